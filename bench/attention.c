@@ -46,7 +46,8 @@ static int compare_doubles(const void *a, const void *b)
 
 static const struct cpu_kernels *pick(const char *name)
 {
-    const struct cpu_kernels *all[] = {&cpu_kernels_scalar, &cpu_kernels_avx2, &cpu_kernels_avx512};
+#define KERNELS(upper, lower) &cpu_kernels_##lower,
+    const struct cpu_kernels *all[] = {CPU_LEVELS(KERNELS)};
     for (int i = 0; name && i <= (int)cpu_isa_best(); i++)
         if (strcmp(name, all[i]->isa) == 0)
             return all[i];
@@ -112,7 +113,7 @@ int main(int argc, char **argv)
     uint32_t n_rounds = argc > 2 ? (uint32_t)atoi(argv[2]) : 5;
     b.kernels = pick(argc > 1 ? argv[1] : NULL);
     if (!b.kernels || n_rounds < 1 || n_rounds > MAX_ROUNDS) {
-        fprintf(stderr, "usage: bench_attention [scalar|avx2|avx512 [1..%d rounds]]\n", MAX_ROUNDS);
+        fprintf(stderr, "usage: bench_attention [LEVEL [1..%d rounds]]\n", MAX_ROUNDS);
         return 2;
     }
     b.q = mem_array(N_SEQUENCES * 64 * 576, sizeof(float));

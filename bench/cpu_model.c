@@ -1,7 +1,7 @@
 /* One rank of the CPU device, told what to run line by line, for bench/cpu-peers: plans go straight
  * to the executor, so that what is measured is what llama_decode is measured by. Wall-clock time,
  * greedy, the KV cache's dtype as the model has it by default. Prompts of streams are not timed.
- * Usage: bench_cpu_model [MODEL THREADS [auto|scalar|avx2|avx512]]; then, a line each:
+ * Usage: bench_cpu_model [MODEL THREADS [auto|scalar|avx2|avx512|neon]]; then, a line each:
  *   info                             what it is that runs
  *   read THREADS                     bytes/s of reading memory on huge pages
  *   prompt TOKENS                    seconds of one prompt, its last position drawn
@@ -67,8 +67,9 @@ static struct executor *open_model(const char *model, uint32_t threads, const ch
     struct executor *e;
     struct error err = {0};
     model_cache_dir(NULL, getenv("HOME"), cache, sizeof cache);
-    for (int i = 0; i < CPU_ISA_COUNT; i++)
-        if (strcmp(isa, cpu_isa_name((enum cpu_isa)i)) == 0)
+    static const char *const names[] = {"scalar", "avx2", "avx512", "neon"}; /* as --cpu-isa's */
+    for (int i = 0; i < (int)(sizeof names / sizeof *names); i++)
+        if (strcmp(isa, names[i]) == 0)
             o.cpu_isa = i + 1;
     if (o.cpu_isa == 0 && strcmp(isa, "auto") != 0)
         die(isa, "no such instruction set");

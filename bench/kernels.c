@@ -8,7 +8,11 @@
  *
  * Numbers are medians over the rounds; of CPU time for one thread, of wall time for two. On a
  * machine that others use too, compare within a run. */
+#ifdef __aarch64__
+#include <arm_neon.h>
+#else
 #include <immintrin.h>
+#endif
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -30,14 +34,19 @@ struct isa {
     linear_fn *linear;              /* the level's, by which the ceilings are chosen, too */
     const struct dot_kernels *dots; /* NULL: of floats */
 };
-static const struct isa isas[] = {{"scalar", linear_scalar, NULL},
-                                  {"avx2", linear_avx2, NULL},
-                                  {"avx512", linear_avx512, NULL},
-                                  {"avx2-codes", linear_avx2, &dot_kernels_avx2},
+#define ISA(upper, lower) {#lower, linear_##lower, NULL},
+static const struct isa isas[] = {CPU_LEVELS(ISA)
+#ifdef __aarch64__
+                                      {"neon-codes", linear_neon, &dot_kernels_neon},
+                                  {"neon-dotprod-codes", linear_neon, &dot_kernels_neon_dotprod},
+                                  {"neon-i8mm-codes", linear_neon, &dot_kernels_neon_i8mm}};
+#else
+                                      {"avx2-codes", linear_avx2, &dot_kernels_avx2},
                                   {"avx2-vnni-codes", linear_avx2, &dot_kernels_avx2_vnni},
                                   {"avx512-codes", linear_avx512, &dot_kernels_avx512},
                                   {"avx512-vnni-codes", linear_avx512, &dot_kernels_avx512_vnni},
                                   {"avx512-amx-codes", linear_avx512, &dot_kernels_avx512_amx}};
+#endif
 
 struct bench_case {
     enum dtype dtype;
@@ -83,19 +92,34 @@ static void read_task(void *ctx, uint32_t i_task, uint32_t i_thread)
 {
     const struct bench *b = ctx;
     const uint64_t part = WORKING_SET / 64;
-    const __m128i *p = (const __m128i *)(b->memory + i_task * part), *end = p + part / sizeof *p;
-    __m128i s0 = _mm_setzero_si128(), s1 = s0, s2 = s0, s3 = s0;
+    typedef uint64_t two __attribute__((vector_size(16)));
+    const two *p = (const two *)(b->memory + i_task * part), *end = p + part / sizeof *p;
+    two s0 = {0}, s1 = s0, s2 = s0, s3 = s0;
     for (; p < end; p += 4) {
-        s0 = _mm_xor_si128(s0, p[0]);
-        s1 = _mm_xor_si128(s1, p[1]);
-        s2 = _mm_xor_si128(s2, p[2]);
-        s3 = _mm_xor_si128(s3, p[3]);
+        s0 ^= p[0];
+        s1 ^= p[1];
+        s2 ^= p[2];
+        s3 ^= p[3];
     }
-    s0 = _mm_xor_si128(_mm_xor_si128(s0, s1), _mm_xor_si128(s2, s3));
-    sink = (uint64_t)_mm_cvtsi128_si64(s0);
+    s0 ^= s1 ^ s2 ^ s3;
+    sink = s0[0];
 }
 
 enum { FMA_STEPS = 200000, FMA_TASKS = 8 };
+#ifdef __aarch64__
+static void fma_task_neon(void *ctx, uint32_t i_task, uint32_t i_thread)
+{
+    float32x4_t acc[16], x = vdupq_n_f32(0.5f);
+    for (int i = 0; i < 16; i++)
+        acc[i] = vdupq_n_f32((float)i);
+    for (uint32_t step = 0; step < FMA_STEPS; step++)
+        for (int i = 0; i < 16; i++)
+            acc[i] = vfmaq_f32(x, acc[i], x);
+    for (int i = 1; i < 16; i++)
+        acc[0] = vaddq_f32(acc[0], acc[i]);
+    sink = (uint64_t)vgetq_lane_f32(acc[0], 0);
+}
+#else
 __attribute__((target("avx512f"))) static void fma_task_avx512(void *ctx, uint32_t i_task,
                                                                uint32_t i_thread)
 {
@@ -122,6 +146,21 @@ __attribute__((target("avx2,fma"))) static void fma_task_avx2(void *ctx, uint32_
         acc[0] = _mm256_add_ps(acc[0], acc[i]);
     sink = (uint64_t)_mm256_cvtss_f32(acc[0]);
 }
+#endif
+
+/* Of all tasks. */
+typedef void fma_fn(void *ctx, uint32_t i_task, uint32_t i_thread);
+static double fma_flop(const struct bench *b, fma_fn **fn)
+{
+#ifdef __aarch64__
+    *fn = fma_task_neon;
+    return 2.0 * FMA_TASKS * FMA_STEPS * 16 * 4;
+#else
+    bool wide = b->isa->linear == linear_avx512;
+    *fn = wide ? fma_task_avx512 : fma_task_avx2;
+    return 2.0 * FMA_TASKS * FMA_STEPS * (wide ? 16 * 16 : 12 * 8);
+#endif
+}
 
 static void measure_ceilings(struct bench *b, uint32_t i_round)
 {
@@ -129,12 +168,12 @@ static void measure_ceilings(struct bench *b, uint32_t i_round)
         double start = now_s(i + 1);
         pool_run(b->pools[i], 64, read_task, b);
         b->read_gb[i][i_round] = (double)WORKING_SET / (now_s(i + 1) - start) * 1e-9;
-        bool wide = b->isa->linear == linear_avx512;
         if (b->isa->linear == linear_scalar)
             continue; /* no fused multiply-add to compare with */
+        fma_fn *fn;
+        double flop = fma_flop(b, &fn);
         start = now_s(i + 1);
-        pool_run(b->pools[i], FMA_TASKS, wide ? fma_task_avx512 : fma_task_avx2, b);
-        double flop = 2.0 * FMA_TASKS * FMA_STEPS * (wide ? 16 * 16 : 12 * 8);
+        pool_run(b->pools[i], FMA_TASKS, fn, b);
         b->fma_gflop[i][i_round] = flop / (now_s(i + 1) - start) * 1e-9;
     }
 }
@@ -285,14 +324,20 @@ static void report_packing(const struct bench *b, const char *only_dtype)
 
 static const struct isa *pick_isa(const char *name)
 {
-    bool avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
-    bool avx512 = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
-                  __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq");
-    uint32_t best = avx512 ? 2 : avx2 ? 1 : 0;
+    uint32_t best = cpu_isa_best();
     for (uint32_t i = 0; name && i < sizeof isas / sizeof *isas; i++)
-        if (strcmp(name, isas[i].name) == 0 && (isas[i].dots ? dot_runs(isas[i].dots) : i <= best))
+        if (strcmp(name, isas[i].name) == 0 &&
+            (isas[i].dots ? dot_kernels_run(isas[i].dots) : i <= best))
             return &isas[i];
     return name ? NULL : &isas[best];
+}
+
+static void usage(void)
+{
+    fprintf(stderr, "usage: bench_kernels [ISA [dtype [1..%d rounds]]]; ISA:", MAX_ROUNDS);
+    for (uint32_t i = 0; i < sizeof isas / sizeof *isas; i++)
+        fprintf(stderr, " %s", isas[i].name);
+    fprintf(stderr, "\n");
 }
 
 static bool bench_open(struct bench *b)
@@ -328,12 +373,7 @@ int main(int argc, char **argv)
     b.isa = pick_isa(argc > 1 ? argv[1] : NULL);
     b.n_rounds = argc > 3 ? (uint32_t)atoi(argv[3]) : 3;
     if (!b.isa || b.n_rounds < 1 || b.n_rounds > MAX_ROUNDS) {
-        fprintf(stderr,
-                "usage: bench_kernels "
-                "[scalar|avx2|avx512|avx2-codes|avx2-vnni-codes|avx512-codes|avx512-vnni-codes|"
-                "avx512-amx-codes "
-                "[dtype [1..%d rounds]]]\n",
-                MAX_ROUNDS);
+        usage();
         return 2;
     }
     if (!bench_open(&b))

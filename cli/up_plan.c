@@ -15,7 +15,7 @@ static const char *const stats_formats[] = {"vllm", "vllm0"};
 static const char *const invocations_forms[] = {"rolling", "async", "static", "tgi"};
 static const char *const scheduling_policies[] = {"fcfs", "priority"};
 static const char *const devices[] = {"auto", "null", "cpu", "cuda"};
-static const char *const cpu_isas[] = {"auto", "scalar", "avx2", "avx512"};
+static const char *const cpu_isas[] = {"auto", "scalar", "avx2", "avx512", "neon"};
 static const char *const kv_cache_dtypes[] = {"auto",
                                               "float32",
                                               "float16",

@@ -364,6 +364,12 @@ static enum cpu_activations activations_of(const struct worker_options *o)
     return exact ? CPU_ACTIVATIONS_F32 : CPU_ACTIVATIONS_INT8;
 }
 
+static int32_t isa_level_of(const struct worker_options *o)
+{
+    static const char *const names[] = {"scalar", "avx2", "avx512", "neon"};
+    return o->cpu_isa == 0 ? -1 : cpu_isa_named(names[o->cpu_isa - 1]); /* 0 is auto */
+}
+
 struct engine_setup executor_model_setup(const struct worker_options *o)
 {
     return (struct engine_setup){.model = o->model,
@@ -375,7 +381,7 @@ struct engine_setup executor_model_setup(const struct worker_options *o)
                                  .expert_parallel = o->enable_expert_parallel,
                                  .is_elastic = o->elastic_tp,
                                  .n_threads = (uint32_t)o->threads,
-                                 .isa_level = o->cpu_isa - 1, /* 0 is auto */
+                                 .isa_level = isa_level_of(o),
                                  .no_vnni = o->cpu_isa > 0,
                                  .activations = activations_of(o),
                                  .kv_dtype_set = o->kv_cache_dtype != KV_CACHE_AUTO,

@@ -130,9 +130,9 @@
 #define ROW_DTYPE(S) OPT_ENUM(S, dtype, "dtype", ACTIVATION_DTYPES, "auto", ACTIVATION_DTYPE_HELP)
 #define ROW_CPU_ISA(S)                                                                             \
     OPT_ENUM(                                                                                      \
-        S, cpu_isa, "cpu-isa", "auto|scalar|avx2|avx512", "auto",                                  \
-        "of a CPU, the highest instruction set that kernels use; auto: the best that it has, "     \
-        "and VNNI and AMX, which the others leave out")
+        S, cpu_isa, "cpu-isa", "auto|scalar|avx2|avx512|neon", "auto",                             \
+        "of a CPU, the highest instruction set that kernels use (neon: of arm64); auto: the best " \
+        "that it has, and VNNI and AMX, or dotprod and i8mm, which the others leave out")
 #define ROW_NCCL_LIBRARY(S)                                                                        \
     OPT_STRING(S, nccl_library, "nccl-library", NULL,                                              \
                "the NCCL that ranks on GPUs talk by, a path or a name; default: libnccl.so.2")

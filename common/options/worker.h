@@ -41,7 +41,7 @@ struct worker_options {
     int64_t gpu; /* of this machine; -1: ordinal modulo their number */
     double gpu_memory_utilization;
     int64_t threads;    /* 0: the CPUs this process may use */
-    int cpu_isa;        /* 0: the best; else enum cpu_isa + 1 */
+    int cpu_isa;        /* 0: the best; else a name's place */
     int kv_cache_dtype; /* enum kv_cache_dtype */
     struct speculation_options speculation;
     int load_format;  /* enum worker_load_format */

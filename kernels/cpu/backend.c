@@ -19,11 +19,8 @@ enum {
 };
 #define HUGE_PAGE ((uint64_t)2 << 20)
 
-static const struct cpu_kernels *const kernels_of[CPU_ISA_COUNT] = {
-    [CPU_ISA_SCALAR] = &cpu_kernels_scalar,
-    [CPU_ISA_AVX2] = &cpu_kernels_avx2,
-    [CPU_ISA_AVX512] = &cpu_kernels_avx512,
-};
+#define KERNELS_OF(upper, lower) [CPU_ISA_##upper] = &cpu_kernels_##lower,
+static const struct cpu_kernels *const kernels_of[CPU_ISA_COUNT] = {CPU_LEVELS(KERNELS_OF)};
 
 /* ---- memory ---- */
 
@@ -370,8 +367,9 @@ static enum status cpu_set_isa_level(struct device *device, uint32_t level, stru
 {
     enum cpu_isa best = cpu_isa_best();
     if (level >= CPU_ISA_COUNT)
-        return error_set(err, STATUS_UNSUPPORTED, "ISA level %u; the highest is %d (%s)", level,
-                         CPU_ISA_COUNT - 1, cpu_isa_name(CPU_ISA_COUNT - 1));
+        return error_set(err, STATUS_UNSUPPORTED,
+                         "%s (ISA level %u) is none of this CPU's architecture; its highest is %s",
+                         cpu_isa_name(level), level, cpu_isa_name(CPU_ISA_COUNT - 1));
     if (level > (uint32_t)best)
         return error_set(err, STATUS_UNSUPPORTED,
                          "ISA level %u (%s) is asked for; this CPU or its system has %s at best",

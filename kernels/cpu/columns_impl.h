@@ -8,7 +8,7 @@
 #if defined(__AVX512F__)
 enum { GEMV_1 = 4, GEMV_2 = 4, GEMV_4 = 2, GEMV_8 = 2, GEMV_MAX_ROWS = 8 };
 enum { GEMM_PANELS = 2, GEMM_ROWS = 12 };
-#elif defined(__AVX2__)
+#elif defined(__AVX2__) || defined(VEC_NEON) /* which has half of the lanes in twice as many */
 enum { GEMV_1 = 4, GEMV_2 = 2, GEMV_4 = 1, GEMV_8 = 0, GEMV_MAX_ROWS = 4 };
 enum { GEMM_PANELS = 1, GEMM_ROWS = 6 };
 #else

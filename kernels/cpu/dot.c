@@ -3,10 +3,15 @@
 #include "kernels/cpu/dot.h"
 
 #include <assert.h>
-#include <cpuid.h>
 #include <string.h>
+#ifdef __aarch64__
+#include <asm/hwcap.h>
+#include <sys/auxv.h>
+#else
+#include <cpuid.h>
 #include <sys/syscall.h>
 #include <unistd.h>
+#endif
 
 #include "kernels/cpu/blocks.h"
 #include "kernels/cpu/f16.h"
@@ -19,6 +24,16 @@ bool dot_has(enum dtype dtype)
     return has[dtype];
 }
 
+/* What a set needs beyond its level. */
+#ifdef __aarch64__
+static bool has_more(const struct dot_kernels *kernels)
+{
+    if (kernels == &dot_kernels_neon_dotprod)
+        return (getauxval(AT_HWCAP) & HWCAP_ASIMDDP) != 0;
+    return kernels != &dot_kernels_neon_i8mm ||
+           ((getauxval(AT_HWCAP) & HWCAP_ASIMDDP) && (getauxval(AT_HWCAP2) & HWCAP2_I8MM));
+}
+#else
 /* AVX-VNNI is a leaf of its own; the level has asked for what the system has to save. */
 static bool has_avx_vnni(void)
 {
@@ -30,7 +45,6 @@ static bool has_avx512_vnni(void)
     __builtin_cpu_init();
     return __builtin_cpu_supports("avx512vnni");
 }
-
 /* Linux gives 8 KiB a thread for tiles to who asks (Documentation/arch/x86/xstate.rst). */
 static bool has_amx(void)
 {
@@ -40,35 +54,39 @@ static bool has_amx(void)
            (edx & TILE_AND_INT8) == TILE_AND_INT8 &&
            syscall(SYS_arch_prctl, REQUEST_PERMISSION, TILE_DATA) == 0;
 }
+static bool has_more(const struct dot_kernels *kernels)
+{
+    if (kernels == &dot_kernels_avx512_amx)
+        return has_amx();
+    if (kernels == &dot_kernels_avx512_vnni)
+        return has_avx512_vnni();
+    return kernels != &dot_kernels_avx2_vnni || has_avx_vnni();
+}
+#endif
 
-/* Best first. */
+#define DOT_SET(set, level) {&dot_kernels_##set, CPU_ISA_##level},
 static const struct {
     const struct dot_kernels *kernels;
     enum cpu_isa level;
-    bool (*has)(void); /* what they need beside the level; NULL: nothing */
-} dot_sets[] = {{&dot_kernels_avx512_amx, CPU_ISA_AVX512, has_amx},
-                {&dot_kernels_avx512_vnni, CPU_ISA_AVX512, has_avx512_vnni},
-                {&dot_kernels_avx512, CPU_ISA_AVX512, NULL},
-                {&dot_kernels_avx2_vnni, CPU_ISA_AVX2, has_avx_vnni},
-                {&dot_kernels_avx2, CPU_ISA_AVX2, NULL},
-                {&dot_kernels_scalar, CPU_ISA_SCALAR, NULL}};
+} dot_sets[] = {DOT_SETS(DOT_SET)};
 enum { N_SETS = sizeof dot_sets / sizeof *dot_sets };
 
-bool dot_runs(const struct dot_kernels *kernels)
+bool dot_kernels_run(const struct dot_kernels *kernels)
 {
     for (uint32_t i = 0; i < N_SETS; i++)
         if (dot_sets[i].kernels == kernels)
-            return dot_sets[i].level <= cpu_isa_best() && (!dot_sets[i].has || dot_sets[i].has());
+            return dot_sets[i].level <= cpu_isa_best() && has_more(kernels);
     return false;
 }
 
 const struct dot_kernels *dot_kernels_of(enum cpu_isa isa, bool no_vnni)
 {
-    uint32_t i = 0;
-    while (dot_sets[i].level != isa ||
-           (dot_sets[i].has && (no_vnni || !dot_runs(dot_sets[i].kernels))))
-        i++;
-    return dot_sets[i].kernels;
+    const struct dot_kernels *best = &dot_kernels_scalar;
+    for (uint32_t i = 0; i < N_SETS; i++)
+        if (dot_sets[i].level == isa && has_more(dot_sets[i].kernels) &&
+            (!no_vnni || !dot_sets[i].kernels->name))
+            best = dot_sets[i].kernels;
+    return best;
 }
 
 /* ---- weights ---- */

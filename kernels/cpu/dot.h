@@ -8,7 +8,8 @@
  * (Q6_K, whose groups have 16 inputs: float(sum of 16) * scale + float(sum of the next 16) * the
  * next scale, fused, in place of the first product), then the bias is added. Sums of codes are
  * exact, so that the order of floats is the same for any number of rows, any cut and any level:
- * AVX2 and AVX-512, with VNNI, AMX and without, give the same bits; scalar rounds each product.
+ * AVX2, AVX-512 and NEON, with VNNI, AMX, dotprod, i8mm and without, give the same bits;
+ * scalar rounds each product.
  *
  * A code of x is wrong by half a step at most, a step being the group's largest element / 127: the
  * scheme of llama.cpp's Q8_0 activations (docs/decisions/0022).
@@ -80,11 +81,21 @@ struct dot_kernels {
     void (*quantise)(const float *x, uint32_t k, int8_t *codes, uint32_t code_stride,
                      struct dot_group *groups, uint32_t group_stride);
 };
-extern const struct dot_kernels dot_kernels_scalar, dot_kernels_avx2, dot_kernels_avx2_vnni,
-    dot_kernels_avx512, dot_kernels_avx512_vnni, dot_kernels_avx512_amx;
-/* Whether this CPU and its system run them. The first call for AMX asks the system for room to save
- * its tiles in, for the whole process. */
-bool dot_runs(const struct dot_kernels *kernels);
+/* do_(set, level), lowest first. */
+#ifdef __aarch64__
+#define DOT_SETS(do_)                                                                              \
+    do_(scalar, SCALAR) do_(neon, NEON) do_(neon_dotprod, NEON) do_(neon_i8mm, NEON)
+#else
+#define DOT_SETS(do_)                                                                              \
+    do_(scalar, SCALAR) do_(avx2, AVX2) do_(avx2_vnni, AVX2) do_(avx512, AVX512)                   \
+        do_(avx512_vnni, AVX512) do_(avx512_amx, AVX512)
+#endif
+#define DOT_DECLARE(set, level) extern const struct dot_kernels dot_kernels_##set;
+DOT_SETS(DOT_DECLARE)
+#undef DOT_DECLARE
+/* On this CPU and its system? Who asks for AMX asks the system for room to save its tiles in, for
+ * the whole process. */
+bool dot_kernels_run(const struct dot_kernels *kernels);
 /* The best set of a level that this CPU runs. */
 const struct dot_kernels *dot_kernels_of(enum cpu_isa isa, bool no_vnni);
 

@@ -19,7 +19,7 @@ enum {
 };
 
 /* Instrumented, or without vectors, rows are a loop: unrolled they take minutes to compile. */
-#if defined(COX_SANITIZED) || !defined(__AVX2__)
+#if defined(COX_SANITIZED) || !(defined(__AVX2__) || defined(VEC_NEON))
 #define DOT_ROLLED
 #define DOT_UNROLL
 #else

@@ -1,11 +1,14 @@
 #include "kernels/cpu/isa.h"
 
+#include <string.h>
+#ifndef __aarch64__
 #include <cpuid.h>
+#endif
 
 #include "kernels/cpu/linear.h"
 #include "kernels/cpu/row.h"
 
-#define KERNELS(isa_)                                                                              \
+#define KERNELS(level, isa_)                                                                       \
     const struct cpu_kernels cpu_kernels_##isa_ = {.isa = #isa_,                                   \
                                                    .linear = linear_##isa_,                        \
                                                    .embed_row = embed_row_##isa_,                  \
@@ -23,11 +26,15 @@
                                                    .attention = attention_##isa_,                  \
                                                    .attention_split = attention_split_##isa_,      \
                                                    .attention_merge = attention_merge_##isa_,      \
-                                                   .attention_finish = attention_finish_##isa_}
-KERNELS(scalar);
-KERNELS(avx2);
-KERNELS(avx512);
+                                                   .attention_finish = attention_finish_##isa_};
+CPU_LEVELS(KERNELS)
 
+#ifdef __aarch64__
+enum cpu_isa cpu_isa_best(void)
+{
+    return CPU_ISA_NEON; /* of every CPU of the architecture */
+}
+#else
 /* Not all compilers know F16C by name; it is of use only where the system saves AVX state, which
  * the check of AVX2 has included. */
 static bool has_f16c(void)
@@ -46,9 +53,29 @@ enum cpu_isa cpu_isa_best(void)
         return CPU_ISA_AVX2;
     return CPU_ISA_AVX512;
 }
+#endif
+
+/* Those of all architectures. */
+static const char *const known[] = {"scalar", "avx2", "avx512", "neon"};
+enum { N_KNOWN = sizeof known / sizeof *known, ELSEWHERE = 100 };
 
 const char *cpu_isa_name(enum cpu_isa isa)
 {
-    static const char *const names[CPU_ISA_COUNT] = {"scalar", "avx2", "avx512"};
-    return (uint32_t)isa < CPU_ISA_COUNT ? names[isa] : "unknown";
+#define NAME(upper, lower) [CPU_ISA_##upper] = #lower,
+    static const char *const names[CPU_ISA_COUNT] = {CPU_LEVELS(NAME)};
+    uint32_t i = (uint32_t)isa;
+    if (i < CPU_ISA_COUNT)
+        return names[i];
+    return i >= ELSEWHERE && i - ELSEWHERE < N_KNOWN ? known[i - ELSEWHERE] : "unknown";
+}
+
+int32_t cpu_isa_named(const char *name)
+{
+    for (int32_t i = 0; i < CPU_ISA_COUNT; i++)
+        if (strcmp(name, cpu_isa_name((enum cpu_isa)i)) == 0)
+            return i;
+    for (int32_t i = 0; i < N_KNOWN; i++)
+        if (strcmp(name, known[i]) == 0)
+            return ELSEWHERE + i;
+    return -1;
 }

@@ -58,7 +58,8 @@ struct cpu_kernels {
                              uint32_t i_head, const float *acc);
 };
 
-extern const struct cpu_kernels cpu_kernels_scalar, cpu_kernels_avx2, cpu_kernels_avx512;
+#define CPU_KERNELS_DECLARE(upper, lower) extern const struct cpu_kernels cpu_kernels_##lower;
+CPU_LEVELS(CPU_KERNELS_DECLARE)
 
 /* The first position that a row at position sees. */
 static inline uint32_t attention_first(const struct attention_params *p, uint32_t position)

@@ -20,12 +20,6 @@ struct format_kernels {
     void (*dequantize)(const uint8_t *p, uint32_t k, float *out);
 };
 typedef const struct format_kernels *format_table[DTYPE_COUNT]; /* NULL: in another table */
-#define FORMAT_TABLES(isa)                                                                         \
-    extern const format_table formats_plain_##isa, formats_blocks_##isa, formats_k_##isa,          \
-        formats_ours_##isa, formats_rare_##isa
-FORMAT_TABLES(scalar);
-FORMAT_TABLES(avx2);
-FORMAT_TABLES(avx512);
 
 static inline const struct format_kernels *format_find(const format_table *const *tables,
                                                        uint32_t n, enum dtype dtype)
@@ -37,10 +31,10 @@ static inline const struct format_kernels *format_find(const format_table *const
     return NULL;
 }
 
-void linear_scalar(const struct linear_task *t);
-void linear_avx2(const struct linear_task *t);
-void linear_avx512(const struct linear_task *t);
-/* out[k] = scale * w[id][k]; id < w->n. */
-void embed_row_scalar(const struct weight *w, uint32_t id, float scale, float *out);
-void embed_row_avx2(const struct weight *w, uint32_t id, float scale, float *out);
-void embed_row_avx512(const struct weight *w, uint32_t id, float scale, float *out);
+/* embed_row: out[k] = scale * w[id][k]; id < w->n. */
+#define LINEAR_DECLARE(upper, isa)                                                                 \
+    extern const format_table formats_plain_##isa, formats_blocks_##isa, formats_k_##isa,          \
+        formats_ours_##isa, formats_rare_##isa;                                                    \
+    void linear_##isa(const struct linear_task *t);                                                \
+    void embed_row_##isa(const struct weight *w, uint32_t id, float scale, float *out);
+CPU_LEVELS(LINEAR_DECLARE)

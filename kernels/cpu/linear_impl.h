@@ -27,8 +27,10 @@ KERNEL_INLINE void gemm_tile(uint32_t n_panels, uint32_t n_rows, const struct ge
 {
     vf acc[GEMM_ROWS][GEMM_PANELS];
     uint32_t n[GEMM_PANELS];
+    KERNEL_UNROLL
     for (uint32_t i = 0; i < n_panels; i++) {
         n[i] = g->n_columns - i * PANEL_N < PANEL_N ? g->n_columns - i * PANEL_N : PANEL_N;
+        KERNEL_UNROLL
         for (uint32_t r = 0; r < n_rows; r++)
             acc[r][i] =
                 g->first ? vf_zero()
@@ -46,7 +48,9 @@ KERNEL_INLINE void gemm_tile(uint32_t n_panels, uint32_t n_rows, const struct ge
                 acc[r][i] = vf_fma(xk, wk[i], acc[r][i]);
         }
     }
+    KERNEL_UNROLL
     for (uint32_t i = 0; i < n_panels; i++) {
+        KERNEL_UNROLL
         for (uint32_t r = 0; r < n_rows; r++) {
             vf y = acc[r][i];
             if (g->bias)

@@ -33,9 +33,7 @@
     void attention_finish_##isa(const struct attention_params *p, uint32_t i_row,                  \
                                 uint32_t i_kv_head, uint32_t i_head, const float *acc)
 
-ROW_DECLARE(scalar);
-ROW_DECLARE(avx2);
-ROW_DECLARE(avx512);
-ATTENTION_DECLARE(scalar);
-ATTENTION_DECLARE(avx2);
-ATTENTION_DECLARE(avx512);
+#define ROW_AND_ATTENTION_DECLARE(upper, isa)                                                      \
+    ROW_DECLARE(isa);                                                                              \
+    ATTENTION_DECLARE(isa);
+CPU_LEVELS(ROW_AND_ATTENTION_DECLARE)

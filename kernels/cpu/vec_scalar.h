@@ -1,6 +1,6 @@
 #pragma once
 /* kernels/cpu/vec.h in portable C: four vectors of 16 bytes, which every compiler target has or
- * splits. This is the specification of the other two: vf_fma rounds twice here, or once with
+ * splits. This is the specification of the others: vf_fma rounds twice here, or once with
  * VEC_SCALAR_FMA. Conversions to and from 16 bits give the bits that F16C gives. */
 #include <math.h>
 #include <stdint.h>

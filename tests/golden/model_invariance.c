@@ -283,11 +283,11 @@ static uint32_t check_model(const char *model, bool scalar, uint32_t tp)
 {
     uint32_t n_bad = 0;
     struct run runs[CPU_ISA_COUNT] = {0};
-    for (enum cpu_isa isa = scalar ? CPU_ISA_SCALAR : CPU_ISA_AVX2; isa <= cpu_isa_best(); isa++)
+    for (enum cpu_isa isa = scalar ? CPU_ISA_SCALAR : CPU_ISA_FUSED; isa <= cpu_isa_best(); isa++)
         n_bad += check_isa(model, isa, tp, &runs[isa]);
-    if (cpu_isa_best() >= CPU_ISA_AVX512) {
+    if (cpu_isa_best() > CPU_ISA_FUSED) {
         const struct way w = {.name = "AVX-512 against AVX2"};
-        n_bad += compare(&runs[CPU_ISA_AVX2], &runs[CPU_ISA_AVX512], &w);
+        n_bad += compare(&runs[CPU_ISA_FUSED], &runs[CPU_ISA_FUSED + 1], &w);
     }
     for (uint32_t i = 0; i < CPU_ISA_COUNT; i++)
         if (runs[i].engine)

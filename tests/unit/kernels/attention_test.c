@@ -28,9 +28,8 @@ struct set {
 static const struct set sets[] = {
     {"scalar", CPU_ISA_SCALAR, false, attention_scalar, kv_store_scalar},
     {"scalar_fma", CPU_ISA_SCALAR, true, attention_scalar_fma, kv_store_scalar_fma},
-    {"avx2", CPU_ISA_AVX2, true, attention_avx2, kv_store_avx2},
-    {"avx512", CPU_ISA_AVX512, true, attention_avx512, kv_store_avx512},
-};
+#define SET(upper, lower) {#lower, CPU_ISA_##upper, true, attention_##lower, kv_store_##lower},
+    CPU_VECTOR_LEVELS(SET)};
 enum { N_SETS = sizeof sets / sizeof sets[0], FUSED = 1 };
 
 struct shape {

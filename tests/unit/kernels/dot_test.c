@@ -30,13 +30,11 @@ static uint32_t n_sets;
 
 static void find_sets(void)
 {
-    static const struct dot_kernels *const all[] = {
-        &dot_kernels_scalar, &dot_kernels_avx2,        &dot_kernels_avx2_vnni,
-        &dot_kernels_avx512, &dot_kernels_avx512_vnni, &dot_kernels_avx512_amx};
     sets[n_sets++] = &dot_kernels_spec;
-    for (uint32_t i = 0; i < sizeof all / sizeof *all; i++)
-        if (dot_runs(all[i]))
-            sets[n_sets++] = all[i];
+#define SET(set, level)                                                                            \
+    if (dot_kernels_run(&dot_kernels_##set))                                                       \
+        sets[n_sets++] = &dot_kernels_##set;
+    DOT_SETS(SET)
 }
 
 /* The panels anew, as dot.h has them. */

@@ -17,9 +17,9 @@
 static const struct {
     enum cpu_isa needs;
     void (*kv_store)(void *, enum dtype, float *, const float *, uint32_t);
-} sets[] = {{CPU_ISA_SCALAR, kv_store_scalar},
-            {CPU_ISA_AVX2, kv_store_avx2},
-            {CPU_ISA_AVX512, kv_store_avx512}};
+} sets[] = {
+#define SET(upper, lower) {CPU_ISA_##upper, kv_store_##lower},
+    CPU_LEVELS(SET)};
 enum { N_SETS = sizeof sets / sizeof sets[0] };
 static const enum dtype kv_dtypes[] = {DTYPE_F32, DTYPE_F16, DTYPE_BF16, DTYPE_F8_E4M3, DTYPE_I8};
 enum { N_DTYPES = sizeof kv_dtypes / sizeof *kv_dtypes };

@@ -1,5 +1,5 @@
 /* Every dtype and every level this CPU runs, over odd shapes: values against a sum in double, and
- * bits against each other however the rows and panels are cut. A fourth level, `spec`, is the
+ * bits against each other however the rows and panels are cut. One more level, `spec`, is the
  * scalar kernels with fused multiply-adds, which the vector levels must equal to the bit. */
 #define VEC_SCALAR_FMA
 #include "kernels/cpu/vec_scalar.h"
@@ -41,18 +41,16 @@ struct level {
     void (*embed_row)(const struct weight *w, uint32_t id, float scale, float *out);
 };
 /* Those of this CPU; spec is the first. */
-static struct level levels[4];
+static struct level levels[CPU_ISA_COUNT + 1];
 static uint32_t n_levels;
 
 static void find_levels(void)
 {
     levels[n_levels++] = (struct level){"spec", linear_spec, embed_row_spec};
-    levels[n_levels++] = (struct level){"scalar", linear_scalar, embed_row_scalar};
-    if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"))
-        levels[n_levels++] = (struct level){"avx2", linear_avx2, embed_row_avx2};
-    if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
-        __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq"))
-        levels[n_levels++] = (struct level){"avx512", linear_avx512, embed_row_avx512};
+#define LEVEL(upper, lower)                                                                        \
+    if (CPU_ISA_##upper <= cpu_isa_best())                                                         \
+        levels[n_levels++] = (struct level){#lower, linear_##lower, embed_row_##lower};
+    CPU_LEVELS(LEVEL)
 }
 
 enum { PAD = 3, MAX_ROWS = 40 };

@@ -17,8 +17,8 @@ ROW_DECLARE(scalar_fma);
 
 enum { MAX_DIM = 5000 };
 
-/* The three levels, and the scalar source with fused multiply-adds, whose bits are those of levels
- * 1 and 2. */
+/* Every level, and the scalar source with fused multiply-adds, whose bits are those of all but
+ * level 0. */
 struct set {
     const char *name;
     enum cpu_isa needs;
@@ -38,12 +38,10 @@ struct set {
             row_gated_##isa, row_add_##isa, row_softcap_##isa, row_logits_top_##isa,               \
             row_sum_exp_##isa                                                                      \
     }
-static const struct set sets[] = {
-    SET(scalar, CPU_ISA_SCALAR, false),
-    SET(scalar_fma, CPU_ISA_SCALAR, true),
-    SET(avx2, CPU_ISA_AVX2, true),
-    SET(avx512, CPU_ISA_AVX512, true),
-};
+static const struct set sets[] = {SET(scalar, CPU_ISA_SCALAR, false),
+                                  SET(scalar_fma, CPU_ISA_SCALAR, true),
+#define VECTOR_SET(upper, lower) SET(lower, CPU_ISA_##upper, true),
+                                  CPU_VECTOR_LEVELS(VECTOR_SET)};
 enum { N_SETS = sizeof sets / sizeof sets[0], FUSED = 1 };
 
 static const uint32_t dims[] = {1, 2, 15, 16, 17, 31, 33, 64, 100, 640, 1030, 4097, MAX_DIM};

@@ -1,0 +1,15 @@
+# Arm64 programs on another machine: a cross compiler, the libraries of Debian's arm64 packages and QEMU, all of them where
+# scripts/setup --arm64 unpacked them. Tests run under QEMU; QEMU_CPU says which processor that is.
+set(CMAKE_SYSTEM_NAME Linux)
+set(CMAKE_SYSTEM_PROCESSOR aarch64)
+get_filename_component(arm64 ${CMAKE_CURRENT_LIST_DIR}/../.deps/arm64 ABSOLUTE)
+set(CMAKE_C_COMPILER ${arm64}/bin/aarch64-linux-gnu-gcc)
+set(CMAKE_AR ${arm64}/bin/aarch64-linux-gnu-ar CACHE FILEPATH "")
+set(CMAKE_RANLIB ${arm64}/bin/aarch64-linux-gnu-ranlib CACHE FILEPATH "")
+set(CMAKE_SYSROOT ${arm64}/sysroot)
+set(CMAKE_CROSSCOMPILING_EMULATOR ${arm64}/bin/qemu-aarch64 -L ${arm64}/sysroot)
+set(CMAKE_FIND_ROOT_PATH_MODE_PROGRAM NEVER)
+set(CMAKE_FIND_ROOT_PATH_MODE_LIBRARY ONLY)
+set(CMAKE_FIND_ROOT_PATH_MODE_INCLUDE ONLY)
+set(ENV{PKG_CONFIG_SYSROOT_DIR} ${CMAKE_SYSROOT})
+set(ENV{PKG_CONFIG_LIBDIR} ${CMAKE_SYSROOT}/usr/lib/aarch64-linux-gnu/pkgconfig:${CMAKE_SYSROOT}/usr/share/pkgconfig)
