@@ -1,15 +1,15 @@
 /* Attention of whole passes through the device, as a worker's step calls it, next to what one can
  * get at all, measured in the same rounds.
  *
- *   bench_attention_pass prompt [isa [threads [rounds]]]
+ *   bench_attention_pass prompt [isa [threads [rounds [shape]]]]
  *       512 rows of a prompt behind 0, 4k and 32k positions: GFLOP/s of the products of queries,
  *       keys and values, and their share of fused multiply-adds on registers
- *   bench_attention_pass decode [isa [threads [rounds]]]
+ *   bench_attention_pass decode [isa [threads [rounds [shape]]]]
  *       one row behind 32k positions, layer by layer: GB/s of the cache's own bytes, and their
  *       share of reading a large buffer once
  *
- * Default: the best ISA, one thread, 3 rounds; medians; of CPU time for one thread, of wall time
- * for more. A block has all layers of its tokens, as a worker's cache has. */
+ * Default: the best ISA, one thread, 3 rounds, all shapes; medians; of CPU time for one thread, of
+ * wall time for more. A block has all layers of its tokens, as a worker's cache has. */
 #include <immintrin.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -37,7 +37,7 @@ static const uint32_t befores[] = {0, 4096, 32768};
 
 struct bench {
     struct device *device;
-    uint32_t n_threads, n_rounds, isa;
+    uint32_t n_threads, n_rounds, isa, shape_begin, shape_end;
     uint8_t *memory; /* READ_BYTES, or a cache */
     double ceiling[MAX_ROUNDS];
 };
@@ -200,7 +200,7 @@ static uint64_t positions_seen(const struct shape *s, uint32_t before, uint32_t 
 static void prompts(struct bench *b)
 {
     printf("%-26s %-5s %7s %9s %9s %6s\n", "", "dtype", "behind", "ms", "GFLOP/s", "%fma");
-    for (uint32_t i = 0; i < N_SHAPES; i++)
+    for (uint32_t i = b->shape_begin; i < b->shape_end; i++)
         for (uint32_t k = 0; k < sizeof dtypes / sizeof *dtypes; k++)
             for (uint32_t c = 0; c < sizeof befores / sizeof *befores; c++) {
                 struct pass x = {.s = &shapes[i],
@@ -230,7 +230,7 @@ static void prompts(struct bench *b)
 static void decode(struct bench *b)
 {
     printf("%-26s %-5s %9s %7s %6s\n", "", "dtype", "ms", "GB/s", "%read");
-    for (uint32_t i = 0; i < N_SHAPES; i++) {
+    for (uint32_t i = b->shape_begin; i < b->shape_end; i++) {
         struct pass x = {.s = &shapes[i],
                          .dtype = DTYPE_F16,
                          .before = 32767,
@@ -259,7 +259,12 @@ int main(int argc, char **argv)
 {
     struct bench b = {.n_threads = argc > 3 ? (uint32_t)atoi(argv[3]) : 1,
                       .n_rounds = argc > 4 ? (uint32_t)atoi(argv[4]) : 3,
-                      .isa = cpu_isa_best()};
+                      .isa = cpu_isa_best(),
+                      .shape_end = N_SHAPES};
+    if (argc > 5) {
+        b.shape_begin = (uint32_t)atoi(argv[5]) % N_SHAPES;
+        b.shape_end = b.shape_begin + 1;
+    }
     for (uint32_t i = 0; argc > 2 && i < b.isa; i++)
         if (strcmp(argv[2], cpu_isa_name(i)) == 0)
             b.isa = i;
@@ -268,8 +273,8 @@ int main(int argc, char **argv)
         b.n_rounds < 1 || b.n_rounds > MAX_ROUNDS || b.n_threads < 1) {
         fprintf(stderr,
                 "usage: bench_attention_pass prompt|decode [avx2|avx512 [threads "
-                "[1..%d rounds]]]\n",
-                MAX_ROUNDS);
+                "[1..%d rounds [0..%d]]]]\n",
+                MAX_ROUNDS, N_SHAPES - 1);
         return 2;
     }
     struct error err;
