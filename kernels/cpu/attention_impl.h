@@ -55,9 +55,12 @@ static void split_softmax(const struct attention_params *p, float *scores, uint3
         if (cap > 0)
             s = math_softcap(s, cap);
         vf_store(scores + i, s);
-        for (uint32_t l = n; l < i + ATT_LANES; l++)
-            scores[l] = -INFINITY;
-        m = vf_max(vf_load(scores + i), m); /* a NaN is passed over */
+        if (i + ATT_LANES > n) {
+            for (uint32_t l = n; l < i + ATT_LANES; l++)
+                scores[l] = -INFINITY;
+            s = vf_load(scores + i);
+        }
+        m = vf_max(s, m); /* a NaN is passed over */
     }
     *max = vf_hmax(m);
     const vf minus_max = vf_set1(-*max);

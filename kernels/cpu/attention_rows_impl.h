@@ -4,6 +4,7 @@
  * neighbours are a tile. For the scores keys lie transposed: a lane is a token, an element of a
  * query is spread over the lanes, and what elsewhere are the lanes of a dot product are sixteen
  * chains here, one after the other, added up in the tree of vf_sum(). */
+#include "kernels/cpu/transpose_impl.h"
 
 #ifdef __AVX512F__
 enum { KEY_VECTORS = 2, VALUE_VECTORS = 4 };
@@ -12,12 +13,11 @@ enum { KEY_VECTORS = 1, VALUE_VECTORS = 1 }; /* as TILE_VECTORS */
 #endif
 enum {
     KEY_TOKENS = KEY_VECTORS * ATT_LANES,
-    VALUE_TOKENS = ATTENTION_ROWS_TOKENS,
     QUERIES = 4,
     QUERY_KEYS = QUERIES * KEY_VECTORS,
     MAX_PARTS = 2
 };
-_Static_assert((uint32_t)KEY_TOKENS <= ATTENTION_ROWS_TOKENS, "attention_rows_floats()");
+_Static_assert((uint32_t)KEY_TOKENS <= ATTENTION_ROWS_KEYS, "attention_rows_floats()");
 
 /* A key's elements begin .. end, whose products are summed apart: of codes with two scales. vector:
  * of the part's first among a query's. */
@@ -35,7 +35,17 @@ struct att_rows {
     float *tokens;                        /* keys, transposed, or values */
     uint32_t row_begin, row_end;          /* rows that see something of the split, */
     uint32_t first[ATTENTION_ROWS], end[ATTENTION_ROWS]; /* which are these positions */
+    uint32_t *first_of, *end_of;                         /* [query]: those of its row */
 };
+
+static uint32_t min_u32(uint32_t a, uint32_t b)
+{
+    return a < b ? a : b;
+}
+static uint32_t max_u32(uint32_t a, uint32_t b)
+{
+    return a > b ? a : b;
+}
 
 static struct att_rows rows_init(const struct attention_params *p, uint32_t i_row, uint32_t n_rows,
                                  uint32_t i_kv_head, float *scratch)
@@ -63,7 +73,9 @@ static struct att_rows rows_init(const struct attention_params *p, uint32_t i_ro
     a.sum = a.max + n;
     a.acc_max = a.sum + n;
     a.acc_sum = a.acc_max + n;
-    a.tokens = a.acc_sum + n;
+    a.first_of = (uint32_t *)(void *)(a.acc_sum + n);
+    a.end_of = a.first_of + n;
+    a.tokens = a.acc_sum + 3 * n;
     memset(a.q, 0, n * a.k_width * sizeof(float));
     memset(a.acc, 0, n * a.v_width * sizeof(float));
     for (size_t i = 0; i < n; i++) {
@@ -190,29 +202,46 @@ struct key_tile {
     const float *q, *keys;
     uint32_t width, n;
 };
-/* sum[query * KEY_VECTORS + v] = chains 2 i and 2 i + 1, added up; so do the others with more. */
-INLINE void chains_2(vf *sum, const struct key_tile *t, uint32_t i)
+/* sum[query * KEY_VECTORS + v] = chain i, then several added up. A first product instead of a sum
+ * with zero may leave -0 for 0, which as a score is the same. */
+INLINE void chain_step(vf *sum, const float *q, uint32_t width, const float *k, bool first)
 {
-    const float *q = t->q + chain_lane(2 * i);
-    const float *k0 = t->keys + (size_t)(2 * i) * t->n * KEY_TOKENS;
-    const float *k1 = k0 + (size_t)t->n * KEY_TOKENS;
-    vf other[QUERY_KEYS];
-    for (uint32_t s = 0; s < QUERY_KEYS; s++)
-        sum[s] = other[s] = vf_zero();
-    for (uint32_t j = 0; j < t->n; j++, q += ATT_LANES, k0 += KEY_TOKENS, k1 += KEY_TOKENS)
-        for (uint32_t s = 0; s < QUERY_KEYS; s++) {
-            const float *at = q + (size_t)(s / KEY_VECTORS) * t->width;
-            uint32_t lane = s % KEY_VECTORS * ATT_LANES;
-            sum[s] = vf_fma(vf_set1(at[0]), vf_load(k0 + lane), sum[s]);
-            other[s] = vf_fma(vf_set1(at[8]), vf_load(k1 + lane), other[s]);
+    vf key[KEY_VECTORS];
+    for (uint32_t v = 0; v < KEY_VECTORS; v++)
+        key[v] = vf_load(k + v * ATT_LANES);
+    for (uint32_t h = 0; h < QUERIES; h++) {
+        const vf one = vf_set1(q[(size_t)h * width]);
+        for (uint32_t v = 0; v < KEY_VECTORS; v++) {
+            vf *s = &sum[h * KEY_VECTORS + v];
+            *s = first ? vf_mul(one, key[v]) : vf_fma(one, key[v], *s);
         }
-    for (uint32_t s = 0; s < QUERY_KEYS; s++)
-        sum[s] = vf_add(sum[s], other[s]);
+    }
 }
 INLINE void chains_add(vf *sum, const vf *other)
 {
     for (uint32_t s = 0; s < QUERY_KEYS; s++)
         sum[s] = vf_add(sum[s], other[s]);
+}
+/* Side by side where there are registers for it: eight sums do not keep two units busy. */
+INLINE void chains_2(vf *sum, const struct key_tile *t, uint32_t i)
+{
+    const float *q = t->q + chain_lane(2 * i);
+    const float *k0 = t->keys + (size_t)(2 * i) * t->n * KEY_TOKENS, *k1 = k0 + t->n * KEY_TOKENS;
+    vf other[QUERY_KEYS];
+    chain_step(sum, q, t->width, k0, true);
+    if (KEY_VECTORS > 1)
+        chain_step(other, q + 8, t->width, k1, true);
+    for (uint32_t j = 1; j < t->n; j++) {
+        chain_step(sum, q + j * ATT_LANES, t->width, k0 + j * KEY_TOKENS, false);
+        if (KEY_VECTORS > 1)
+            chain_step(other, q + j * ATT_LANES + 8, t->width, k1 + j * KEY_TOKENS, false);
+    }
+    if (KEY_VECTORS == 1) {
+        chain_step(other, q + 8, t->width, k1, true);
+        for (uint32_t j = 1; j < t->n; j++)
+            chain_step(other, q + j * ATT_LANES + 8, t->width, k1 + j * KEY_TOKENS, false);
+    }
+    chains_add(sum, other);
 }
 INLINE void chains_4(vf *sum, const struct key_tile *t, uint32_t i)
 {
@@ -228,7 +257,7 @@ INLINE void chains_8(vf *sum, const struct key_tile *t, uint32_t i)
     chains_4(other, t, 2 * i + 1);
     chains_add(sum, other);
 }
-static void chains_16(vf *sum, const struct key_tile *t)
+INLINE void chains_16(vf *sum, const struct key_tile *t)
 {
     vf other[QUERY_KEYS];
     chains_8(sum, t, 0);
@@ -238,7 +267,7 @@ static void chains_16(vf *sum, const struct key_tile *t)
 
 static float *scores_of(const struct att_rows *a, uint32_t i_query, uint32_t pos)
 {
-    uint32_t i = ATTENTION_ROWS + pos - a->first[i_query / a->n_heads];
+    uint32_t i = ATTENTION_ROWS + pos - a->first_of[i_query];
     return a->scores + (size_t)i_query * ATTENTION_ROWS_SCORES + i;
 }
 
@@ -263,36 +292,78 @@ static void scores_four(const struct att_rows *a, uint32_t i_query, uint32_t end
         if (k > 0)
             chains_add(sum, other);
     }
-    for (uint32_t h = 0; h < QUERIES && i_query + h < end; h++)
+    float *to[QUERIES];
+    for (uint32_t h = 0; h < QUERIES;
+         h++) /* of who is not there: the last one's, and overwritten */
+        to[h] = scores_of(a, min_u32(i_query + QUERIES - 1 - h, end - 1), pos);
+    for (uint32_t h = 0; h < QUERIES; h++)
         for (uint32_t v = 0; v < KEY_VECTORS; v++)
-            vf_store(scores_of(a, i_query + h, pos) + v * ATT_LANES, sum[h * KEY_VECTORS + v]);
+            vf_store(to[h] + v * ATT_LANES, sum[(QUERIES - 1 - h) * KEY_VECTORS + v]);
+}
+
+/* What is wanted next, the values of these tokens and the keys of the following ones, comes a bit
+ * at a time beside the work on these: asked for all at once it would stand in its way. */
+struct ahead {
+    const uint8_t *ptr[2 * KEY_TOKENS];
+    uint32_t n, at, step;
+    size_t token_bytes;
+};
+static void ahead_find(const struct att_rows *a, uint32_t pos, uint32_t n, uint32_t n_steps,
+                       struct ahead *out)
+{
+    struct token_places places;
+    uint32_t behind = a->rows[a->n_rows - 1].position + 1 - (pos + n);
+    uint32_t n_keys = min_u32(behind, KEY_TOKENS);
+    tokens_find(a, pos, n, true, &places);
+    memcpy(out->ptr, places.ptr, n * sizeof *places.ptr);
+    tokens_find(a, pos + n, n_keys, false, &places);
+    memcpy(out->ptr + n, places.ptr, n_keys * sizeof *places.ptr);
+    out->n = n + n_keys;
+    out->at = 0;
+    out->step = (out->n + n_steps - 1) / n_steps;
+    out->token_bytes = (size_t)a->p->kv->head_dim * kv_elem_bytes(a->p->kv->dtype);
+}
+static void ahead_ask(struct ahead *x)
+{
+    for (uint32_t i = 0; i < x->step && x->at < x->n; i++, x->at++)
+        for (size_t b = 0; b < x->token_bytes; b += 64)
+            __builtin_prefetch(x->ptr[x->at] + b, 0, 2);
 }
 
 static void rows_scores(const struct att_rows *a, uint32_t begin, uint32_t end)
 {
-    const uint32_t n = a->n_heads, last = a->row_end * n;
+    const uint32_t first = a->row_begin * a->n_heads, last = a->row_end * a->n_heads;
     struct token_places places;
-    for (uint32_t pos = begin; pos < end; pos += KEY_TOKENS) {
-        uint32_t n_tokens = end - pos < KEY_TOKENS ? end - pos : KEY_TOKENS;
-        tokens_load(a, pos, n_tokens, false, &places);
-        for (uint32_t i = a->row_begin * n; i < last; i += QUERIES) {
-            uint32_t behind = i + QUERIES < last ? i + QUERIES : last;
-            if (a->end[(behind - 1) / n] > pos && a->first[i / n] < pos + KEY_TOKENS)
+    struct ahead ahead;
+    for (uint32_t pos = begin, n; pos < end; pos += n) {
+        n = min_u32(end - pos, KEY_TOKENS);
+        tokens_load(a, pos, n, false, &places);
+        ahead_find(a, pos, n, (last - first + QUERIES - 1) / QUERIES, &ahead);
+        for (uint32_t i = first; i < last; i += QUERIES) {
+            uint32_t behind = min_u32(i + QUERIES, last);
+            ahead_ask(&ahead);
+            if (a->end_of[behind - 1] > pos && a->first_of[i] < pos + KEY_TOKENS)
                 scores_four(a, i, last, pos, places.scales);
         }
     }
 }
 
-/* part[query][i ..] += sum over n_tokens tokens from pos on of score * value, for n queries.
- * values: the first token's, from element i on. */
-INLINE void values_rows(const struct att_rows *a, uint32_t i_query, uint32_t n, uint32_t i,
-                        uint32_t n_vectors, const float *values, uint32_t pos, uint32_t n_tokens)
+/* Positions begin .. end, of those that are loaded, from loaded on, for rows row_begin .. row_end.
+ */
+struct values_job {
+    uint32_t loaded, begin, end, row_begin, row_end;
+};
+/* part[query][i ..] += sum over the job's tokens of score * value, for n queries. */
+INLINE void values_rows(const struct att_rows *a, const struct values_job *job, uint32_t i_query,
+                        uint32_t n, uint32_t i, uint32_t n_vectors)
 {
+    const uint32_t n_tokens = job->end - job->begin;
+    const float *values = a->tokens + (size_t)(job->begin - job->loaded) * a->v_width + i;
     float *part = a->part + (size_t)i_query * a->v_width + i;
     const float *scores[QUERIES];
     vf sum[QUERIES][VALUE_VECTORS];
     for (uint32_t h = 0; h < n; h++) {
-        scores[h] = scores_of(a, i_query + h, pos);
+        scores[h] = scores_of(a, i_query + h, job->begin);
         for (uint32_t c = 0; c < n_vectors; c++)
             sum[h][c] = vf_load(part + h * a->v_width + c * ATT_LANES);
     }
@@ -311,36 +382,31 @@ INLINE void values_rows(const struct att_rows *a, uint32_t i_query, uint32_t n, 
             vf_store(part + h * a->v_width + c * ATT_LANES, sum[h][c]);
 }
 
-/* The same for queries begin .. end. */
-INLINE void values_queries(const struct att_rows *a, uint32_t begin, uint32_t end, uint32_t i,
-                           uint32_t n_vectors, const float *values, uint32_t pos, uint32_t n_tokens)
+/* The same for all of the job's queries. */
+INLINE void values_queries(const struct att_rows *a, const struct values_job *job, uint32_t i,
+                           uint32_t n_vectors)
 {
-    for (; begin + QUERIES <= end; begin += QUERIES)
-        values_rows(a, begin, QUERIES, i, n_vectors, values, pos, n_tokens);
-    if (end - begin == 3)
-        values_rows(a, begin, 3, i, n_vectors, values, pos, n_tokens);
-    else if (end - begin == 2)
-        values_rows(a, begin, 2, i, n_vectors, values, pos, n_tokens);
-    else if (end - begin == 1)
-        values_rows(a, begin, 1, i, n_vectors, values, pos, n_tokens);
+    const uint32_t end = job->row_end * a->n_heads;
+    uint32_t query = job->row_begin * a->n_heads;
+    for (; query + QUERIES <= end; query += QUERIES)
+        values_rows(a, job, query, QUERIES, i, n_vectors);
+    if (end - query == 3)
+        values_rows(a, job, query, 3, i, n_vectors);
+    else if (end - query == 2)
+        values_rows(a, job, query, 2, i, n_vectors);
+    else if (end - query == 1)
+        values_rows(a, job, query, 1, i, n_vectors);
 }
 
-/* Positions begin .. end, of those that are loaded, from loaded on, for rows row_begin .. row_end.
- */
-struct values_job {
-    uint32_t loaded, begin, end, row_begin, row_end;
-};
 static void values_add(const struct att_rows *a, struct values_job job)
 {
+    uint32_t i = 0;
     if (job.begin >= job.end)
         return;
-    const uint32_t first = job.row_begin * a->n_heads, end = job.row_end * a->n_heads;
-    const float *values = a->tokens + (size_t)(job.begin - job.loaded) * a->v_width;
-    uint32_t i = 0, n = job.end - job.begin;
     for (; i + VALUE_VECTORS * ATT_LANES <= a->v_width; i += VALUE_VECTORS * ATT_LANES)
-        values_queries(a, first, end, i, VALUE_VECTORS, values + i, job.begin, n);
+        values_queries(a, &job, i, VALUE_VECTORS);
     for (; i < a->v_width; i += ATT_LANES)
-        values_queries(a, first, end, i, 1, values + i, job.begin, n);
+        values_queries(a, &job, i, 1);
 }
 
 /* weight * (scale * code) as (weight * scale) * code, as elsewhere. */
@@ -353,23 +419,16 @@ static void rows_scale(const struct att_rows *a, uint32_t pos, uint32_t n, const
     }
 }
 
-static uint32_t min_u32(uint32_t a, uint32_t b)
-{
-    return a < b ? a : b;
-}
-static uint32_t max_u32(uint32_t a, uint32_t b)
-{
-    return a > b ? a : b;
-}
-
 /* What all rows see goes together; before it and behind it each row goes by itself. */
 static void rows_values(const struct att_rows *a, uint32_t begin, uint32_t end)
 {
     uint32_t all = a->first[a->row_end - 1], all_end = a->end[a->row_begin];
     struct token_places places;
+    const uint32_t most =
+        min_u32(ATTENTION_ROWS_TOKENS, max_u32(ATTENTION_ROWS_VALUES / a->v_width, 1));
     all_end = max_u32(all, all_end);
     for (uint32_t pos = begin, n; pos < end; pos += n) {
-        n = min_u32(end - pos, VALUE_TOKENS);
+        n = min_u32(end - pos, most);
         tokens_load(a, pos, n, true, &places);
         if (kv_has_scales(a->p->kv->dtype))
             rows_scale(a, pos, n, places.scales);
@@ -409,7 +468,9 @@ static void rows_merge(const struct att_rows *a, uint32_t i, uint32_t n)
     }
 }
 
-static void rows_split(struct att_rows *a, uint32_t i_split)
+/* Fills the parts of the queries that see something of a split. */
+static void rows_split(struct att_rows *a, uint32_t i_split, uint32_t *query_begin,
+                       uint32_t *query_end)
 {
     const uint32_t split = i_split * ATTENTION_SPLIT, split_end = split + ATTENTION_SPLIT;
     a->row_begin = a->n_rows;
@@ -424,17 +485,35 @@ static void rows_split(struct att_rows *a, uint32_t i_split)
     }
     const uint32_t begin = a->first[a->row_begin], end = a->end[a->row_end - 1];
     const uint32_t i_first = a->row_begin * a->n_heads, i_end = a->row_end * a->n_heads;
+    for (uint32_t r = a->row_begin, i = i_first; r < a->row_end; r++)
+        for (uint32_t h = 0; h < a->n_heads; h++, i++) {
+            a->first_of[i] = a->first[r];
+            a->end_of[i] = a->end[r];
+        }
     rows_scores(a, begin, end);
-    for (uint32_t i = i_first; i < i_end; i++) {
-        uint32_t r = i / a->n_heads;
-        split_softmax(a->p, scores_of(a, i, a->first[r]), a->end[r] - a->first[r], a->max + i,
-                      a->sum + i);
-    }
+    for (uint32_t i = i_first; i < i_end; i++)
+        split_softmax(a->p, scores_of(a, i, a->first_of[i]), a->end_of[i] - a->first_of[i],
+                      a->max + i, a->sum + i);
     memset(a->part + (size_t)i_first * a->v_width, 0,
            (size_t)(i_end - i_first) * a->v_width * sizeof(float));
     rows_values(a, begin, end);
-    for (uint32_t i = i_first; i < i_end; i += ATT_LANES)
-        rows_merge(a, i, min_u32(i_end - i, ATT_LANES));
+    *query_begin = i_first;
+    *query_end = i_end;
+}
+
+void ISA_FN(attention_rows_split)(const struct attention_params *p, uint32_t i_row,
+                                  uint32_t i_kv_head, uint32_t i_split, float *scratch, float *part)
+{
+    struct att_rows a = rows_init(p, i_row, 1, i_kv_head, scratch);
+    uint32_t i, end;
+    if (a.n_heads == 0)
+        return;
+    rows_split(&a, i_split, &i, &end);
+    for (; i < end; i++, part += a.v_width + ATTENTION_PART_EXTRA) {
+        memcpy(part, a.part + (size_t)i * a.v_width, a.v_width * sizeof(float));
+        part[a.v_width] = a.max[i];
+        part[a.v_width + 1] = a.sum[i];
+    }
 }
 
 void ISA_FN(attention_rows)(const struct attention_params *p, uint32_t i_row, uint32_t n_rows,
@@ -444,8 +523,12 @@ void ISA_FN(attention_rows)(const struct attention_params *p, uint32_t i_row, ui
     if (a.n_heads == 0)
         return;
     uint32_t first = attention_first(p, a.rows[0].position) / ATTENTION_SPLIT;
-    for (uint32_t i = first; i <= a.rows[n_rows - 1].position / ATTENTION_SPLIT; i++)
-        rows_split(&a, i);
+    for (uint32_t i = first; i <= a.rows[n_rows - 1].position / ATTENTION_SPLIT; i++) {
+        uint32_t query, end;
+        rows_split(&a, i, &query, &end);
+        for (; query < end; query += ATT_LANES)
+            rows_merge(&a, query, min_u32(end - query, ATT_LANES));
+    }
     const uint32_t head = attention_heads_of(p, i_kv_head).begin;
     for (uint32_t i = 0; i < n_rows * a.n_heads; i++)
         finish(p, i_row + i / a.n_heads, head + i % a.n_heads, a.acc + (size_t)i * a.v_width,

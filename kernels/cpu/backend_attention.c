@@ -58,7 +58,7 @@ void cpu_copy_heads(struct device *d, const struct copy_heads_params *p)
 /* Successive rows of one sequence go together, as many as fit in TILE_FLOATS of scratch: a tile's
  * queries, scores and results stay in a second-level cache. Below TILE_QUERIES (row, head) pairs
  * what they share does not pay. */
-enum { TILE_FLOATS = 128 << 10, TILE_QUERIES = 16, TILES_PER_THREAD = 4 };
+enum { TILE_FLOATS = 160 << 10, TILE_QUERIES = 8, TILES_PER_THREAD = 4 };
 
 struct tiles_job {
     const struct attention_params *p;
@@ -74,7 +74,7 @@ static void attention_unit(struct cpu_device *d, const void *ctx, uint32_t i, ui
     const struct row_tile tile = job->tiles[i % job->n_tiles];
     const uint32_t i_kv_head = i / job->n_tiles;
     float *scratch = d->scratch[i_thread].floats;
-    if (tile.n * job->p->group >= TILE_QUERIES && tile.n > 1)
+    if (tile.n * job->p->group >= TILE_QUERIES)
         d->kernels->attention_rows(job->p, tile.begin, tile.n, i_kv_head, scratch);
     else
         for (uint32_t r = 0; r < tile.n; r++)
@@ -165,7 +165,8 @@ static void split_task(void *ctx, uint32_t i_task, uint32_t i_thread)
     uint32_t unit = 0;
     for (uint32_t n; i >= (n = n_splits(p, unit)); unit++)
         i -= n;
-    job->d->kernels->attention_split(
+    const struct cpu_kernels *kernels = job->d->kernels;
+    (p->group >= TILE_QUERIES ? kernels->attention_rows_split : kernels->attention_split)(
         p, unit % p->n_rows, unit / p->n_rows, first_split(p, unit) + (uint32_t)i,
         job->d->scratch[i_thread].floats, job->parts + i_task * job->part_floats);
 }
@@ -222,6 +223,8 @@ void cpu_attention(struct device *device, const struct attention_params *p)
     if (p->n_rows == 0 || p->n_heads == 0)
         return;
     cpu_scratch_reserve(d, attention_scratch_floats(per_kv, p->kv));
+    if (per_kv >= TILE_QUERIES)
+        cpu_scratch_reserve(d, attention_rows_floats(per_kv, p->kv));
     for (uint32_t i = 0; i < p->n_rows; i++)
         n_positions += p->rows[i].position - attention_first(p, p->rows[i].position) + 1;
     uint64_t cost = n_positions * per_kv * p->kv->head_dim / 8 / p->n_rows;

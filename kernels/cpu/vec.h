@@ -18,5 +18,4 @@
  *   vf_from_e4m3(vb): OCP FP8, its NaN as 480      vf_from_e8m0(vb): 2^(i - 127)
  *   vf_sum(a): the fixed tree ((0+8)+(4+12)) + ((2+10)+(6+14)) and so on: halves are added first
  *   vf_sum16(const vf v[16]): lane i is vf_sum(v[i])
- *   vf_transpose16(vf v[16]): lane k of v[i] and lane i of v[k] change places
  *   vf_hmax(a): the largest lane; vf_max and vf_hmax treat NaN as maxps does: callers have none */

@@ -190,43 +190,6 @@ static inline vf vf_sum16(const vf v[16])
 {
     return (vf){vec_sum8(v), vec_sum8(v + 8)};
 }
-/* Eight rows of eight: pairs, then fours within each half, then the halves. */
-static inline void vec_transpose8(__m256 v[8])
-{
-    for (int i = 0; i < 8; i += 4) {
-        __m256d a[4];
-        for (int k = 0; k < 2; k++) {
-            const __m256 x = v[i + 2 * k], y = v[i + 2 * k + 1];
-            a[k] = _mm256_castps_pd(_mm256_unpacklo_ps(x, y));
-            a[k + 2] = _mm256_castps_pd(_mm256_unpackhi_ps(x, y));
-        }
-        for (int k = 0; k < 2; k++) {
-            v[i + 2 * k] = _mm256_castpd_ps(_mm256_unpacklo_pd(a[2 * k], a[2 * k + 1]));
-            v[i + 2 * k + 1] = _mm256_castpd_ps(_mm256_unpackhi_pd(a[2 * k], a[2 * k + 1]));
-        }
-    }
-    for (int i = 0; i < 4; i++) {
-        const __m256 x = v[i], y = v[i + 4];
-        v[i] = _mm256_permute2f128_ps(x, y, 0x20);
-        v[i + 4] = _mm256_permute2f128_ps(x, y, 0x31);
-    }
-}
-static inline void vf_transpose16(vf v[16])
-{
-    __m256 quarter[4][8];
-    for (int i = 0; i < 8; i++) {
-        quarter[0][i] = v[i].lo;
-        quarter[1][i] = v[i].hi;
-        quarter[2][i] = v[i + 8].lo;
-        quarter[3][i] = v[i + 8].hi;
-    }
-    for (int k = 0; k < 4; k++)
-        vec_transpose8(quarter[k]);
-    for (int i = 0; i < 8; i++) {
-        v[i] = (vf){quarter[0][i], quarter[2][i]};
-        v[i + 8] = (vf){quarter[1][i], quarter[3][i]};
-    }
-}
 static inline float vf_hmax(vf a)
 {
     __m256 m8 = _mm256_max_ps(a.lo, a.hi);

@@ -152,32 +152,6 @@ static inline vf vf_sum16(const vf v[16])
     }
     return _mm512_add_ps(_mm512_shuffle_ps(c[0], c[1], 0x88), _mm512_shuffle_ps(c[0], c[1], 0xdd));
 }
-/* Pairs, then fours within each quarter, then the quarters themselves. */
-static inline void vf_transpose16(vf v[16])
-{
-    for (int i = 0; i < 16; i += 4) {
-        __m512d a[4];
-        for (int k = 0; k < 2; k++) {
-            const vf x = v[i + 2 * k], y = v[i + 2 * k + 1];
-            a[k] = _mm512_castps_pd(_mm512_unpacklo_ps(x, y));
-            a[k + 2] = _mm512_castps_pd(_mm512_unpackhi_ps(x, y));
-        }
-        for (int k = 0; k < 2; k++) {
-            v[i + 2 * k] = _mm512_castpd_ps(_mm512_unpacklo_pd(a[2 * k], a[2 * k + 1]));
-            v[i + 2 * k + 1] = _mm512_castpd_ps(_mm512_unpackhi_pd(a[2 * k], a[2 * k + 1]));
-        }
-    }
-    for (int i = 0; i < 4; i++) {
-        const vf even0 = _mm512_shuffle_f32x4(v[i], v[i + 4], 0x88),
-                 even1 = _mm512_shuffle_f32x4(v[i + 8], v[i + 12], 0x88),
-                 odd0 = _mm512_shuffle_f32x4(v[i], v[i + 4], 0xdd),
-                 odd1 = _mm512_shuffle_f32x4(v[i + 8], v[i + 12], 0xdd);
-        v[i] = _mm512_shuffle_f32x4(even0, even1, 0x88);
-        v[i + 4] = _mm512_shuffle_f32x4(odd0, odd1, 0x88);
-        v[i + 8] = _mm512_shuffle_f32x4(even0, even1, 0xdd);
-        v[i + 12] = _mm512_shuffle_f32x4(odd0, odd1, 0xdd);
-    }
-}
 static inline float vf_hmax(vf a)
 {
     __m256 m8 = _mm256_max_ps(_mm512_castps512_ps256(a), _mm512_extractf32x8_ps(a, 1));

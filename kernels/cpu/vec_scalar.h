@@ -184,15 +184,6 @@ static inline vf vf_sum16(const vf v[16])
         sums[i] = vf_sum(v[i]);
     return vf_load(sums);
 }
-static inline void vf_transpose16(vf v[16])
-{
-    float rows[16][16], columns[16][16];
-    memcpy(rows, v, sizeof rows);
-    for (int i = 0; i < 16; i++)
-        for (int k = 0; k < 16; k++)
-            columns[i][k] = rows[k][i];
-    memcpy(v, columns, sizeof columns);
-}
 static inline float vf_hmax(vf a)
 {
     vec_f4 m0 = vec_select(a.q[0] > a.q[2], a.q[0], a.q[2]);
