@@ -202,8 +202,7 @@ struct key_tile {
     const float *q, *keys;
     uint32_t width, n;
 };
-/* sum[query * KEY_VECTORS + v] = chain i, then several added up. A first product instead of a sum
- * with zero may leave -0 for 0, which as a score is the same. */
+/* sum[query * KEY_VECTORS + v] = chain i, then several added up. */
 INLINE void chain_step(vf *sum, const float *q, uint32_t width, const float *k, bool first)
 {
     vf key[KEY_VECTORS];
@@ -213,7 +212,7 @@ INLINE void chain_step(vf *sum, const float *q, uint32_t width, const float *k, 
         const vf one = vf_set1(q[(size_t)h * width]);
         for (uint32_t v = 0; v < KEY_VECTORS; v++) {
             vf *s = &sum[h * KEY_VECTORS + v];
-            *s = first ? vf_mul(one, key[v]) : vf_fma(one, key[v], *s);
+            *s = vf_fma(one, key[v], first ? vf_zero() : *s);
         }
     }
 }
