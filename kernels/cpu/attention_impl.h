@@ -42,10 +42,11 @@ static void split_runs(const struct att *a, uint32_t begin, uint32_t end, bool v
 
 /* n scores of a head, scaled and capped, become exp(score - their maximum), zeros up to a whole
  * vector. */
-static void split_softmax(const struct att *a, float *scores, uint32_t n, float *max, float *sum)
+static void split_softmax(const struct attention_params *p, float *scores, uint32_t n, float *max,
+                          float *sum)
 {
-    const vf scale = vf_set1(a->p->scale);
-    const float cap = a->p->softcap;
+    const vf scale = vf_set1(p->scale);
+    const float cap = p->softcap;
     for (uint32_t i = n; i % ATT_LANES != 0; i++)
         scores[i] = 0;
     vf m = vf_set1(-INFINITY);
@@ -54,9 +55,12 @@ static void split_softmax(const struct att *a, float *scores, uint32_t n, float 
         if (cap > 0)
             s = math_softcap(s, cap);
         vf_store(scores + i, s);
-        for (uint32_t l = n; l < i + ATT_LANES; l++)
-            scores[l] = -INFINITY;
-        m = vf_max(vf_load(scores + i), m); /* a NaN is passed over */
+        if (i + ATT_LANES > n) {
+            for (uint32_t l = n; l < i + ATT_LANES; l++)
+                scores[l] = -INFINITY;
+            s = vf_load(scores + i);
+        }
+        m = vf_max(s, m); /* a NaN is passed over */
     }
     *max = vf_hmax(m);
     const vf minus_max = vf_set1(-*max);
@@ -126,7 +130,7 @@ static void split(const struct att *a, uint32_t i_split)
     split_runs(a, begin, end, false);
     for (uint32_t h = 0; h < a->n_heads; h++) {
         float *max = a->part + (size_t)(h + 1) * a->part_width - ATTENTION_PART_EXTRA;
-        split_softmax(a, a->scores + (size_t)h * ATTENTION_SPLIT, end - begin, max, max + 1);
+        split_softmax(a->p, a->scores + (size_t)h * ATTENTION_SPLIT, end - begin, max, max + 1);
     }
     split_runs(a, begin, end, true);
 }
@@ -151,21 +155,29 @@ void ISA_FN(attention_merge)(const struct attention_params *p, uint32_t i_head, 
     merge(acc, part + (size_t)i_head * (width + ATTENTION_PART_EXTRA), width);
 }
 
-void ISA_FN(attention_finish)(const struct attention_params *p, uint32_t i_row, uint32_t i_kv_head,
-                              uint32_t i_head, const float *acc)
+/* acc: the merged values of one head of a KV head. */
+static void finish(const struct attention_params *p, uint32_t i_row, uint32_t head,
+                   const float *acc, float max, float sum)
 {
-    uint32_t dim = p->kv->v_dim, width = attention_width(dim);
-    uint32_t head = attention_heads_of(p, i_kv_head).begin + i_head;
+    uint32_t dim = p->kv->v_dim;
     float *out = (float *)p->out.data + (size_t)i_row * p->out.stride + (size_t)head * dim;
-    acc += (size_t)i_head * (width + ATTENTION_PART_EXTRA);
-    float sum = acc[width + 1], old = 1.0f;
+    float old = 1.0f;
     if (p->sinks) {
-        float max = acc[width], sink = p->sinks[head], both = sink > max ? sink : max;
+        float sink = p->sinks[head], both = sink > max ? sink : max;
         old = exp_one(max - both);
         sum = sum * old + exp_one(sink - both);
     }
     for (uint32_t i = 0; i < dim; i++)
         out[i] = acc[i] * old / sum;
+}
+
+void ISA_FN(attention_finish)(const struct attention_params *p, uint32_t i_row, uint32_t i_kv_head,
+                              uint32_t i_head, const float *acc)
+{
+    uint32_t width = attention_width(p->kv->v_dim);
+    acc += (size_t)i_head * (width + ATTENTION_PART_EXTRA);
+    finish(p, i_row, attention_heads_of(p, i_kv_head).begin + i_head, acc, acc[width],
+           acc[width + 1]);
 }
 
 void ISA_FN(attention)(const struct attention_params *p, uint32_t i_row, uint32_t i_kv_head,
@@ -182,3 +194,5 @@ void ISA_FN(attention)(const struct attention_params *p, uint32_t i_row, uint32_
     for (uint32_t h = 0; h < a.n_heads; h++)
         ISA_FN(attention_finish)(p, i_row, i_kv_head, h, acc);
 }
+
+#include "kernels/cpu/attention_rows_impl.h"

@@ -390,6 +390,7 @@ static void cpu_close(struct device *device)
         mem_free(d->scratch[i].block);
     mem_free(d->scratch);
     mem_free(d->parts.block);
+    mem_free(d->tiles);
     mem_free(d->sorted.block);
     mem_free(d->coded.block);
     pool_free(d->pool);

@@ -1,5 +1,6 @@
 #include <string.h>
 
+#include "common/base/mem.h"
 #include "kernels/cpu/backend_internal.h"
 #include "kernels/kv_layout.h"
 
@@ -54,12 +55,82 @@ void cpu_copy_heads(struct device *d, const struct copy_heads_params *p)
                    row_of(p->from, i) + (size_t)h * p->from_stride, p->n * sizeof(float));
 }
 
-/* Rows of one KV head follow each other: neighbours are often of one sequence and read the same
+/* Successive rows of one sequence go together, as many as fit in TILE_FLOATS of scratch: a tile's
+ * queries, scores and results stay in a second-level cache. Below TILE_QUERIES (row, head) pairs
+ * what they share does not pay. */
+enum { TILE_FLOATS = 160 << 10, TILE_QUERIES = 8, TILES_PER_THREAD = 4 };
+
+struct tiles_job {
+    const struct attention_params *p;
+    const struct row_tile *tiles;
+    uint32_t n_tiles;
+};
+
+/* Tiles of one KV head follow each other: neighbours are often of one sequence and read the same
  * keys. */
-static void attention_unit(struct cpu_device *d, const void *params, uint32_t i, uint32_t i_thread)
+static void attention_unit(struct cpu_device *d, const void *ctx, uint32_t i, uint32_t i_thread)
 {
-    const struct attention_params *p = params;
-    d->kernels->attention(p, i % p->n_rows, i / p->n_rows, d->scratch[i_thread].floats);
+    const struct tiles_job *job = ctx;
+    const struct row_tile tile = job->tiles[i % job->n_tiles];
+    const uint32_t i_kv_head = i / job->n_tiles;
+    float *scratch = d->scratch[i_thread].floats;
+    if (tile.n * job->p->group >= TILE_QUERIES)
+        d->kernels->attention_rows(job->p, tile.begin, tile.n, i_kv_head, scratch);
+    else
+        for (uint32_t r = 0; r < tile.n; r++)
+            d->kernels->attention(job->p, tile.begin + r, i_kv_head, scratch);
+}
+
+static bool row_follows(const struct kv_row *row, const struct kv_row *before)
+{
+    return row->blocks == before->blocks && row->n_dropped == before->n_dropped &&
+           row->position == before->position + 1;
+}
+
+/* Tiles of at most so many rows; out: NULL to count them. */
+static uint32_t tiles_find(const struct attention_params *p, uint32_t most, struct row_tile *out)
+{
+    uint32_t n = 0;
+    for (uint32_t i = 0, end; i < p->n_rows; i = end, n++) {
+        for (end = i + 1; end < p->n_rows && end - i < most;)
+            if (row_follows(&p->rows[end], &p->rows[end - 1]))
+                end++;
+            else
+                break;
+        if (out)
+            out[n] = (struct row_tile){i, end - i};
+    }
+    return n;
+}
+
+/* Rows of a tile at most: fewer where there would be too few of them for the threads. */
+static uint32_t tile_rows(const struct attention_params *p, uint32_t n_threads)
+{
+    uint32_t most = ATTENTION_ROWS;
+    while (most > 1 && attention_rows_floats(most * p->group, p->kv) > TILE_FLOATS)
+        most /= 2;
+    while (most > 1 && n_threads > 1 &&
+           (uint64_t)tiles_find(p, most, NULL) * attention_n_kv(p) < n_threads * TILES_PER_THREAD)
+        most /= 2;
+    return most;
+}
+
+static void attention_by_tiles(struct cpu_device *d, const struct attention_params *p,
+                               uint64_t cost_row)
+{
+    struct tiles_job job = {.p = p};
+    uint32_t most = tile_rows(p, pool_n_threads(d->pool));
+    if (d->n_tiles < p->n_rows) {
+        mem_free(d->tiles);
+        d->tiles = mem_array(p->n_rows, sizeof *d->tiles);
+        d->n_tiles = p->n_rows;
+    }
+    job.n_tiles = tiles_find(p, most, d->tiles);
+    job.tiles = d->tiles;
+    if (most > 1)
+        cpu_scratch_reserve(d, attention_rows_floats(most * p->group, p->kv));
+    cpu_run_units(d, job.n_tiles * attention_n_kv(p), cost_row * p->n_rows / job.n_tiles,
+                  attention_unit, &job);
 }
 
 /* Few rows, long contexts: the splits of a (row, KV head) are tasks too. Splits of all units, one
@@ -94,7 +165,8 @@ static void split_task(void *ctx, uint32_t i_task, uint32_t i_thread)
     uint32_t unit = 0;
     for (uint32_t n; i >= (n = n_splits(p, unit)); unit++)
         i -= n;
-    job->d->kernels->attention_split(
+    const struct cpu_kernels *kernels = job->d->kernels;
+    (p->group >= TILE_QUERIES ? kernels->attention_rows_split : kernels->attention_split)(
         p, unit % p->n_rows, unit / p->n_rows, first_split(p, unit) + (uint32_t)i,
         job->d->scratch[i_thread].floats, job->parts + i_task * job->part_floats);
 }
@@ -151,6 +223,8 @@ void cpu_attention(struct device *device, const struct attention_params *p)
     if (p->n_rows == 0 || p->n_heads == 0)
         return;
     cpu_scratch_reserve(d, attention_scratch_floats(per_kv, p->kv));
+    if (per_kv >= TILE_QUERIES)
+        cpu_scratch_reserve(d, attention_rows_floats(per_kv, p->kv));
     for (uint32_t i = 0; i < p->n_rows; i++)
         n_positions += p->rows[i].position - attention_first(p, p->rows[i].position) + 1;
     uint64_t cost = n_positions * per_kv * p->kv->head_dim / 8 / p->n_rows;
@@ -158,5 +232,5 @@ void cpu_attention(struct device *device, const struct attention_params *p)
         cost * n_units > 2 * COST_PARALLEL)
         attention_by_splits(d, p);
     else
-        cpu_run_units(d, n_units, cost, attention_unit, p);
+        attention_by_tiles(d, p, cost);
 }

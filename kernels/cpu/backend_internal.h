@@ -15,6 +15,11 @@ struct scratch {
     uint64_t n_floats;
 };
 
+/* Rows that attention takes together. */
+struct row_tile {
+    uint32_t begin, n;
+};
+
 struct cpu_device {
     struct device base;
     struct pool *pool;
@@ -25,6 +30,8 @@ struct cpu_device {
     bool has_codes;          /* activations of products with codes are codes */
     struct scratch *scratch; /* [threads] */
     struct scratch parts;    /* of attention, in splits */
+    struct row_tile *tiles;  /* of attention */
+    uint32_t n_tiles;        /* there is room for */
     struct scratch sorted;   /* rows of a product whose inputs are in another order */
     struct scratch coded;    /* rows of a product as codes */
 };

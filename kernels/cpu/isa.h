@@ -47,11 +47,18 @@ struct cpu_kernels {
      * thread. */
     void (*attention)(const struct attention_params *p, uint32_t i_row, uint32_t i_kv_head,
                       float *scratch);
-    /* The same in steps, for more threads than rows: each split from attention_first() to the row's
-     * position into a part of its own; the parts of a head merged in order, the first of them with
-     * first; the result written. part, acc: attention_part_floats(). */
+    /* The same of n_rows rows from i_row on, which are one sequence's at successive positions. At
+     * most ATTENTION_ROWS of them; scratch: attention_rows_floats(). */
+    void (*attention_rows)(const struct attention_params *p, uint32_t i_row, uint32_t n_rows,
+                           uint32_t i_kv_head, float *scratch);
+    /* The same of one row in steps, for more threads than rows: each split from attention_first()
+     * to the row's position into a part of its own; the parts of a head merged in order, the first
+     * of them with first; the result written. part, acc: attention_part_floats(). */
     void (*attention_split)(const struct attention_params *p, uint32_t i_row, uint32_t i_kv_head,
                             uint32_t i_split, float *scratch, float *part);
+    /* The same part as attention_split()'s, as attention_rows() goes about it. */
+    void (*attention_rows_split)(const struct attention_params *p, uint32_t i_row,
+                                 uint32_t i_kv_head, uint32_t i_split, float *scratch, float *part);
     void (*attention_merge)(const struct attention_params *p, uint32_t i_head, bool first,
                             float *acc, const float *part);
     void (*attention_finish)(const struct attention_params *p, uint32_t i_row, uint32_t i_kv_head,
@@ -101,4 +108,20 @@ static inline uint64_t attention_scratch_floats(uint32_t heads_per_kv, const str
 {
     return (uint64_t)heads_per_kv * (attention_width(kv->head_dim) + ATTENTION_SPLIT) +
            2 * attention_part_floats(heads_per_kv, kv->v_dim);
+}
+/* Of n_queries (row, head) pairs together: the query, the scores of a split with room for a vector
+ * that begins before it and for one that ends behind, the split's values and the merged ones, six
+ * numbers; and some tokens' keys or values as floats. Queries are taken in fours, numbers in
+ * sixteens. */
+#define ATTENTION_ROWS        32u
+#define ATTENTION_ROWS_SCORES (ATTENTION_ROWS + ATTENTION_SPLIT + 48u)
+#define ATTENTION_ROWS_TOKENS 64u   /* at most, */
+#define ATTENTION_ROWS_VALUES 8192u /* in so many floats */
+#define ATTENTION_ROWS_KEYS   32u
+static inline uint64_t attention_rows_floats(uint32_t n_queries, const struct kv_cache *kv)
+{
+    uint64_t n = (n_queries + 15) / 16 * 16, k_width = attention_width(kv->head_dim) + 16;
+    uint64_t v_width = attention_width(kv->v_dim), keys = ATTENTION_ROWS_KEYS * k_width;
+    return n * (k_width + ATTENTION_ROWS_SCORES + 2 * v_width + 6) +
+           (keys > ATTENTION_ROWS_VALUES ? keys : ATTENTION_ROWS_VALUES + v_width);
 }

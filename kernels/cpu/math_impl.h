@@ -32,10 +32,14 @@ static inline vf math_exp(vf x)
     const vf low = vf_set1(-87.0f);
     x = vf_min(vf_max(x, low), vf_set1(88.0f)); /* NaN becomes low: see vec.h */
     vf n = math_exponent(x);
-    vf y = vf_mul(vf_add(math_expm1_remainder(x, n), vf_set1(1.0f)), vf_pow2(n));
+    vf y = vf_add(math_expm1_remainder(x, n), vf_set1(1.0f));
+#ifdef __AVX512F__ /* the same in fewer instructions */
+    return _mm512_maskz_scalef_ps(_mm512_cmp_ps_mask(x, low, _CMP_GT_OQ), y, n);
+#else
     /* 0 at low, 1 from the next float on */
     vf step = vf_mul(vf_sub(x, low), vf_set1(0x1p20f));
-    return vf_mul(y, vf_min(step, vf_set1(1.0f)));
+    return vf_mul(vf_mul(y, vf_pow2(n)), vf_min(step, vf_set1(1.0f)));
+#endif
 }
 
 /* (e^2x - 1) / (e^2x - 1 + 2), with e^2x - 1 = 2^n (e^r - 1) + (2^n - 1). NaN stays NaN. */

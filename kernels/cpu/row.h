@@ -26,8 +26,13 @@
                         uint32_t dim);                                                             \
     void attention_##isa(const struct attention_params *p, uint32_t i_row, uint32_t i_kv_head,     \
                          float *scratch);                                                          \
+    void attention_rows_##isa(const struct attention_params *p, uint32_t i_row, uint32_t n_rows,   \
+                              uint32_t i_kv_head, float *scratch);                                 \
     void attention_split_##isa(const struct attention_params *p, uint32_t i_row,                   \
                                uint32_t i_kv_head, uint32_t i_split, float *scratch, float *part); \
+    void attention_rows_split_##isa(const struct attention_params *p, uint32_t i_row,              \
+                                    uint32_t i_kv_head, uint32_t i_split, float *scratch,          \
+                                    float *part);                                                  \
     void attention_merge_##isa(const struct attention_params *p, uint32_t i_head, bool first,      \
                                float *acc, const float *part);                                     \
     void attention_finish_##isa(const struct attention_params *p, uint32_t i_row,                  \

@@ -12,6 +12,7 @@
 
 #include "common/base/random.h"
 #include "kernels/cpu/f16.h"
+#include "kernels/cpu/transpose_impl.h"
 
 static uint32_t bits_of(float f)
 {
@@ -180,6 +181,24 @@ static void test_sums(void **state)
     }
 }
 
+static void test_transpose(void **state)
+{
+    vf v[16];
+    for (int i = 0; i < 16; i++) {
+        float row[16];
+        for (int k = 0; k < 16; k++)
+            row[k] = (float)(100 * i + k);
+        v[i] = vf_load(row);
+    }
+    vf_transpose16(v);
+    for (int i = 0; i < 16; i++) {
+        float row[16];
+        vf_store(row, v[i]);
+        for (int k = 0; k < 16; k++)
+            assert_same(row[k], (float)(100 * k + i));
+    }
+}
+
 /* Every half, NaNs bit for bit, and every bfloat16. */
 static void test_from_16_bits(void **state)
 {
@@ -272,7 +291,7 @@ static int run_cases(void)
         cmocka_unit_test(test_one_operand),  cmocka_unit_test(test_load_store),
         cmocka_unit_test(test_sums),         cmocka_unit_test(test_from_16_bits),
         cmocka_unit_test(test_to_f16),       cmocka_unit_test(test_bytes),
-        cmocka_unit_test(test_from_e4m3),
+        cmocka_unit_test(test_from_e4m3),    cmocka_unit_test(test_transpose),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,0 +1,294 @@
+/* Attention of whole passes through the device, as a worker's step calls it, next to what one can
+ * get at all, measured in the same rounds.
+ *
+ *   bench_attention_pass prompt [isa [threads [rounds [shape]]]]
+ *       512 rows of a prompt behind 0, 4k and 32k positions: GFLOP/s of the products of queries,
+ *       keys and values, and their share of fused multiply-adds on registers
+ *   bench_attention_pass decode [isa [threads [rounds [shape]]]]
+ *       one row behind 32k positions, layer by layer: GB/s of the cache's own bytes, and their
+ *       share of reading a large buffer once
+ *
+ * Default: the best ISA, one thread, 3 rounds, all shapes; medians; of CPU time for one thread, of
+ * wall time for more. A block has all layers of its tokens, as a worker's cache has. */
+#include <immintrin.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <time.h>
+
+#include "common/base/mem.h"
+#include "kernels/cpu/cpu.h"
+#include "kernels/kv_layout.h"
+
+enum { MAX_ROUNDS = 15, BLOCK = 16, N_ROWS = 512, PARTS = 64 };
+static const uint64_t READ_BYTES = 512ull << 20;
+
+static const struct shape {
+    const char *name;
+    uint32_t n_kv_heads, group, head_dim, window, n_layers;
+} shapes[] = {{"4 x 64, 8 queries each", 4, 8, 64, 0, 22},
+              {"1 x 256, 4 queries each", 1, 4, 256, 0, 26},
+              {"the same, window of 512", 1, 4, 256, 512, 26},
+              {"8 x 128, 1 query each", 8, 1, 128, 0, 8}};
+enum { N_SHAPES = sizeof shapes / sizeof *shapes };
+static const enum dtype dtypes[] = {DTYPE_F16, DTYPE_I8};
+static const uint32_t befores[] = {0, 4096, 32768};
+
+struct bench {
+    struct device *device;
+    uint32_t n_threads, n_rounds, isa, shape_begin, shape_end;
+    uint8_t *memory; /* READ_BYTES, or a cache */
+    double ceiling[MAX_ROUNDS];
+};
+
+static double now_s(const struct bench *b)
+{
+    struct timespec t;
+    clock_gettime(b->n_threads == 1 ? CLOCK_THREAD_CPUTIME_ID : CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
+}
+
+static int compare_doubles(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+static double median(double *v, uint32_t n)
+{
+    qsort(v, n, sizeof *v, compare_doubles);
+    return v[n / 2];
+}
+
+static volatile uint64_t sink;
+static void read_task(void *ctx, uint32_t i)
+{
+    const struct bench *b = ctx;
+    const __m128i *p = (const __m128i *)(b->memory + i * (READ_BYTES / PARTS));
+    __m128i s[4] = {0};
+    for (uint64_t n = 0; n < READ_BYTES / PARTS / sizeof *p; n += 4)
+        for (int k = 0; k < 4; k++)
+            s[k] = _mm_xor_si128(s[k], p[n + k]);
+    sink = (uint64_t)_mm_cvtsi128_si64(
+        _mm_xor_si128(_mm_xor_si128(s[0], s[1]), _mm_xor_si128(s[2], s[3])));
+}
+
+enum { FMA_STEPS = 100000 };
+__attribute__((target("avx512f"))) static void fma_task_avx512(void *ctx, uint32_t i_task)
+{
+    __m512 acc[16], x = _mm512_set1_ps(0.5f);
+    for (int i = 0; i < 16; i++)
+        acc[i] = _mm512_set1_ps((float)i);
+    for (uint32_t step = 0; step < FMA_STEPS; step++)
+        for (int i = 0; i < 16; i++)
+            acc[i] = _mm512_fmadd_ps(acc[i], x, x);
+    for (int i = 1; i < 16; i++)
+        acc[0] = _mm512_add_ps(acc[0], acc[i]);
+    sink = (uint64_t)_mm512_reduce_add_ps(acc[0]);
+}
+__attribute__((target("avx2,fma"))) static void fma_task_avx2(void *ctx, uint32_t i_task)
+{
+    __m256 acc[12], x = _mm256_set1_ps(0.5f);
+    for (int i = 0; i < 12; i++)
+        acc[i] = _mm256_set1_ps((float)i);
+    for (uint32_t step = 0; step < FMA_STEPS; step++)
+        for (int i = 0; i < 12; i++)
+            acc[i] = _mm256_fmadd_ps(acc[i], x, x);
+    for (int i = 1; i < 12; i++)
+        acc[0] = _mm256_add_ps(acc[0], acc[i]);
+    sink = (uint64_t)_mm256_cvtss_f32(acc[0]);
+}
+
+static void measure_fma(struct bench *b, uint32_t r)
+{
+    bool wide = b->isa == CPU_ISA_AVX512;
+    double start = now_s(b);
+    cpu_parallel_for(b->device, PARTS, wide ? fma_task_avx512 : fma_task_avx2, b);
+    b->ceiling[r] = 2.0 * PARTS * FMA_STEPS * (wide ? 16 * 16 : 12 * 8) / (now_s(b) - start) * 1e-9;
+}
+
+static uint8_t *map(uint64_t n_bytes)
+{
+    uint8_t *p = mmap(NULL, n_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (p == MAP_FAILED) {
+        perror("mmap");
+        exit(1);
+    }
+    madvise(p, n_bytes, MADV_HUGEPAGE);
+    memset(p, 0x2c, n_bytes); /* a normal number in every dtype, and as a scale */
+    return p;
+}
+
+/* n_rows rows behind before positions of one sequence, in each layer of its cache. */
+struct pass {
+    const struct shape *s;
+    enum dtype dtype;
+    uint32_t before, n_rows, n_layers;
+    uint32_t *blocks;
+    struct kv_row *rows;
+    float *q, *out;
+    uint64_t n_bytes;
+};
+
+static void pass_init(struct pass *x, struct bench *b)
+{
+    const struct shape *s = x->s;
+    uint32_t n_blocks = (x->before + x->n_rows + BLOCK - 1) / BLOCK;
+    size_t n = (size_t)x->n_rows * s->n_kv_heads * s->group * s->head_dim;
+    x->n_bytes = 2 * x->n_layers * n_blocks *
+                 kv_keys_bytes(x->dtype, s->n_kv_heads, s->head_dim, BLOCK, false);
+    b->memory = map(x->n_bytes);
+    x->blocks = mem_array(n_blocks, sizeof *x->blocks);
+    x->rows = mem_array(x->n_rows, sizeof *x->rows);
+    x->q = mem_array(n, sizeof(float));
+    x->out = mem_array(n, sizeof(float));
+    for (uint32_t i = 0; i < n_blocks; i++)
+        x->blocks[i] = i;
+    for (uint32_t i = 0; i < x->n_rows; i++)
+        x->rows[i] = (struct kv_row){x->blocks, 0, x->before + i};
+    for (size_t i = 0; i < n; i++)
+        x->q[i] = (float)(i % 17) * 0.125f;
+}
+
+static double pass_run(struct pass *x, struct bench *b)
+{
+    const struct shape *s = x->s;
+    uint64_t keys = kv_keys_bytes(x->dtype, s->n_kv_heads, s->head_dim, BLOCK, false);
+    struct kv_cache kv = {.block_stride = 2 * keys * x->n_layers,
+                          .dtype = x->dtype,
+                          .n_kv_heads = s->n_kv_heads,
+                          .head_dim = s->head_dim,
+                          .v_dim = s->head_dim,
+                          .block_tokens = BLOCK};
+    uint32_t width = s->n_kv_heads * s->group * s->head_dim;
+    const struct attention_params p = {.q = {x->q, width},
+                                       .out = {x->out, width},
+                                       .rows = x->rows,
+                                       .n_rows = x->n_rows,
+                                       .n_heads = s->n_kv_heads * s->group,
+                                       .group = s->group,
+                                       .window = s->window,
+                                       .scale = 1e-3f,
+                                       .kv = &kv};
+    double start = now_s(b);
+    for (uint32_t l = 0; l < x->n_layers; l++) {
+        kv_layout(&kv, b->memory + 2 * keys * l, false);
+        b->device->ops->attention(b->device, &p);
+    }
+    return now_s(b) - start;
+}
+
+static void pass_fini(struct pass *x, struct bench *b)
+{
+    munmap(b->memory, x->n_bytes);
+    mem_free(x->blocks);
+    mem_free(x->rows);
+    mem_free(x->q);
+    mem_free(x->out);
+}
+
+static uint64_t positions_seen(const struct shape *s, uint32_t before, uint32_t n_rows)
+{
+    uint64_t n = 0;
+    for (uint32_t i = 0; i < n_rows; i++) {
+        uint32_t end = before + i + 1;
+        n += s->window && end > s->window ? s->window : end;
+    }
+    return n;
+}
+
+static void prompts(struct bench *b)
+{
+    printf("%-26s %-5s %7s %9s %9s %6s\n", "", "dtype", "behind", "ms", "GFLOP/s", "%fma");
+    for (uint32_t i = b->shape_begin; i < b->shape_end; i++)
+        for (uint32_t k = 0; k < sizeof dtypes / sizeof *dtypes; k++)
+            for (uint32_t c = 0; c < sizeof befores / sizeof *befores; c++) {
+                struct pass x = {.s = &shapes[i],
+                                 .dtype = dtypes[k],
+                                 .before = befores[c],
+                                 .n_rows = N_ROWS,
+                                 .n_layers = 1};
+                double seconds[MAX_ROUNDS];
+                if (dtypes[k] != DTYPE_F16 && c != 1)
+                    continue; /* once is enough */
+                pass_init(&x, b);
+                pass_run(&x, b);
+                for (uint32_t r = 0; r < b->n_rounds; r++) {
+                    measure_fma(b, r);
+                    seconds[r] = pass_run(&x, b);
+                }
+                pass_fini(&x, b);
+                double s = median(seconds, b->n_rounds),
+                       flop = 4.0 * (double)positions_seen(x.s, x.before, N_ROWS) *
+                              x.s->n_kv_heads * x.s->group * x.s->head_dim;
+                printf("%-26s %-5s %7u %9.2f %9.1f %6.1f\n", x.s->name, dtype_traits(x.dtype).name,
+                       x.before, s * 1e3, flop / s * 1e-9,
+                       100 * flop / s * 1e-9 / median(b->ceiling, b->n_rounds));
+            }
+}
+
+static void decode(struct bench *b)
+{
+    printf("%-26s %-5s %9s %7s %6s\n", "", "dtype", "ms", "GB/s", "%read");
+    for (uint32_t i = b->shape_begin; i < b->shape_end; i++) {
+        struct pass x = {.s = &shapes[i],
+                         .dtype = DTYPE_F16,
+                         .before = 32767,
+                         .n_rows = 1,
+                         .n_layers = shapes[i].n_layers};
+        double seconds[MAX_ROUNDS];
+        if (x.s->window > 0)
+            continue;
+        for (uint32_t r = 0; r < b->n_rounds; r++) {
+            pass_init(&x, b);
+            seconds[r] = pass_run(&x, b);
+            pass_fini(&x, b);
+            b->memory = map(READ_BYTES);
+            double start = now_s(b);
+            cpu_parallel_for(b->device, PARTS, read_task, b);
+            b->ceiling[r] = (double)READ_BYTES / (now_s(b) - start) * 1e-9;
+            munmap(b->memory, READ_BYTES);
+        }
+        double s = median(seconds, b->n_rounds), gb = (double)x.n_bytes / s * 1e-9;
+        printf("%-26s %-5s %9.2f %7.2f %6.1f\n", x.s->name, dtype_traits(x.dtype).name, s * 1e3, gb,
+               100 * gb / median(b->ceiling, b->n_rounds));
+    }
+}
+
+int main(int argc, char **argv)
+{
+    struct bench b = {.n_threads = argc > 3 ? (uint32_t)atoi(argv[3]) : 1,
+                      .n_rounds = argc > 4 ? (uint32_t)atoi(argv[4]) : 3,
+                      .isa = cpu_isa_best(),
+                      .shape_end = N_SHAPES};
+    if (argc > 5) {
+        b.shape_begin = (uint32_t)atoi(argv[5]) % N_SHAPES;
+        b.shape_end = b.shape_begin + 1;
+    }
+    for (uint32_t i = 0; argc > 2 && i < b.isa; i++)
+        if (strcmp(argv[2], cpu_isa_name(i)) == 0)
+            b.isa = i;
+    bool prompt = argc > 1 && strcmp(argv[1], "prompt") == 0;
+    if ((!prompt && (argc < 2 || strcmp(argv[1], "decode") != 0)) || b.isa == CPU_ISA_SCALAR ||
+        b.n_rounds < 1 || b.n_rounds > MAX_ROUNDS || b.n_threads < 1) {
+        fprintf(stderr,
+                "usage: bench_attention_pass prompt|decode [avx2|avx512 [threads "
+                "[1..%d rounds [0..%d]]]]\n",
+                MAX_ROUNDS, N_SHAPES - 1);
+        return 2;
+    }
+    struct error err;
+    if (cpu_device_open(
+            &(struct cpu_device_options){.n_threads = b.n_threads, .isa_level = (int32_t)b.isa},
+            &b.device, &err) != STATUS_OK) {
+        fprintf(stderr, "%s\n", err.text);
+        return 1;
+    }
+    printf("%s, %u threads\n", cpu_isa_name(b.isa), b.n_threads);
+    if (prompt)
+        prompts(&b);
+    else
+        decode(&b);
+    b.device->ops->close(b.device);
+    return 0;
+}
