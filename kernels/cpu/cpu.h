@@ -26,5 +26,7 @@ MUST_USE enum status cpu_device_open(const struct cpu_device_options *o, struct 
 /* The best level this CPU and operating system run. */
 enum cpu_isa cpu_isa_best(void);
 const char *cpu_isa_name(enum cpu_isa isa);
+/* pool_spread (kernels/cpu/threads.h) of the device's threads and the caller. */
+void cpu_device_spread(struct device *d, uint32_t i, uint32_t n);
 /* Runs fn(ctx, i) for i < n on the device's threads; for loops of the caller's own (sampling). */
 void cpu_parallel_for(struct device *d, uint32_t n, void (*fn)(void *ctx, uint32_t i), void *ctx);
