@@ -2,6 +2,7 @@
 alternates, so that a machine whose speed drifts does the same to all."""
 import contextlib
 import os
+import signal
 import statistics
 import sys
 
@@ -125,6 +126,7 @@ def arguments():
 
 def main():
     options = arguments()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # and what was started is ended
     cores = sorted(os.sched_getaffinity(0))[:options.cores]
     if options.hosts and (reason := hosts.why_not()):
         sys.exit(f"two hosts: {reason}")

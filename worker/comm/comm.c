@@ -16,9 +16,7 @@
 #include "worker/comm/join.h"
 
 enum { TIMEOUT_MS = 60000, JOIN_TIMEOUT_MS = 20000 };
-/* What a rank waits for in a step comes within some 100 us where each has a core. One that sleeps
- * is often woken where its waker runs, and has no core for as long again. */
-enum { SPIN_US = 500 };
+enum { SPIN_US = 50 };
 enum { DIRECT_BYTES = 32 << 10 }; /* all to all up to here */
 enum { ADD_FLOATS = 256 };
 _Static_assert(DIRECT_BYTES / sizeof(float) <= COMM_BLOCK_FLOATS, "a direct sum is one block");
