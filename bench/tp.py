@@ -88,7 +88,7 @@ def measure(name, options, cores):
         with contextlib.ExitStack() as stack:
             places = [stack.enter_context(Here(path, tp, pp, cores, options.threads)) for tp, pp in shapes]
             if options.hosts:
-                places.append(stack.enter_context(TwoHosts(path)))
+                places.append(stack.enter_context(TwoHosts(path, cores)))
             for place in places:
                 table.add("ready, s", place.name, place.ready_s)
             measure_all(table, places, options, i)

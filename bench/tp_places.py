@@ -1,4 +1,5 @@
 """Where bench/tp's ranks run: here, on two hosts that are network namespaces, and what runs on such hosts of distributed-llama."""
+import os
 import re
 import subprocess
 import sys
@@ -64,7 +65,16 @@ class Here:
 
 
 class Pair(hosts.HostCluster):
-    """Two hosts and one cable: head, gateway and rank 0 are on the first, rank 1 is on the second."""
+    """Two hosts and one cable: head, gateway and rank 0 are on the first, rank 1 is on the second. cores: rank i has the ith."""
+    cores = ()
+
+    def start_worker(self, i, *args, **kwargs):
+        before = os.sched_getaffinity(0)
+        os.sched_setaffinity(0, self.cores[i:i + 1] or before)  # what is started has it, too
+        try:
+            return super().start_worker(i, *args, **kwargs)
+        finally:
+            os.sched_setaffinity(0, before)
 
     def __enter__(self):
         try:
@@ -84,9 +94,10 @@ class TwoHosts:
     """--tp 2 over the cable of a Pair, a thread for each rank."""
     name = "`--tp 2`, two hosts"
 
-    def __init__(self, path):
+    def __init__(self, path, cores):
         self.folder = tempfile.TemporaryDirectory(prefix="coxbench-")
         self.pair = Pair(self.folder.name, path, ["--device", "cpu", "--threads", 1, *ROOM])
+        self.pair.cores = cores[:2]
 
     def __enter__(self):
         begin = time.perf_counter()
@@ -121,15 +132,19 @@ class DistributedLlama:
         self.program, self.pair = Path(folder).resolve() / "dllama", pair
         self.model, self.tokenizer = random_q4.dllama_model(), random_q4.dllama_tokenizer()
 
+    def on(self, i):
+        """As our ranks have them."""
+        return ["taskset", "-c", str(self.pair.cores[i])] if len(self.pair.cores) > i else []
+
     def run(self, n_prompt, n_tokens):
         """(prompt tokens/s, decoded tokens/s)."""
-        node = subprocess.Popen(self.pair.workers[1].inside(self.program, "worker", "--port", self.port, "--nthreads", 1),
+        node = subprocess.Popen(self.pair.workers[1].inside(*self.on(1), self.program, "worker", "--port", self.port, "--nthreads", 1),
                                 stdout=subprocess.DEVNULL, stderr=subprocess.STDOUT)
         try:
             time.sleep(0.5)
             text = (self.text * (n_prompt // len(self.text) + 1))[:n_prompt]
             said = self.pair.head.run(
-                self.program, "inference", "--model", self.model, "--tokenizer", self.tokenizer, "--buffer-float-type", "q80", "--prompt", text,
+                *self.on(0), self.program, "inference", "--model", self.model, "--tokenizer", self.tokenizer, "--buffer-float-type", "q80", "--prompt", text,
                 "--steps", n_prompt + n_tokens, "--nthreads", 1, "--temperature", "0", "--max-seq-len", 2048,
                 "--workers", f"{self.pair.address(1, 2)}:{self.port}", timeout=300)
         finally:
