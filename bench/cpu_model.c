@@ -1,12 +1,19 @@
 /* One rank of the CPU device, told what to run line by line, for bench/cpu-peers: plans go straight
  * to the executor, so that what is measured is what llama_decode is measured by. Wall-clock time,
  * greedy, the KV cache's dtype as the model has it by default. Prompts of streams are not timed.
- * Usage: bench_cpu_model [MODEL THREADS [auto|scalar|avx2|avx512|neon]]; then, a line each:
+ * Usage: bench_cpu_model [MODEL THREADS [auto|scalar|avx2|avx512|neon [LONGEST]]]; LONGEST tokens
+ * of a sequence are possible, 2048 by default; then, a line each:
  *   info                             what it is that runs
  *   read THREADS                     bytes/s of reading memory on huge pages
  *   prompt TOKENS                    seconds of one prompt, its last position drawn
  *   decode STREAMS STEPS PROMPT      seconds of STEPS steps of a token for each stream
  *   greedy TOKENS ID...              the tokens drawn after these
+ * For long contexts (bench/long-context), whose prompts would take minutes:
+ *   fill POSITION                    made-up keys and values in front of it, no prompt is computed
+ *   chunk TOKENS POSITION            seconds of so many of a prompt's from there on, in one pass
+ *   decode-at STEPS POSITION         seconds of STEPS steps of a stream from there on
+ *   linears ROWS                     seconds and FLOPs of all matrices' products alone
+ *   attention ROWS POSITION LAYERS   the same of attention alone, in that many layers
  * Each is answered by a line of JSON. */
 #include <math.h>
 #include <pthread.h>
@@ -16,13 +23,15 @@
 #include <sys/mman.h>
 #include <time.h>
 
+#include "bench/cpu_parts.h"
 #include "common/base/log.h"
 #include "common/base/mem.h"
 #include "common/model/model_info.h"
 #include "kernels/cpu/cpu.h"
 #include "worker/executor_model.h"
 
-enum { BLOCK = 16, MAX_STREAMS = 64, MAX_IDS = 2048, MAX_GROUPS = 2, MAX_READERS = 64 };
+enum { BLOCK = 16, MAX_STREAMS = 64, MAX_IDS = 40960, MAX_GROUPS = 2, MAX_READERS = 64 };
+enum { DEFAULT_IDS = 2048 };
 enum { TABLE = MAX_IDS / BLOCK, N_BLOCKS = 4096 };
 #define READ_BYTES ((size_t)2 << 30)
 
@@ -36,6 +45,7 @@ static struct stream streams[MAX_STREAMS];
 static struct executor *executor;
 static struct arena arena;
 static uint64_t step_of_epoch;
+static uint32_t max_ids = DEFAULT_IDS; /* of a sequence */
 
 static void die(const char *what, const char *text)
 {
@@ -63,7 +73,7 @@ static struct executor *open_model(const char *model, uint32_t threads, const ch
                                .threads = threads,
                                .block_size = BLOCK,
                                .num_gpu_blocks_override = N_BLOCKS,
-                               .max_model_len = MAX_IDS};
+                               .max_model_len = max_ids};
     struct executor *e;
     struct error err = {0};
     model_cache_dir(NULL, getenv("HOME"), cache, sizeof cache);
@@ -117,7 +127,7 @@ static void run_step(uint32_t n)
                                                        .ids = {s->ids, s->n_prompt},
                                                        .sampling = {.top_p = 1,
                                                                     .repetition_penalty = 1,
-                                                                    .max_tokens = MAX_IDS,
+                                                                    .max_tokens = max_ids,
                                                                     .n_logprobs = -1,
                                                                     .n_prompt_logprobs = -1}};
         runs[i] = (struct plan_run){.slot = i,
@@ -148,7 +158,7 @@ static void enter(uint32_t n, uint32_t n_prompt, uint32_t n_more)
     uint32_t n_blocks = (n_prompt + n_more + BLOCK) / BLOCK;
     uint32_t n_vocab = executor->ops->info(executor)->limits.vocab_size;
     struct error err = {0};
-    if (n == 0 || n > MAX_STREAMS || n_prompt == 0 || n_prompt + n_more >= MAX_IDS ||
+    if (n == 0 || n > MAX_STREAMS || n_prompt == 0 || n_prompt + n_more >= max_ids ||
         n * n_blocks > N_BLOCKS)
         die("enter", "that many streams or tokens do not fit");
     if (executor->ops->reset(executor, &err) != STATUS_OK)
@@ -167,9 +177,12 @@ static void info(void)
 {
     const struct executor_info *i = executor->ops->info(executor);
     const struct engine *e = ((struct executor_model *)executor)->engine;
-    printf("{\"device\": \"%.*s\", \"kv\": \"%s\", \"vocab\": %u, \"weights\": %llu}\n",
-           (int)i->device_name.len, i->device_name.ptr, dtype_traits(e->kv_dtype).name,
-           i->limits.vocab_size, (unsigned long long)i->weights_bytes);
+    printf(
+        "{\"device\": \"%.*s\", \"kv\": \"%s\", \"vocab\": %u, \"weights\": %llu, \"layers\": %u, "
+        "\"kv_token_bytes\": %llu}\n",
+        (int)i->device_name.len, i->device_name.ptr, dtype_traits(e->kv_dtype).name,
+        i->limits.vocab_size, (unsigned long long)i->weights_bytes, e->config.n_layers,
+        (unsigned long long)e->shapes[0].block_bytes[0] / BLOCK);
 }
 
 static void prompt(uint32_t n)
@@ -193,7 +206,8 @@ static void decode(uint32_t n_streams, uint32_t n_steps, uint32_t n_prompt)
 
 static void greedy(uint32_t n, char *ids)
 {
-    uint32_t given[MAX_IDS], n_given = 0;
+    static uint32_t given[MAX_IDS];
+    uint32_t n_given = 0;
     for (char *word = strtok(ids, " "); word && n_given < MAX_IDS; word = strtok(NULL, " "))
         given[n_given++] = (uint32_t)strtoul(word, NULL, 10);
     enter(1, n_given, n);
@@ -204,6 +218,61 @@ static void greedy(uint32_t n, char *ids)
     for (uint32_t i = 0; i < n; i++)
         printf("%s%u", i ? ", " : "", streams[0].ids[n_given + i]);
     printf("]}\n");
+}
+
+/* ---- long contexts ---- */
+
+static struct engine *engine(void)
+{
+    return ((struct executor_model *)executor)->engine;
+}
+
+static void fill(uint32_t position)
+{
+    const char *why = cpu_parts_fill(engine(), (position + BLOCK - 1) / BLOCK);
+    if (why)
+        die("fill", why);
+    printf("{\"filled\": %u}\n", position);
+}
+
+/* A stream whose first tokens are in the KV cache, however they came there. */
+static void enter_at(uint32_t position, uint32_t n, uint32_t n_more)
+{
+    enter(1, position + n, n_more);
+    streams[0].n_run = position;
+}
+
+static void chunk(uint32_t n, uint32_t position)
+{
+    enter_at(position, n, 1);
+    double begin = seconds();
+    run_step(1);
+    printf("{\"seconds\": %.9f, \"tokens\": %u}\n", seconds() - begin, n);
+}
+
+static void decode_at(uint32_t n_steps, uint32_t position)
+{
+    enter_at(position, 1, n_steps + 1);
+    run_step(1);
+    double begin = seconds();
+    for (uint32_t i = 0; i < n_steps; i++)
+        run_step(1);
+    printf("{\"seconds\": %.9f, \"tokens\": %u}\n", seconds() - begin, n_steps);
+}
+
+static void linears(uint32_t n_rows)
+{
+    struct part_time t = cpu_parts_linears(engine(), n_rows);
+    printf("{\"seconds\": %.9f, \"flops\": %.0f}\n", t.seconds, t.flops);
+}
+
+static void attention(uint32_t n_rows, uint32_t position, uint32_t n_layers)
+{
+    uint32_t n_done;
+    enter(1, position + n_rows, 1);
+    struct part_time t =
+        cpu_parts_attention(engine(), n_rows, position, streams[0].blocks, n_layers, &n_done);
+    printf("{\"seconds\": %.9f, \"flops\": %.0f, \"layers\": %u}\n", t.seconds, t.flops, n_done);
 }
 
 /* ---- the memory's bandwidth ---- */
@@ -301,6 +370,16 @@ static void answer(char *line)
         prompt(a);
     else if (sscanf(line, "decode %u %u %u", &a, &b, &c) == 3)
         decode(a, b, c);
+    else if (sscanf(line, "fill %u", &a) == 1)
+        fill(a);
+    else if (sscanf(line, "chunk %u %u", &a, &b) == 2)
+        chunk(a, b);
+    else if (sscanf(line, "decode-at %u %u", &a, &b) == 2)
+        decode_at(a, b);
+    else if (sscanf(line, "linears %u", &a) == 1)
+        linears(a);
+    else if (sscanf(line, "attention %u %u %u", &a, &b, &c) == 3)
+        attention(a, b, c);
     else if (sscanf(line, "greedy %u %n", &a, &at) == 1)
         greedy(a, line + at);
     else
@@ -313,6 +392,10 @@ int main(int argc, char **argv)
     static char line[MAX_IDS * 8];
     log_init("bench", LOG_LEVEL_COUNT, LOG_LOGFMT);
     arena_init(&arena, 0);
+    if (argc > 4)
+        max_ids = (uint32_t)atoi(argv[4]);
+    if (max_ids > MAX_IDS)
+        die(argv[4], "a longer sequence than this program knows");
     if (argc > 2) {
         executor = open_model(argv[1], (uint32_t)atoi(argv[2]), argc > 3 ? argv[3] : "auto");
         join(executor);

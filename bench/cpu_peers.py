@@ -58,6 +58,15 @@ class Child:
             self.process.wait()
 
 
+def program():
+    """bench_cpu_model: of COX_BIN where that has one, or built here."""
+    given = Path(os.environ.get("COX_BIN", "/nowhere")) / "bench_cpu_model"
+    if given.exists():
+        return given
+    build()
+    return BUILD / "bin/bench_cpu_model"
+
+
 def build():
     if not (BUILD / "build.ninja").exists():
         subprocess.run(["cmake", "--preset", "release"], cwd=ROOT, check=True, stdout=sys.stderr)
@@ -67,7 +76,7 @@ def build():
 def start_children(pair, options):
     """[ours, the peer's]; the latter is None where it is not installed."""
     path, isa = pair.path, "auto" if options.isa == "native" else options.isa
-    ours = Child([BUILD / "bin/bench_cpu_model", path, pair.threads, isa])
+    ours = Child([program(), path, pair.threads, isa])
     command = peers.llama_command(options.isa, "serve", path, pair.threads) if pair.peer == "llama.cpp" else \
         peers.vllm_command(path, pair.threads)
     return [ours, Child(*command) if command else None]
@@ -193,7 +202,7 @@ def main():
     options = arguments()
     if options.setup:
         return peers.setup(options.only)
-    build()
+    program()
     print(f"{machine()}, {cpu_line()}; {options.isa}, {peers.LLAMA_PACKAGE}; {options.rounds} rounds, medians", flush=True)
     rows = served.all_rows(options) if options.served else [row for pair in pairs_of(options) for row in measure(pair, options)]
     show(rows)

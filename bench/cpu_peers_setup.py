@@ -141,9 +141,8 @@ def gguf_tensors(c):
     return found | {"output_norm.weight": (d,), "output.weight": (c["vocab_size"], d)}
 
 
-def write_gguf(path):
-    """Normal weights of the size that keeps activations where training does: quantisers see such."""
-    c = json.loads(SHAPE.read_text())
+def gguf_header(c, tensors):
+    """All in front of the weights. tensors: {name: (shape, type, bytes)}, in their order."""
     texts, scores, types = vocabulary(c["vocab_size"])
     meta = {"general.architecture": "llama", "general.name": "bench-1.1b", "general.file_type": 32,
             "llama.block_count": c["num_hidden_layers"], "llama.context_length": c["max_position_embeddings"],
@@ -156,18 +155,24 @@ def write_gguf(path):
             "tokenizer.ggml.scores": scores, "tokenizer.ggml.token_type": types, "tokenizer.ggml.bos_token_id": 1,
             "tokenizer.ggml.eos_token_id": 2, "tokenizer.ggml.unknown_token_id": 0, "tokenizer.ggml.add_bos_token": True}
     head, at = b"", 0
-    tensors = gguf_tensors(c)
-    for name, shape in tensors.items():
-        kind, width = (0, 4) if len(shape) == 1 else (30, 2)  # float32, bfloat16
+    for name, (shape, kind, n_bytes) in tensors.items():
         head += gguf_string(name) + struct.pack(f"<I{len(shape)}QIQ", len(shape), *reversed(shape), kind, at)
-        at += int(np.prod(shape)) * width
+        at += n_bytes
         assert at % 32 == 0  # the alignment that GGUF has when it names none
     fields = b"".join(gguf_string(key) + gguf_value(value) for key, value in meta.items())
     head = b"GGUF" + struct.pack("<IQQ", 3, len(tensors), len(meta)) + fields + head
+    return head + b"\0" * (-len(head) % 32)
+
+
+def write_gguf(path):
+    """Normal weights of the size that keeps activations where training does: quantisers see such."""
+    c = json.loads(SHAPE.read_text())
+    tensors = gguf_tensors(c)
+    stored = {name: (shape, *((0, 4) if len(shape) == 1 else (30, 2))) for name, shape in tensors.items()}  # float32, bfloat16
     pool = np.random.default_rng(1).normal(0, 0.02, POOL).astype(np.float32).view(np.uint32)
     pool = ((pool + 0x8000) >> 16).astype(np.uint16)
     with open(path, "wb") as f:
-        f.write(head + b"\0" * (-len(head) % 32))
+        f.write(gguf_header(c, {name: (shape, kind, int(np.prod(shape)) * width) for name, (shape, kind, width) in stored.items()}))
         for i, shape in enumerate(tensors.values()):
             n = int(np.prod(shape))
             begin = i * 104729 % POOL

@@ -9,6 +9,8 @@ The client (asyncio, raw bytes) runs on the same cores and is part of what is me
 stream counts are interleaved; medians are printed, with the least and the most."""
 import argparse
 import asyncio
+import contextlib
+import fcntl
 import itertools
 import json
 import os
@@ -45,6 +47,16 @@ def machine():
 
 def spread(values, form):
     return f"{form % statistics.median(values)} ({form % min(values)} … {form % max(values)})"
+
+
+@contextlib.contextmanager
+def quiet():
+    """Alone on a machine whose other users hold the file COX_MACHINE_LOCK by flock(1) while they work; without it at once."""
+    name = os.environ.get("COX_MACHINE_LOCK")
+    with open(name) if name else contextlib.nullcontext() as f:
+        if f:
+            fcntl.flock(f, fcntl.LOCK_EX)
+        yield
 
 
 def processes(c):

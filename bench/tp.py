@@ -1,66 +1,148 @@
-"""bench/tp: see there. Both clusters stay up through a round and only one of them works at a time, so
-that a machine whose speed drifts does the same to both."""
-import asyncio
-import time
+"""bench/tp: see there. All clusters stay up through a round and only one of them works at a time, in an order that
+alternates, so that a machine whose speed drifts does the same to all."""
+import contextlib
+import os
+import signal
+import statistics
+import sys
 
-from cluster import Cluster
-from serving import load, machine, option_parser, prefill, spread
+import hosts
+import tp_hey
+from serving import machine, option_parser, quiet, spread
+from tp_places import MODELS, DistributedLlama, Here, TwoHosts, model_path
 
-TOKENS = 64
-
-
-def start(model, shape, threads):
-    tp, pp = shape
-    c = Cluster("--device", "cpu", "--pp", pp, *(["--threads", threads] if threads else []), model=model,
-                workers=tp * pp, tp=tp)
-    begin = time.perf_counter()
-    c.start()
-    return c, time.perf_counter() - begin
-
-
-def one_round(options, rows):
-    """Each shape started, all measured in turns, all ended. Ready times are taken on an idle machine."""
-    clusters = {}
-    try:
-        for shape in rows:
-            clusters[shape], seconds = start(options.model, shape, options.threads)
-            rows[shape].setdefault("ready, s", []).append(seconds)
-        for c in clusters.values():  # memory that is used for the first time
-            asyncio.run(load(c.ports[0], max(options.streams), 16))
-        for n in options.streams:
-            for shape, c in clusters.items():
-                rate, first = asyncio.run(load(c.ports[0], n, TOKENS))
-                rows[shape].setdefault(f"{n} streams, tokens/s in all", []).append(rate)
-                rows[shape].setdefault(f"{n} streams, first token, ms", []).append(first)
-        for shape, c in clusters.items():
-            rows[shape].setdefault("a prompt of 500 words, prompt tokens/s", []).extend(prefill(c, 1))
-    finally:
-        for c in clusters.values():
-            c.stop()
+TOKENS = {"demo": 96, "1b": 48}  # of each stream
+PROMPT = 512
+BARS = {"`--tp 2`": 0.95, TwoHosts.name: 0.90}  # of the first place's figures
+PEER_BAR = 1.6
+PEER_TOKENS = 128, 32  # of its prompt, and decoded
 
 
-def main():
+class Table:
+    """{figure: {place: [a value of each round]}}."""
+
+    def __init__(self, model):
+        self.model, self.figures, self.places = model, {}, []
+
+    def add(self, figure, place, value):
+        self.figures.setdefault(figure, {}).setdefault(place, []).append(value)
+        if place not in self.places:
+            self.places.append(place)
+
+    def show(self):
+        print(f"\n| {self.model} | " + " | ".join(self.places) + " |\n|---" + "|---" * len(self.places) + "|")
+        for figure, rows in self.figures.items():
+            form = "%.2f" if figure.startswith("ready") else "%.1f"
+            print(f"| {figure} | " + " | ".join(spread(rows[p], form) if p in rows else "" for p in self.places) + " |")
+
+    def ratio(self, figure, ours, theirs):
+        """In the median round; None: one of them has no such figure."""
+        rows = self.figures[figure]
+        if ours not in rows or theirs not in rows:
+            return None
+        return statistics.median(a / b for a, b in zip(rows[ours], rows[theirs]))
+
+    def verdicts(self):
+        """[(words, how much of the bar is reached)]."""
+        wanted = [(place, self.places[0], bar) for place, bar in BARS.items() if place in self.places]
+        if DistributedLlama.name in self.places:
+            wanted.append((TwoHosts.name, DistributedLlama.name, PEER_BAR))
+        for ours, theirs, bar in wanted:
+            for figure in self.figures:
+                if not figure.startswith("ready") and (ratio := self.ratio(figure, ours, theirs)) is not None:
+                    yield f"{self.model}, {figure}: {ours} to {theirs} {ratio:.2f} (bar {bar:g})", ratio / bar
+
+
+def measure_all(table, places, options, i_round):
+    def turns(figure, take):
+        for place in (places + places[::-1] if i_round % 2 == 0 else places[::-1] + places):
+            values[place.name] = values.get(place.name, []) + [take(place)]
+        for place in places:
+            table.add(figure, place.name, statistics.fmean(values[place.name]))
+
+    for place in places:  # memory that is used for the first time
+        place.decode(max(options.streams), 8)
+        place.prompt(PROMPT)
+    for n in options.streams:
+        values = {}
+        with quiet():
+            turns(f"{n} streams, tokens/s in all", lambda place: place.decode(n, TOKENS[table.model]))
+    values = {}
+    with quiet():
+        turns(f"a prompt of {PROMPT}, tokens/s", lambda place: place.prompt(PROMPT))
+
+
+def measure_peer(table, two, options):
+    """Nothing else works meanwhile. Its prompts are in batches of 32 as it has them by default."""
+    peer = DistributedLlama(options.peer, two.pair)
+    with quiet():
+        prompt, decoded = peer.run(*PEER_TOKENS)
+    table.add("1 streams, tokens/s in all", peer.name, decoded)
+    table.add(f"a prompt of {PROMPT}, tokens/s", peer.name, prompt)
+
+
+def measure(name, options, cores):
+    table, path = Table(name), model_path(name)
+    shapes = [(tp, 1) for tp in options.tp] + [(1, pp) for pp in options.pp if pp > 1]
+    for i in range(options.rounds):
+        with contextlib.ExitStack() as stack:
+            places = [stack.enter_context(Here(path, tp, pp, cores, options.threads)) for tp, pp in shapes]
+            if options.hosts:
+                places.append(stack.enter_context(TwoHosts(path, cores)))
+            for place in places:
+                table.add("ready, s", place.name, place.ready_s)
+            measure_all(table, places, options, i)
+            if options.peer and name == "1b":
+                measure_peer(table, places[-1], options)
+        print(f"{name}, round {i + 1}: " + "; ".join(words for words, _ in table.verdicts()), file=sys.stderr, flush=True)
+    return table
+
+
+def arguments():
     def numbers(text):
         return sorted({int(part) for part in text.split(",")})
 
     parser = option_parser("tp")
     parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--model", default="demo")
-    parser.add_argument("--tp", type=numbers, default=[1, 2])
-    parser.add_argument("--pp", type=numbers, default=[2], help="stages of one rank each; 1: none")
+    parser.add_argument("--models", type=lambda text: text.split(","), default=list(MODELS))
+    parser.add_argument("--tp", type=numbers)
+    parser.add_argument("--pp", type=numbers, default=[1], help="stages of one rank each; 1: none")
     parser.add_argument("--streams", type=numbers, default=[1, 8])
-    parser.add_argument("--threads", type=int, help="of each worker; default: this machine's cores, shared out")
+    parser.add_argument("--threads", type=int, help="of each worker; default: the cores, shared out")
+    parser.add_argument("--cores", type=int, default=2)
+    parser.add_argument("--hosts", action="store_true", help="two ranks on two hosts as well")
+    parser.add_argument("--peer", help="the folder of distributed-llama's dllama; with --hosts")
+    parser.add_argument("--hey", action="store_true", help="requests/s as hey has them")
+    parser.add_argument("--quick", action="store_true")
+    parser.add_argument("--no-bars", action="store_true")
     options = parser.parse_args()
-    print(f"{machine()}; {options.model}, {options.rounds} rounds: median (least … most)")
-    rows = {shape: {} for shape in [(tp, 1) for tp in options.tp] + [(1, pp) for pp in options.pp if pp > 1]}
-    for _ in range(options.rounds):
-        one_round(options, rows)
-    titles = [f"`--pp {pp}`" if pp > 1 else f"`--tp {tp}`" for tp, pp in rows]
-    print("\n| | " + " | ".join(titles) + " |\n|---" + "|---" * len(titles) + "|")
-    for name in next(iter(rows.values())):
-        form = "%.2f" if name.startswith("ready") else "%.0f"
-        print(f"| {name} | " + " | ".join(spread(r[name], form) for r in rows.values()) + " |")
+    if unknown := set(options.models) - set(MODELS):
+        parser.error(f"there is no model {', '.join(sorted(unknown))}; there are: {', '.join(MODELS)}")
+    options.tp = options.tp or ([1, 2, 4] if options.hey else [1, 2])
+    options.rounds = 1 if options.quick else options.rounds
+    options.hosts |= options.peer is not None
+    return options
+
+
+def main():
+    options = arguments()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # and what was started is ended
+    cores = sorted(os.sched_getaffinity(0))[:options.cores]
+    if options.hosts and (reason := hosts.why_not()):
+        sys.exit(f"two hosts: {reason}")
+    print(f"{machine()}; cores {','.join(map(str, cores))}; {options.rounds} rounds: median (least … most)", flush=True)
+    verdicts = []
+    for name in options.models:
+        table = tp_hey.measure(name, options, cores) if options.hey else measure(name, options, cores)
+        table.show()
+        verdicts += table.verdicts()
+    print()
+    for words, reached in verdicts:
+        print(f"{words}: {'held' if reached >= 1 else 'MISSED'}")
+    missed = sum(reached < 1 for _, reached in verdicts)
+    print(f"bars: {len(verdicts) - missed} held, {missed} missed")
+    return 1 if missed and not options.no_bars else 0
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

@@ -45,6 +45,10 @@ struct collectives_ops {
     /* Rank 0 gets the others' columns at their places. */
     MUST_USE enum status (*gather_columns)(struct collectives *c,
                                            const struct collectives_columns *m, struct error *err);
+    /* Rank 0 gets n_bytes of each, its own included: all, [n_ranks][n_bytes]; NULL elsewhere. The
+     * host's memory. NULL: there is none. */
+    MUST_USE enum status (*gather)(struct collectives *c, const void *own, void *all,
+                                   size_t n_bytes, struct error *err);
     /* From one of all tp x pp ranks (stage * tp + rank) to all of them. */
     MUST_USE enum status (*broadcast)(struct collectives *c, uint32_t root, void *data,
                                       size_t n_bytes, struct error *err);

@@ -1,6 +1,8 @@
 /* The collectives of ranks on CPUs: names for what struct comm does. */
 #include "worker/collectives.h"
 
+#include <string.h>
+
 #include "common/base/clock.h"
 #include "worker/comm/stages.h"
 
@@ -70,6 +72,22 @@ static enum status gather_columns(struct collectives *c, const struct collective
     return spent(c, from_ns, STATUS_OK);
 }
 
+static enum status gather(struct collectives *c, const void *own, void *all, size_t n_bytes,
+                          struct error *err)
+{
+    struct comm_part parts[COMM_MAX_RANKS] = {{0}};
+    struct comm *stage = of(c)->stage;
+    uint64_t from_ns = clock_mono_ns();
+    uint32_t rank = comm_rank(stage);
+    for (uint32_t r = 0; r < comm_n_ranks(stage); r++)
+        parts[r] = (struct comm_part){all ? (uint8_t *)all + r * n_bytes : NULL, n_bytes};
+    if (all)
+        memcpy(parts[rank].data, own, n_bytes);
+    else
+        parts[rank].data = (void *)(uintptr_t)own; /* what is sent is read */
+    return spent(c, from_ns, comm_gather(stage, 0, parts, err));
+}
+
 static enum status broadcast(struct collectives *c, uint32_t root, void *data, size_t n_bytes,
                              struct error *err)
 {
@@ -100,6 +118,7 @@ static const struct collectives_ops comm_collectives_ops = {.place = place,
                                                             .all_reduce = all_reduce,
                                                             .all_reduce_floats = all_reduce_floats,
                                                             .gather_columns = gather_columns,
+                                                            .gather = gather,
                                                             .broadcast = broadcast,
                                                             .take = take,
                                                             .give = give,

@@ -32,6 +32,8 @@ void executor_config_hash(const struct config_identity *c, uint8_t out[32])
                   c->block_size, c->dtype, c->kv_dtype, c->max_model_len);
     if (c->expert_parallel)
         strbuf_append_c(&b, "\"experts\":\"whole\",");
+    if (c->tp > 1) /* what ranks tell of greedy rows: one that sends all logits is no peer */
+        strbuf_append_c(&b, "\"logits\":\"best\",");
     strbuf_append_c(&b, "\"model\":");
     strbuf_append_json(&b, c->model_hashes);
     if (c->tp * c->pp > 1) /* a rank alone may cut as it likes */

@@ -41,6 +41,13 @@ static enum status make_id(struct executor_model *x, uint8_t *out, struct error 
     return STATUS_OK;
 }
 
+/* Ranks of one host that fill it keep off each other's CPUs. Those of stages work in turns. */
+static void spread(struct executor_model *x, struct comm_here here)
+{
+    if (x->device->kind == DEVICE_CPU && x->place.pp == 1)
+        cpu_device_spread(x->engine->device, here.i, here.n);
+}
+
 static enum status join(struct executor_model *x, const struct executor_comm *c, struct error *err)
 {
     const struct comm_group g = {.term_epoch = c->term_epoch,
@@ -53,6 +60,7 @@ static enum status join(struct executor_model *x, const struct executor_comm *c,
         comm_leave(x->comm);
         return s;
     }
+    spread(x, comm_here(x->comm));
     log_info("joined", "rank=%u/%u stage=%u/%u transport=%s", c->rank, c->tp, c->stage, c->pp,
              log_quote(comm_transport(x->comm)));
     return STATUS_OK;
@@ -60,6 +68,7 @@ static enum status join(struct executor_model *x, const struct executor_comm *c,
 
 static void leave(struct executor_model *x)
 {
+    spread(x, (struct comm_here){0, 1});
     comm_leave(x->comm);
 }
 

@@ -148,11 +148,36 @@ static void make_masks(struct executor_model *x, const struct batch_sample *from
         x->engine->device->ops->parallel_for(x->engine->device, m.n_shares, mask_share, &m);
 }
 
-/* What the device says of each row before a sampler looks at it. */
+static struct sampler_row row_of(const struct batch_sample *from)
+{
+    const struct sequence *q = from->run->q;
+    return (struct sampler_row){.params = &q->sampling,
+                                .ids = q->ids,
+                                .n_ids = q->n_ids + from->i_draw,
+                                .n_prompt = q->n_prompt};
+}
+
+/* What is known of each row before a sampler looks at it. logits: NULL where nobody will look. */
+static void set_rows(struct executor_model *x, const struct batch_sample *from, uint32_t n,
+                     const struct logits_top *top, float *logits)
+{
+    for (uint32_t i = 0; i < n; i++) {
+        struct sampler_row *r = &x->samplings[i].row;
+        const uint32_t *mask = r->mask;
+        *r = row_of(&from[i]);
+        r->mask = mask;
+        r->logits = logits ? logits + (size_t)i * x->engine->config.vocab_size : NULL;
+        r->best_id = top[i].id;
+        r->best = top[i].best;
+        r->second = top[i].second;
+        if (!isfinite(top[i].best))
+            warn_not_finite(x, from[i].run->q);
+    }
+}
+
 static enum status look_at_logits(struct executor_model *x, const struct batch_sample *from,
                                   uint32_t n, struct error *err)
 {
-    uint32_t stride = x->engine->config.vocab_size;
     struct logits_top top[RUNNER_LOGITS_ROWS];
     double sums[RUNNER_LOGITS_ROWS] = {0};
     bool wanted = false;
@@ -161,22 +186,25 @@ static enum status look_at_logits(struct executor_model *x, const struct batch_s
         wanted = wanted || from[i].run->q->sampling.n_logprobs >= 0;
     TRY(runner_look(x->engine->runner, n, top, wanted ? sums : NULL, err));
     TRY(runner_read_logits(x->engine->runner, 0, n, &logits, err));
-    for (uint32_t i = 0; i < n; i++) {
-        const struct sequence *q = from[i].run->q;
-        x->samplings[i].row = (struct sampler_row){.params = &q->sampling,
-                                                   .ids = q->ids,
-                                                   .n_ids = q->n_ids + from[i].i_draw,
-                                                   .n_prompt = q->n_prompt,
-                                                   .logits = logits + (size_t)i * stride,
-                                                   .mask = x->samplings[i].row.mask,
-                                                   .best_id = top[i].id,
-                                                   .best = top[i].best,
-                                                   .second = top[i].second};
+    set_rows(x, from, n, top, logits);
+    for (uint32_t i = 0; i < n; i++)
         x->samplings[i].row.sum_exp = sums[i];
-        if (!isfinite(top[i].best))
-            warn_not_finite(x, q);
-    }
     return STATUS_OK;
+}
+
+/* Ranks that share the vocabulary need not tell each other all of it. They come to the same answer:
+ * all have the same sequences. */
+static bool need_best_only(const struct executor_model *x, const struct batch_sample *from,
+                           uint32_t n)
+{
+    if (!runner_finds_best(x->engine->runner))
+        return false;
+    for (uint32_t i = 0; i < n; i++) {
+        const struct sampler_row row = row_of(&from[i]);
+        if (from[i].run->q->sampling.grammar_kind != GRAMMAR_NONE || !sampler_needs_best_only(&row))
+            return false;
+    }
+    return true;
 }
 
 /* A place counts when all guesses before it were right: the rows behind a wrong one have seen it.
@@ -204,7 +232,6 @@ static enum status draw_rows(struct executor_model *x, const struct batch_sample
                              struct arena *arena, struct drawn *d, struct error *err)
 {
     struct device *device = x->engine->device;
-    TRY(look_at_logits(x, from, n, err));
     struct share share = {x, n, x->n_samplers};
     device->ops->parallel_for(device, share.n_shares, sample_share, &share);
     for (uint32_t i = 0; i < n; i++) {
@@ -216,22 +243,38 @@ static enum status draw_rows(struct executor_model *x, const struct batch_sample
     return STATUS_OK;
 }
 
+/* On the rank that draws, what a sampler looks at. */
+static enum status find_logits(struct executor_model *x, const struct batch_sample *from,
+                               const uint32_t *rows, uint32_t n, struct error *err)
+{
+    struct logits_top top[RUNNER_LOGITS_ROWS];
+    float *logits;
+    if (!need_best_only(x, from, n)) {
+        TRY(runner_logits(x->engine->runner, rows, n, &logits, err));
+        return executor_draws(x) ? look_at_logits(x, from, n, err) : STATUS_OK;
+    }
+    TRY(runner_best(x->engine->runner, rows, n, top, err));
+    if (executor_draws(x))
+        set_rows(x, from, n, top, NULL);
+    return STATUS_OK;
+}
+
 /* RUNNER_LOGITS_ROWS rows at a time. */
 enum status executor_sample_pass(struct executor_model *x, struct arena *arena, struct drawn *drawn,
                                  struct error *err)
 {
     const struct batch *b = &x->batch;
     for (uint32_t done = 0; done < b->n_samples;) {
+        const struct batch_sample *from = b->samples + done;
         uint32_t rows[RUNNER_LOGITS_ROWS], n = b->n_samples - done;
-        float *logits;
         n = n < RUNNER_LOGITS_ROWS ? n : RUNNER_LOGITS_ROWS;
         for (uint32_t i = 0; i < n; i++)
-            rows[i] = b->samples[done + i].row;
+            rows[i] = from[i].row;
         if (executor_draws(x))
-            make_masks(x, b->samples + done, n);
-        TRY(runner_logits(x->engine->runner, rows, n, &logits, err));
-        if (logits) /* the one that draws */
-            TRY(draw_rows(x, b->samples + done, n, arena, drawn, err));
+            make_masks(x, from, n);
+        TRY(find_logits(x, from, rows, n, err));
+        if (executor_draws(x))
+            TRY(draw_rows(x, from, n, arena, drawn, err));
         executor_bump(&x->base);
         drawn->n_done += n;
         done += n;

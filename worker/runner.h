@@ -72,6 +72,13 @@ MUST_USE enum status runner_normed(struct runner *r, const uint32_t *rows, uint3
  * runner_forward. */
 MUST_USE enum status runner_logits(struct runner *r, const uint32_t *rows, uint32_t n, float **out,
                                    struct error *err);
+/* Of n <= RUNNER_LOGITS_ROWS rows the two best logits and no others: what ranks of the host would
+ * tell each other of the whole vocabulary is most of what they say. tops: of rank 0, the same as
+ * runner_look's. All ranks of the last stage call it, where runner_finds_best says that they can.
+ */
+bool runner_finds_best(const struct runner *r);
+MUST_USE enum status runner_best(struct runner *r, const uint32_t *rows, uint32_t n,
+                                 struct logits_top *tops, struct error *err);
 /* The same of rows whose numbers the device has, and what draws from them: recorded as one piece,
  * behind the pass's own. */
 struct runner_draw {

@@ -80,8 +80,8 @@ enum status runner_normed(struct runner *r, const uint32_t *rows, uint32_t n, co
     return STATUS_OK;
 }
 
-/* Of n rows behind the final norm. */
-static enum status logits_of(struct runner *r, struct view g, uint32_t n, struct error *err)
+/* Of n rows behind the final norm, this rank's part. */
+static void own_logits(struct runner *r, struct view g, uint32_t n)
 {
     const struct program *p = r->s.program;
     const struct model_config *c = p->config;
@@ -92,7 +92,12 @@ static enum status logits_of(struct runner *r, struct view g, uint32_t n, struct
                    &(struct linear_params){.x = g, .n_rows = n, .n_parts = 1, .parts = {head}});
     if (c->final_softcap > 0)
         r->ops->softcap(r->s.device, logits, n, n_own, c->final_softcap);
-    return p->tp > 1 ? gather_logits(r, n, err) : STATUS_OK;
+}
+
+static enum status logits_of(struct runner *r, struct view g, uint32_t n, struct error *err)
+{
+    own_logits(r, g, n);
+    return r->s.program->tp > 1 ? gather_logits(r, n, err) : STATUS_OK;
 }
 
 static enum status check(const struct runner *r, struct error *err)
@@ -109,6 +114,49 @@ enum status runner_logits(struct runner *r, const uint32_t *rows, uint32_t n, fl
     TRY(logits_of(r, normed(r, rows, n), n, err));
     if (r->s.program->rank == 0)
         *out = r->logits;
+    return STATUS_OK;
+}
+
+bool runner_finds_best(const struct runner *r)
+{
+    return r->ops->on_host && r->s.program->tp > 1 && r->s.collectives->ops->gather;
+}
+
+/* As if one had looked at both from the first on: the lower id among equals. */
+static void take_better(struct logits_top *t, const struct logits_top *behind, uint32_t first)
+{
+    if (behind->best > t->best) {
+        t->second = behind->second > t->best ? behind->second : t->best;
+        t->best = behind->best;
+        t->id = first + behind->id;
+    } else if (behind->best > t->second) {
+        t->second = behind->best;
+    }
+}
+
+enum status runner_best(struct runner *r, const uint32_t *rows, uint32_t n, struct logits_top *tops,
+                        struct error *err)
+{
+    const struct program *p = r->s.program;
+    struct collectives *c = r->s.collectives;
+    struct logits_top all[COLLECTIVES_MAX_RANKS][RUNNER_LOGITS_ROWS];
+    size_t n_bytes = n * sizeof **all;
+    TRY(check(r, err));
+    own_logits(r, normed(r, rows, n), n);
+    r->ops->logits_top(r->s.device, (struct view){r->logits, r->logits_width}, n,
+                       program_vocab_part(p, p->rank).n, r->tops);
+    enum status s = c->ops->gather(c, r->tops, p->rank == 0 ? all : NULL, n_bytes, err);
+    if (s != STATUS_OK)
+        return error_prefix(err, s, "the best logits");
+    if (p->rank != 0)
+        return STATUS_OK;
+    const struct logits_top *of_rank = *all;
+    memcpy(tops, of_rank, n_bytes);
+    for (uint32_t rank = 1; rank < p->tp; rank++) {
+        of_rank += n;
+        for (uint32_t i = 0; i < n; i++)
+            take_better(&tops[i], &of_rank[i], program_vocab_part(p, rank).first);
+    }
     return STATUS_OK;
 }
 

@@ -205,7 +205,7 @@ static bool changes_logits(const struct choosing *c)
 {
     const struct sampling_params *p = c->p;
     return p->allowed_ids.n > 0 || p->bad_words.n > 0 || c->generated.n < p->min_tokens ||
-           p->n_logit_bias > 0 || c->r->mask || !penalties_are_off(&c->penalties);
+           p->n_logit_bias > 0 || !penalties_are_off(&c->penalties);
 }
 
 /* The two largest of what the row is now. */
@@ -235,7 +235,7 @@ static float prepare(struct choosing *c)
     if (!c->changed) {
         c->max = as_number(c->r->best);
         c->i_max = c->r->best_id;
-        if (c->i_max >= c->s->vocab_size || c->max == -INFINITY)
+        if (c->logits && (c->i_max >= c->s->vocab_size || c->max == -INFINITY))
             return find_max(c);
         return as_number(c->r->second);
     }
@@ -371,15 +371,28 @@ static enum status fill_row(const struct choosing *c, float *raw, uint32_t id, s
     return STATUS_OK;
 }
 
-enum status sampler_choose(struct sampler *s, const struct sampler_row *r, struct arena *arena,
-                           struct sampler_choice *out, struct logprob_row *row, struct error *err)
+static struct choosing choosing_of(struct sampler *s, const struct sampler_row *r)
 {
     struct choosing c = {.s = s, .r = r, .p = r->params, .logits = r->logits};
     uint32_t n_prompt = r->n_prompt < r->n_ids ? r->n_prompt : r->n_ids;
     if (r->n_ids > n_prompt)
         c.generated = (struct u32_span){r->ids + n_prompt, r->n_ids - n_prompt};
     c.penalties = penalties_of(r->params);
-    c.changed = changes_logits(&c);
+    return c;
+}
+
+bool sampler_needs_best_only(const struct sampler_row *r)
+{
+    const struct choosing c = choosing_of(NULL, r);
+    return !(r->params->temperature > 0.0f) && !log_probabilities_wanted(r->params) &&
+           !changes_logits(&c);
+}
+
+enum status sampler_choose(struct sampler *s, const struct sampler_row *r, struct arena *arena,
+                           struct sampler_choice *out, struct logprob_row *row, struct error *err)
+{
+    struct choosing c = choosing_of(s, r);
+    c.changed = r->mask || changes_logits(&c);
     float second = prepare(&c);
     if (c.max == -INFINITY)
         *out = (struct sampler_choice){c.i_max, INFINITY};

@@ -40,6 +40,10 @@ struct sampler;
 struct sampler *sampler_new(uint32_t vocab_size); /* >= 1; NULL: no memory */
 void sampler_free(struct sampler *s);             /* NULL is fine */
 uint64_t sampler_bytes(uint32_t vocab_size);      /* that one takes */
+/* Whether all that choosing looks at is best_id, best and second: greedy, and none of 1 and 2 but a
+ * mask changes anything (r->mask is not looked at; it is the caller's matter). r->logits may be
+ * NULL then. */
+bool sampler_needs_best_only(const struct sampler_row *r);
 /* *row (when log-probabilities are wanted; may be NULL otherwise) is on the arena; of what is asked
  * for it holds at most SAMPLER_MAX_LOGPROBS. STATUS_NO_MEMORY only. Ids beyond the vocabulary and
  * parameters that are no number, or out of their range, count as not given. When nothing may be

@@ -444,6 +444,11 @@ static const struct ops cpu_ops = {
     .sync = cpu_sync,
 };
 
+void cpu_device_spread(struct device *d, uint32_t i, uint32_t n)
+{
+    pool_spread(cpu_of(d)->pool, i, n);
+}
+
 enum status cpu_device_open(const struct cpu_device_options *o, struct device **out,
                             struct error *err)
 {

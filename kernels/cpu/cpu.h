@@ -44,5 +44,7 @@ const char *cpu_isa_name(enum cpu_isa isa);
 /* A level by its name, of any architecture: cpu_device_open refuses those of another by that name.
  * -1: none. */
 int32_t cpu_isa_named(const char *name);
+/* pool_spread (kernels/cpu/threads.h) of the device's threads and the caller. */
+void cpu_device_spread(struct device *d, uint32_t i, uint32_t n);
 /* Runs fn(ctx, i) for i < n on the device's threads; for loops of the caller's own (sampling). */
 void cpu_parallel_for(struct device *d, uint32_t n, void (*fn)(void *ctx, uint32_t i), void *ctx);

@@ -4,6 +4,7 @@
 #include <limits.h>
 #include <linux/futex.h>
 #include <pthread.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdalign.h>
 #include <stdatomic.h>
@@ -37,6 +38,7 @@ struct worker {
 struct pool {
     uint32_t n_threads, n_started;
     struct worker *workers; /* [n_threads]; 0 is the caller */
+    cpu_set_t cpus;         /* that the process may use; empty: not known */
     alignas(64) atomic_uint_fast64_t ticket;
     _Atomic(void (*)(void *, uint32_t, uint32_t)) task;
     _Atomic(void *) ctx;
@@ -163,6 +165,39 @@ uint32_t pool_n_threads(const struct pool *p)
     return p->n_threads;
 }
 
+struct pool_cpus pool_share(uint32_t i, uint32_t n, uint32_t n_cpus, uint32_t n_threads)
+{
+    struct pool_cpus all = {0, n_cpus};
+    uint32_t share = n_cpus / n > 0 ? n_cpus / n : 1;
+    if (n < 2 || n_threads > share || (uint64_t)n * n_threads < n_cpus)
+        return all;
+    if (n > n_cpus)
+        return (struct pool_cpus){i % n_cpus, i % n_cpus + 1};
+    return (struct pool_cpus){(uint32_t)((uint64_t)i * n_cpus / n),
+                              (uint32_t)((uint64_t)(i + 1) * n_cpus / n)};
+}
+
+void pool_spread(struct pool *p, uint32_t i, uint32_t n)
+{
+    uint32_t n_cpus = (uint32_t)CPU_COUNT(&p->cpus), k = 0;
+    struct pool_cpus own = pool_share(i, n, n_cpus, p->n_threads);
+    cpu_set_t set;
+    if (n_cpus == 0)
+        return;
+    CPU_ZERO(&set);
+    for (int cpu = 0; cpu < CPU_SETSIZE; cpu++) {
+        if (!CPU_ISSET(cpu, &p->cpus))
+            continue;
+        if (k >= own.begin && k < own.end)
+            CPU_SET(cpu, &set);
+        k++;
+    }
+    /* a CPU that is gone meanwhile: they run where they ran */
+    (void)pthread_setaffinity_np(pthread_self(), sizeof set, &set);
+    for (uint32_t t = 1; t <= p->n_started; t++)
+        (void)pthread_setaffinity_np(p->workers[t].thread, sizeof set, &set);
+}
+
 static enum status start(struct pool *p, struct error *err)
 {
     sigset_t all, before; /* signals are the main thread's */
@@ -198,6 +233,8 @@ enum status pool_new(uint32_t n_threads, struct pool **out, struct error *err)
         return error_set(err, STATUS_NO_MEMORY, "no memory for a pool of threads");
     memset(p, 0, sizeof *p);
     p->n_threads = n_threads;
+    if (sched_getaffinity(0, sizeof p->cpus, &p->cpus) != 0)
+        CPU_ZERO(&p->cpus);
     p->workers = mem_array(n_threads, sizeof *p->workers);
     enum status s = start(p, err);
     if (s != STATUS_OK) {

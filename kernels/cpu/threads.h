@@ -13,6 +13,18 @@ struct pool;
 MUST_USE enum status pool_new(uint32_t n_threads, struct pool **out, struct error *err);
 void pool_free(struct pool *p); /* NULL is fine */
 uint32_t pool_n_threads(const struct pool *p);
+
+/* CPUs begin .. end - 1 of those that the process may use. */
+struct pool_cpus {
+    uint32_t begin, end;
+};
+/* Those of pool i of n alike on one machine of n_cpus. All of them, unless the pools fill the
+ * machine (others may be there, too) and each has at least as many CPUs as threads. */
+struct pool_cpus pool_share(uint32_t i, uint32_t n, uint32_t n_cpus, uint32_t n_threads);
+/* The caller and the pool's threads run on these from now on; i 0 of 1: wherever the process may.
+ * Pools that wait for each other in turns are woken where their waker runs, and stay there for
+ * milliseconds while another CPU has nothing to do. */
+void pool_spread(struct pool *p, uint32_t i, uint32_t n);
 /* i_thread < n_threads: for scratch memory. One caller at a time. n_tasks 0 is fine. */
 void pool_run(struct pool *p, uint32_t n_tasks,
               void (*task)(void *ctx, uint32_t i_task, uint32_t i_thread), void *ctx);

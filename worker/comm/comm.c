@@ -217,16 +217,27 @@ static enum status check_group(const struct comm *c, const struct comm_group *g,
     return STATUS_OK;
 }
 
+struct comm_here comm_here(const struct comm *c)
+{
+    const struct exchange *x = &c->exchange;
+    struct comm_here here = {0, 1};
+    for (uint32_t r = 0; x->peers && r < x->n_ranks; r++)
+        if (x->peers[r].link && x->peers[r].same_host) {
+            here.i += r < x->rank;
+            here.n++;
+        }
+    return here;
+}
+
 /* How the links go, in words; and whether waiting by spinning takes a CPU from a peer. */
 static void describe_links(struct comm *c)
 {
     struct exchange *x = &c->exchange;
-    uint32_t n_here = 1, n_shared = 0, n_peers = 0;
+    uint32_t n_here = comm_here(c).n, n_shared = 0, n_peers = 0;
     for (uint32_t r = 0; r < x->n_ranks; r++) {
         if (!x->peers[r].link)
             continue;
         n_peers++;
-        n_here += x->peers[r].same_host;
         n_shared += strcmp(x->peers[r].link->ops->name, "TCP") != 0;
     }
     x->spin_ns = n_here > c->n_cpus ? 0 : SPIN_US * NS_PER_US;

@@ -93,6 +93,12 @@ void comm_interrupt(struct comm *c);
 
 uint32_t comm_rank(const struct comm *c); /* 0 of 1 outside a group */
 uint32_t comm_n_ranks(const struct comm *c);
+/* Of the ranks on this rank's host, itself among them, that it has links with: how many, and how
+ * many of them come before it. */
+struct comm_here {
+    uint32_t i, n;
+};
+struct comm_here comm_here(const struct comm *c);
 /* "shared memory", "TCP" or "shared memory to 3 of 7 ranks, TCP", for the log; "" when alone. */
 const char *comm_transport(const struct comm *c);
 

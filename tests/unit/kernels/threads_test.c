@@ -1,5 +1,6 @@
 #include "kernels/cpu/threads.h"
 
+#include <sched.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdatomic.h>
@@ -122,13 +123,66 @@ static void test_limits(void **state)
     pool_free(NULL);
 }
 
+static void test_shares_of_cpus(void **state)
+{
+    static const struct {
+        const char *name;
+        uint32_t i, n, n_cpus, n_threads, begin, end;
+    } cases[] = {
+        {"alone", 0, 1, 2, 2, 0, 2},
+        {"one each", 1, 2, 2, 1, 1, 2},
+        {"four on two", 2, 4, 2, 1, 0, 1},
+        {"halves", 1, 2, 64, 32, 32, 64},
+        {"thirds of eight", 1, 3, 8, 2, 0, 8}, /* two are left for others */
+        {"thirds of seven, the middle", 1, 3, 7, 2, 0, 7},
+        {"thirds of six, the middle", 1, 3, 6, 2, 2, 4},
+        {"a machine that they do not fill", 0, 2, 64, 1, 0, 64},
+        {"more threads than CPUs", 0, 2, 2, 2, 0, 2},
+    };
+    for (size_t k = 0; k < sizeof cases / sizeof *cases; k++) {
+        struct pool_cpus got =
+            pool_share(cases[k].i, cases[k].n, cases[k].n_cpus, cases[k].n_threads);
+        if (got.begin != cases[k].begin || got.end != cases[k].end)
+            fail_msg("%s: %u .. %u", cases[k].name, got.begin, got.end);
+    }
+}
+
+static void note_cpu(void *ctx, uint32_t i_task, uint32_t i_thread)
+{
+    atomic_fetch_or((atomic_ullong *)ctx, 1ull << sched_getcpu() % 64);
+}
+
+/* On a machine of more than 64 CPUs two of them may look like one here. */
+static void test_pools_keep_to_their_share(void **state)
+{
+    cpu_set_t all;
+    struct error err;
+    assert_int_equal(sched_getaffinity(0, sizeof all, &all), 0);
+    uint32_t n_cpus = (uint32_t)CPU_COUNT(&all);
+    atomic_ullong seen[2] = {0};
+    for (uint32_t i = 0; i < 2; i++) {
+        struct pool *p;
+        uint32_t n_threads = n_cpus / 2 > 0 ? n_cpus / 2 : 1;
+        assert_int_equal(pool_new(n_threads, &p, &err), STATUS_OK);
+        pool_spread(p, i, 2);
+        for (uint32_t k = 0; k < 20; k++)
+            pool_run(p, MAX_TASKS, note_cpu, &seen[i]);
+        pool_spread(p, 0, 1);
+        pool_free(p);
+    }
+    if (n_cpus >= 2 && n_cpus <= 64 && n_cpus % 2 == 0)
+        assert_int_equal(seen[0] & seen[1], 0);
+    cpu_set_t after;
+    assert_int_equal(sched_getaffinity(0, sizeof after, &after), 0);
+    assert_true(CPU_EQUAL(&all, &after));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_every_task_once),
-        cmocka_unit_test(test_runs_after_sleep),
-        cmocka_unit_test(test_all_threads_work),
-        cmocka_unit_test(test_limits),
+        cmocka_unit_test(test_every_task_once),  cmocka_unit_test(test_runs_after_sleep),
+        cmocka_unit_test(test_all_threads_work), cmocka_unit_test(test_limits),
+        cmocka_unit_test(test_shares_of_cpus),   cmocka_unit_test(test_pools_keep_to_their_share),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

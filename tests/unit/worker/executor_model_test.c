@@ -43,6 +43,10 @@ struct fixture {
     uint64_t epoch;
 };
 
+enum what_is_drawn { DRAWN_IN_ALL_WAYS, DRAWN_GREEDILY, DRAWN_GREEDILY_WITH_LOGPROBS };
+static enum what_is_drawn what_is_drawn; /* tear_down sets it back */
+static float gaps[N_STEPS][N_SLOTS];     /* of the last run_steps */
+
 static struct worker_options options(const struct fixture *f, int64_t ordinal)
 {
     return (struct worker_options){.model = f->folder,
@@ -104,6 +108,7 @@ static int tear_down(void **state)
     unlink(path);
     rmdir(f->folder);
     free(f);
+    what_is_drawn = DRAWN_IN_ALL_WAYS;
     return 0;
 }
 
@@ -209,6 +214,11 @@ static struct msg_plan plan_of(struct steps *s, uint32_t step)
                                        .sample = true,
                                        .blocks = &s->tables[k],
                                        .n_blocks = step == 1};
+        if (what_is_drawn != DRAWN_IN_ALL_WAYS) {
+            s->admits[k].sampling.temperature = 0;
+            s->admits[k].sampling.n_logprobs =
+                what_is_drawn == DRAWN_GREEDILY_WITH_LOGPROBS ? 0 : -1;
+        }
     }
     return (struct msg_plan){.step = step,
                              .admits = s->admits,
@@ -241,7 +251,8 @@ static void run_steps(struct fixture *f, uint32_t out[N_STEPS][N_SLOTS])
         for (uint32_t k = 0; k < N_SLOTS; k++) {
             assert_int_equal(r->items[k].slot, k);
             assert_int_equal(r->items[k].ids.n, 1);
-            assert_int_equal(r->items[k].n_logprobs, k == 1);
+            assert_int_equal(r->items[k].n_logprobs, steps.admits[k].sampling.n_logprobs >= 0);
+            gaps[step - 1][k] = r->items[k].gaps.ptr[0];
             out[step - 1][k] = r->items[k].ids.ptr[0];
             assert_true(out[step - 1][k] < TINY_VOCAB);
         }
@@ -331,6 +342,26 @@ static void test_ranks_draw_the_same_in_any_order(void **state)
 }
 
 /* Two spares of two groups' first seats; over sockets. */
+/* Ranks that tell each other their best logits alone draw what one draws that has all of them. */
+static void test_the_best_of_the_ranks_is_the_best_of_all(void **state)
+{
+    struct fixture *f = *state;
+    uint32_t best[N_STEPS][N_SLOTS], all[N_STEPS][N_SLOTS];
+    float gaps_of_best[N_STEPS][N_SLOTS];
+    open_ranks(f, in_place);
+    join_all(f);
+    what_is_drawn = DRAWN_GREEDILY;
+    run_steps(f, best);
+    memcpy(gaps_of_best, gaps, sizeof gaps);
+    abort_all(f);
+    join_all(f);
+    what_is_drawn = DRAWN_GREEDILY_WITH_LOGPROBS;
+    run_steps(f, all);
+    assert_memory_equal(best, all, sizeof all);
+    assert_memory_equal(gaps_of_best, gaps, sizeof gaps);
+    abort_all(f);
+}
+
 static void test_a_rank_loads_the_shard_it_is_asked_for(void **state)
 {
     static const int64_t spares[] = {2, 4};
@@ -535,7 +566,8 @@ struct impostor {
     struct comm *comm;
     uint32_t n_steps, n_rows[2], n_sampled[2]; /* of each step */
     uint32_t sent[2][6], n_sent[2];            /* its last words: ids, counts */
-    uint32_t pause_ms;                         /* before them */
+    bool best_only;    /* what is sampled is greedy and nothing else: no logits are gathered */
+    uint32_t pause_ms; /* before them */
     enum status joined, status;
 };
 
@@ -546,7 +578,13 @@ static enum status pretend(struct impostor *p, uint32_t step)
     memset(sums, 0, sizeof sums);
     for (uint32_t i = 0; i < 1 + 2 * TINY_LAYERS; i++)
         TRY(comm_all_reduce(p->comm, sums, (size_t)p->n_rows[step] * TINY_HIDDEN, &err));
-    for (uint32_t i = 0; i < p->n_sampled[step]; i++) {
+    if (p->best_only) {
+        static struct logits_top tops[N_RANKS][N_PROMPT];
+        const size_t n_bytes = p->n_sampled[step] * sizeof **tops;
+        const struct comm_part parts[N_RANKS] = {{tops[0], n_bytes}, {tops[1], n_bytes}};
+        TRY(comm_gather(p->comm, 0, parts, &err));
+    }
+    for (uint32_t i = 0; !p->best_only && i < p->n_sampled[step]; i++) {
         const size_t own = 64 * sizeof *logits; /* the half, in whole panels of 16 */
         const struct comm_part parts[N_RANKS] = {{logits, own}, {logits + 64, sizeof logits - own}};
         TRY(comm_gather(p->comm, 0, parts, &err));
@@ -689,6 +727,7 @@ static void test_what_rank_0_says_of_guesses(void **state)
     }
     impostor_open(&p, f);
     struct rank *r = &f->ranks[1];
+    p.best_only = true;
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         struct steps steps;
         p.n_steps = 2;
@@ -732,6 +771,7 @@ int main(void)
         TEST(test_what_hello_will_say),
         TEST(test_what_cannot_be_opened),
         TEST(test_ranks_draw_the_same_in_any_order),
+        TEST(test_the_best_of_the_ranks_is_the_best_of_all),
         TEST(test_a_rank_loads_the_shard_it_is_asked_for),
         TEST(test_an_interrupted_rank_has_its_shard_all_the_same),
         TEST(test_a_shard_that_cannot_be_read),

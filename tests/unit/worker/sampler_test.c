@@ -68,6 +68,14 @@ static struct sampler_choice choose(const struct call *c)
     arena_fini(&arena);
     assert_true(out.id < c->vocab);
     assert_true(out.gap > 0);
+    r = make_row(c, work);
+    if (sampler_needs_best_only(&r)) {
+        struct sampler_choice same = {.id = UINT32_MAX};
+        r.logits = NULL;
+        assert_int_equal(sampler_choose(s[c->vocab], &r, NULL, &same, NULL, NULL), STATUS_OK);
+        assert_int_equal(same.id, out.id);
+        assert_memory_equal(&same.gap, &out.gap, sizeof out.gap);
+    }
     return out;
 }
 
@@ -543,6 +551,37 @@ static void masks_are_kept(void **state)
     assert_int_equal(choose_masked(&c, mask).id, 5);
 }
 
+static void who_needs_the_best_only(void **state)
+{
+    static const uint32_t some[] = {3};
+    static const struct logit_bias bias = {3, 1};
+    struct call plain = {
+        .params = greedy, .vocab = VOCAB, .ids = {5, 6}, .n_ids = 2, .n_prompt = 1};
+    struct call not [8];
+    float work[VOCAB];
+    for (int i = 0; i < 8; i++)
+        not [i] = plain;
+    not [0].params.temperature = 0.5f;
+    not [1].params.n_logprobs = 0;
+    not [2].params.allowed_ids = (struct u32_span){some, 1};
+    not [3].params.bad_words = (struct u32_span){some, 1};
+    not [4].params.min_tokens = 2; /* one is there */
+    not [5].params.logit_bias = &bias;
+    not [5].params.n_logit_bias = 1;
+    not [6].params.repetition_penalty = 1.1f;
+    not [7].params.presence_penalty = 0.1f;
+    struct sampler_row r = make_row(&plain, work);
+    assert_true(sampler_needs_best_only(&r));
+    plain.params.min_tokens = 1;
+    plain.params.top_p = 0.5f; /* of no account without a temperature */
+    r = make_row(&plain, work);
+    assert_true(sampler_needs_best_only(&r));
+    for (int i = 0; i < 8; i++) {
+        r = make_row(&not [i], work);
+        assert_false(sampler_needs_best_only(&r));
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -555,6 +594,7 @@ int main(void)
         cmocka_unit_test(no_room_for_logprobs),
         cmocka_unit_test(hostile_values),
         cmocka_unit_test(nothing_may_be_chosen),
+        cmocka_unit_test(who_needs_the_best_only),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,0 +1,23 @@
+"""The client of bench/tp, a process of its own since it may have to be inside a network namespace. Lines, each answered by a
+line of JSON: `decode PORT STREAMS TOKENS` and `prompt PORT TOKENS VOCABULARY`."""
+import asyncio
+import json
+import random
+import sys
+
+from serving import load, stream
+
+
+def answer(line):
+    name, *numbers = line.split()
+    port, n, more = map(int, numbers)
+    if name == "decode":
+        rate, first_ms = asyncio.run(load(port, n, more))
+        return {"rate": rate, "first_ms": first_ms}
+    ids = [random.randrange(300, more) for _ in range(n)]  # nobody has seen them before: nothing is in the prefix cache
+    return {"rate": n / asyncio.run(stream(port, 0, 1, ids))}
+
+
+if __name__ == "__main__":
+    for line in sys.stdin:
+        print(json.dumps(answer(line)), flush=True)
