@@ -12,8 +12,8 @@
 #include "kernels/cpu/isa.h"
 #include "kernels/kv_layout.h"
 
-static const struct cpu_kernels *const sets[] = {&cpu_kernels_scalar, &cpu_kernels_avx2,
-                                                 &cpu_kernels_avx512};
+#define SET(upper, lower) &cpu_kernels_##lower,
+static const struct cpu_kernels *const sets[] = {CPU_LEVELS(SET)};
 static const enum dtype kv_dtypes[] = {DTYPE_F32, DTYPE_F16, DTYPE_BF16, DTYPE_F8_E4M3, DTYPE_I8};
 enum { N_DTYPES = sizeof kv_dtypes / sizeof *kv_dtypes };
 static const float sinks[] = {3, -2, 30, 0, 1, -50, 2, 8, 0.5f, 1, 7, 2, 4, 3, 2, 1};
