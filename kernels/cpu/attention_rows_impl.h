@@ -196,12 +196,40 @@ static void tokens_load(const struct att_rows *a, uint32_t pos, uint32_t n, bool
     }
 }
 
+/* What is wanted next comes a bit at a time, evenly beside the work on what is here: a core has few
+ * lines of memory under way at once (16 on many), and who asks for one more waits. */
+struct ahead {
+    const uint8_t *ptr[ATTENTION_ROWS_TOKENS];
+    uint32_t n, at, step;
+    size_t token_bytes;
+};
+/* n tokens from pos on, in n_steps times ahead_ask(). */
+static void ahead_find(const struct att_rows *a, uint32_t pos, uint32_t n, bool values,
+                       uint32_t n_steps, struct ahead *out)
+{
+    struct token_places places;
+    tokens_find(a, pos, n, values, &places);
+    memcpy(out->ptr, places.ptr, n * sizeof *places.ptr);
+    out->n = n;
+    out->at = 0;
+    out->step = (n + n_steps - 1) / n_steps;
+    out->token_bytes = (size_t)a->p->kv->head_dim * kv_elem_bytes(a->p->kv->dtype);
+}
+INLINE void ahead_ask(struct ahead *x)
+{
+    for (uint32_t i = 0; x->at < x->n && i < x->step; i++, x->at++)
+        for (size_t b = 0; b < x->token_bytes; b += 64)
+            __builtin_prefetch(x->ptr[x->at] + b, 0, 2);
+}
+
 /* Four queries from q on, width apart, and KEY_TOKENS transposed keys, n vectors of sixteen
  * elements each. */
 struct key_tile {
     const float *q, *keys;
     uint32_t width, n;
+    struct ahead *ahead;
 };
+enum { TILE_ASKS = 8 }; /* of a tile: chains_2() of its first part */
 /* sum[query * KEY_VECTORS + v] = chain i, then several added up. */
 INLINE void chain_step(vf *sum, const float *q, uint32_t width, const float *k, bool first)
 {
@@ -227,6 +255,7 @@ INLINE void chains_2(vf *sum, const struct key_tile *t, uint32_t i)
     const float *q = t->q + chain_lane(2 * i);
     const float *k0 = t->keys + (size_t)(2 * i) * t->n * KEY_TOKENS, *k1 = k0 + t->n * KEY_TOKENS;
     vf other[QUERY_KEYS];
+    ahead_ask(t->ahead);
     chain_step(sum, q, t->width, k0, true);
     if (KEY_VECTORS > 1)
         chain_step(other, q + 8, t->width, k1, true);
@@ -273,7 +302,7 @@ static float *scores_of(const struct att_rows *a, uint32_t i_query, uint32_t pos
 /* Scores of four queries and the loaded keys, from pos on. What a query does not see goes where
  * nobody looks, before its first score or behind its last. */
 static void scores_four(const struct att_rows *a, uint32_t i_query, uint32_t end, uint32_t pos,
-                        const float *scales)
+                        const float *scales, struct ahead *ahead)
 {
     vf sum[QUERY_KEYS], other[QUERY_KEYS];
     const float *q = a->q + (size_t)i_query * a->k_width;
@@ -282,7 +311,7 @@ static void scores_four(const struct att_rows *a, uint32_t i_query, uint32_t end
         vf *to = k == 0 ? sum : other;
         chains_16(to, &(struct key_tile){q + (size_t)part->vector * ATT_LANES,
                                          a->tokens + (size_t)part->vector * ATT_LANES * KEY_TOKENS,
-                                         a->k_width, part->n_vectors});
+                                         a->k_width, part->n_vectors, ahead});
         if (!kv_has_scales(a->p->kv->dtype))
             continue;
         for (uint32_t s = 0; s < QUERY_KEYS; s++)
@@ -300,49 +329,29 @@ static void scores_four(const struct att_rows *a, uint32_t i_query, uint32_t end
             vf_store(to[h] + v * ATT_LANES, sum[(QUERIES - 1 - h) * KEY_VECTORS + v]);
 }
 
-/* What is wanted next, the values of these tokens and the keys of the following ones, comes a bit
- * at a time beside the work on these: asked for all at once it would stand in its way. */
-struct ahead {
-    const uint8_t *ptr[2 * KEY_TOKENS];
-    uint32_t n, at, step;
-    size_t token_bytes;
-};
-static void ahead_find(const struct att_rows *a, uint32_t pos, uint32_t n, uint32_t n_steps,
-                       struct ahead *out)
+/* Tokens of values that are loaded together. */
+static uint32_t values_most(const struct att_rows *a)
 {
-    struct token_places places;
-    uint32_t behind = a->rows[a->n_rows - 1].position + 1 - (pos + n);
-    uint32_t n_keys = min_u32(behind, KEY_TOKENS);
-    tokens_find(a, pos, n, true, &places);
-    memcpy(out->ptr, places.ptr, n * sizeof *places.ptr);
-    tokens_find(a, pos + n, n_keys, false, &places);
-    memcpy(out->ptr + n, places.ptr, n_keys * sizeof *places.ptr);
-    out->n = n + n_keys;
-    out->at = 0;
-    out->step = (out->n + n_steps - 1) / n_steps;
-    out->token_bytes = (size_t)a->p->kv->head_dim * kv_elem_bytes(a->p->kv->dtype);
-}
-static void ahead_ask(struct ahead *x)
-{
-    for (uint32_t i = 0; i < x->step && x->at < x->n; i++, x->at++)
-        for (size_t b = 0; b < x->token_bytes; b += 64)
-            __builtin_prefetch(x->ptr[x->at] + b, 0, 2);
+    return min_u32(ATTENTION_ROWS_TOKENS, max_u32(ATTENTION_ROWS_VALUES / a->v_width, 1));
 }
 
 static void rows_scores(const struct att_rows *a, uint32_t begin, uint32_t end)
 {
     const uint32_t first = a->row_begin * a->n_heads, last = a->row_end * a->n_heads;
+    const uint32_t n_asks = (last - first + QUERIES - 1) / QUERIES * TILE_ASKS;
     struct token_places places;
     struct ahead ahead;
     for (uint32_t pos = begin, n; pos < end; pos += n) {
         n = min_u32(end - pos, KEY_TOKENS);
         tokens_load(a, pos, n, false, &places);
-        ahead_find(a, pos, n, (last - first + QUERIES - 1) / QUERIES, &ahead);
+        if (pos + n < end)
+            ahead_find(a, pos + n, min_u32(end - pos - n, KEY_TOKENS), false, n_asks, &ahead);
+        else
+            ahead_find(a, begin, min_u32(end - begin, values_most(a)), true, n_asks, &ahead);
         for (uint32_t i = first; i < last; i += QUERIES) {
             uint32_t behind = min_u32(i + QUERIES, last);
-            ahead_ask(&ahead);
             if (a->end_of[behind - 1] > pos && a->first_of[i] < pos + KEY_TOKENS)
-                scores_four(a, i, last, pos, places.scales);
+                scores_four(a, i, last, pos, places.scales, &ahead);
         }
     }
 }
@@ -351,7 +360,9 @@ static void rows_scores(const struct att_rows *a, uint32_t begin, uint32_t end)
  */
 struct values_job {
     uint32_t loaded, begin, end, row_begin, row_end;
+    struct ahead *ahead;
 };
+enum { VALUES_ASK = 8 }; /* tokens between two ahead_ask() */
 /* part[query][i ..] += sum over the job's tokens of score * value, for n queries. */
 INLINE void values_rows(const struct att_rows *a, const struct values_job *job, uint32_t i_query,
                         uint32_t n, uint32_t i, uint32_t n_vectors)
@@ -368,6 +379,8 @@ INLINE void values_rows(const struct att_rows *a, const struct values_job *job, 
     }
     for (uint32_t t = 0; t < n_tokens; t++, values += a->v_width) {
         vf v[VALUE_VECTORS];
+        if (t % VALUES_ASK == 0)
+            ahead_ask(job->ahead);
         for (uint32_t c = 0; c < n_vectors; c++)
             v[c] = vf_load(values + c * ATT_LANES);
         for (uint32_t h = 0; h < n; h++) {
@@ -418,27 +431,43 @@ static void rows_scale(const struct att_rows *a, uint32_t pos, uint32_t n, const
     }
 }
 
+/* Asks for what follows n tokens of values from pos on: more of them, or the next split's keys. */
+static void values_ahead(const struct att_rows *a, uint32_t pos, uint32_t n, uint32_t end,
+                         struct ahead *out)
+{
+    const uint32_t n_queries = (a->row_end - a->row_begin) * a->n_heads, next = pos + n;
+    const uint32_t seen = a->rows[a->n_rows - 1].position + 1;
+    const uint32_t n_asks = (n + VALUES_ASK - 1) / VALUES_ASK *
+                            ((n_queries + QUERIES - 1) / QUERIES) *
+                            max_u32(a->v_width / (VALUE_VECTORS * ATT_LANES), 1);
+    if (next < end)
+        ahead_find(a, next, min_u32(end - next, values_most(a)), true, n_asks, out);
+    else
+        ahead_find(a, next, next < seen ? min_u32(seen - next, KEY_TOKENS) : 0, false, n_asks, out);
+}
+
 /* What all rows see goes together; before it and behind it each row goes by itself. */
 static void rows_values(const struct att_rows *a, uint32_t begin, uint32_t end)
 {
     uint32_t all = a->first[a->row_end - 1], all_end = a->end[a->row_begin];
     struct token_places places;
-    const uint32_t most =
-        min_u32(ATTENTION_ROWS_TOKENS, max_u32(ATTENTION_ROWS_VALUES / a->v_width, 1));
+    struct ahead ahead;
     all_end = max_u32(all, all_end);
     for (uint32_t pos = begin, n; pos < end; pos += n) {
-        n = min_u32(end - pos, most);
+        n = min_u32(end - pos, values_most(a));
         tokens_load(a, pos, n, true, &places);
+        values_ahead(a, pos, n, end, &ahead);
         if (kv_has_scales(a->p->kv->dtype))
             rows_scale(a, pos, n, places.scales);
         for (uint32_t r = a->row_begin; r < a->row_end; r++)
             values_add(a, (struct values_job){pos, max_u32(pos, a->first[r]),
-                                              min_u32(pos + n, min_u32(all, a->end[r])), r, r + 1});
+                                              min_u32(pos + n, min_u32(all, a->end[r])), r, r + 1,
+                                              &ahead});
         values_add(a, (struct values_job){pos, max_u32(pos, all), min_u32(pos + n, all_end),
-                                          a->row_begin, a->row_end});
+                                          a->row_begin, a->row_end, &ahead});
         for (uint32_t r = a->row_begin; r < a->row_end; r++)
             values_add(a, (struct values_job){pos, max_u32(pos, max_u32(all_end, a->first[r])),
-                                              min_u32(pos + n, a->end[r]), r, r + 1});
+                                              min_u32(pos + n, a->end[r]), r, r + 1, &ahead});
     }
 }
 
