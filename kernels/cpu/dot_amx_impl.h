@@ -21,8 +21,7 @@ struct amx_sums {
 KERNEL_INLINE const uint8_t *amx_unpack(enum dtype t, const uint8_t *p, uint32_t n_groups,
                                         struct amx_chunk *c)
 {
-    const uint8_t flip = fmt_code_bits(t) == 8 ? 0x80 : 0;
-    const __m512i offset = _mm512_set1_epi8(flip ? 0 : (char)dot_offset(t));
+    const vq offset = _mm512_set1_epi8((char)dot_offset(t)); /* 128 makes of 0 .. 255 -128 .. 127 */
     struct dot_scales s;
     for (uint32_t i = 0, end; i < n_groups;) {
         p = fmt_begin_block(t, p, &s.s);
@@ -34,9 +33,8 @@ KERNEL_INLINE const uint8_t *amx_unpack(enum dtype t, const uint8_t *p, uint32_t
             p = dot_codes(t, p, w);
             KERNEL_UNROLL
             for (uint32_t b = 0; b < 8; b++) {
-                vq code = flip ? _mm512_xor_si512(w[b], _mm512_set1_epi8((char)flip))
-                               : _mm512_sub_epi8(w[b], offset);
-                _mm512_storeu_si512(c->codes[i] + (size_t)b * VQ_BYTES, code);
+                _mm512_storeu_si512(c->codes[i] + (size_t)b * VQ_BYTES,
+                                    _mm512_sub_epi8(w[b], offset));
             }
             c->scale[i] = s.s.scale;
             if (dot_has_halves(t))
