@@ -120,7 +120,7 @@ static inline uint64_t attention_scratch_floats(uint32_t heads_per_kv, const str
 #define ATTENTION_ROWS_KEYS   32u
 static inline uint64_t attention_rows_floats(uint32_t n_queries, const struct kv_cache *kv)
 {
-    uint64_t n = (n_queries + 15) / 16 * 16, k_width = attention_width(kv->head_dim) + 16;
+    uint64_t n = (n_queries + 15ull) / 16 * 16, k_width = attention_width(kv->head_dim) + 16;
     uint64_t v_width = attention_width(kv->v_dim), keys = ATTENTION_ROWS_KEYS * k_width;
     return n * (k_width + ATTENTION_ROWS_SCORES + 2 * v_width + 6) +
            (keys > ATTENTION_ROWS_VALUES ? keys : ATTENTION_ROWS_VALUES + v_width);
