@@ -10,26 +10,25 @@
  *
  * Default: the best ISA, one thread, 3 rounds, all shapes; medians; of CPU time for one thread, of
  * wall time for more. A block has all layers of its tokens, as a worker's cache has. */
-#include <immintrin.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <time.h>
 
+#include "bench/cpu_ceilings.h"
 #include "common/base/mem.h"
-#include "kernels/cpu/cpu.h"
 #include "kernels/kv_layout.h"
 
-enum { MAX_ROUNDS = 15, BLOCK = 16, N_ROWS = 512, PARTS = 64 };
+enum { MAX_ROUNDS = 15, BLOCK = 16, N_ROWS = 512, PARTS = 64, FMA_PARTS = 32 };
 static const uint64_t READ_BYTES = 512ull << 20;
 
 static const struct shape {
     const char *name;
     uint32_t n_kv_heads, group, head_dim, window, n_layers;
 } shapes[] = {{"4 x 64, 8 queries each", 4, 8, 64, 0, 22},
-              {"1 x 256, 4 queries each", 1, 4, 256, 0, 26},
-              {"the same, window of 512", 1, 4, 256, 512, 26},
+              {"1 x 256, 4 queries each", 1, 4, 256, 0, 18},
+              {"the same, window of 512", 1, 4, 256, 512, 18},
               {"8 x 128, 1 query each", 8, 1, 128, 0, 8}};
 enum { N_SHAPES = sizeof shapes / sizeof *shapes };
 static const enum dtype dtypes[] = {DTYPE_F16, DTYPE_I8};
@@ -37,7 +36,8 @@ static const uint32_t befores[] = {0, 4096, 32768};
 
 struct bench {
     struct device *device;
-    uint32_t n_threads, n_rounds, isa, shape_begin, shape_end;
+    enum cpu_isa isa;
+    uint32_t n_threads, n_rounds, shape_begin, shape_end;
     uint8_t *memory; /* READ_BYTES, or a cache */
     double ceiling[MAX_ROUNDS];
 };
@@ -60,51 +60,22 @@ static double median(double *v, uint32_t n)
     return v[n / 2];
 }
 
-static volatile uint64_t sink;
 static void read_task(void *ctx, uint32_t i)
 {
     const struct bench *b = ctx;
-    const __m128i *p = (const __m128i *)(b->memory + i * (READ_BYTES / PARTS));
-    __m128i s[4] = {0};
-    for (uint64_t n = 0; n < READ_BYTES / PARTS / sizeof *p; n += 4)
-        for (int k = 0; k < 4; k++)
-            s[k] = _mm_xor_si128(s[k], p[n + k]);
-    sink = (uint64_t)_mm_cvtsi128_si64(
-        _mm_xor_si128(_mm_xor_si128(s[0], s[1]), _mm_xor_si128(s[2], s[3])));
+    cpu_ceiling_read(b->memory + i * (READ_BYTES / PARTS), READ_BYTES / PARTS);
 }
-
-enum { FMA_STEPS = 100000 };
-__attribute__((target("avx512f"))) static void fma_task_avx512(void *ctx, uint32_t i_task)
+static void fma_task(void *ctx, uint32_t i)
 {
-    __m512 acc[16], x = _mm512_set1_ps(0.5f);
-    for (int i = 0; i < 16; i++)
-        acc[i] = _mm512_set1_ps((float)i);
-    for (uint32_t step = 0; step < FMA_STEPS; step++)
-        for (int i = 0; i < 16; i++)
-            acc[i] = _mm512_fmadd_ps(acc[i], x, x);
-    for (int i = 1; i < 16; i++)
-        acc[0] = _mm512_add_ps(acc[0], acc[i]);
-    sink = (uint64_t)_mm512_reduce_add_ps(acc[0]);
-}
-__attribute__((target("avx2,fma"))) static void fma_task_avx2(void *ctx, uint32_t i_task)
-{
-    __m256 acc[12], x = _mm256_set1_ps(0.5f);
-    for (int i = 0; i < 12; i++)
-        acc[i] = _mm256_set1_ps((float)i);
-    for (uint32_t step = 0; step < FMA_STEPS; step++)
-        for (int i = 0; i < 12; i++)
-            acc[i] = _mm256_fmadd_ps(acc[i], x, x);
-    for (int i = 1; i < 12; i++)
-        acc[0] = _mm256_add_ps(acc[0], acc[i]);
-    sink = (uint64_t)_mm256_cvtss_f32(acc[0]);
+    const struct bench *b = ctx;
+    cpu_ceiling_fma(b->isa);
 }
 
 static void measure_fma(struct bench *b, uint32_t r)
 {
-    bool wide = b->isa == CPU_ISA_AVX512;
     double start = now_s(b);
-    cpu_parallel_for(b->device, PARTS, wide ? fma_task_avx512 : fma_task_avx2, b);
-    b->ceiling[r] = 2.0 * PARTS * FMA_STEPS * (wide ? 16 * 16 : 12 * 8) / (now_s(b) - start) * 1e-9;
+    cpu_parallel_for(b->device, FMA_PARTS, fma_task, b);
+    b->ceiling[r] = FMA_PARTS * cpu_ceiling_fma_flop(b->isa) / (now_s(b) - start) * 1e-9;
 }
 
 static uint8_t *map(uint64_t n_bytes)
@@ -265,22 +236,20 @@ int main(int argc, char **argv)
         b.shape_begin = (uint32_t)atoi(argv[5]) % N_SHAPES;
         b.shape_end = b.shape_begin + 1;
     }
-    for (uint32_t i = 0; argc > 2 && i < b.isa; i++)
-        if (strcmp(argv[2], cpu_isa_name(i)) == 0)
-            b.isa = i;
+    int32_t isa = argc > 2 ? cpu_isa_named(argv[2]) : (int32_t)b.isa;
     bool prompt = argc > 1 && strcmp(argv[1], "prompt") == 0;
-    if ((!prompt && (argc < 2 || strcmp(argv[1], "decode") != 0)) || b.isa == CPU_ISA_SCALAR ||
+    if ((!prompt && (argc < 2 || strcmp(argv[1], "decode") != 0)) || isa <= CPU_ISA_SCALAR ||
         b.n_rounds < 1 || b.n_rounds > MAX_ROUNDS || b.n_threads < 1) {
         fprintf(stderr,
-                "usage: bench_attention_pass prompt|decode [avx2|avx512 [threads "
+                "usage: bench_attention_pass prompt|decode [avx2|avx512|neon [threads "
                 "[1..%d rounds [0..%d]]]]\n",
                 MAX_ROUNDS, N_SHAPES - 1);
         return 2;
     }
     struct error err;
-    if (cpu_device_open(
-            &(struct cpu_device_options){.n_threads = b.n_threads, .isa_level = (int32_t)b.isa},
-            &b.device, &err) != STATUS_OK) {
+    b.isa = (enum cpu_isa)isa;
+    if (cpu_device_open(&(struct cpu_device_options){.n_threads = b.n_threads, .isa_level = isa},
+                        &b.device, &err) != STATUS_OK) {
         fprintf(stderr, "%s\n", err.text);
         return 1;
     }

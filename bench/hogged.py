@@ -72,6 +72,7 @@ def main():
                         for how, nice in NICE.items():
                             with hog(cores[1], nice):
                                 rates[n, name, how].append(children[name].rate(f"decode {n} {STEPS[n]} 16"))
+            peers.say(f"round {i + 1}: " + "; ".join(f"{name}, {n} streams, {how} {values[-1]:.1f}" for (n, name, how), values in rates.items()))
     finally:
         for child in children.values():
             child.close()

@@ -8,17 +8,13 @@
  *
  * Numbers are medians over the rounds; of CPU time for one thread, of wall time for two. On a
  * machine that others use too, compare within a run. */
-#ifdef __aarch64__
-#include <arm_neon.h>
-#else
-#include <immintrin.h>
-#endif
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <time.h>
 
+#include "bench/cpu_ceilings.h"
 #include "common/base/mem.h"
 #include "kernels/cpu/dot.h"
 #include "kernels/cpu/linear.h"
@@ -31,21 +27,23 @@ static const uint64_t WORKING_SET = 192ull << 20;
 typedef void linear_fn(const struct linear_task *t);
 struct isa {
     const char *name;
-    linear_fn *linear;              /* the level's, by which the ceilings are chosen, too */
+    enum cpu_isa level; /* of the ceilings */
+    linear_fn *linear;
     const struct dot_kernels *dots; /* NULL: of floats */
 };
-#define ISA(upper, lower) {#lower, linear_##lower, NULL},
-static const struct isa isas[] = {CPU_LEVELS(ISA)
+#define ISA(upper, lower) {#lower, CPU_ISA_##upper, linear_##lower, NULL},
+static const struct isa isas[] = {
+    CPU_LEVELS(ISA)
 #ifdef __aarch64__
-                                      {"neon-codes", linear_neon, &dot_kernels_neon},
-                                  {"neon-dotprod-codes", linear_neon, &dot_kernels_neon_dotprod},
-                                  {"neon-i8mm-codes", linear_neon, &dot_kernels_neon_i8mm}};
+        {"neon-codes", CPU_ISA_NEON, linear_neon, &dot_kernels_neon},
+    {"neon-dotprod-codes", CPU_ISA_NEON, linear_neon, &dot_kernels_neon_dotprod},
+    {"neon-i8mm-codes", CPU_ISA_NEON, linear_neon, &dot_kernels_neon_i8mm}};
 #else
-                                      {"avx2-codes", linear_avx2, &dot_kernels_avx2},
-                                  {"avx2-vnni-codes", linear_avx2, &dot_kernels_avx2_vnni},
-                                  {"avx512-codes", linear_avx512, &dot_kernels_avx512},
-                                  {"avx512-vnni-codes", linear_avx512, &dot_kernels_avx512_vnni},
-                                  {"avx512-amx-codes", linear_avx512, &dot_kernels_avx512_amx}};
+        {"avx2-codes", CPU_ISA_AVX2, linear_avx2, &dot_kernels_avx2},
+    {"avx2-vnni-codes", CPU_ISA_AVX2, linear_avx2, &dot_kernels_avx2_vnni},
+    {"avx512-codes", CPU_ISA_AVX512, linear_avx512, &dot_kernels_avx512},
+    {"avx512-vnni-codes", CPU_ISA_AVX512, linear_avx512, &dot_kernels_avx512_vnni},
+    {"avx512-amx-codes", CPU_ISA_AVX512, linear_avx512, &dot_kernels_avx512_amx}};
 #endif
 
 struct bench_case {
@@ -85,95 +83,30 @@ static double median(const double *v, uint32_t n)
     return sorted[n / 2];
 }
 
-/* The ceilings. Results go where the compiler must believe they matter. */
-static volatile uint64_t sink;
-
+enum { READ_TASKS = 64, FMA_TASKS = 8 };
 static void read_task(void *ctx, uint32_t i_task, uint32_t i_thread)
 {
     const struct bench *b = ctx;
-    const uint64_t part = WORKING_SET / 64;
-    typedef uint64_t two __attribute__((vector_size(16)));
-    const two *p = (const two *)(b->memory + i_task * part), *end = p + part / sizeof *p;
-    two s0 = {0}, s1 = s0, s2 = s0, s3 = s0;
-    for (; p < end; p += 4) {
-        s0 ^= p[0];
-        s1 ^= p[1];
-        s2 ^= p[2];
-        s3 ^= p[3];
-    }
-    s0 ^= s1 ^ s2 ^ s3;
-    sink = s0[0];
+    const uint64_t part = WORKING_SET / READ_TASKS;
+    cpu_ceiling_read(b->memory + i_task * part, part);
 }
-
-enum { FMA_STEPS = 200000, FMA_TASKS = 8 };
-#ifdef __aarch64__
-static void fma_task_neon(void *ctx, uint32_t i_task, uint32_t i_thread)
+static void fma_task(void *ctx, uint32_t i_task, uint32_t i_thread)
 {
-    float32x4_t acc[16], x = vdupq_n_f32(0.5f);
-    for (int i = 0; i < 16; i++)
-        acc[i] = vdupq_n_f32((float)i);
-    for (uint32_t step = 0; step < FMA_STEPS; step++)
-        for (int i = 0; i < 16; i++)
-            acc[i] = vfmaq_f32(x, acc[i], x);
-    for (int i = 1; i < 16; i++)
-        acc[0] = vaddq_f32(acc[0], acc[i]);
-    sink = (uint64_t)vgetq_lane_f32(acc[0], 0);
-}
-#else
-__attribute__((target("avx512f"))) static void fma_task_avx512(void *ctx, uint32_t i_task,
-                                                               uint32_t i_thread)
-{
-    __m512 acc[16], x = _mm512_set1_ps(0.5f);
-    for (int i = 0; i < 16; i++)
-        acc[i] = _mm512_set1_ps((float)i);
-    for (uint32_t step = 0; step < FMA_STEPS; step++)
-        for (int i = 0; i < 16; i++)
-            acc[i] = _mm512_fmadd_ps(acc[i], x, x);
-    for (int i = 1; i < 16; i++)
-        acc[0] = _mm512_add_ps(acc[0], acc[i]);
-    sink = (uint64_t)_mm512_reduce_add_ps(acc[0]);
-}
-__attribute__((target("avx2,fma"))) static void fma_task_avx2(void *ctx, uint32_t i_task,
-                                                              uint32_t i_thread)
-{
-    __m256 acc[12], x = _mm256_set1_ps(0.5f);
-    for (int i = 0; i < 12; i++)
-        acc[i] = _mm256_set1_ps((float)i);
-    for (uint32_t step = 0; step < FMA_STEPS; step++)
-        for (int i = 0; i < 12; i++)
-            acc[i] = _mm256_fmadd_ps(acc[i], x, x);
-    for (int i = 1; i < 12; i++)
-        acc[0] = _mm256_add_ps(acc[0], acc[i]);
-    sink = (uint64_t)_mm256_cvtss_f32(acc[0]);
-}
-#endif
-
-/* Of all tasks. */
-typedef void fma_fn(void *ctx, uint32_t i_task, uint32_t i_thread);
-static double fma_flop(const struct bench *b, fma_fn **fn)
-{
-#ifdef __aarch64__
-    *fn = fma_task_neon;
-    return 2.0 * FMA_TASKS * FMA_STEPS * 16 * 4;
-#else
-    bool wide = b->isa->linear == linear_avx512;
-    *fn = wide ? fma_task_avx512 : fma_task_avx2;
-    return 2.0 * FMA_TASKS * FMA_STEPS * (wide ? 16 * 16 : 12 * 8);
-#endif
+    const struct bench *b = ctx;
+    cpu_ceiling_fma(b->isa->level);
 }
 
 static void measure_ceilings(struct bench *b, uint32_t i_round)
 {
     for (uint32_t i = 0; i < MAX_THREADS; i++) {
         double start = now_s(i + 1);
-        pool_run(b->pools[i], 64, read_task, b);
+        pool_run(b->pools[i], READ_TASKS, read_task, b);
         b->read_gb[i][i_round] = (double)WORKING_SET / (now_s(i + 1) - start) * 1e-9;
-        if (b->isa->linear == linear_scalar)
-            continue; /* no fused multiply-add to compare with */
-        fma_fn *fn;
-        double flop = fma_flop(b, &fn);
+        double flop = FMA_TASKS * cpu_ceiling_fma_flop(b->isa->level);
+        if (flop == 0)
+            continue;
         start = now_s(i + 1);
-        pool_run(b->pools[i], FMA_TASKS, fn, b);
+        pool_run(b->pools[i], FMA_TASKS, fma_task, b);
         b->fma_gflop[i][i_round] = flop / (now_s(i + 1) - start) * 1e-9;
     }
 }
@@ -258,7 +191,7 @@ static void add_cases(struct bench *b, const char *only_dtype)
     static const struct {
         uint32_t n, k;
     } shapes[] = {{2048, 640}, {640, 2048}, {262144, 640}, {4096, 1024}};
-    static const uint32_t rows[] = {1, 2, 8, 512};
+    static const uint32_t rows[] = {1, 2, 8, 32, 128, 512};
     for (uint32_t i = 0; i < sizeof dtypes / sizeof *dtypes; i++) {
         if (only_dtype && strcmp(only_dtype, dtype_traits(dtypes[i]).name) != 0)
             continue;

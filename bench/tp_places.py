@@ -36,7 +36,18 @@ def settle(pids):
         time.sleep(0.5)
 
 
-class Here:
+class Place:
+    """A cluster with a client beside its gateway."""
+    client = port = None
+
+    def decode(self, streams, tokens):
+        return self.client.ask(f"decode {self.port} {streams} {tokens}")["rate"]
+
+    def prompt(self, tokens):
+        return self.client.ask(f"prompt {self.port} {tokens} {VOCABULARY}")["rate"]
+
+
+class Here(Place):
     """tp x pp ranks on this machine, on `cores` of it in all."""
 
     def __init__(self, path, tp, pp, cores, threads=None):
@@ -50,18 +61,12 @@ class Here:
         self.cluster.start()
         self.ready_s = time.perf_counter() - begin
         settle(self.cluster.pids().values())
-        self.client = Child(CLIENT)
+        self.client, self.port = Child(CLIENT), self.cluster.ports[0]
         return self
 
     def __exit__(self, *_):
         self.client.close()
         self.cluster.stop()
-
-    def decode(self, streams, tokens):
-        return self.client.ask(f"decode {self.cluster.ports[0]} {streams} {tokens}")["rate"]
-
-    def prompt(self, tokens):
-        return self.client.ask(f"prompt {self.cluster.ports[0]} {tokens} {VOCABULARY}")["rate"]
 
 
 class Pair(hosts.HostCluster):
@@ -90,9 +95,9 @@ class Pair(hosts.HostCluster):
         return super().head_at(1)
 
 
-class TwoHosts:
+class TwoHosts(Place):
     """--tp 2 over the cable of a Pair, a thread for each rank."""
-    name = "`--tp 2`, two hosts"
+    name, port = "`--tp 2`, two hosts", hosts.HTTP_PORT
 
     def __init__(self, path, cores):
         self.folder = tempfile.TemporaryDirectory(prefix="coxbench-")
@@ -115,12 +120,6 @@ class TwoHosts:
     def __exit__(self, *_):
         self.client.close()
         self.pair.__exit__()
-
-    def decode(self, streams, tokens):
-        return self.client.ask(f"decode {hosts.HTTP_PORT} {streams} {tokens}")["rate"]
-
-    def prompt(self, tokens):
-        return self.client.ask(f"prompt {hosts.HTTP_PORT} {tokens} {VOCABULARY}")["rate"]
 
 
 class DistributedLlama:

@@ -5,8 +5,9 @@
  * sum for each row and group, one more with mins, which is what bounds it. */
 #include "kernels/cpu/amx.h"
 
-/* Of one tile alone the unpacking costs as much as its products gain. */
-enum { CHUNK_GROUPS = 32, CHUNK_TILES = 8, AMX_TILES_MIN = 2 };
+/* Of fewer rows the unpacking, beside which nothing is multiplied, costs more than tiles gain where
+ * weights come from memory. */
+enum { CHUNK_GROUPS = 32, CHUNK_TILES = 8, AMX_TILES_MIN = 4 };
 
 /* Of one panel. What a format lacks is not written. */
 struct amx_chunk {

@@ -22,7 +22,7 @@ static const struct dot_kernels dot_kernels_spec = {
 
 #define DTYPE_OF(name) DTYPE_##name,
 static const enum dtype dtypes[] = {DOT_FORMATS(DTYPE_OF)};
-enum { N_DTYPES = sizeof dtypes / sizeof *dtypes, MAX_SETS = 7, PAD = 3, MAX_ROWS = 37 };
+enum { N_DTYPES = sizeof dtypes / sizeof *dtypes, MAX_SETS = 7, PAD = 3, MAX_ROWS = 149 };
 
 /* Those of this CPU; spec is the first, scalar the second. */
 static const struct dot_kernels *sets[MAX_SETS];
@@ -148,7 +148,8 @@ static void test_same_bits(void **state)
             memcpy(want, p.out, n_bytes);
             if (sets[l] != &dot_kernels_scalar)
                 assert_memory_equal(want, spec, n_bytes);
-            for (uint32_t n = 1; n <= MAX_ROWS; n++) {
+            /* every tail, then those of tiles that go together */
+            for (uint32_t n = 1; n < MAX_ROWS; n += n < 37 ? 1 : 27) {
                 clear_out(&p);
                 run_part(&p, sets[l], 0, n, 0, n_panels);
                 assert_same_rows(&p, want, n);
