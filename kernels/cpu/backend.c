@@ -368,8 +368,8 @@ static enum status cpu_set_isa_level(struct device *device, uint32_t level, stru
     enum cpu_isa best = cpu_isa_best();
     if (level >= CPU_ISA_COUNT)
         return error_set(err, STATUS_UNSUPPORTED,
-                         "%s (ISA level %u) is none of this CPU's architecture; its highest is %s",
-                         cpu_isa_name(level), level, cpu_isa_name(CPU_ISA_COUNT - 1));
+                         "%s is no ISA level of this CPU's architecture, whose highest is %s",
+                         cpu_isa_name(level), cpu_isa_name(CPU_ISA_COUNT - 1));
     if (level > (uint32_t)best)
         return error_set(err, STATUS_UNSUPPORTED,
                          "ISA level %u (%s) is asked for; this CPU or its system has %s at best",
