@@ -19,6 +19,7 @@
 #include "cli/tables.h"
 #include "cli/throw_away.h"
 #include "cli/up_control.h"
+#include "cli/up_numa.h"
 #include "common/base/clock.h"
 #include "common/base/host.h"
 #include "common/base/log.h"
@@ -42,6 +43,7 @@ struct up {
     struct supervisor *supervisor;
     struct up_control *control; /* NULL: none; cox logs and cox scale find nothing */
     struct up_place place;
+    struct numa numa;
     const char *name; /* as it was called: up or serve */
     char bin_dir[PATH_BYTES], keys_dir[PATH_BYTES];
     struct throw_away throw_away; /* of the control socket, and keys_dir when none was given */
@@ -222,6 +224,16 @@ static enum status check_model(const struct up_options *o, const char *model, co
     return s;
 }
 
+/* What is not known here the workers say. */
+static void find_nodes(struct up *u)
+{
+    struct error err;
+    if (sched_getaffinity(0, sizeof u->place.allowed, &u->place.allowed) != 0)
+        u->place.numa = NULL;
+    if (up_numa_is_wanted(&u->o) && numa_read("", &u->numa, &err) != STATUS_OK)
+        command_warn(u->name, err.text);
+}
+
 static enum status check_machine(struct up *u, struct error *err)
 {
     struct machine_limits limits;
@@ -341,8 +353,12 @@ static enum status prepare(struct up *u, struct error *err)
     }
     TRY(make_keys(u, tmp_dir, err));
     const char *thrown = strrchr(u->throw_away.path, '/'); /* a folder of a random name */
-    u->place = (struct up_place){u->bin_dir, u->keys_dir,
-                                 thrown && !u->o.keys_dir ? thrown + 1 : NULL, host_cpus()};
+    u->place = (struct up_place){.bin_dir = u->bin_dir,
+                                 .keys_dir = u->keys_dir,
+                                 .own_name = thrown && !u->o.keys_dir ? thrown + 1 : NULL,
+                                 .n_cores = host_cpus(),
+                                 .numa = &u->numa};
+    find_nodes(u);
     TRY(up_plan_build(&u->o, u->model, &u->place, &u->arena, &u->plan, err));
     snprintf(u->url, sizeof u->url, "%s://%s", u->o.ssl.certfile ? "https" : "http",
              u->o.uds ? "localhost" : up_plan_reachable(&u->arena, u->o.host, u->o.port));

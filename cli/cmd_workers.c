@@ -15,6 +15,7 @@
 #include "common/base/host.h"
 #include "common/base/log.h"
 #include "common/base/mem.h"
+#include "common/base/numa.h"
 #include "common/net/admin.h"
 #include "common/net/http_client.h"
 #include "common/options/worker.h"
@@ -49,6 +50,9 @@ struct workers {
     _Atomic bool stop_looking, all_ready, ends;
     char program[4096];
     int64_t http_port;
+    uint32_t n_cpus; /* for all */
+    struct numa numa;
+    cpu_set_t allowed;
 };
 
 /* ---- what is started ---- */
@@ -66,12 +70,48 @@ static void add(struct up_child *c, const char *flag, const char *value)
     c->argv[c->n_args++] = value;
 }
 
+static bool finds_node(const struct worker_options *w)
+{
+    return w->numa_node && strcmp(w->numa_node, "auto") == 0;
+}
+
+/* How many CPUs there are for all ranks: with --numa-node N and --cpus those alone. What the
+ * kernel does not say is the ranks' matter. */
+static enum status find_cpus(struct workers *k, struct error *err)
+{
+    const struct worker_options *w = &k->o.worker;
+    const struct numa_words words = {"--numa-node", finds_node(w) ? NULL : w->numa_node, "--cpus",
+                                     w->cpus};
+    struct numa_binding b;
+    struct error none;
+    k->n_cpus = host_cpus();
+    if ((!w->numa_node && !w->cpus) || sched_getaffinity(0, sizeof k->allowed, &k->allowed) != 0 ||
+        numa_read("", &k->numa, &none) != STATUS_OK || (!words.node && !words.cpus))
+        return STATUS_OK;
+    TRY(numa_bind_to(&k->numa, &k->allowed, &words, &b, err));
+    if ((uint32_t)CPU_COUNT(&b.cpus) < k->n_cpus)
+        k->n_cpus = (uint32_t)CPU_COUNT(&b.cpus);
+    return STATUS_OK;
+}
+
+/* Of --numa-node auto: ranks are on the nodes in order, but for a GPU, which has a node of its own.
+ */
+static void add_node(struct workers *k, struct up_child *c, int64_t i)
+{
+    const struct worker_options *w = &k->o.worker;
+    struct numa_binding b;
+    if (finds_node(w) && !w->cpus && w->device != WORKER_DEVICE_CUDA &&
+        numa_bind_any(&k->numa, &k->allowed, (uint32_t)i, (uint32_t)k->o.ranks, &b, NULL) ==
+            STATUS_OK)
+        add(c, "--numa-node", text_of(k, b.node));
+}
+
 /* What was given, without --ranks, and behind it what counts up: the last one counts. */
 static void build_rank(struct workers *k, struct up_child *c, int64_t i, int argc, char **argv)
 {
     const struct worker_options *w = &k->o.worker;
     int64_t ordinal = (w->ordinal < 0 ? 0 : w->ordinal) * k->o.ranks + i;
-    int64_t share = host_cpus() / k->o.ranks;
+    int64_t share = k->n_cpus / k->o.ranks;
     char *name = arena_try_alloc(&k->arena, 32);
     snprintf(name, 32, "worker-%lld", (long long)ordinal);
     *c = (struct up_child){.role = UP_WORKER, .name = name};
@@ -91,6 +131,7 @@ static void build_rank(struct workers *k, struct up_child *c, int64_t i, int arg
         add(c, "--kv-port", text_of(k, w->kv_port + i));
     if (w->gpu >= 0)
         add(c, "--gpu", text_of(k, w->gpu + i));
+    add_node(k, c, i);
     if (w->threads == 0) /* ranks of one pod share its CPUs */
         add(c, "--threads", text_of(k, share < 1 ? 1 : share));
     c->argv[c->n_args] = NULL;
@@ -113,6 +154,7 @@ static enum status build(struct workers *k, int argc, char **argv, struct error 
                          (long long)k->o.ranks);
     if ((uint32_t)argc + 16 > UP_ARGV_MAX)
         return error_set(err, STATUS_LIMIT, "more than %u arguments", UP_ARGV_MAX - 16);
+    TRY(find_cpus(k, err));
     k->plan.n_children = k->plan.n_workers = (uint32_t)k->o.ranks;
     k->plan.children = mem_array(k->plan.n_children, sizeof *k->plan.children);
     for (int64_t i = 0; i < k->o.ranks; i++)

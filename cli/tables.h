@@ -37,7 +37,9 @@ struct up_options {
     int64_t long_prefill_token_threshold, step_target_ms, block_size, num_gpu_blocks_override;
     int64_t kv_cache_memory_bytes, vocab_size;
     int64_t threads, null_step_us, null_token_us;
-    struct speculation_options speculation; /* the workers' */
+    bool numa_bind;
+    struct option_list numa_bind_nodes, numa_bind_cpus; /* one of each worker */
+    struct speculation_options speculation;             /* the workers' */
     /* as cox-worker has them; 0: auto, none */
     int cpu_isa, kv_cache_dtype, dtype, load_format, quantization;
     const char *step_log;

@@ -125,6 +125,14 @@ const struct option_spec up_specs[] = {
             "each worker's threads of the host, that compute on a CPU or pack weights for a GPU; "
             "0: this "
             "machine's cores, shared out"),
+    OPT_BOOL(
+        S, numa_bind, "numa-bind", NULL,
+        "each worker keeps to one NUMA node with threads and memory: the GPU's, else in order, "
+        "as evenly as they go"),
+    OPT_WORDS(S, numa_bind_nodes, "numa-bind-nodes", WORDS_ARE_VALUES_BUT_ONE,
+              "the node of each worker, as in 0 0 1 1"),
+    OPT_WORDS(S, numa_bind_cpus, "numa-bind-cpus", WORDS_ARE_VALUES_BUT_ONE,
+              "the CPUs of each worker, as in 0-7,32-39 8-15,40-47"),
     ROW_CPU_ISA(S),
     OPT_STRING(S, comm_host, "comm-host", NULL,
                "this machine's address for ranks elsewhere; default: that of the way to the head"),
@@ -380,9 +388,6 @@ const struct option_spec up_specs[] = {
     IGNORED("num-lookahead-slots", NULL, ONE, "the head grants the slots of guesses"),
     IGNORED("num-redundant-experts", NULL, ONE, EXPERTS),
     IGNORED("num-scheduler-steps", NULL, ONE, "every token is sent as it comes"),
-    IGNORED("numa-bind", NULL, NOTHING, "--threads and taskset place the kernels"),
-    IGNORED("numa-bind-cpus", NULL, MANY, "--threads and taskset place the kernels"),
-    IGNORED("numa-bind-nodes", NULL, MANY, "--threads and taskset place the kernels"),
     IGNORED("offload-backend", NULL, ONE, MEMORY),
     IGNORED("offload-group-size", NULL, ONE, MEMORY),
     IGNORED("offload-num-in-group", NULL, ONE, MEMORY),

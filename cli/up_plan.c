@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "cli/up_numa.h"
 #include "common/model/model_info.h"
 #include "common/options/head.h"
 #include "common/options/worker.h"
@@ -328,11 +329,14 @@ static void build_gateway(struct builder *b, struct up_child *c, uint32_t i)
     /* --api-key goes through the environment: a command line is public */
 }
 
-/* Spares wait: the cores belong to those that are in a group. */
-static uint32_t n_computing(const struct builder *b)
+static void flags_of_numa(struct builder *b, struct up_child *c, uint32_t i)
 {
-    uint32_t world = (uint32_t)(b->o->tp * b->o->pp), spares = b->n_workers % world;
-    return b->n_workers > spares ? b->n_workers - spares : b->n_workers;
+    const struct up_numa u = up_numa_of(b->o, b->place, b->n_workers);
+    struct up_numa_flags f;
+    up_numa_flags(&u, i, &f);
+    if (f.node)
+        flag(c, "--numa-node", text(b, "%s", f.node));
+    flag(c, "--cpus", f.cpus);
 }
 
 /* Where other ranks reach this machine's, as cox-worker finds it. */
@@ -361,9 +365,8 @@ static void flags_of_ranks(struct builder *b, struct up_child *c, uint32_t i)
         flag_int(b, c, "--gpu", o->gpu + i);
     flag(c, "--nccl-library", o->nccl_library);
     flag_int(b, c, "--step-timeout", o->step_timeout_s);
-    int64_t share = b->place->n_cores / n_computing(b);
-    share = share < 1 ? 1 : share > WORKER_MAX_THREADS ? WORKER_MAX_THREADS : share;
-    flag_int(b, c, "--threads", o->threads > 0 ? o->threads : share);
+    const struct up_numa u = up_numa_of(o, b->place, b->n_workers);
+    flag_int(b, c, "--threads", o->threads > 0 ? o->threads : up_numa_threads(&u, i));
     if (o->cpu_isa)
         flag(c, "--cpu-isa", cpu_isas[o->cpu_isa]);
     flag(c, "--comm-host", o->comm_host);
@@ -433,6 +436,7 @@ static void build_worker(struct builder *b, struct up_child *c, uint32_t i)
         flag(c, "--quantization", quantizations[o->quantization]);
     flags_of_adapters(b, c);
     flags_of_speculation(b, c);
+    flags_of_numa(b, c, i);
     flags_of_ranks(b, c, i);
     flag_if(b, c, "--vocab-size", o->vocab_size);
     if (o->null_step_us >= 0)
@@ -537,12 +541,20 @@ static const char *served_name(struct builder *b)
     return text(b, STR_FMT, STR_ARG(name));
 }
 
+int64_t up_plan_n_workers(const struct up_options *o)
+{
+    int64_t n_roles = o->prefill_workers + o->decode_workers, all = o->tp * o->pp * o->dp;
+    return o->workers > 0 ? o->workers : n_roles > all ? n_roles : all;
+}
+
 enum status up_plan_worker(const struct up_options *o, const char *model,
                            const struct up_place *place, struct arena *arena, uint32_t i,
                            const struct up_child **out, struct error *err)
 {
     struct builder b = {o, model, place, arena, i + 1};
+    const struct up_numa numa = up_numa_of(o, place, i + 1);
     TRY(check(o, i + 1, err));
+    TRY(up_numa_check(&numa, err));
     struct up_child *c = arena_try_array(arena, 1, sizeof *c);
     assert(c);
     build_worker(&b, c, i);
@@ -554,10 +566,11 @@ enum status up_plan_build(const struct up_options *o, const char *model,
                           const struct up_place *place, struct arena *arena, struct up_plan *out,
                           struct error *err)
 {
-    int64_t n_roles = o->prefill_workers + o->decode_workers, all = o->tp * o->pp * o->dp;
-    int64_t n_workers = o->workers > 0 ? o->workers : n_roles > all ? n_roles : all;
+    int64_t n_workers = up_plan_n_workers(o);
     struct builder b = {o, model, place, arena, n_workers};
+    const struct up_numa numa = up_numa_of(o, place, n_workers);
     TRY(check(o, n_workers, err));
+    TRY(up_numa_check(&numa, err));
     uint32_t n_heads = o->standby ? 2 : 1;
     uint32_t n = n_heads + (uint32_t)o->gateways + (uint32_t)n_workers, i_child = 0;
     *out = (struct up_plan){.children = arena_try_array(arena, n, sizeof *out->children),

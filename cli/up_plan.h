@@ -3,6 +3,7 @@
  * process, no file. Strings live on the arena. */
 #include "cli/tables.h"
 #include "common/base/arena.h"
+#include "common/base/numa.h"
 
 #define UP_ARGV_MAX      352u /* the head may have 64 adapters and 64 names */
 #define UP_MAX_NAMES     64u
@@ -35,16 +36,22 @@ struct up_plan {
 
 /* What is here. bin_dir: where cox-head and the others are; keys_dir: of the cluster's keys;
  * own_name: of a cluster with throw-away keys, which no other head can be of; NULL: keys that stay.
- * n_cores: for the workers' kernels. */
+ * n_cores: for the workers' kernels. numa, allowed: of this machine and process; NULL: not known.
+ */
 struct up_place {
     const char *bin_dir, *keys_dir, *own_name;
     uint32_t n_cores;
+    const struct numa *numa;
+    cpu_set_t allowed;
 };
 
 /* STATUS_INVALID for combinations that cannot work. */
 MUST_USE enum status up_plan_build(const struct up_options *o, const char *model,
                                    const struct up_place *place, struct arena *arena,
                                    struct up_plan *out, struct error *err);
+
+/* Workers that it has from the start. */
+int64_t up_plan_n_workers(const struct up_options *o);
 
 /* Worker i, more than there were at the start; on the arena. */
 MUST_USE enum status up_plan_worker(const struct up_options *o, const char *model,

@@ -2,6 +2,7 @@
  * CUDA type is known here, and nothing of this needs the toolchain to compile: a build without it
  * says so when a device is asked for. */
 #include <stdio.h>
+#include <string.h>
 
 #include "common/base/clock.h"
 #include "common/base/mem.h"
@@ -40,6 +41,18 @@ enum status executor_cuda_look(const struct worker_options *o, struct error *err
         return STATUS_OK;
     enum status s = choose(o, &info, &ordinal, err);
     return s == STATUS_OK ? s : error_prefix(err, s, "--device cuda");
+}
+
+void executor_cuda_pci(const struct worker_options *o, char *out, size_t size)
+{
+    struct gpu_info info;
+    uint32_t ordinal;
+    bool is_asked = o->numa_node && strcmp(o->numa_node, "auto") == 0;
+    bool may = o->device == WORKER_DEVICE_CUDA ||
+               (o->device == WORKER_DEVICE_AUTO && gpu_is_built() && !worker_options_are_null(o));
+    out[0] = '\0';
+    if (is_asked && may && choose(o, &info, &ordinal, NULL) == STATUS_OK)
+        snprintf(out, size, "%s", info.pci);
 }
 
 enum status executor_cuda_find(const struct worker_options *o, struct executor_found *out,

@@ -145,6 +145,8 @@ MUST_USE enum status executor_cuda_find(const struct worker_options *o, struct e
 /* The same without opening it: is there one at all? Of --device cuda alone; STATUS_OK for others.
  */
 MUST_USE enum status executor_cuda_look(const struct worker_options *o, struct error *err);
+/* Where the GPU that it will take sits on PCI, for --numa-node auto; "": it is not asked for. */
+void executor_cuda_pci(const struct worker_options *o, char *out, size_t size);
 /* The node of a GPU's driver in that folder ("/dev"), into out; false: there is none. For builds
  * that could not use the GPU. */
 bool executor_gpu_node(const char *folder, char *out, size_t size);

@@ -13,6 +13,7 @@
 #include "common/model/file_guard.h"
 #include "common/model/model_info.h"
 #include "common/net/admin.h"
+#include "worker/bind.h"
 #include "worker/plan/plan_main.h"
 #include "worker/startup.h"
 #include "worker/worker.h"
@@ -105,11 +106,15 @@ static void print_memory(const struct executor *e)
 
 static enum status start(struct process *p, struct error *err)
 {
+    char pci[32];
     TRY(executor_cuda_look(&p->o, err)); /* before keys and a head, which do not help without one */
     TRY(worker_options_check(&p->o, err));
+    executor_cuda_pci(&p->o, pci, sizeof pci);
+    TRY(bind_process(&p->o, "", pci, err)); /* before threads and memory */
     TRY(startup_prepare(&p->o, &p->startup, err));
     TRY(executor_open(&p->o, &p->executor, err));
     print_memory(p->executor);
+    bind_log_memory(&p->o);
     TRY(loop_new(&p->loop, err));
     p->metrics = metrics_new();
     TRY(start_http(p, err));

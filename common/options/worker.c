@@ -71,6 +71,11 @@ const struct option_spec worker_option_specs[] = {
     OPT_INT(S, threads, "threads", 0, WORKER_MAX_THREADS, "0",
             "threads of the host that compute, or pack weights for a GPU; 0: the CPUs this process "
             "may use"),
+    OPT_STRING(S, numa_node, "numa-node", NULL,
+               "NUMA node to keep to with threads and memory; auto: the GPU's, without one ordinal "
+               "modulo their number"),
+    OPT_STRING(S, cpus, "cpus", NULL,
+               "CPUs to keep to, as in 0-7,16-23; with memory of their node, if they are of one"),
     ROW_CPU_ISA(S),
     OPT_INT(S, max_model_len, "max-model-len", 0, 1 << 30, "0",
             "longest sequence; 0: the model's own"),

@@ -40,9 +40,11 @@ struct worker_options {
     int64_t block_size, num_gpu_blocks_override, kv_cache_memory_bytes, max_model_len, vocab_size;
     int64_t gpu; /* of this machine; -1: ordinal modulo their number */
     double gpu_memory_utilization;
-    int64_t threads;    /* 0: the CPUs this process may use */
-    int cpu_isa;        /* 0: the best; else a name's place */
-    int kv_cache_dtype; /* enum kv_cache_dtype */
+    int64_t threads;       /* 0: the CPUs this process may use */
+    const char *numa_node; /* a number, "auto", NULL */
+    const char *cpus;      /* "0-7,16-23"; NULL: all it may use */
+    int cpu_isa;           /* 0: the best; else a name's place */
+    int kv_cache_dtype;    /* enum kv_cache_dtype */
     struct speculation_options speculation;
     int load_format;  /* enum worker_load_format */
     int quantization; /* enum quant_at_load */

@@ -17,6 +17,7 @@
 
 #include "common/base/clock.h"
 #include "common/base/mem.h"
+#include "common/base/numa.h"
 #include "common/base/spin.h"
 #include "kernels/cpu/cpu.h"
 
@@ -177,20 +178,29 @@ struct pool_cpus pool_share(uint32_t i, uint32_t n, uint32_t n_cpus, uint32_t n_
                               (uint32_t)((uint64_t)(i + 1) * n_cpus / n)};
 }
 
+void pool_own(const struct numa *numa, const cpu_set_t *allowed, struct pool_cpus share,
+              cpu_set_t *out)
+{
+    uint16_t order[CPU_SETSIZE];
+    uint32_t n = numa_order(numa, allowed, order);
+    CPU_ZERO(out);
+    for (uint32_t k = share.begin; k < share.end && k < n; k++)
+        CPU_SET(order[k], out);
+}
+
 void pool_spread(struct pool *p, uint32_t i, uint32_t n)
 {
-    uint32_t n_cpus = (uint32_t)CPU_COUNT(&p->cpus), k = 0;
-    struct pool_cpus own = pool_share(i, n, n_cpus, p->n_threads);
-    cpu_set_t set;
+    uint32_t n_cpus = (uint32_t)CPU_COUNT(&p->cpus);
+    struct pool_cpus share = pool_share(i, n, n_cpus, p->n_threads);
+    cpu_set_t set = p->cpus;
     if (n_cpus == 0)
         return;
-    CPU_ZERO(&set);
-    for (int cpu = 0; cpu < CPU_SETSIZE; cpu++) {
-        if (!CPU_ISSET(cpu, &p->cpus))
-            continue;
-        if (k >= own.begin && k < own.end)
-            CPU_SET(cpu, &set);
-        k++;
+    if (share.end - share.begin < n_cpus) {
+        struct numa numa;
+        struct error err;
+        if (numa_read("", &numa, &err) != STATUS_OK) { /* then they go by their numbers */
+        }
+        pool_own(&numa, &p->cpus, share, &set);
     }
     /* a CPU that is gone meanwhile: they run where they ran */
     (void)pthread_setaffinity_np(pthread_self(), sizeof set, &set);

@@ -222,7 +222,7 @@ struct comm_here comm_here(const struct comm *c)
     const struct exchange *x = &c->exchange;
     struct comm_here here = {0, 1};
     for (uint32_t r = 0; x->peers && r < x->n_ranks; r++)
-        if (x->peers[r].link && x->peers[r].same_host) {
+        if (x->peers[r].link && x->peers[r].same_cpus) {
             here.i += r < x->rank;
             here.n++;
         }

@@ -93,8 +93,9 @@ void comm_interrupt(struct comm *c);
 
 uint32_t comm_rank(const struct comm *c); /* 0 of 1 outside a group */
 uint32_t comm_n_ranks(const struct comm *c);
-/* Of the ranks on this rank's host, itself among them, that it has links with: how many, and how
- * many of them come before it. */
+/* Of the ranks that share this rank's CPUs, itself among them, and that it has links with: how
+ * many, and how many of them come before it. Ranks of one host that keep to other nodes are none.
+ */
 struct comm_here {
     uint32_t i, n;
 };

@@ -26,7 +26,7 @@ struct exchange_flow {
 };
 struct exchange_peer {
     struct comm_link *link; /* NULL: this rank, or nobody yet */
-    bool same_host;         /* it and this rank share the CPUs */
+    bool same_cpus;         /* it and this rank share the CPUs */
     char name[16];          /* "rank 3": its number in the whole group */
     char address[COMM_ADDRESS_MAX];
     /* the exchange under way: a header (or all of a short part), then the part */

@@ -1,6 +1,7 @@
 #include "worker/comm/handshake.h"
 
 #include <fcntl.h>
+#include <sched.h>
 #include <sodium.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -173,12 +174,24 @@ bool handshake_same_host(const struct handshake_end *a, const struct handshake_e
 {
     static const uint8_t unknown[HOST_ID_BYTES];
     return memcmp(a->host_id, unknown, HOST_ID_BYTES) != 0 &&
-           memcmp(a->host_id, b->host_id, HOST_ID_BYTES) == 0;
+           memcmp(a->host_id, b->host_id, HOST_ID_BYTES - HOST_CPUS_BYTES) == 0;
+}
+
+bool handshake_same_cpus(const struct handshake_end *a, const struct handshake_end *b)
+{
+    return handshake_same_host(a, b) && memcmp(a->host_id, b->host_id, HOST_ID_BYTES) == 0;
 }
 
 bool handshake_share_memory(const struct handshake_end *a, const struct handshake_end *b)
 {
     return a->shares_memory && b->shares_memory && handshake_same_host(a, b);
+}
+
+static void hash_short(const void *data, size_t n, uint8_t *out, size_t n_out)
+{
+    uint8_t hash[crypto_generichash_BYTES];
+    crypto_generichash(hash, sizeof hash, data, n, NULL, 0);
+    memcpy(out, hash, n_out);
 }
 
 /* A container has its own network namespace and, mostly, its machine's boot: abstract Unix sockets
@@ -190,6 +203,7 @@ static void host_id(uint8_t out[HOST_ID_BYTES])
         uint64_t dev, ino, uid;
     } who;
     struct stat st;
+    cpu_set_t cpus;
     memset(&who, 0, sizeof who);
     memset(out, 0, HOST_ID_BYTES);
     int fd = open("/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC);
@@ -201,7 +215,11 @@ static void host_id(uint8_t out[HOST_ID_BYTES])
     who.dev = st.st_dev;
     who.ino = st.st_ino;
     who.uid = geteuid();
-    crypto_generichash(out, HOST_ID_BYTES, (const uint8_t *)&who, sizeof who, NULL, 0);
+    hash_short(&who, sizeof who, out, HOST_ID_BYTES - HOST_CPUS_BYTES);
+    if (sched_getaffinity(getpid(), sizeof cpus, &cpus) !=
+        0) /* of the main thread: no pool's share */
+        CPU_ZERO(&cpus);
+    hash_short(&cpus, sizeof cpus, out + HOST_ID_BYTES - HOST_CPUS_BYTES, HOST_CPUS_BYTES);
 }
 
 void handshake_end_fill(struct handshake_end *e, bool shares_memory)

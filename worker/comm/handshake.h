@@ -13,13 +13,16 @@
 #define HANDSHAKE_VERSION 1u
 #define NONCE_BYTES       16u
 #define HOST_ID_BYTES     16u
+#define HOST_CPUS_BYTES   4u /* of these, the last ones */
 #define PROOF_BYTES       32u
 #define HELLO_BYTES       (28u + NONCE_BYTES + HOST_ID_BYTES + PROOF_BYTES)
 #define REPLY_BYTES       (4u + NONCE_BYTES + HOST_ID_BYTES + PROOF_BYTES)
 #define CONFIRM_BYTES     PROOF_BYTES
 #define TOKEN_BYTES       PROOF_BYTES
 
-/* What an end says of itself. host_id: equal ends may share memory; all zero: nobody's equal. */
+/* What an end says of itself. host_id: all zero is nobody's equal. Ends that are alike but for the
+ * last HOST_CPUS_BYTES may share memory, and share their CPUs if those are alike too. An older
+ * version's end has a hash over all of it and is alike to none of these. */
 struct handshake_end {
     bool shares_memory;
     uint8_t nonce[NONCE_BYTES], host_id[HOST_ID_BYTES];
@@ -57,6 +60,8 @@ bool token_equal(const uint8_t a[TOKEN_BYTES], const uint8_t b[TOKEN_BYTES]);
 
 /* Both are on one boot of one machine, in one network namespace, of one user. */
 bool handshake_same_host(const struct handshake_end *a, const struct handshake_end *b);
+/* And may use the same CPUs of it: the set is alike. */
+bool handshake_same_cpus(const struct handshake_end *a, const struct handshake_end *b);
 /* And neither was told not to. */
 bool handshake_share_memory(const struct handshake_end *a, const struct handshake_end *b);
 /* A fresh nonce, and this process's host_id. */

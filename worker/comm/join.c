@@ -96,7 +96,7 @@ static bool wants(const struct join *j, uint32_t rank)
 struct met {
     int fd;
     uint32_t rank;
-    bool accepted, same_host, share_memory;
+    bool accepted, same_cpus, share_memory;
     uint8_t token[TOKEN_BYTES];
 };
 
@@ -105,7 +105,7 @@ static struct met meet(const struct join *j, uint32_t rank, int fd, const struct
 {
     struct met m = {.fd = fd,
                     .rank = rank,
-                    .same_host = handshake_same_host(&ends[0], &ends[1]),
+                    .same_cpus = handshake_same_cpus(&ends[0], &ends[1]),
                     .share_memory = handshake_share_memory(&ends[0], &ends[1])};
     token_make(t, j->g->id.ptr, m.token);
     return m;
@@ -128,7 +128,7 @@ static enum status link_up(struct join *j, const struct met *m, struct error *er
     else
         TRY(link_tcp_new(m->fd, &link, err));
     p->link = link;
-    p->same_host = m->same_host;
+    p->same_cpus = m->same_cpus;
     return STATUS_OK;
 }
 

@@ -46,7 +46,7 @@ enum status comm_join_part(struct comm *part, const struct comm_members *m, stru
     for (uint32_t i = 0; m->n > 1 && i < m->n; i++) {
         const struct exchange_peer *p = &from->peers[m->ranks[i]];
         x->peers[i].link = p->link;
-        x->peers[i].same_host = p->same_host;
+        x->peers[i].same_cpus = p->same_cpus;
         memcpy(x->peers[i].name, p->name, sizeof p->name);
         memcpy(x->peers[i].address, p->address, sizeof p->address);
     }

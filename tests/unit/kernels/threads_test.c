@@ -11,6 +11,7 @@
 
 #include <cmocka.h>
 
+#include "common/base/numa.h"
 #include "common/base/random.h"
 
 enum { MAX_TASKS = 300 };
@@ -147,6 +148,43 @@ static void test_shares_of_cpus(void **state)
     }
 }
 
+/* Shares of a machine of two sockets of four cores, whose hyperthreads are numbered last. */
+static void test_shares_are_near(void **state)
+{
+    static const struct {
+        const char *allowed;
+        uint32_t i, n, n_threads;
+        const char *want;
+    } cases[] = {
+        {"0-15", 0, 2, 8, "0-3,8-11"},
+        {"0-15", 1, 2, 8, "4-7,12-15"},
+        {"0-15", 1, 4, 4, "2-3,10-11"},
+        {"0-15", 2, 4, 4, "4-5,12-13"},
+        {"0-15", 1, 8, 2, "1,9"},
+        {"0-15", 0, 1, 16, "0-15"},
+        {"0-7", 0, 2, 4, "0-3"},
+        {"2-5", 1, 2, 2, "4-5"},
+        {"4-7,12-15", 1, 2, 4, "6-7,14-15"}, /* bound to the second */
+    };
+    struct numa numa = {.n_nodes = 2, .ids = {0, 1}};
+    for (uint32_t i = 0; i < NUMA_MAX_CPUS; i++) {
+        numa.node_of[i] = i < 16 ? (int16_t)(i % 8 / 4) : -1;
+        numa.core_of[i] = (uint16_t)(i < 16 ? i % 8 : i);
+    }
+    for (size_t k = 0; k < sizeof cases / sizeof *cases; k++) {
+        cpu_set_t allowed, got;
+        char text[NUMA_TEXT_BYTES];
+        struct error err;
+        assert_int_equal(numa_list_parse(str_from(cases[k].allowed), NUMA_MAX_CPUS, &allowed, &err),
+                         STATUS_OK);
+        struct pool_cpus share =
+            pool_share(cases[k].i, cases[k].n, (uint32_t)CPU_COUNT(&allowed), cases[k].n_threads);
+        pool_own(&numa, &allowed, share, &got);
+        if (strcmp(numa_list_print(&got, text, sizeof text), cases[k].want) != 0)
+            fail_msg("%u of %u on %s: %s", cases[k].i, cases[k].n, cases[k].allowed, text);
+    }
+}
+
 static void note_cpu(void *ctx, uint32_t i_task, uint32_t i_thread)
 {
     atomic_fetch_or((atomic_ullong *)ctx, 1ull << sched_getcpu() % 64);
@@ -183,6 +221,7 @@ int main(void)
         cmocka_unit_test(test_every_task_once),  cmocka_unit_test(test_runs_after_sleep),
         cmocka_unit_test(test_all_threads_work), cmocka_unit_test(test_limits),
         cmocka_unit_test(test_shares_of_cpus),   cmocka_unit_test(test_pools_keep_to_their_share),
+        cmocka_unit_test(test_shares_are_near),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,6 +1,7 @@
 /* Handshakes and addresses, without sockets: what is accepted is what was meant. */
 #include "worker/comm/handshake.h"
 
+#include <sched.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -130,11 +131,35 @@ static void test_hosts(void **state)
     assert_true(handshake_same_host(&a, &b));
     assert_false(handshake_share_memory(&a, &b) || handshake_share_memory(&b, &a));
     b.shares_memory = true;
+    b.host_id[HOST_ID_BYTES - 1] ^= 1; /* other CPUs of it */
+    assert_true(handshake_same_host(&a, &b) && handshake_share_memory(&a, &b));
+    assert_false(handshake_same_cpus(&a, &b));
+    b.host_id[HOST_ID_BYTES - 1] ^= 1;
+    assert_true(handshake_same_cpus(&a, &b));
     b.host_id[0] ^= 1;
+    assert_false(handshake_same_cpus(&a, &b));
     assert_false(handshake_same_host(&a, &b) || handshake_share_memory(&a, &b));
     memset(a.host_id, 0, sizeof a.host_id); /* unknown is nobody's equal */
     memset(b.host_id, 0, sizeof b.host_id);
-    assert_false(handshake_same_host(&a, &b));
+    assert_false(handshake_same_host(&a, &b) || handshake_same_cpus(&a, &b));
+}
+
+/* What an end says of its CPUs is what its process keeps to. */
+static void test_cpus_of_a_host(void **state)
+{
+    cpu_set_t all, one;
+    struct handshake_end a, b;
+    assert_int_equal(sched_getaffinity(0, sizeof all, &all), 0);
+    handshake_end_fill(&a, true);
+    CPU_ZERO(&one);
+    CPU_SET((size_t)sched_getcpu(), &one);
+    assert_int_equal(sched_setaffinity(0, sizeof one, &one), 0);
+    handshake_end_fill(&b, true);
+    assert_true(handshake_share_memory(&a, &b));
+    assert_int_equal(handshake_same_cpus(&a, &b), CPU_COUNT(&all) == 1);
+    assert_int_equal(sched_setaffinity(0, sizeof all, &all), 0);
+    handshake_end_fill(&b, true);
+    assert_true(handshake_same_cpus(&a, &b));
 }
 
 static void test_addresses(void **state)
@@ -187,7 +212,7 @@ int main(void)
         cmocka_unit_test(test_round_trip),      cmocka_unit_test(test_another_id),
         cmocka_unit_test(test_every_bit),       cmocka_unit_test(test_not_a_hello),
         cmocka_unit_test(test_another_version), cmocka_unit_test(test_hosts),
-        cmocka_unit_test(test_addresses)};
+        cmocka_unit_test(test_cpus_of_a_host),  cmocka_unit_test(test_addresses)};
     if (sodium_init() < 0)
         return 1;
     return cmocka_run_group_tests(tests, NULL, NULL);
