@@ -94,6 +94,12 @@ class Release:
                               env=self.kube.env, capture_output=True, text=True, timeout=60)
         return json.loads(done.stdout) if done.returncode == 0 else None
 
+    def head_is(self, i, condition):
+        """What head i says when `condition` is true of it, for waits: None also while it says nothing, as one that has
+        just taken over and has no group yet."""
+        status = self.ask_head(i)
+        return status if status and condition(status) else None
+
     def serving_head(self):
         """(number, status) of the head that serves; None while there is none."""
         for i in range(2 if self.values.get("head", {}).get("standby") else 1):

@@ -29,6 +29,14 @@ def with_standby(kube, space):
     return installed(kube, space, head={"standby": True}, redis={"enabled": True, "image": REDIS_IMAGE})
 
 
+def serves(status):
+    return status["role"] == "serving"
+
+
+def has_store(status):
+    return status["lease"]["store_reached"]
+
+
 def test_a_standby_head_takes_over_and_a_lost_redis_changes_nothing(kube, space, redis):
     release = with_standby(kube, space)
     kube.wait("the standby", lambda: {(release.ask_head(i) or {}).get("role") for i in (0, 1)} == {"serving", "standby"})
@@ -37,18 +45,19 @@ def test_a_standby_head_takes_over_and_a_lost_redis_changes_nothing(kube, space,
         more(load, kube)
         with kube.cordoned():
             kube.kubectl("-n", space, "delete", "pod", f"{release.full}-head-{first}", *KILL)
-            after = kube.wait("the other head", lambda: release.ask_head(1 - first)["role"] == "serving" and release.ask_head(1 - first))
+            after = kube.wait("the other head", lambda: release.head_is(1 - first, serves))
             assert after["term"] > status["term"]
             more(load, kube)
-        kube.wait("the first one, which waits now", lambda: (release.ask_head(first) or {}).get("role") == "standby")
+        kube.wait("the first one, which waits now", lambda: release.head_is(first, lambda status: status["role"] == "standby"))
         with kube.cordoned():
             kube.kubectl("-n", space, "delete", "pod", "-l", f"{release.selector},app.kubernetes.io/component=redis", *KILL)
-            kube.wait("heads that miss it", lambda: not release.ask_head(1 - first)["lease"]["store_reached"])
+            kube.wait("heads that miss it", lambda: release.head_is(1 - first, lambda status: not has_store(status)))
             more(load, kube)
-            assert release.ask_head(1 - first)["term"] == after["term"]
-        kube.wait("heads that have it again", lambda: all(release.ask_head(i) and release.ask_head(i)["lease"]["store_reached"] for i in (0, 1)))
+            assert kube.wait("its word", lambda: release.ask_head(1 - first))["term"] == after["term"]
+        kube.wait("heads that have it again", lambda: all(release.head_is(i, has_store) for i in (0, 1)))
         more(load, kube)
-        assert release.ask_head(1 - first)["role"] == "serving" and release.ask_head(1 - first)["term"] == after["term"]
+        last = kube.wait("its word", lambda: release.ask_head(1 - first))
+        assert serves(last) and last["term"] == after["term"]
         release.wait_serving(2)
     assert load.n_passed_by == 0
 
