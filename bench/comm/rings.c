@@ -26,9 +26,9 @@ static bool exchange(struct comm_link *l, const uint8_t *out, uint8_t *in, uint6
 {
     for (uint64_t sent = 0, received = 0; sent < n || received < n;) {
         size_t a = 0, b = 0;
-        if (sent < n && l->ops->send(l, out + sent, n - sent, &a, NULL) != STATUS_OK)
+        if (sent < n && link_send(l, out + sent, n - sent, &a, NULL) != STATUS_OK)
             return false;
-        if (received < n && l->ops->recv(l, in + received, n - received, &b, NULL) != STATUS_OK)
+        if (received < n && link_recv(l, in + received, n - received, &b, NULL) != STATUS_OK)
             return false;
         sent += a;
         received += b;

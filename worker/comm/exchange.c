@@ -19,9 +19,19 @@ _Static_assert(COMM_MAX_RANKS <= UINT8_MAX, "a root fits its field");
 static const char *const kind_names[COLLECTIVE_COUNT] = {"all-reduce", "all-gather", "gather",
                                                          "broadcast"};
 
-static size_t flow_left(const struct exchange_flow f[2])
+static size_t left_of(const struct iovec v[2])
 {
-    return f[0].left + f[1].left;
+    return v[0].iov_len + v[1].iov_len;
+}
+
+static void advance(struct iovec v[2], size_t n)
+{
+    for (int i = 0; i < 2; i++) {
+        size_t here = n < v[i].iov_len ? n : v[i].iov_len;
+        v[i].iov_base = (uint8_t *)v[i].iov_base + here;
+        v[i].iov_len -= here;
+        n -= here;
+    }
 }
 
 /* ---- set-up of one exchange ---- */
@@ -46,9 +56,9 @@ static void set_up_send(const struct exchange *x, struct exchange_what what,
         put_header(x, what, part->send_bytes, p->stage_out);
     if (staged && part->n_send > 0)
         memcpy(p->stage_out + n_header, part->send, part->n_send);
-    p->send[0] = (struct exchange_flow){p->stage_out, n_header + (staged ? part->n_send : 0)};
-    /* a flow that is only read; one type of flow for both ways */
-    p->send[1] = (struct exchange_flow){(uint8_t *)part->send, staged ? 0 : part->n_send};
+    p->send[0] = (struct iovec){p->stage_out, n_header + (staged ? part->n_send : 0)};
+    /* what is sent is read; one type for both ways */
+    p->send[1] = (struct iovec){(uint8_t *)part->send, staged ? 0 : part->n_send};
 }
 
 static void set_up_recv(struct exchange_what what, const struct exchange_part *part,
@@ -60,8 +70,8 @@ static void set_up_recv(struct exchange_what what, const struct exchange_part *p
     p->expect_bytes = part->recv_bytes;
     p->unstage = staged && part->n_recv > 0 ? part->recv : NULL;
     p->n_unstage = staged ? part->n_recv : 0;
-    p->recv[0] = (struct exchange_flow){p->stage_in, n_header + p->n_unstage};
-    p->recv[1] = (struct exchange_flow){part->recv, staged ? 0 : part->n_recv};
+    p->recv[0] = (struct iovec){p->stage_in, n_header + p->n_unstage};
+    p->recv[1] = (struct iovec){part->recv, staged ? 0 : part->n_recv};
 }
 
 static void set_up(struct exchange *x, struct exchange_what what, const struct exchange_part *parts)
@@ -130,20 +140,10 @@ enum status exchange_gone(const struct exchange *x, uint32_t rank, struct error 
 static enum status send_some(struct exchange *x, uint32_t rank, bool *moved, struct error *err)
 {
     struct exchange_peer *p = &x->peers[rank];
-    for (int i = 0; i < 2; i++) {
-        struct exchange_flow *f = &p->send[i];
-        size_t n = 0;
-        if (f->left == 0)
-            continue;
-        enum status s = p->link->ops->send(p->link, f->ptr, f->left, &n, err);
-        if (s != STATUS_OK)
-            return s;
-        f->ptr += n;
-        f->left -= n;
-        *moved |= n > 0;
-        if (f->left > 0)
-            break;
-    }
+    size_t n = 0, i = p->send[0].iov_len == 0;
+    TRY(p->link->ops->send(p->link, p->send + i, 2 - i, &n, err));
+    advance(p->send, n);
+    *moved |= n > 0;
     return STATUS_OK;
 }
 
@@ -151,22 +151,14 @@ static enum status recv_some(struct exchange *x, struct exchange_what what, uint
                              bool *moved, struct error *err)
 {
     struct exchange_peer *p = &x->peers[rank];
-    for (int i = 0; i < 2; i++) {
-        struct exchange_flow *f = &p->recv[i];
-        size_t n = 0;
-        if (f->left == 0)
-            continue;
-        if (p->link->ops->recv(p->link, f->ptr, f->left, &n, err) != STATUS_OK)
-            return exchange_gone(x, rank, err);
-        f->ptr += n;
-        f->left -= n;
-        *moved |= n > 0;
-        if (p->header_due && f->ptr >= p->stage_in + sizeof(struct header))
-            TRY(check_header(x, what, rank, err));
-        if (f->left > 0)
-            break;
-    }
-    if (p->unstage && flow_left(p->recv) == 0) {
+    size_t n = 0, i = p->recv[0].iov_len == 0;
+    if (p->link->ops->recv(p->link, p->recv + i, 2 - i, &n, err) != STATUS_OK)
+        return exchange_gone(x, rank, err);
+    advance(p->recv, n);
+    *moved |= n > 0;
+    if (p->header_due && (uint8_t *)p->recv[0].iov_base >= p->stage_in + sizeof(struct header))
+        TRY(check_header(x, what, rank, err));
+    if (p->unstage && left_of(p->recv) == 0) {
         memcpy(p->unstage, p->stage_in + sizeof(struct header), p->n_unstage);
         p->unstage = NULL;
     }
@@ -195,12 +187,12 @@ static enum status move_some(struct exchange *x, struct exchange_what what, bool
     *moved = false;
     *done = true;
     for (uint32_t r = 0; r < x->n_ranks; r++)
-        if (flow_left(x->peers[r].send) > 0 && send_some(x, r, moved, err) != STATUS_OK)
+        if (left_of(x->peers[r].send) > 0 && send_some(x, r, moved, err) != STATUS_OK)
             return send_failed(x, what, r, err);
     for (uint32_t r = 0; r < x->n_ranks; r++) {
-        if (flow_left(x->peers[r].recv) > 0)
+        if (left_of(x->peers[r].recv) > 0)
             TRY(recv_some(x, what, r, moved, err));
-        *done &= flow_left(x->peers[r].send) + flow_left(x->peers[r].recv) == 0;
+        *done &= left_of(x->peers[r].send) + left_of(x->peers[r].recv) == 0;
     }
     return STATUS_OK;
 }
@@ -214,7 +206,7 @@ static enum status say_timeout(const struct exchange *x, struct exchange_what wh
     size_t n = 0;
     who[0] = '\0';
     for (uint32_t r = 0; r < x->n_ranks && n < sizeof who; r++)
-        if (flow_left(x->peers[r].send) + flow_left(x->peers[r].recv) > 0)
+        if (left_of(x->peers[r].send) + left_of(x->peers[r].recv) > 0)
             n += (size_t)snprintf(who + n, sizeof who - n, "%s%s at %s", n ? ", " : "",
                                   x->peers[r].name, x->peers[r].address);
     return error_set(err, STATUS_TIMEOUT,
@@ -232,7 +224,7 @@ static enum status sleep_once(struct exchange *x, uint64_t deadline_ns, struct e
     bool ready = false;
     for (uint32_t r = 0; r < x->n_ranks; r++) {
         struct exchange_peer *p = &x->peers[r];
-        bool wants_send = flow_left(p->send) > 0, wants_recv = flow_left(p->recv) > 0;
+        bool wants_send = left_of(p->send) > 0, wants_recv = left_of(p->recv) > 0;
         if (!wants_send && !wants_recv)
             continue;
         short events = p->link->ops->before_sleep(p->link, wants_send, wants_recv);

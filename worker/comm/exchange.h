@@ -19,21 +19,16 @@ enum collective_kind {
     COLLECTIVE_COUNT
 };
 
-/* A contiguous run of bytes on its way. */
-struct exchange_flow {
-    uint8_t *ptr;
-    size_t left;
-};
 struct exchange_peer {
     struct comm_link *link; /* NULL: this rank, or nobody yet */
     bool same_cpus;         /* it and this rank share the CPUs */
     char name[16];          /* "rank 3": its number in the whole group */
     char address[COMM_ADDRESS_MAX];
     /* the exchange under way: a header (or all of a short part), then the part */
-    struct exchange_flow send[2], recv[2];
-    bool header_due;       /* stage_in begins with a header not checked yet */
-    uint64_t expect_bytes; /* that it should say */
-    void *unstage;         /* where what came with the header goes in the end, or NULL */
+    struct iovec send[2], recv[2]; /* what is left of them */
+    bool header_due;               /* stage_in begins with a header not checked yet */
+    uint64_t expect_bytes;         /* that it should say */
+    void *unstage;                 /* where what came with the header goes in the end, or NULL */
     size_t n_unstage;
     uint8_t stage_out[EXCHANGE_STAGE_BYTES], stage_in[EXCHANGE_STAGE_BYTES];
 };

@@ -6,7 +6,6 @@
 
 #include <errno.h>
 #include <netinet/in.h>
-#include <netinet/tcp.h>
 #include <sodium.h>
 #include <stdio.h>
 #include <string.h>
@@ -42,12 +41,6 @@ struct join {
     struct error stranger; /* why the last one was sent away */
 };
 
-static void set_no_delay(int fd)
-{
-    int on = 1; /* a courtesy: without it things are slow, not wrong */
-    (void)setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
-}
-
 /* A mistake that starting again does not mend is STATUS_INVALID. */
 static enum status cannot_listen(const char *host, uint16_t port, int error, struct error *err)
 {
@@ -69,6 +62,8 @@ enum status join_listen(const char *host, uint16_t port, int *fd, char address[C
     *fd = -1;
     TRY(address_resolve(host, port, &a, err));
     int s = socket(a.sa.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    if (s >= 0)
+        link_tcp_prepare(s);
     if (s >= 0 && port) /* connections of the process before this one may linger there */
         (void)setsockopt(s, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
     if (s < 0 || bind(s, (const struct sockaddr *)&a.sa, a.n) != 0 || listen(s, BACKLOG) != 0 ||
@@ -149,6 +144,7 @@ static enum status connect_socket(struct join *j, uint32_t rank, int *out, struc
     *out = fd;
     if (fd < 0)
         return error_set(err, STATUS_LIMIT, "a socket for it: %s", strerror(errno));
+    link_tcp_prepare(fd);
     if (connect(fd, (const struct sockaddr *)&a->sa, a->n) != 0) {
         error = errno;
         struct pollfd fds[2] = {{.fd = fd, .events = POLLOUT}};
@@ -164,7 +160,6 @@ static enum status connect_socket(struct join *j, uint32_t rank, int *out, struc
         return error_set(err, STATUS_IO,
                          "%s; is --comm-host of that worker an address this host can reach?",
                          error == ECONNREFUSED ? "connection refused" : strerror(error));
-    set_no_delay(fd);
     return STATUS_OK;
 }
 
@@ -366,7 +361,6 @@ static enum status accept_one(struct join *j, bool *more, struct error *err)
                              strerror(errno));
         return STATUS_OK; /* nobody, or one that has gone already */
     }
-    set_no_delay(fd);
     struct pending *p = place(j);
     *p = (struct pending){.fd = fd, .since = j->n_arrived++};
     return advance(j, p, err);

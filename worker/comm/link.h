@@ -5,17 +5,18 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <sys/uio.h>
 
 #include "common/base/status.h"
 
 struct comm_link;
 struct comm_link_ops {
     const char *name;
-    /* Moves what goes now, 0 .. n bytes. STATUS_IO: the peer is gone (recv: and nothing of what it
-     * sent is left). */
-    enum status (*send)(struct comm_link *l, const void *data, size_t n, size_t *moved,
+    /* Moves what goes now of the n runs v, the first ones first: *moved bytes in all, perhaps none.
+     * STATUS_IO: the peer is gone (recv: and nothing of what it sent is left). */
+    enum status (*send)(struct comm_link *l, const struct iovec *v, size_t n, size_t *moved,
                         struct error *err);
-    enum status (*recv)(struct comm_link *l, void *data, size_t n, size_t *moved,
+    enum status (*recv)(struct comm_link *l, const struct iovec *v, size_t n, size_t *moved,
                         struct error *err);
     /* Before a sleep in poll(fd), on a link that wants one or both: the events to wait for, or 0
      * when something can move already. From then on the peer rings when something can. */
@@ -32,6 +33,22 @@ struct comm_link {
     int fd;
 };
 
+/* Of one run. */
+static inline enum status link_send(struct comm_link *l, const void *data, size_t n, size_t *moved,
+                                    struct error *err)
+{
+    const struct iovec v = {(void *)(uintptr_t)data, n}; /* what is sent is read */
+    return l->ops->send(l, &v, 1, moved, err);
+}
+static inline enum status link_recv(struct comm_link *l, void *data, size_t n, size_t *moved,
+                                    struct error *err)
+{
+    const struct iovec v = {data, n};
+    return l->ops->recv(l, &v, 1, moved, err);
+}
+
+/* Of a socket that is going to connect, or to listen: what it accepts is the same. */
+void link_tcp_prepare(int fd);
 /* Takes the connected socket, also when it fails. */
 MUST_USE enum status link_tcp_new(int fd, struct comm_link **out, struct error *err);
 

@@ -77,16 +77,14 @@ static void ring_bell(struct shm *s)
         s->gone = true;
 }
 
-static enum status shm_send(struct comm_link *l, const void *data, size_t n, size_t *moved,
+/* *moved: as much of a run as goes now. */
+static enum status send_run(struct shm *s, const struct iovec *run, size_t *moved,
                             struct error *err)
 {
-    struct shm *s = shm_of(l);
     *moved = 0;
-    if (s->gone)
-        return peer_gone(err);
-    while (*moved < n) {
-        size_t left = n - *moved, now;
-        TRY(ring_write(&s->out, (const uint8_t *)data + *moved,
+    while (*moved < run->iov_len) {
+        size_t left = run->iov_len - *moved, now;
+        TRY(ring_write(&s->out, (const uint8_t *)run->iov_base + *moved,
                        left < PIECE_BYTES ? left : PIECE_BYTES, &now, err));
         if (now == 0)
             break;
@@ -97,23 +95,52 @@ static enum status shm_send(struct comm_link *l, const void *data, size_t n, siz
     return STATUS_OK;
 }
 
-static enum status shm_recv(struct comm_link *l, void *data, size_t n, size_t *moved,
+static enum status recv_run(struct shm *s, const struct iovec *run, size_t *moved,
                             struct error *err)
 {
-    struct shm *s = shm_of(l);
-    bool gone = s->gone; /* what it wrote, it wrote before it went */
     *moved = 0;
-    while (*moved < n) {
-        size_t left = n - *moved, now;
-        TRY(ring_read(&s->in, (uint8_t *)data + *moved, left < PIECE_BYTES ? left : PIECE_BYTES,
-                      &now, err));
+    while (*moved < run->iov_len) {
+        size_t left = run->iov_len - *moved, now;
+        TRY(ring_read(&s->in, (uint8_t *)run->iov_base + *moved,
+                      left < PIECE_BYTES ? left : PIECE_BYTES, &now, err));
         if (now == 0)
             break;
         *moved += now;
         if (ring_writer_woken(&s->in))
             ring_bell(s);
     }
-    return gone && *moved == 0 && n > 0 ? peer_gone(err) : STATUS_OK;
+    return STATUS_OK;
+}
+
+static enum status shm_send(struct comm_link *l, const struct iovec *v, size_t n, size_t *moved,
+                            struct error *err)
+{
+    struct shm *s = shm_of(l);
+    *moved = 0;
+    if (s->gone)
+        return peer_gone(err);
+    for (size_t i = 0, now; i < n; i++) {
+        TRY(send_run(s, &v[i], &now, err));
+        *moved += now;
+        if (now < v[i].iov_len)
+            break;
+    }
+    return STATUS_OK;
+}
+
+static enum status shm_recv(struct comm_link *l, const struct iovec *v, size_t n, size_t *moved,
+                            struct error *err)
+{
+    struct shm *s = shm_of(l);
+    bool gone = s->gone; /* what it wrote, it wrote before it went */
+    *moved = 0;
+    for (size_t i = 0, now; i < n; i++) {
+        TRY(recv_run(s, &v[i], &now, err));
+        *moved += now;
+        if (now < v[i].iov_len)
+            return gone && *moved == 0 ? peer_gone(err) : STATUS_OK;
+    }
+    return STATUS_OK;
 }
 
 static bool can_move(struct shm *s)

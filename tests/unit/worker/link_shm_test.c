@@ -100,9 +100,9 @@ static enum status move(struct comm_link *l, struct transfer t, struct error *er
     while (sent < t.n_out || received < t.n_in) {
         size_t a = 0, b = 0;
         if (sent < t.n_out)
-            TRY(l->ops->send(l, t.out + sent, t.n_out - sent, &a, err));
+            TRY(link_send(l, t.out + sent, t.n_out - sent, &a, err));
         if (received < t.n_in)
-            TRY(l->ops->recv(l, t.in + received, t.n_in - received, &b, err));
+            TRY(link_recv(l, t.in + received, t.n_in - received, &b, err));
         sent += a;
         received += b;
         spins = a + b > 0 ? 0 : spins + 1;
@@ -226,8 +226,8 @@ static void move_all(const struct stepped *s)
 {
     size_t n;
     char c = 'x';
-    (void)!(s->of_room ? s->mover->ops->recv(s->mover, &c, 1, &n, NULL)
-                       : s->mover->ops->send(s->mover, &c, 1, &n, NULL));
+    (void)!(s->of_room ? link_recv(s->mover, &c, 1, &n, NULL)
+                       : link_send(s->mover, &c, 1, &n, NULL));
 }
 /* In the sleeper's process, when nothing else happens any more: does the sleep end? */
 static bool awakes(const struct stepped *s, short events)
@@ -251,7 +251,7 @@ static bool meet_after(int n, bool sleeper_steps, bool of_room)
     uint8_t bytes[LINK_SHM_RING_MIN_BYTES] = {0};
     size_t moved;
     if (of_room)
-        assert_int_equal(p.takes->ops->send(p.takes, bytes, sizeof bytes, &moved, NULL), STATUS_OK);
+        assert_int_equal(link_send(p.takes, bytes, sizeof bytes, &moved, NULL), STATUS_OK);
     struct stepped s = {p.takes, p.offers, sleeper_steps, of_room};
     _Atomic int *over =
         mmap(NULL, sizeof *over, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
@@ -353,8 +353,7 @@ static void test_killed_peer(void **state)
         uint8_t buffer[2 * LINK_SHM_RING_MIN_BYTES] = {0};
         size_t n = 0;
         if (waits_for_room)
-            assert_int_equal(p.offers->ops->send(p.offers, buffer, sizeof buffer, &n, &err),
-                             STATUS_OK);
+            assert_int_equal(link_send(p.offers, buffer, sizeof buffer, &n, &err), STATUS_OK);
         assert_int_equal(n, waits_for_room ? LINK_SHM_RING_MIN_BYTES : 0);
         assert_int_equal(p.offers->ops->before_sleep(p.offers, waits_for_room, !waits_for_room),
                          POLLIN);
@@ -363,8 +362,8 @@ static void test_killed_peer(void **state)
         assert_int_equal(poll(&pf, 1, -1), 1);
         assert_int_equal(p.offers->ops->after_sleep(p.offers, pf.revents, &err), STATUS_IO);
         assert_non_null(strstr(err.text, "ended"));
-        assert_int_equal(p.offers->ops->send(p.offers, buffer, 1, &n, &err), STATUS_IO);
-        assert_int_equal(p.offers->ops->recv(p.offers, buffer, 1, &n, &err), STATUS_IO);
+        assert_int_equal(link_send(p.offers, buffer, 1, &n, &err), STATUS_IO);
+        assert_int_equal(link_recv(p.offers, buffer, 1, &n, &err), STATUS_IO);
         assert_int_equal(p.offers->ops->before_sleep(p.offers, true, true), 0);
         assert_int_equal(waitpid(pid, NULL, 0), pid);
         close_pair(&p);
@@ -382,21 +381,21 @@ static void test_last_words(void **state)
         size_t n;
         if (rung) {
             assert_int_equal(p.takes->ops->before_sleep(p.takes, false, true), POLLIN);
-            assert_int_equal(p.offers->ops->send(p.offers, "x", 1, &n, &err), STATUS_OK);
+            assert_int_equal(link_send(p.offers, "x", 1, &n, &err), STATUS_OK);
         }
-        assert_int_equal(p.takes->ops->send(p.takes, "farewell", 8, &n, &err), STATUS_OK);
-        assert_int_equal(p.offers->ops->recv(p.offers, got, 1, &n, &err), STATUS_OK);
+        assert_int_equal(link_send(p.takes, "farewell", 8, &n, &err), STATUS_OK);
+        assert_int_equal(link_recv(p.offers, got, 1, &n, &err), STATUS_OK);
         assert_int_equal(p.offers->ops->before_sleep(p.offers, false, true), 0);
         close_link(&p.takes);
         assert_int_equal(p.offers->ops->after_sleep(p.offers, POLLIN | POLLHUP, &err), STATUS_OK);
-        assert_int_equal(p.offers->ops->recv(p.offers, got + 1, 3, &n, &err), STATUS_OK);
+        assert_int_equal(link_recv(p.offers, got + 1, 3, &n, &err), STATUS_OK);
         assert_int_equal(n, 3);
         assert_int_equal(p.offers->ops->before_sleep(p.offers, false, true), 0);
         assert_int_equal(p.offers->ops->after_sleep(p.offers, 0, &err), STATUS_OK);
-        assert_int_equal(p.offers->ops->recv(p.offers, got + 4, 4, &n, &err), STATUS_OK);
+        assert_int_equal(link_recv(p.offers, got + 4, 4, &n, &err), STATUS_OK);
         assert_int_equal(n, 4);
         assert_memory_equal(got, "farewell", 8);
-        assert_int_equal(p.offers->ops->recv(p.offers, got, 1, &n, &err), STATUS_IO);
+        assert_int_equal(link_recv(p.offers, got, 1, &n, &err), STATUS_IO);
         assert_int_equal(n, 0);
         close_pair(&p);
     }
@@ -411,8 +410,8 @@ static void test_full_bell(void **state)
     char c;
     for (int i = 0; i < 5000; i++) {
         assert_int_equal(p.takes->ops->before_sleep(p.takes, false, true), POLLIN);
-        assert_int_equal(p.offers->ops->send(p.offers, "x", 1, &n, NULL), STATUS_OK);
-        assert_int_equal(p.takes->ops->recv(p.takes, &c, 1, &n, NULL), STATUS_OK);
+        assert_int_equal(link_send(p.offers, "x", 1, &n, NULL), STATUS_OK);
+        assert_int_equal(link_recv(p.takes, &c, 1, &n, NULL), STATUS_OK);
         assert_int_equal(n, 1);
     }
     for (int i = 0; i < 5; i++) { /* bounded turns of listening */
@@ -440,9 +439,9 @@ static void test_broken_peer(void **state)
         assert_int_equal(ops->before_sleep(ends[i], true, false), 0);
         assert_int_equal(ops->after_sleep(ends[i], 0, &err), STATUS_OK);
         assert_int_equal(ops->before_sleep(ends[i], false, true), 0);
-        assert_int_equal(ops->recv(ends[i], buffer, sizeof buffer, &n, &err), STATUS_IO);
+        assert_int_equal(link_recv(ends[i], buffer, sizeof buffer, &n, &err), STATUS_IO);
         assert_non_null(strstr(err.text, "broken"));
-        assert_int_equal(ops->send(ends[i], buffer, sizeof buffer, &n, &err), STATUS_IO);
+        assert_int_equal(link_send(ends[i], buffer, sizeof buffer, &n, &err), STATUS_IO);
     }
     close_pair(&p);
 }
