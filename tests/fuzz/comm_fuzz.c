@@ -70,26 +70,33 @@ struct hostile {
     size_t n, piece;
 };
 
-static enum status hostile_send(struct comm_link *l, const void *data, size_t n, size_t *moved,
+static enum status hostile_send(struct comm_link *l, const struct iovec *v, size_t n, size_t *moved,
                                 struct error *err)
 {
     struct hostile *h = (struct hostile *)l;
-    *moved = n < h->piece ? n : h->piece;
+    size_t all = 0;
+    for (size_t i = 0; i < n; i++)
+        all += v[i].iov_len;
+    *moved = all < h->piece ? all : h->piece;
     return STATUS_OK;
 }
 
-static enum status hostile_recv(struct comm_link *l, void *data, size_t n, size_t *moved,
+static enum status hostile_recv(struct comm_link *l, const struct iovec *v, size_t n, size_t *moved,
                                 struct error *err)
 {
     struct hostile *h = (struct hostile *)l;
-    size_t m = n < h->piece ? n : h->piece;
+    size_t left = h->piece < h->n ? h->piece : h->n;
     *moved = 0;
     if (h->n == 0)
         return error_set(err, STATUS_IO, "gone");
-    *moved = m < h->n ? m : h->n;
-    memcpy(data, h->data, *moved);
-    h->data += *moved;
-    h->n -= *moved;
+    for (size_t i = 0; i < n && left > 0; i++) {
+        size_t m = v[i].iov_len < left ? v[i].iov_len : left;
+        memcpy(v[i].iov_base, h->data, m);
+        h->data += m;
+        h->n -= m;
+        left -= m;
+        *moved += m;
+    }
     return STATUS_OK;
 }
 
