@@ -19,24 +19,56 @@ static void scale_weights(const struct att *a, const struct att_run *run)
     }
 }
 
-/* Positions begin .. end of a split, block by block. */
-static void split_runs(const struct att *a, uint32_t begin, uint32_t end, bool values)
+/* Where the key or value at pos begins. */
+static const uint8_t *token_of(const struct att *a, uint32_t pos, bool values)
 {
     const struct kv_cache *kv = a->p->kv;
-    const size_t token_bytes = (size_t)a->dim * kv_elem_bytes(kv->dtype);
-    const uint8_t *base = values ? kv->v : kv->k;
+    size_t block = a->row->blocks[pos / kv->block_tokens - a->row->n_dropped];
+    size_t token = (size_t)a->i_kv_head * kv->block_tokens + pos % kv->block_tokens;
+    return (const uint8_t *)(values ? kv->v : kv->k) + block * kv->block_stride +
+           token * a->dim * kv_elem_bytes(kv->dtype);
+}
+
+/* What is asked for beside n tokens' keys is their values, at pos; beside their values it is as
+ * many keys of the next split, at pos, if they are there. */
+static struct att_ahead run_ahead(const struct att *a, uint32_t pos, uint32_t n, bool values)
+{
+    const size_t token_bytes = (size_t)a->dim * kv_elem_bytes(a->p->kv->dtype);
+    const uint32_t n_tiles = a->n_heads / TILE_HEADS, rest = a->n_heads % TILE_HEADS;
+    uint32_t n_asks;
+    if (pos > a->row->position || (!values && kv_is_latent(a->p->kv)))
+        return (struct att_ahead){0};
+    if (values)
+        n_asks = (n_tiles + (rest > 0)) * n * ((a->v_dim - 1) / (TILE_VECTORS * ATT_LANES) + 1);
+    else
+        n_asks =
+            n_tiles * (n / tokens_together(TILE_HEADS)) + (rest ? n / tokens_together(rest) : 0);
+    return ahead_of(token_of(a, pos, !values), n * token_bytes, n_asks > 0 ? n_asks : 1);
+}
+
+/* Positions begin .. end of a split, block by block. next: where this thread goes on. */
+static void split_runs(const struct att *a, uint32_t begin, uint32_t end, bool values,
+                       uint32_t next)
+{
+    const struct kv_cache *kv = a->p->kv;
+    struct att_run runs[ATT_RUNS];
+    uint32_t n_runs = 0;
     for (uint32_t pos = begin, n; pos < end; pos += n) {
         uint32_t at = pos % kv->block_tokens;
         n = kv->block_tokens - at < end - pos ? kv->block_tokens - at : end - pos;
         size_t block = a->row->blocks[pos / kv->block_tokens - a->row->n_dropped];
-        size_t token = (size_t)a->i_kv_head * kv->block_tokens + at;
-        const uint8_t *first = base + block * kv->block_stride + token * token_bytes;
-        struct att_run run = {first, NULL, n, pos - begin};
+        struct att_run run = {
+            .ptr = token_of(a, pos, values), .n_tokens = n, .i_score = pos - begin};
+        run.ahead = run_ahead(a, values ? next + run.i_score : pos, n, values);
         if (kv->k_scales)
             run.scales = kv_scales(kv, values, block, a->i_kv_head) + at;
         if (values && run.scales)
             scale_weights(a, &run);
-        run_heads(a, &run, values);
+        runs[n_runs++] = run;
+        if (n_runs == ATT_RUNS || pos + n == end) {
+            runs_heads(a, (struct att_runs){runs, n_runs}, values);
+            n_runs = 0;
+        }
     }
 }
 
@@ -120,27 +152,27 @@ static struct att att_init(const struct attention_params *p, uint32_t i_row, uin
 }
 
 /* Fills the part from split i_split, of which the row sees at least one position. */
-static void split(const struct att *a, uint32_t i_split)
+static void split(const struct att *a, uint32_t i_split, uint32_t i_next)
 {
     uint32_t begin = i_split * ATTENTION_SPLIT, end = begin + ATTENTION_SPLIT;
-    uint32_t first = attention_first(a->p, a->row->position);
+    uint32_t first = attention_first(a->p, a->row->position), next = i_next * ATTENTION_SPLIT;
     begin = begin > first ? begin : first;
     end = end < a->row->position + 1 ? end : a->row->position + 1;
     memset(a->part, 0, (size_t)a->n_heads * a->part_width * sizeof(float));
-    split_runs(a, begin, end, false);
+    split_runs(a, begin, end, false, next);
     for (uint32_t h = 0; h < a->n_heads; h++) {
         float *max = a->part + (size_t)(h + 1) * a->part_width - ATTENTION_PART_EXTRA;
         split_softmax(a->p, a->scores + (size_t)h * ATTENTION_SPLIT, end - begin, max, max + 1);
     }
-    split_runs(a, begin, end, true);
+    split_runs(a, begin, end, true, next);
 }
 
 void ISA_FN(attention_split)(const struct attention_params *p, uint32_t i_row, uint32_t i_kv_head,
-                             uint32_t i_split, float *scratch, float *part)
+                             uint32_t i_split, uint32_t i_next, float *scratch, float *part)
 {
     struct att a = att_init(p, i_row, i_kv_head, scratch);
     a.part = part;
-    split(&a, i_split);
+    split(&a, i_split, i_next);
 }
 
 void ISA_FN(attention_merge)(const struct attention_params *p, uint32_t i_head, bool first,
@@ -187,7 +219,7 @@ void ISA_FN(attention)(const struct attention_params *p, uint32_t i_row, uint32_
     float *acc = a.part + (size_t)a.n_heads * a.part_width;
     uint32_t begin = attention_first(p, a.row->position) / ATTENTION_SPLIT;
     for (uint32_t i = begin; i <= a.row->position / ATTENTION_SPLIT; i++) {
-        split(&a, i);
+        split(&a, i, i + 1);
         for (uint32_t h = 0; h < a.n_heads; h++)
             ISA_FN(attention_merge)(p, h, i == begin, acc, a.part);
     }

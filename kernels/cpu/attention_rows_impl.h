@@ -529,21 +529,6 @@ static void rows_split(struct att_rows *a, uint32_t i_split, uint32_t *query_beg
     *query_end = i_end;
 }
 
-void ISA_FN(attention_rows_split)(const struct attention_params *p, uint32_t i_row,
-                                  uint32_t i_kv_head, uint32_t i_split, float *scratch, float *part)
-{
-    struct att_rows a = rows_init(p, i_row, 1, i_kv_head, scratch);
-    uint32_t i, end;
-    if (a.n_heads == 0)
-        return;
-    rows_split(&a, i_split, &i, &end);
-    for (; i < end; i++, part += a.v_width + ATTENTION_PART_EXTRA) {
-        memcpy(part, a.part + (size_t)i * a.v_width, a.v_width * sizeof(float));
-        part[a.v_width] = a.max[i];
-        part[a.v_width + 1] = a.sum[i];
-    }
-}
-
 void ISA_FN(attention_rows)(const struct attention_params *p, uint32_t i_row, uint32_t n_rows,
                             uint32_t i_kv_head, float *scratch)
 {

@@ -7,7 +7,7 @@
 #include "kernels/kv_layout.h"
 
 #ifdef __AVX512F__
-enum { TILE_VECTORS = 2 };
+enum { TILE_VECTORS = 4 };
 #else
 enum { TILE_VECTORS = 1 }; /* a vector is two registers, or four: more would spill */
 #endif
@@ -25,12 +25,39 @@ struct att {
     uint32_t part_width;
 };
 
+/* Memory that is wanted later comes a bit at a time, evenly beside the work on what is here: a core
+ * has few lines under way at once (16 on many), and who asks for one more waits. */
+struct att_ahead {
+    const uint8_t *at, *end;
+    size_t step;
+};
+/* n_bytes from at on, in n_asks times run_ask(). */
+static inline struct att_ahead ahead_of(const uint8_t *at, size_t n_bytes, uint32_t n_asks)
+{
+    return (struct att_ahead){at, at + n_bytes, (n_bytes + n_asks * 64 - 1) / (n_asks * 64) * 64};
+}
+INLINE void run_ask(struct att_ahead *x)
+{
+    if (x->at >= x->end)
+        return;
+    const uint8_t *end = x->at + x->step;
+    for (; x->at < end; x->at += 64)
+        __builtin_prefetch(x->at);
+}
+
 /* Tokens of one block: keys or values at ptr, scores at column i_score. scales: of codes, one a
- * token; those of a latent's second part are block_tokens further. */
+ * token; those of a latent's second part are block_tokens further. A tile goes over
+ * up to ATT_RUNS runs: with one of 16 tokens it ends before it has got going. */
+enum { ATT_RUNS = 4 };
 struct att_run {
     const uint8_t *ptr;
     const float *scales;
     uint32_t n_tokens, i_score;
+    struct att_ahead ahead;
+};
+struct att_runs {
+    struct att_run *run;
+    uint32_t n;
 };
 
 /* Codes without their scale. */
@@ -62,165 +89,221 @@ INLINE vf kv_load_n(const uint8_t *p, enum dtype dtype, uint32_t i, uint32_t n)
     return kv_load(padded, dtype, 0);
 }
 
-/* sum[h] = elements begin .. end of q[h] * k, lane by lane. */
+/* Elements begin .. end of keys, token_bytes apart. */
 struct att_part {
     const uint8_t *k;
+    size_t token_bytes;
     uint32_t begin, end;
 };
-INLINE void dot_tile(vf *sum, const float *q, uint32_t width, struct att_part part, uint32_t n,
-                     enum dtype dtype)
+
+/* sum[h * n_tokens + t] = q[h] * k[t], lane by lane, of whole vectors. */
+INLINE void dot_tile(vf *sum, const float *q, size_t width, struct att_part part, uint32_t n,
+                     uint32_t n_tokens, enum dtype dtype)
 {
-    const uint8_t *k = part.k;
-    const uint32_t end = part.end;
-    uint32_t i = part.begin;
-    for (uint32_t h = 0; h < n; h++)
-        sum[h] = vf_zero();
-    for (; i + ATT_LANES <= end; i += ATT_LANES) {
-        vf v = kv_load(k, dtype, i);
+    for (uint32_t s = 0; s < n * n_tokens; s++)
+        sum[s] = vf_zero();
+    const size_t vector_bytes = ATT_LANES * kv_elem_bytes(dtype);
+    const uint8_t *k = part.k + part.begin * kv_elem_bytes(dtype);
+    const float *end = q + part.end;
+    for (q += part.begin; q < end; q += ATT_LANES, k += vector_bytes) {
+        vf query[TILE_HEADS];
         for (uint32_t h = 0; h < n; h++)
-            sum[h] = vf_fma(vf_load(q + h * width + i), v, sum[h]);
-    }
-    if (i < end) {
-        vf v = kv_load_n(k, dtype, i, end - i);
-        for (uint32_t h = 0; h < n; h++)
-            sum[h] = vf_fma(vf_load_n(q + h * width + i, end - i), v, sum[h]);
+            query[h] = vf_load(q + h * width);
+        for (uint32_t t = 0; t < n_tokens; t++) {
+            const vf v = kv_load(k + t * part.token_bytes, dtype, 0);
+            for (uint32_t h = 0; h < n; h++)
+                sum[h * n_tokens + t] = vf_fma(query[h], v, sum[h * n_tokens + t]);
+        }
     }
 }
 
-/* scores[h][t] = q[h] . k[t] for n heads from q on and 16 / n tokens (of 3 heads 4), whose sums are
- * added up together: with heads of 64 elements that is most of the work. No codes. */
-INLINE void scores_together(const struct att *a, const uint8_t *k, float *scores, const float *q,
-                            uint32_t n, enum dtype dtype)
+/* The same of one head and key, of any number of elements. */
+INLINE vf dot_any(const float *q, const uint8_t *k, struct att_part part, enum dtype dtype)
 {
-    const size_t stride = (size_t)a->dim * kv_elem_bytes(dtype);
-    const uint32_t n_tokens = n == 3 ? 4 : 16 / n;
+    vf sum = vf_zero();
+    uint32_t i = part.begin;
+    for (; i + ATT_LANES <= part.end; i += ATT_LANES)
+        sum = vf_fma(vf_load(q + i), kv_load(k, dtype, i), sum);
+    if (i < part.end)
+        sum = vf_fma(vf_load_n(q + i, part.end - i), kv_load_n(k, dtype, i, part.end - i), sum);
+    return sum;
+}
+
+/* The products' lanes are added up together: with heads of 64 elements that is much of the work.
+ * Lane h * n_tokens + t: n heads from q on, n_tokens keys, n * n_tokens <= 16. Keys are taken side
+ * by side where there are registers for their sums. */
+INLINE vf dots(const float *q, size_t width, struct att_part part, uint32_t n, uint32_t n_tokens,
+               enum dtype dtype)
+{
     vf sums[16];
-    float out[16];
     for (uint32_t i = n * n_tokens; i < 16; i++)
         sums[i] = vf_zero();
-    for (uint32_t t = 0; t < n_tokens; t++) {
+    if ((part.end - part.begin) % ATT_LANES != 0) {
+        for (uint32_t h = 0; h < n; h++)
+            for (uint32_t t = 0; t < n_tokens; t++)
+                sums[h * n_tokens + t] =
+                    dot_any(q + h * width, part.k + t * part.token_bytes, part, dtype);
+        return vf_sum16(sums);
+    }
+#ifdef __AVX512F__
+    vf sum[16];
+    for (uint32_t i = n * n_tokens; i < 16; i++)
+        sum[i] = vf_zero();
+    dot_tile(sum, q, width, part, n, n_tokens, dtype);
+    return vf_sum16(sum);
+#else
+    for (uint32_t t = 0; t < n_tokens; t++, part.k += part.token_bytes) {
         vf sum[TILE_HEADS];
-        dot_tile(sum, q, a->width, (struct att_part){k + t * stride, 0, a->dim}, n, dtype);
+        dot_tile(sum, q, width, part, n, 1, dtype);
         for (uint32_t h = 0; h < n; h++)
             sums[h * n_tokens + t] = sum[h];
     }
-    vf_store(out, vf_sum16(sums));
-    for (uint32_t h = 0; h < n; h++)
-        memcpy(scores + h * ATTENTION_SPLIT, out + h * n_tokens, n_tokens * sizeof *out);
+    return vf_sum16(sums);
+#endif
 }
 
-/* The same of any number of tokens. Of codes each part's sum is scaled. */
-INLINE void scores_tile(const struct att *a, const struct att_run *run, uint32_t i_head, uint32_t n,
+/* Those of each of n_tokens tokens for n heads. */
+INLINE vf scales_spread(const float *scales, uint32_t n, uint32_t n_tokens)
+{
+    float spread[16] = {0};
+    for (uint32_t h = 0; h < n; h++)
+        memcpy(spread + h * n_tokens, scales, n_tokens * sizeof *scales);
+    return vf_load(spread);
+}
+
+/* scores[h][t] = q[h] . k[t] for n heads and n_tokens tokens of the run from t on. Of codes each
+ * part's sum is scaled. */
+INLINE void scores_together(const struct att *a, const struct att_run *run, uint32_t i_head,
+                            uint32_t n, uint32_t t, uint32_t n_tokens, enum dtype dtype)
+{
+    const size_t token_bytes = (size_t)a->dim * kv_elem_bytes(dtype);
+    const float *q = a->q + (size_t)i_head * a->width;
+    const uint8_t *k = run->ptr + t * token_bytes;
+    const bool codes = kv_has_scales(dtype);
+    const uint32_t split = codes ? kv_part_end(a->p->kv) : a->dim;
+    vf sum = dots(q, a->width, (struct att_part){k, token_bytes, 0, split}, n, n_tokens, dtype);
+    if (codes)
+        sum = vf_mul(sum, scales_spread(run->scales + t, n, n_tokens));
+    if (codes && split < a->dim) {
+        const float *scales = run->scales + a->p->kv->block_tokens + t;
+        const vf other =
+            dots(q, a->width, (struct att_part){k, token_bytes, split, a->dim}, n, n_tokens, dtype);
+        sum = vf_add(sum, vf_mul(other, scales_spread(scales, n, n_tokens)));
+    }
+    float out[16];
+    vf_store(out, sum);
+    for (uint32_t h = 0; h < n; h++)
+        memcpy(a->scores + (size_t)(i_head + h) * ATTENTION_SPLIT + run->i_score + t,
+               out + h * n_tokens, n_tokens * sizeof *out);
+}
+
+/* Tokens whose products with n heads are added up together. */
+INLINE uint32_t tokens_together(uint32_t n)
+{
+    return n == 3 ? 4 : 16 / n;
+}
+INLINE void scores_tile(const struct att *a, struct att_run *run, uint32_t i_head, uint32_t n,
                         enum dtype dtype)
 {
-    const float *q = a->q + (size_t)i_head * a->width;
-    float *scores = a->scores + (size_t)i_head * ATTENTION_SPLIT + run->i_score;
-    const size_t stride = (size_t)a->dim * kv_elem_bytes(dtype);
-    const bool codes = kv_has_scales(dtype);
-    const uint32_t width = a->width, split = codes ? kv_part_end(a->p->kv) : a->dim;
-    const uint32_t together = n == 3 ? 4 : 16 / n;
+    const uint32_t together = tokens_together(n);
     uint32_t t = 0;
-    for (; !codes && t + together <= run->n_tokens; t += together)
-        scores_together(a, run->ptr + t * stride, scores + t, q, n, dtype);
-    for (; t < run->n_tokens; t++) {
-        const uint8_t *k = run->ptr + t * stride;
-        vf sum[TILE_HEADS];
-        dot_tile(sum, q, width, (struct att_part){k, 0, split}, n, dtype);
-        for (uint32_t h = 0; h < n; h++)
-            scores[h * ATTENTION_SPLIT + t] = vf_sum(sum[h]) * (codes ? run->scales[t] : 1.0f);
-        if (!codes || split == a->dim)
-            continue;
-        const float scale = run->scales[a->p->kv->block_tokens + t];
-        dot_tile(sum, q, width, (struct att_part){k, split, a->dim}, n, dtype);
-        for (uint32_t h = 0; h < n; h++)
-            scores[h * ATTENTION_SPLIT + t] += vf_sum(sum[h]) * scale;
+    for (; t + together <= run->n_tokens; t += together) {
+        run_ask(&run->ahead);
+        scores_together(a, run, i_head, n, t, together, dtype);
     }
+    for (; t < run->n_tokens; t++)
+        scores_together(a, run, i_head, n, t, 1, dtype);
 }
 
 /* part[h][i ..] += sum over t of scores[h][t] * v[t][i ..] for n heads and n_whole vectors, or,
  * when that is 0, the last elements of the head. */
-INLINE void values_tile(const struct att *a, const struct att_run *run, uint32_t i_head, uint32_t n,
+INLINE void values_tile(const struct att *a, struct att_runs runs, uint32_t i_head, uint32_t n,
                         uint32_t i, uint32_t n_whole, enum dtype dtype)
 {
     const uint32_t n_vectors = n_whole ? n_whole : 1;
-    const float *scores = a->scores + (size_t)i_head * ATTENTION_SPLIT + run->i_score;
-    const size_t stride = (size_t)a->dim * kv_elem_bytes(dtype);
-    float *part = a->part + (size_t)i_head * a->part_width + i;
+    const size_t token_bytes = (size_t)a->dim * kv_elem_bytes(dtype), part_width = a->part_width;
+    float *part = a->part + i_head * part_width + i;
     vf sum[TILE_HEADS][TILE_VECTORS];
     for (uint32_t h = 0; h < n; h++)
         for (uint32_t c = 0; c < n_vectors; c++)
-            sum[h][c] = vf_load(part + h * a->part_width + c * ATT_LANES);
-    for (uint32_t t = 0; t < run->n_tokens; t++) {
-        const uint8_t *token = run->ptr + t * stride;
-        vf v[TILE_VECTORS];
-        for (uint32_t c = 0; c < n_vectors; c++)
-            v[c] = n_whole ? kv_load(token, dtype, i + c * ATT_LANES)
-                           : kv_load_n(token, dtype, i, a->v_dim - i);
-        for (uint32_t h = 0; h < n; h++) {
-            vf w = vf_set1(scores[h * ATTENTION_SPLIT + t]);
+            sum[h][c] = vf_load(part + h * part_width + c * ATT_LANES);
+    for (struct att_run *run = runs.run, *end = run + runs.n; run < end; run++) {
+        const float *scores = a->scores + (size_t)i_head * ATTENTION_SPLIT + run->i_score;
+        const float *last = scores + run->n_tokens;
+        const uint8_t *token = run->ptr + i * kv_elem_bytes(dtype);
+        struct att_ahead ahead = run->ahead;
+        for (; scores < last; scores++, token += token_bytes) {
+            vf v[TILE_VECTORS];
+            run_ask(&ahead);
             for (uint32_t c = 0; c < n_vectors; c++)
-                sum[h][c] = vf_fma(w, v[c], sum[h][c]);
+                v[c] = n_whole ? kv_load(token, dtype, c * ATT_LANES)
+                               : kv_load_n(token, dtype, 0, a->v_dim - i);
+            for (uint32_t h = 0; h < n; h++) {
+                vf w = vf_set1(scores[h * ATTENTION_SPLIT]);
+                for (uint32_t c = 0; c < n_vectors; c++)
+                    sum[h][c] = vf_fma(w, v[c], sum[h][c]);
+            }
         }
+        run->ahead = ahead;
     }
     for (uint32_t h = 0; h < n; h++)
         for (uint32_t c = 0; c < n_vectors; c++)
-            vf_store(part + h * a->part_width + c * ATT_LANES, sum[h][c]);
+            vf_store(part + h * part_width + c * ATT_LANES, sum[h][c]);
 }
 
-INLINE void values_tile_all(const struct att *a, const struct att_run *run, uint32_t i_head,
-                            uint32_t n, enum dtype dtype)
+INLINE void values_tile_all(const struct att *a, struct att_runs runs, uint32_t i_head, uint32_t n,
+                            enum dtype dtype)
 {
     uint32_t i = 0;
     for (; i + TILE_VECTORS * ATT_LANES <= a->v_dim; i += TILE_VECTORS * ATT_LANES)
-        values_tile(a, run, i_head, n, i, TILE_VECTORS, dtype);
-    if (TILE_VECTORS > 1 && i + ATT_LANES <= a->v_dim) {
-        values_tile(a, run, i_head, n, i, 1, dtype);
-        i += ATT_LANES;
-    }
+        values_tile(a, runs, i_head, n, i, TILE_VECTORS, dtype);
+    for (; TILE_VECTORS > 1 && i + ATT_LANES <= a->v_dim; i += ATT_LANES)
+        values_tile(a, runs, i_head, n, i, 1, dtype);
     if (i < a->v_dim)
-        values_tile(a, run, i_head, n, i, 0, dtype);
+        values_tile(a, runs, i_head, n, i, 0, dtype);
 }
 
-INLINE void dtype_tile(const struct att *a, const struct att_run *run, uint32_t i_head, uint32_t n,
+INLINE void dtype_tile(const struct att *a, struct att_runs runs, uint32_t i_head, uint32_t n,
                        enum dtype dtype, bool values)
 {
     if (values)
-        values_tile_all(a, run, i_head, n, dtype);
+        values_tile_all(a, runs, i_head, n, dtype);
     else
-        scores_tile(a, run, i_head, n, dtype);
+        for (uint32_t r = 0; r < runs.n; r++)
+            scores_tile(a, &runs.run[r], i_head, n, dtype);
 }
 
-INLINE void run_tile(const struct att *a, const struct att_run *run, uint32_t i_head, uint32_t n,
-                     bool values)
+INLINE void runs_tile(const struct att *a, struct att_runs runs, uint32_t i_head, uint32_t n,
+                      bool values)
 {
     switch (a->p->kv->dtype) {
     case DTYPE_F16:
-        dtype_tile(a, run, i_head, n, DTYPE_F16, values);
+        dtype_tile(a, runs, i_head, n, DTYPE_F16, values);
         break;
     case DTYPE_BF16:
-        dtype_tile(a, run, i_head, n, DTYPE_BF16, values);
+        dtype_tile(a, runs, i_head, n, DTYPE_BF16, values);
         break;
     case DTYPE_F8_E4M3:
-        dtype_tile(a, run, i_head, n, DTYPE_F8_E4M3, values);
+        dtype_tile(a, runs, i_head, n, DTYPE_F8_E4M3, values);
         break;
     case DTYPE_I8:
-        dtype_tile(a, run, i_head, n, DTYPE_I8, values);
+        dtype_tile(a, runs, i_head, n, DTYPE_I8, values);
         break;
     default:
-        dtype_tile(a, run, i_head, n, DTYPE_F32, values);
+        dtype_tile(a, runs, i_head, n, DTYPE_F32, values);
     }
 }
 
-static void run_heads(const struct att *a, const struct att_run *run, bool values)
+static void runs_heads(const struct att *a, struct att_runs runs, bool values)
 {
     uint32_t h = 0;
     for (; h + TILE_HEADS <= a->n_heads; h += TILE_HEADS)
-        run_tile(a, run, h, TILE_HEADS, values);
+        runs_tile(a, runs, h, TILE_HEADS, values);
     uint32_t n = a->n_heads - h;
     if (n == 3)
-        run_tile(a, run, h, 3, values);
+        runs_tile(a, runs, h, 3, values);
     else if (n == 2)
-        run_tile(a, run, h, 2, values);
+        runs_tile(a, runs, h, 2, values);
     else if (n == 1)
-        run_tile(a, run, h, 1, values);
+        runs_tile(a, runs, h, 1, values);
 }

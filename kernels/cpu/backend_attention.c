@@ -1,3 +1,4 @@
+#include <stdatomic.h>
 #include <string.h>
 
 #include "common/base/mem.h"
@@ -56,8 +57,8 @@ void cpu_copy_heads(struct device *d, const struct copy_heads_params *p)
 }
 
 /* Successive rows of one sequence go together, as many as fit in TILE_FLOATS of scratch: a tile's
- * queries, scores and results stay in a second-level cache. Below TILE_QUERIES (row, head) pairs
- * what they share does not pay. */
+ * queries, scores and results stay in a second-level cache. Below TILE_QUERIES (row, head) pairs,
+ * and for one row, what they share does not pay. */
 enum { TILE_FLOATS = 160 << 10, TILE_QUERIES = 8, TILES_PER_THREAD = 4 };
 
 struct tiles_job {
@@ -74,7 +75,7 @@ static void attention_unit(struct cpu_device *d, const void *ctx, uint32_t i, ui
     const struct row_tile tile = job->tiles[i % job->n_tiles];
     const uint32_t i_kv_head = i / job->n_tiles;
     float *scratch = d->scratch[i_thread].floats;
-    if (tile.n * job->p->group >= TILE_QUERIES)
+    if (tile.n > 1 && tile.n * job->p->group >= TILE_QUERIES)
         d->kernels->attention_rows(job->p, tile.begin, tile.n, i_kv_head, scratch);
     else
         for (uint32_t r = 0; r < tile.n; r++)
@@ -135,16 +136,19 @@ static void attention_by_tiles(struct cpu_device *d, const struct attention_para
 
 /* Few rows, long contexts: the splits of a (row, KV head) are tasks too. Splits of all units, one
  * unit after the other, go through the buffer of parts in waves; after each wave every head merges
- * its parts, in order. */
-enum { PARTS_PER_THREAD = 8, UNITS_PER_THREAD = 2 };
+ * its parts, in order. A thread takes its next split before it begins with one, whose memory it
+ * asks for meanwhile. */
+enum { PARTS_PER_THREAD = 8, PARTS_FLOATS = 128 << 10, UNITS_PER_THREAD = 2 };
+#define NO_SPLIT (UINT32_MAX / ATTENTION_SPLIT)
 
 struct split_job {
     struct cpu_device *d;
     const struct attention_params *p;
     uint32_t n_units, per_kv;
     uint64_t part_floats;
-    float *parts, *merged; /* [threads * PARTS_PER_THREAD], [n_units] */
+    float *parts, *merged; /* [n_parts], [n_units] */
     uint64_t begin, end;   /* of the wave */
+    atomic_uint_fast64_t next;
 };
 
 static uint32_t first_split(const struct attention_params *p, uint32_t i_unit)
@@ -157,18 +161,31 @@ static uint32_t n_splits(const struct attention_params *p, uint32_t i_unit)
     return last - first_split(p, i_unit) + 1;
 }
 
+/* The i-th of all splits. */
+struct unit_split {
+    uint32_t unit, split;
+};
+static struct unit_split split_find(const struct split_job *job, uint64_t i)
+{
+    uint32_t unit = 0;
+    for (uint32_t n; unit < job->n_units && i >= (n = n_splits(job->p, unit)); unit++)
+        i -= n;
+    return (struct unit_split){unit, unit < job->n_units ? first_split(job->p, unit) + i : 0};
+}
+
 static void split_task(void *ctx, uint32_t i_task, uint32_t i_thread)
 {
-    const struct split_job *job = ctx;
+    struct split_job *job = ctx;
     const struct attention_params *p = job->p;
-    uint64_t i = job->begin + i_task;
-    uint32_t unit = 0;
-    for (uint32_t n; i >= (n = n_splits(p, unit)); unit++)
-        i -= n;
-    const struct cpu_kernels *kernels = job->d->kernels;
-    (p->group >= TILE_QUERIES ? kernels->attention_rows_split : kernels->attention_split)(
-        p, unit % p->n_rows, unit / p->n_rows, first_split(p, unit) + (uint32_t)i,
-        job->d->scratch[i_thread].floats, job->parts + i_task * job->part_floats);
+    uint64_t i = atomic_fetch_add(&job->next, 1);
+    for (uint64_t next; i < job->end; i = next) {
+        next = atomic_fetch_add(&job->next, 1);
+        const struct unit_split now = split_find(job, i), then = split_find(job, next);
+        job->d->kernels->attention_split(p, now.unit % p->n_rows, now.unit / p->n_rows, now.split,
+                                         then.unit == now.unit ? then.split : NO_SPLIT,
+                                         job->d->scratch[i_thread].floats,
+                                         job->parts + (i - job->begin) * job->part_floats);
+    }
 }
 
 static void merge_unit(struct cpu_device *d, const void *ctx, uint32_t i, uint32_t i_thread)
@@ -193,13 +210,13 @@ static void merge_unit(struct cpu_device *d, const void *ctx, uint32_t i, uint32
 
 static void attention_by_splits(struct cpu_device *d, const struct attention_params *p)
 {
-    uint32_t n_threads = pool_n_threads(d->pool), n_parts = n_threads * PARTS_PER_THREAD;
-    uint32_t per_kv = p->group;
+    uint32_t n_threads = pool_n_threads(d->pool), per_kv = p->group;
     struct split_job job = {.d = d, .p = p, .per_kv = per_kv};
     job.n_units = p->n_rows * attention_n_kv(p);
     job.part_floats = attention_part_floats(per_kv, p->kv->v_dim);
-    cpu_scratch_grow(&d->parts,
-                     job.part_floats * n_threads * (PARTS_PER_THREAD + UNITS_PER_THREAD));
+    uint64_t n_parts = PARTS_FLOATS / job.part_floats, least = n_threads * PARTS_PER_THREAD;
+    n_parts = n_parts > least ? n_parts : least;
+    cpu_scratch_grow(&d->parts, job.part_floats * (n_parts + n_threads * UNITS_PER_THREAD));
     job.parts = d->parts.floats;
     job.merged = job.parts + n_parts * job.part_floats;
     uint64_t total = 0;
@@ -208,7 +225,8 @@ static void attention_by_splits(struct cpu_device *d, const struct attention_par
     for (; job.begin < total; job.begin = job.end) {
         job.end = total - job.begin < n_parts ? total : job.begin + n_parts;
         uint32_t n = (uint32_t)(job.end - job.begin);
-        pool_run(d->pool, n, split_task, &job);
+        atomic_store(&job.next, job.begin);
+        pool_run(d->pool, n < n_threads ? n : n_threads, split_task, &job);
         cpu_run_units(d, job.n_units * per_kv, n * job.part_floats / (job.n_units * per_kv),
                       merge_unit, &job);
     }
@@ -223,8 +241,6 @@ void cpu_attention(struct device *device, const struct attention_params *p)
     if (p->n_rows == 0 || p->n_heads == 0)
         return;
     cpu_scratch_reserve(d, attention_scratch_floats(per_kv, p->kv));
-    if (per_kv >= TILE_QUERIES)
-        cpu_scratch_reserve(d, attention_rows_floats(per_kv, p->kv));
     for (uint32_t i = 0; i < p->n_rows; i++)
         n_positions += p->rows[i].position - attention_first(p, p->rows[i].position) + 1;
     uint64_t cost = n_positions * per_kv * p->kv->head_dim / 8 / p->n_rows;

@@ -26,8 +26,6 @@
                                                    .attention = attention_##isa_,                  \
                                                    .attention_rows = attention_rows_##isa_,        \
                                                    .attention_split = attention_split_##isa_,      \
-                                                   .attention_rows_split =                         \
-                                                       attention_rows_split_##isa_,                \
                                                    .attention_merge = attention_merge_##isa_,      \
                                                    .attention_finish = attention_finish_##isa_};
 CPU_LEVELS(KERNELS)

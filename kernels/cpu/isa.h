@@ -53,12 +53,10 @@ struct cpu_kernels {
                            uint32_t i_kv_head, float *scratch);
     /* The same of one row in steps, for more threads than rows: each split from attention_first()
      * to the row's position into a part of its own; the parts of a head merged in order, the first
-     * of them with first; the result written. part, acc: attention_part_floats(). */
+     * of them with first; the result written. part, acc: attention_part_floats(). i_next: the split
+     * that this thread goes on with, whose memory is asked for; one that is not there: none. */
     void (*attention_split)(const struct attention_params *p, uint32_t i_row, uint32_t i_kv_head,
-                            uint32_t i_split, float *scratch, float *part);
-    /* The same part as attention_split()'s, as attention_rows() goes about it. */
-    void (*attention_rows_split)(const struct attention_params *p, uint32_t i_row,
-                                 uint32_t i_kv_head, uint32_t i_split, float *scratch, float *part);
+                            uint32_t i_split, uint32_t i_next, float *scratch, float *part);
     void (*attention_merge)(const struct attention_params *p, uint32_t i_head, bool first,
                             float *acc, const float *part);
     void (*attention_finish)(const struct attention_params *p, uint32_t i_row, uint32_t i_kv_head,

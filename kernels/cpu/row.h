@@ -30,10 +30,8 @@
     void attention_rows_##isa(const struct attention_params *p, uint32_t i_row, uint32_t n_rows,   \
                               uint32_t i_kv_head, float *scratch);                                 \
     void attention_split_##isa(const struct attention_params *p, uint32_t i_row,                   \
-                               uint32_t i_kv_head, uint32_t i_split, float *scratch, float *part); \
-    void attention_rows_split_##isa(const struct attention_params *p, uint32_t i_row,              \
-                                    uint32_t i_kv_head, uint32_t i_split, float *scratch,          \
-                                    float *part);                                                  \
+                               uint32_t i_kv_head, uint32_t i_split, uint32_t i_next,              \
+                               float *scratch, float *part);                                       \
     void attention_merge_##isa(const struct attention_params *p, uint32_t i_head, bool first,      \
                                float *acc, const float *part);                                     \
     void attention_finish_##isa(const struct attention_params *p, uint32_t i_row,                  \
