@@ -8,7 +8,8 @@ import sys
 
 import hosts
 import tp_hey
-from serving import machine, option_parser, quiet, spread
+from options import THREADS, count, counts, names, option_parser
+from serving import machine, quiet, spread
 from tp_places import MODELS, DistributedLlama, Here, TwoHosts, model_path
 
 TOKENS = {"demo": 96, "1b": 48}  # of each stream
@@ -99,25 +100,21 @@ def measure(name, options, cores):
 
 
 def arguments():
-    def numbers(text):
-        return sorted({int(part) for part in text.split(",")})
-
+    n_cores = len(os.sched_getaffinity(0))
     parser = option_parser("tp")
-    parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--models", type=lambda text: text.split(","), default=list(MODELS))
-    parser.add_argument("--tp", type=numbers)
-    parser.add_argument("--pp", type=numbers, default=[1], help="stages of one rank each; 1: none")
-    parser.add_argument("--streams", type=numbers, default=[1, 8])
-    parser.add_argument("--threads", type=int, help="of each worker; default: the cores, shared out")
-    parser.add_argument("--cores", type=int, default=2)
+    parser.add_argument("--rounds", type=count(), default=5)
+    parser.add_argument("--models", type=names(MODELS), default=list(MODELS))
+    parser.add_argument("--tp", type=counts(1, 16))
+    parser.add_argument("--pp", type=counts(1, 16), default=[1], help="stages of one rank each; 1: none")
+    parser.add_argument("--streams", type=counts(1, 256), default=[1, 8])
+    parser.add_argument("--threads", type=count(1, THREADS), help="of each worker; default: the cores, shared out")
+    parser.add_argument("--cores", type=count(1, n_cores), default=min(2, n_cores))
     parser.add_argument("--hosts", action="store_true", help="two ranks on two hosts as well")
     parser.add_argument("--peer", help="the folder of distributed-llama's dllama; with --hosts")
     parser.add_argument("--hey", action="store_true", help="requests/s as hey has them")
     parser.add_argument("--quick", action="store_true")
     parser.add_argument("--no-bars", action="store_true")
     options = parser.parse_args()
-    if unknown := set(options.models) - set(MODELS):
-        parser.error(f"there is no model {', '.join(sorted(unknown))}; there are: {', '.join(MODELS)}")
     options.tp = options.tp or ([1, 2, 4] if options.hey else [1, 2])
     options.rounds = 1 if options.quick else options.rounds
     options.hosts |= options.peer is not None
