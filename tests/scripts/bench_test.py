@@ -37,11 +37,12 @@ COUNTS = {
     "shapes": {"--models": "nope"},
     "sizes": {"--tp": "0"},
     "takeover": {"--bars": "2"},
-    "tp": {"--tp": "0", "--cores": "4096"},
+    "tp": {"--tp": "0", "--cores": "4096", "--peer": "/nonexistent"},
 }
 # words that do not go together, and what the line says
 TOGETHER = [
     ("tp", ["--hey", "--rounds", "0"], "--rounds"),
+    ("tp", ["--hey", "--hosts"], "--hey"),
     ("cpu-peers", ["--only", "vllm"], "--setup"),
     ("hogged", ["--nope"], "--nope"),
     ("tp", ["--rounds"], "--rounds"),
@@ -100,7 +101,7 @@ class Bench(unittest.TestCase):
         self.each([(script, [], "COX_MACHINE_LOCK", {"COX_MACHINE_LOCK": "/nonexistent/x"}) for script in NO_LOCK])
 
     def test_what_is_missing_is_said_before_it_is_wanted(self):
-        for script, words in (("cpu-peers", ["--models", "demo"]), ("cpu-peers", ["--models", "q4_0"]), ("hogged", []),
+        for script, words in (("cpu-peers", ["--models", "demo"]), ("cpu-peers", ["--models", "q4_0"]), ("tp", []), ("hogged", []),
                               ("cpu-peers", ["--served", "--models", "bf16"])):
             got = run(script, words, self.folder.name)
             with self.subTest(script=script, words=words):
