@@ -12,6 +12,7 @@
 #include <sys/mman.h>
 #include <time.h>
 
+#include "bench/count.h"
 #include "common/base/mem.h"
 #include "kernels/cpu/isa.h"
 #include "kernels/cpu/row.h"
@@ -110,9 +111,9 @@ static double measure(struct bench *b, const struct shape *s)
 int main(int argc, char **argv)
 {
     static struct bench b;
-    uint32_t n_rounds = argc > 2 ? (uint32_t)atoi(argv[2]) : 5;
+    uint32_t n_rounds = argc > 2 ? count_argument(argv, 2, "rounds", 1, MAX_ROUNDS) : 5;
     b.kernels = pick(argc > 1 ? argv[1] : NULL);
-    if (!b.kernels || n_rounds < 1 || n_rounds > MAX_ROUNDS) {
+    if (!b.kernels) {
         fprintf(stderr, "usage: bench_attention [LEVEL [1..%d rounds]]\n", MAX_ROUNDS);
         return 2;
     }

@@ -17,6 +17,7 @@
 #include <sys/mman.h>
 #include <time.h>
 
+#include "bench/count.h"
 #include "bench/cpu_ceilings.h"
 #include "common/base/mem.h"
 #include "kernels/kv_layout.h"
@@ -233,18 +234,17 @@ static void decode(struct bench *b)
 
 int main(int argc, char **argv)
 {
-    struct bench b = {.n_threads = argc > 3 ? (uint32_t)atoi(argv[3]) : 1,
-                      .n_rounds = argc > 4 ? (uint32_t)atoi(argv[4]) : 3,
+    struct bench b = {.n_threads = argc > 3 ? count_argument(argv, 3, "threads", 1, 1024) : 1,
+                      .n_rounds = argc > 4 ? count_argument(argv, 4, "rounds", 1, MAX_ROUNDS) : 3,
                       .isa = cpu_isa_best(),
                       .shape_end = N_SHAPES};
     if (argc > 5) {
-        b.shape_begin = (uint32_t)atoi(argv[5]) % N_SHAPES;
+        b.shape_begin = count_argument(argv, 5, "shape", 0, N_SHAPES - 1);
         b.shape_end = b.shape_begin + 1;
     }
     int32_t isa = argc > 2 ? cpu_isa_named(argv[2]) : (int32_t)b.isa;
     bool prompt = argc > 1 && strcmp(argv[1], "prompt") == 0;
-    if ((!prompt && (argc < 2 || strcmp(argv[1], "decode") != 0)) || isa <= CPU_ISA_SCALAR ||
-        b.n_rounds < 1 || b.n_rounds > MAX_ROUNDS || b.n_threads < 1) {
+    if ((!prompt && (argc < 2 || strcmp(argv[1], "decode") != 0)) || isa <= CPU_ISA_SCALAR) {
         fprintf(stderr,
                 "usage: bench_attention_pass prompt|decode [avx2|avx512|neon [threads "
                 "[1..%d rounds [0..%d]]]]\n",

@@ -9,8 +9,9 @@ import tempfile
 from pathlib import Path
 
 from cluster import BIN, ROOT, Cluster
+from options import amount, count, option_parser
 from scheduler import PEER
-from serving import machine, option_parser
+from serving import machine
 
 # Ways to load it: the flags that both have.
 LOADS = {"one at a time": ["--max-concurrency", "1"], "four at once": ["--max-concurrency", "4"],
@@ -66,12 +67,12 @@ def table(load, rounds):
 
 def main():
     parser = option_parser("clients")
-    parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--prompts", type=int, default=48)
-    parser.add_argument("--step-us", type=int, default=20000)
+    parser.add_argument("--rounds", type=count(), default=3)
+    parser.add_argument("--prompts", type=count(), default=48)
+    parser.add_argument("--step-us", type=count(0), default=20000)
     parser.add_argument("--tokenizer", type=Path, default=ROOT / "build/goldens/llama_tiny", help="vLLM's client wants one: it counts prompts by it")
     parser.add_argument("--bars", action="store_true")
-    parser.add_argument("--bar", type=float, default=0.05)
+    parser.add_argument("--bar", type=amount(), default=0.05)
     options = parser.parse_args()
     if not (PEER / "bin/python").exists():
         sys.exit("vLLM is not there: bench/scheduler --setup-peer installs it")

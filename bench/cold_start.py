@@ -11,7 +11,8 @@ from pathlib import Path
 import httpx
 from autoscaler import Autoscaler
 from cluster import BIN, get, wait_for
-from serving import forget_file, machine, option_parser, spread
+from options import amount, count, option_parser
+from serving import PROGRAMS, build, forget_file, machine, spread
 from test_bad_frames import Processes
 
 IDLE_S = 1
@@ -85,11 +86,12 @@ def forget_model(model):
 
 def main():
     parser = option_parser("cold_start")
-    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--rounds", type=count(), default=5)
     parser.add_argument("--model", default="demo")
-    parser.add_argument("--tp", type=int, default=1)
-    parser.add_argument("--poll", type=float, default=0.1)
+    parser.add_argument("--tp", type=count(1, 64), default=1)
+    parser.add_argument("--poll", type=amount(), default=0.1)
     o = parser.parse_args()
+    build(*PROGRAMS)
     print(f"{machine()}; {o.model}, TP {o.tp}, {o.rounds} rounds: seconds, median (least … most)")
     with tempfile.TemporaryDirectory(prefix="coxbench-") as folder, Cluster(Path(folder), o.model, o.tp, o.poll) as c:
         c.scaler.start()

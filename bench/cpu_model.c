@@ -23,6 +23,7 @@
 #include <sys/mman.h>
 #include <time.h>
 
+#include "bench/count.h"
 #include "bench/cpu_parts.h"
 #include "common/base/log.h"
 #include "common/base/mem.h"
@@ -31,6 +32,7 @@
 #include "worker/executor_model.h"
 
 enum { BLOCK = 16, MAX_STREAMS = 64, MAX_IDS = 40960, MAX_GROUPS = 2, MAX_READERS = 64 };
+enum { MAX_THREADS = 1024 };
 enum { DEFAULT_IDS = 2048 };
 enum { TABLE = MAX_IDS / BLOCK, N_BLOCKS = 4096 };
 #define READ_BYTES ((size_t)2 << 30)
@@ -392,12 +394,17 @@ int main(int argc, char **argv)
     static char line[MAX_IDS * 8];
     log_init("bench", LOG_LEVEL_COUNT, LOG_LOGFMT);
     arena_init(&arena, 0);
+    if (argc == 2 || argc > 5) {
+        fprintf(stderr,
+                "usage: %s [MODEL THREADS [LEVEL [LONGEST]]] (bench/cpu_model.c says more)\n",
+                argv[0]);
+        return 2;
+    }
     if (argc > 4)
-        max_ids = (uint32_t)atoi(argv[4]);
-    if (max_ids > MAX_IDS)
-        die(argv[4], "a longer sequence than this program knows");
+        max_ids = count_argument(argv, 4, "LONGEST", 2, MAX_IDS);
     if (argc > 2) {
-        executor = open_model(argv[1], (uint32_t)atoi(argv[2]), argc > 3 ? argv[3] : "auto");
+        uint32_t threads = count_argument(argv, 2, "THREADS", 1, MAX_THREADS);
+        executor = open_model(argv[1], threads, argc > 3 ? argv[3] : "auto");
         join(executor);
     }
     while (fgets(line, sizeof line, stdin))

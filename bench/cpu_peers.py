@@ -12,8 +12,9 @@ from pathlib import Path
 import cpu_peers_served as served
 import cpu_peers_setup as peers
 from cpu_peers_rows import Row, conclude, show
-from scheduler import BUILD, ROOT
-from serving import machine, option_parser
+from options import THREADS, count, counts, names, option_parser
+from scheduler import BUILD
+from serving import build, machine
 
 PROMPT, SHORT = 512, 16  # tokens of a prompt that is measured, and of one that streams begin with
 STEPS = {1: 64, 8: 32, 32: 16}  # of so many streams
@@ -25,8 +26,8 @@ GREEDY = 64
 Pair = namedtuple("Pair", "model threads path peer bytes")
 
 
-class Ended(Exception):
-    """A program that should have answered."""
+class Ended(SystemExit):
+    """A program that should have answered; where nobody catches it, a script ends with what it says."""
 
 
 class Child:
@@ -63,14 +64,8 @@ def program():
     given = Path(os.environ.get("COX_BIN", "/nowhere")) / "bench_cpu_model"
     if given.exists():
         return given
-    build()
+    build("bench_cpu_model")
     return BUILD / "bin/bench_cpu_model"
-
-
-def build():
-    if not (BUILD / "build.ninja").exists():
-        subprocess.run(["cmake", "--preset", "release"], cwd=ROOT, check=True, stdout=sys.stderr)
-    subprocess.run(["cmake", "--build", BUILD, "--target", "bench_cpu_model"], check=True, stdout=sys.stderr)
 
 
 def start_children(pair, options):
@@ -175,24 +170,21 @@ def cpu_line():
 
 
 def arguments():
-    def words(text):
-        return text.split(",")
-
     parser = option_parser("cpu-peers")
     parser.add_argument("--setup", action="store_true")
     parser.add_argument("--only", choices=("llama.cpp", "vllm"), help="of --setup")
-    parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--models", type=words, default=list(MODELS))
-    parser.add_argument("--threads", type=lambda text: [int(n) for n in words(text)], default=[1, 2])
+    parser.add_argument("--rounds", type=count(), default=5)
+    parser.add_argument("--models", type=names(MODELS), default=list(MODELS))
+    parser.add_argument("--threads", type=counts(1, THREADS), default=[1, 2])
     parser.add_argument("--isa", choices=("native", "avx2"), default="native", help="of ours and of the peer's build")
     parser.add_argument("--no-vllm", action="store_true")
     parser.add_argument("--served", action="store_true", help="with the most of --threads")
-    parser.add_argument("--streams", type=int, default=8, help="of --served beside llama-server")
+    parser.add_argument("--streams", type=count(1, 256), default=8, help="of --served beside llama-server")
     parser.add_argument("--quick", action="store_true")
     parser.add_argument("--bars", action="store_true")
     options = parser.parse_args()
-    if unknown := set(options.models) - set(MODELS):
-        parser.error(f"there is no model {', '.join(sorted(unknown))}; there are: {', '.join(MODELS)}")
+    if options.only and not options.setup:
+        parser.error("--only is what --setup builds")
     if options.quick:
         options.rounds, options.models = 1, ["demo"]
     return options
@@ -202,12 +194,18 @@ def main():
     options = arguments()
     if options.setup:
         return peers.setup(options.only)
-    program()
+    peers.check_models(options.models)
+    if options.served:
+        served.check(options)
+    else:
+        program()
     print(f"{machine()}, {cpu_line()}; {options.isa}, {peers.LLAMA_PACKAGE}; {options.rounds} rounds, medians", flush=True)
-    rows = served.all_rows(options) if options.served else [row for pair in pairs_of(options) for row in measure(pair, options)]
+    rows = served.all_rows(options) if options.served else [row for pair in list(pairs_of(options)) for row in measure(pair, options)]
     show(rows)
     print(f"\nload at the end {os.getloadavg()[0]:.1f}")
     held = conclude(rows)
+    if not any(row.ours for row in rows):
+        return 1
     return 1 if options.bars and not held else 0
 
 

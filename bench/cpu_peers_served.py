@@ -113,12 +113,15 @@ def cox_up(path, threads, options):
         c.folder.cleanup()
 
 
+def is_there(peer, options):
+    return (peers.LLAMA[options.isa] / "bin/llama-server").exists() if peer == "llama-server" else peers.has_vllm()
+
+
 def beside(peer, name, path, counts, options):
     """The rows of one model beside one peer's server."""
     threads = max(options.threads)
     rows = {n: rows_of(name, threads, peer, n) for n in counts}
-    is_there = (peers.LLAMA[options.isa] / "bin/llama-server").exists() if peer == "llama-server" else peers.has_vllm()
-    if not is_there:
+    if not is_there(peer, options):
         return [row for n in counts for row in rows_of(name, threads, peer, n, "not installed").values()]
     server = llama_server(path, threads, max(counts), options.isa) if peer == "llama-server" else vllm_server(path, threads)
     with server, cox_up(path, threads, options) as c:
@@ -126,10 +129,25 @@ def beside(peer, name, path, counts, options):
     return [row for found in rows.values() for row in found.values()]
 
 
+def pairs_of(options):
+    """[(peer, model)]."""
+    vllm = [("vLLM", "bf16")] if "bf16" in options.models and options.isa == "native" and not options.no_vllm else []
+    return [("llama-server", name) for name in options.models] + vllm
+
+
+def check(options):
+    """Ends the script where nothing could be measured."""
+    if not (BIN / "cox").exists():
+        sys.exit(f"there is no {BIN / 'cox'}: scripts/build")
+    wanted = pairs_of(options)
+    if not any(is_there(peer, options) for peer, _ in wanted):
+        builds = ", ".join(dict.fromkeys(f"{peer} ({options.isa})" for peer, _ in wanted))
+        sys.exit(f"nothing can be measured, these are not installed: {builds}: bench/cpu-peers --setup")
+
+
 def all_rows(options):
     rows = []
-    for name in options.models:
-        rows += beside("llama-server", name, peers.model_file(name), [options.streams], options)
-        if name == "bf16" and options.isa == "native" and not options.no_vllm:
-            rows += beside("vLLM", name, peers.checkpoint_folder(), VLLM_STREAMS, options)
+    for peer, name in pairs_of(options):
+        path, counts = (peers.checkpoint_folder(), VLLM_STREAMS) if peer == "vLLM" else (peers.model_file(name), [options.streams])
+        rows += beside(peer, name, path, counts, options)
     return rows

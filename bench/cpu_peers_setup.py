@@ -180,11 +180,23 @@ def write_gguf(path):
                     np.resize(np.roll(pool, -begin), n).tobytes())
 
 
+def check_models(names):
+    """Ends the script where one of them neither is there nor can be made."""
+    if "demo" in names and not DEMO.exists():
+        sys.exit("there is no demo model: scripts/fetch-demo-model")
+    quantised = [name for name in names if name in FTYPES and not bench_file(name).exists()]
+    if quantised and not llama_command("native"):
+        sys.exit(f"{', '.join(quantised)}: llama.cpp is not there, which quantises: bench/cpu-peers --setup --only llama.cpp")
+
+
+def bench_file(name):
+    return MODELS / f"llama-1.1b-{name}.gguf"
+
+
 def model_file(name):
     """Its path, made when it is not there. The quantised ones are llama.cpp's own."""
-    if name == "demo":
-        return DEMO if DEMO.exists() else sys.exit("there is no demo model: scripts/fetch-demo-model")
-    path = MODELS / f"llama-1.1b-{name}.gguf"
+    check_models([name])
+    path = DEMO if name == "demo" else bench_file(name)
     if path.exists():
         return path
     MODELS.mkdir(parents=True, exist_ok=True)
@@ -193,8 +205,7 @@ def model_file(name):
     if name == "bf16":
         write_gguf(part)
     else:
-        command, env = llama_command("native", "quantize", model_file("bf16"), part, FTYPES[name]) or \
-            sys.exit("llama.cpp is not there, which quantises: bench/cpu-peers --setup")
+        command, env = llama_command("native", "quantize", model_file("bf16"), part, FTYPES[name])
         run(*command, env=env)
     part.rename(path)
     return path

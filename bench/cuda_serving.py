@@ -9,7 +9,8 @@ import time
 from pathlib import Path
 
 from cluster import BIN, ROOT, Cluster
-from serving import load, machine, option_parser
+from options import amount, count, option_parser
+from serving import load, machine
 
 BAR = 2500  # tokens/s of one stream
 TINY = ROOT / "build/goldens/llama_tiny"
@@ -46,9 +47,9 @@ def measure(c, options, tokens):
 
 def main():
     parser = option_parser("cuda_serving")
-    parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--tokens", type=int, default=512)
-    parser.add_argument("--seconds", type=float, help="what would take longer is cut")
+    parser.add_argument("--rounds", type=count(), default=5)
+    parser.add_argument("--tokens", type=count(), default=512)
+    parser.add_argument("--seconds", type=amount(), help="what would take longer is cut")
     parser.add_argument("--model", default=None)
     parser.add_argument("--emulated", action="store_true")
     options = parser.parse_args()

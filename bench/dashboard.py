@@ -7,7 +7,8 @@ from pathlib import Path
 from browser import MISSING, Browser
 from cluster import wait_for
 from dashboard_fixture import Fixture, World
-from serving import machine, option_parser
+from options import amount, count, option_parser
+from serving import machine
 
 PERIOD_MS, LATE, MEMORY_MB = 1000 / 60, 1.5, 100
 # Scrolls at a steady pace, to the end and back, a step each frame, and gives the time between frames, in ms.
@@ -57,11 +58,11 @@ def memory_mb(b):
 
 def main():
     parser = option_parser("dashboard")
-    parser.add_argument("--workers", type=int, default=500)
-    parser.add_argument("--requests", type=int, default=5000)
-    parser.add_argument("--seconds", type=float, default=8)
-    parser.add_argument("--pace", type=int, default=12_000, help="pixels a second: a hard flick")
-    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--workers", type=count(), default=500)
+    parser.add_argument("--requests", type=count(), default=5000)
+    parser.add_argument("--seconds", type=amount(), default=8)
+    parser.add_argument("--pace", type=count(), default=12_000, help="pixels a second: a hard flick")
+    parser.add_argument("--rounds", type=count(), default=3)
     parser.add_argument("--screenshots", type=Path)
     options = parser.parse_args()
     if MISSING:

@@ -4,7 +4,8 @@ import statistics
 import subprocess
 
 from cluster import BIN
-from serving import machine, option_parser
+from options import count, counts, option_parser
+from serving import machine
 
 
 def figures(options, degree):
@@ -26,13 +27,13 @@ def figures(options, degree):
 def main():
     parser = option_parser("degrees")
     parser.add_argument("--model", default="demo")
-    parser.add_argument("--degrees", default="1,2,4")
-    parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--num-prompts", type=int, default=48)
-    parser.add_argument("--input-len", type=int, default=64)
-    parser.add_argument("--output-len", type=int, default=32)
+    parser.add_argument("--degrees", type=counts(1, 64), default=[1, 2, 4])
+    parser.add_argument("--rounds", type=count(), default=3)
+    parser.add_argument("--num-prompts", type=count(), default=48)
+    parser.add_argument("--input-len", type=count(), default=64)
+    parser.add_argument("--output-len", type=count(), default=32)
     options = parser.parse_args()
-    degrees = [int(d) for d in options.degrees.split(",")]
+    degrees = options.degrees
     found = {d: [] for d in degrees}
     print(f"{machine()}; {options.model}, {options.num_prompts} prompts of {options.input_len} tokens, {options.output_len} each; "
           f"latency: 8 at once; {options.rounds} rounds, medians")

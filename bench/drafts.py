@@ -8,10 +8,11 @@ tokens. Three kinds: a file written again with a few changes, another file of th
 page. `first` and `latest` say which of several places is copied from; `half`: as many guesses as half of the ids that
 the places have in common. vLLM's rule (when it is told nothing) is 5 to 5, first, all.
 """
-import argparse
 import glob
 import random
 import re
+
+from options import Parser, count
 
 TOKEN = re.compile(r" ?[A-Za-z]+|\d| ?[^\sA-Za-z\d]{1,3}|\s+")
 WAYS = [(5, 5, "first", "all"), (4, 2, "first", "all"), (4, 2, "latest", "all"), (16, 2, "first", "all"),
@@ -84,8 +85,8 @@ def run(prompt, said, way, k):
 
 
 def main():
-    p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    p.add_argument("--tokens", type=int, default=4, help="guesses of a step, at most")
+    p = Parser("bench/drafts.py", __doc__)
+    p.add_argument("--tokens", type=count(), default=4, help="guesses of a step, at most")
     k = p.parse_args().tokens
     for kind, pairs in texts().items():
         pairs = [(TOKEN.findall(a), TOKEN.findall(b)) for a, b in pairs]

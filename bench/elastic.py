@@ -4,7 +4,8 @@ import sys
 import time
 
 from cluster import wait_for
-from serving import machine, option_parser
+from options import count, option_parser
+from serving import PROGRAMS, build, machine
 from steady import Steady
 from test_elastic import Elastic
 
@@ -28,8 +29,9 @@ def show(what, rates):
 
 def main():
     parser = option_parser("elastic")
-    parser.add_argument("--seconds", type=int, default=12)
+    parser.add_argument("--seconds", type=count(), default=12)
     o = parser.parse_args()
+    build(*PROGRAMS)
     print(f"{machine()}; 64 streams, tokens of each second")
     with Elastic() as cluster, Steady([cluster.url], n_users=64) as load:
         one = show("1 group", tokens_each_second(load, o.seconds))

@@ -4,7 +4,8 @@ import re
 import time
 
 from cluster import Cluster, get
-from serving import load, machine, option_parser
+from options import count, counts, option_parser
+from serving import load, machine
 
 SHARES = 0.5, 0.9, 0.99
 
@@ -12,9 +13,9 @@ SHARES = 0.5, 0.9, 0.99
 def arguments():
     p = option_parser("gap")
     p.add_argument("--models", default="null")
-    p.add_argument("--step-us", default="1000,5000", help="of null workers")
-    p.add_argument("--streams", default="1,8,64")
-    p.add_argument("--tokens", type=int, default=200, help="of a stream")
+    p.add_argument("--step-us", type=counts(0), default=[1000, 5000], help="of null workers")
+    p.add_argument("--streams", type=counts(), default=[1, 8, 64])
+    p.add_argument("--tokens", type=count(), default=200, help="of a stream")
     return p.parse_args()
 
 
@@ -52,12 +53,12 @@ def main():
     a = arguments()
     print(machine() + "\n\n| model | scheduling | streams | p50 us | p90 | p99 | mean us | steps | tokens/s |\n" + "|---" * 9 + "|")
     for model in a.models.split(","):
-        for step_us in a.step_us.split(",") if model == "null" else [""]:
+        for step_us in a.step_us if model == "null" else [""]:
             for flag in "--async-scheduling", "--no-async-scheduling":
-                args = [flag] + (["--null-step-us", step_us, "--null-token-us", "0"] if step_us else [])
-                name = f"{model}, {step_us} us" if step_us else model
+                args = [flag] + (["--null-step-us", step_us, "--null-token-us", "0"] if model == "null" else [])
+                name = f"{model}, {step_us} us" if model == "null" else model
                 with Cluster(*args, workers=1 if step_us == "" else 2, tp=1 if step_us == "" else 2, model=model) as c:
-                    for streams in map(int, a.streams.split(",")):
+                    for streams in a.streams:
                         print(f"| {name} | {flag[2:]} | {streams} | {measure(c, streams, a.tokens)} |", flush=True)
 
 

@@ -9,18 +9,12 @@ import gateway_peer
 from cluster import BIN, ROOT, Cluster
 from gateway_peer import PEER_STREAMS, PEERS
 from load import go_first
-from serving import machine, option_parser, spread
+from options import amount, count, names, option_parser
+from serving import PROGRAMS, build, machine, spread
 
 BARS = {"rate": 100_000, "p50": 150, "p99": 2000, "bytes": 40_000, "tokens_per_event": 1.01}
 CORES = 2
-
-
-def build():
-    folder = ROOT / "build/release"
-    if not (folder / "build.ninja").exists():
-        subprocess.run(["cmake", "--preset", "release"], cwd=ROOT, check=True, stdout=sys.stderr)
-    targets = ["cox", "cox-head", "cox-gateway", "cox-worker", "gateway_load"]
-    subprocess.run(["cmake", "--build", folder, "--target", *targets], check=True, stdout=sys.stderr)
+PARTS = ("rate", "latency", "memory")
 
 
 def client(port, pids, *args):
@@ -128,37 +122,36 @@ def print_latency(rounds):
 
 def main():
     parser = option_parser("gateway")
-    parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--seconds", type=float, default=4)
-    parser.add_argument("--streams", type=int, default=256)
-    parser.add_argument("--tokens", type=int, default=128)
-    parser.add_argument("--step-us", type=int, default=1500)
-    parser.add_argument("--latency-streams", type=int, default=16)
-    parser.add_argument("--held", type=int, default=5000)
-    parser.add_argument("--parts", default="rate,latency,memory")
+    parser.add_argument("--rounds", type=count(), default=5)
+    parser.add_argument("--seconds", type=amount(), default=4)
+    parser.add_argument("--streams", type=count(), default=256)
+    parser.add_argument("--tokens", type=count(), default=128)
+    parser.add_argument("--step-us", type=count(0), default=1500)
+    parser.add_argument("--latency-streams", type=count(), default=16)
+    parser.add_argument("--held", type=count(), default=5000)
+    parser.add_argument("--parts", type=names(PARTS), default=list(PARTS))
     parser.add_argument("--first", action="store_true")
     parser.add_argument("--peer", choices=sorted(PEERS), action="append", default=[])
     parser.add_argument("--setup-llama", action="store_true")
-    parser.add_argument("--peer-port", type=int)
+    parser.add_argument("--peer-port", type=count(1, 65535))
     parser.add_argument("--tokenizer", type=Path, default=ROOT / "build/goldens/llama_tiny")
     o = parser.parse_args()
     if o.setup_llama:
         return gateway_peer.setup_llama()
     if o.first:
         go_first("self")
-    parts = o.parts.split(",")
-    build()
+    build(*PROGRAMS, "gateway_load")
     print(f"{machine()}; {o.rounds} rounds of {o.seconds:g} s: median (least … most)")
     rates, latencies = [], []
-    for _ in range(o.rounds if "rate" in parts or "latency" in parts else 0):
-        if "rate" in parts:
+    for _ in range(o.rounds if "rate" in o.parts or "latency" in o.parts else 0):
+        if "rate" in o.parts:
             rates.append(rate(o))
-        if "latency" in parts:
+        if "latency" in o.parts:
             latencies.append(latency(o))
     broken = print_rate(rates) if rates else False
     if latencies:
         broken = print_latency(latencies) or broken
-    if "memory" in parts:
+    if "memory" in o.parts:
         held = memory(o)
         print(f"memory: {o.held} streams, bytes each (at most {BARS['bytes']} of the gateway): " +
               ", ".join(f"{name} {n:.0f}" for name, n in held.items()))

@@ -9,6 +9,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "bench/count.h"
 #include "common/base/mem.h"
 #include "text/text.h"
 #include "worker/grammars.h"
@@ -189,10 +190,10 @@ static double measure(struct grammars *g, struct document *docs, uint32_t vocab_
 int main(int argc, char **argv)
 {
     char why[TEXT_ERR_MAX];
-    int rounds = argc > 2 ? atoi(argv[2]) : 7;
+    int rounds = argc > 2 ? (int)count_argument(argv, 2, "ROUNDS", 1, MAX_ROUNDS) : 7;
     struct text_tokenizer *t;
     _Atomic uint64_t progress = 0;
-    if (argc < 2 || rounds < 1 || rounds > MAX_ROUNDS)
+    if (argc < 2)
         die("usage", "bench_grammar TOKENIZER [ROUNDS]");
     if (text_tokenizer_open(argv[1], NULL, &t, why) != TEXT_OK)
         die(argv[1], why);

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import cpu_peers_setup as peers
 from cpu_peers import Child, program
-from serving import machine, option_parser, quiet
+from options import count, counts_among, option_parser
+from serving import machine, quiet
 
 BAR = 2.2  # times slower than alone
 STEPS = {1: 96, 8: 48}
@@ -48,8 +49,8 @@ def programs(options, cores):
 
 def main():
     parser = option_parser("hogged")
-    parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--streams", type=lambda text: [int(n) for n in text.split(",")], default=list(STEPS))
+    parser.add_argument("--rounds", type=count(), default=5)
+    parser.add_argument("--streams", type=counts_among(STEPS), default=list(STEPS))
     parser.add_argument("--isa", choices=("native", "avx2"), default="native")
     parser.add_argument("--no-peer", action="store_true")
     parser.add_argument("--quick", action="store_true")

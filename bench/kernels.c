@@ -14,6 +14,7 @@
 #include <sys/mman.h>
 #include <time.h>
 
+#include "bench/count.h"
 #include "bench/cpu_ceilings.h"
 #include "common/base/mem.h"
 #include "kernels/cpu/dot.h"
@@ -304,8 +305,8 @@ int main(int argc, char **argv)
     static struct bench b;
     const char *dtype = argc > 2 ? argv[2] : NULL;
     b.isa = pick_isa(argc > 1 ? argv[1] : NULL);
-    b.n_rounds = argc > 3 ? (uint32_t)atoi(argv[3]) : 3;
-    if (!b.isa || b.n_rounds < 1 || b.n_rounds > MAX_ROUNDS) {
+    b.n_rounds = argc > 3 ? count_argument(argv, 3, "rounds", 1, MAX_ROUNDS) : 3;
+    if (!b.isa) {
         usage();
         return 2;
     }

@@ -12,6 +12,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "bench/count.h"
 #include "common/base/clock.h"
 #include "common/base/log.h"
 #include "common/base/mem.h"
@@ -145,13 +146,12 @@ static void run_side(struct shared *sh, int i, int to, int from, uint32_t n_roun
 
 int main(int argc, char **argv)
 {
-    uint32_t n_rounds = argc > 1 ? (uint32_t)strtoul(argv[1], NULL, 10) : 9;
-    uint64_t n_bytes = (argc > 2 ? strtoull(argv[2], NULL, 10) : 128) << 20;
+    uint32_t n_rounds = argc > 1 ? count_argument(argv, 1, "rounds", 1, MAX_ROUNDS) : 9;
+    uint64_t n_bytes = (uint64_t)(argc > 2 ? count_argument(argv, 2, "MiB", 1, 1u << 20) : 128)
+                       << 20;
     struct shared *sh =
         mmap(NULL, sizeof *sh, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     int a[2], b[2], status = 1;
-    if (n_rounds == 0 || n_rounds > MAX_ROUNDS || n_bytes == 0)
-        fail("rounds: 1 to 99; MiB: 1 or more");
     if (sh == MAP_FAILED || pipe(a) != 0 || pipe(b) != 0)
         fail("no shared memory, or no pipe");
     log_init("bench_kv_transfer", LOG_WARN, LOG_LOGFMT);

@@ -9,7 +9,8 @@ from pathlib import Path
 import checkpoint
 from cluster import ROOT, Cluster
 from footprint import MIB, size_of, tables
-from serving import machine, option_parser, spread
+from options import count, option_parser
+from serving import machine, spread
 
 READY_S, MEMORY_SHARE, MEMORY_MORE = 2.0, 1.05, 64 * MIB
 
@@ -48,8 +49,8 @@ class Round:
 
 def main():
     parser = option_parser("load")
-    parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--tp", type=int, default=2)
+    parser.add_argument("--rounds", type=count(), default=5)
+    parser.add_argument("--tp", type=count(1, 64), default=2)
     parser.add_argument("--shape", type=Path, default=ROOT / "bench/models/tinyllama_1b")
     parser.add_argument("--tokenizer", type=Path, default=ROOT / "build/goldens/llama_tiny")
     parser.add_argument("--first", action="store_true")

@@ -5,9 +5,11 @@ import sys
 import cpu_peers_setup as peers
 import random_q4
 from cpu_peers import Child, program
-from serving import machine, option_parser, quiet, spread
+from options import THREADS, count, option_parser
+from serving import machine, quiet, spread
 
 ROWS, STEPS, LAYERS = 512, 8, 4  # LAYERS: of attention alone, which takes longest
+ROOM = 64  # tokens behind the position
 BAR = 1.3
 COLUMNS = {"chunk": f"the last {ROWS} tokens, s", "linears": "the matrices alone, s", "attention": "attention alone, s",
            "prompt bound": "times both", "decode": "a token behind it, ms", "read": "its bytes by the read bandwidth, ms",
@@ -33,22 +35,22 @@ def one_round(child, info, options, bytes_per_token):
 
 def whole(child, options):
     """A prompt of that length: seconds in all, of its first chunk and of its last one."""
-    seconds = [child.ask(f"chunk {ROWS} {at}")["seconds"] for at in range(0, options.position, ROWS)]
+    seconds = [child.ask(f"chunk {min(ROWS, options.position - at)} {at}")["seconds"] for at in range(0, options.position, ROWS)]
     print(f"a whole prompt of {options.position}: {sum(seconds):.1f} s, {options.position / sum(seconds):.1f} tokens/s; "
           f"its first {ROWS} tokens {seconds[0]:.2f} s, its last {seconds[-1]:.2f} s", flush=True)
 
 
 def main():
     parser = option_parser("long-context")
-    parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--position", type=int, default=32768)
-    parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--rounds", type=count(), default=5)
+    parser.add_argument("--position", type=count(ROWS, random_q4.LONG - ROOM), default=32768)
+    parser.add_argument("--threads", type=count(1, THREADS), default=2)
     parser.add_argument("--isa", choices=("native", "avx2"), default="native")
     parser.add_argument("--whole", action="store_true")
     parser.add_argument("--quick", action="store_true")
     options = parser.parse_args()
     path = random_q4.gguf_file()
-    child = Child([program(), path, options.threads, "auto" if options.isa == "native" else options.isa, options.position + 64])
+    child = Child([program(), path, options.threads, "auto" if options.isa == "native" else options.isa, options.position + ROOM])
     try:
         info = child.ask("info")
         print(f"{machine()}; {info['device']}, KV {info['kv']}, {info['kv_token_bytes']} bytes of it a token; position {options.position}", flush=True)

@@ -1,5 +1,4 @@
 """bench/overload: see there."""
-import argparse
 import collections
 import json
 import shutil
@@ -12,6 +11,7 @@ from pathlib import Path
 
 from cluster import Cluster
 from footprint import size_of
+from options import amount, count, option_parser
 from serving import machine
 
 SLOTS, QUEUE, TOKENS = 32, 32, 50
@@ -19,10 +19,10 @@ SLACK = 1 << 20  # what an allocator may move about
 
 
 def options():
-    p = argparse.ArgumentParser()
-    p.add_argument("--seconds", type=int, default=10)
-    p.add_argument("--clients", type=int, default=4 * (SLOTS + QUEUE))
-    p.add_argument("--ratio", type=float, default=2)
+    p = option_parser("overload")
+    p.add_argument("--seconds", type=count(), default=10)
+    p.add_argument("--clients", type=count(), default=4 * (SLOTS + QUEUE))
+    p.add_argument("--ratio", type=amount(), default=2)
     p.add_argument("--stream", action="store_true")
     return p.parse_args()
 

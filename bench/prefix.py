@@ -8,7 +8,8 @@ import time
 
 import httpx
 from cluster import Cluster
-from serving import machine, option_parser
+from options import count, option_parser
+from serving import machine
 from sse import Collected
 
 BLOCK = 16
@@ -46,8 +47,8 @@ async def stream_one(c, prompt):
 
 def main():
     parser = option_parser("prefix")
-    for name, value in (("requests", 64), ("prefix", 1000), ("suffix", 20), ("tokens", 8), ("tp", 1)):
-        parser.add_argument(f"--{name}", type=int, default=value)
+    for name, value, kind in (("requests", 64, count(2)), ("prefix", 1000, count(BLOCK)), ("suffix", 20, count()), ("tokens", 8, count()), ("tp", 1, count(1, 64))):
+        parser.add_argument(f"--{name}", type=kind, default=value)
     parser.add_argument("--model", default="demo")
     options = parser.parse_args()
     rng = random.Random(1)

@@ -5,7 +5,8 @@ import time
 from pathlib import Path
 
 from cluster import Cluster
-from serving import cold_cache, machine, option_parser, spread
+from options import count, counts, option_parser
+from serving import cold_cache, machine, spread
 
 FIRST_S, LATER_S = 3.0, 1.0
 
@@ -22,9 +23,9 @@ def seconds_to_ready(model, tp, env):
 
 def main():
     parser = option_parser("ready")
-    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--rounds", type=count(), default=5)
     parser.add_argument("--model", default="demo")
-    parser.add_argument("--tp", type=lambda text: [int(n) for n in text.split(",")], default=[1, 2])
+    parser.add_argument("--tp", type=counts(1, 64), default=[1, 2])
     options = parser.parse_args()
     print(f"{machine()}; {options.model}, {options.rounds} rounds: median (least … most)")
     late = False

@@ -15,7 +15,8 @@ import checkpoint
 import gateway_peer
 import httpx
 from cluster import ROOT, Cluster, alive, get
-from serving import machine, option_parser
+from options import count, names, option_parser
+from serving import PROGRAMS, build, machine
 
 N_STREAMS, N_TOKENS = 8, 1500
 UNWELL_S = 30.0  # /health that is not 200 for so long has a server started anew, as a liveness probe would
@@ -191,19 +192,23 @@ def row(name, rounds):
             f"{statistics.median(back):6.2f} s ({min(back):.2f} to {max(back):.2f}, {len(rounds)} rounds)")
 
 
+SERVERS = {"cox": Cox, "llama": Llama, "vllm": Vllm}
+
+
 def main():
     parser = option_parser("recovery")
-    parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--only", default="cox,llama,vllm")
+    parser.add_argument("--rounds", type=count(), default=3)
+    parser.add_argument("--only", type=names(SERVERS), default=list(SERVERS))
     parser.add_argument("--bars", action="store_true")
     parser.add_argument("--tokenizer", type=Path, default=ROOT / "build/goldens/llama_tiny")
     o = parser.parse_args()
+    build(*PROGRAMS)
     print(f"{machine()}; {N_STREAMS} streams, SIGKILL to one process, {o.rounds} rounds")
     rows, beyond = [], []
-    for name in o.only.split(","):
+    for name in o.only:
         rounds = []
         for _ in range(o.rounds):
-            server = {"cox": Cox, "vllm": Vllm, "llama": Llama}[name](o.tokenizer)
+            server = SERVERS[name](o.tokenizer)
             try:
                 rounds.append(asyncio.run(one_round(server, server.begin())))
             finally:

@@ -10,7 +10,8 @@ import time
 from pathlib import Path
 
 from cluster import free_ports
-from serving import machine, option_parser
+from options import amount, count, option_parser
+from serving import machine
 
 ROOT = Path(__file__).resolve().parent.parent
 BIN = ROOT / "build/release/bin"
@@ -19,16 +20,16 @@ WARM_S = 6
 
 def arguments():
     p = option_parser("scale")
-    p.add_argument("--groups", type=int, default=125)
-    p.add_argument("--tp", type=int, default=8)
-    p.add_argument("--seqs", type=int, default=32)
-    p.add_argument("--step-us", type=int, default=25000)
-    p.add_argument("--seconds", type=float, default=10)
+    p.add_argument("--groups", type=count(), default=125)
+    p.add_argument("--tp", type=count(1, 64), default=8)
+    p.add_argument("--seqs", type=count(), default=32)
+    p.add_argument("--step-us", type=count(), default=25000)
+    p.add_argument("--seconds", type=amount(), default=10)
     p.add_argument("--insecure", action="store_true")
-    p.add_argument("--bar", type=float, help="µs of the head's CPU per token")
+    p.add_argument("--bar", type=amount(), help="µs of the head's CPU per token")
     p.add_argument("--perf", help="perf record of the head in the window, to this file")
     p.add_argument("--head", default=BIN / "cox-head", help="another cox-head, to compare")
-    p.add_argument("--nofile", type=int, default=1024, help="the head's soft limit of descriptors")
+    p.add_argument("--nofile", type=count(), default=1024, help="the head's soft limit of descriptors")
     return p.parse_args()
 
 

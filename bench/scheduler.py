@@ -11,7 +11,8 @@ import venv
 import zipfile
 from pathlib import Path
 
-from serving import machine, option_parser
+from options import count, counts, option_parser
+from serving import build, machine
 
 ROOT = Path(__file__).resolve().parents[1]
 BUILD = ROOT / "build/release"
@@ -40,12 +41,6 @@ def setup_peer():
         rest = [x for x in needs if not re.match("torch|intel-openmp", x)]
         subprocess.run([*pip, "install", torch, *rest, "pandas", "datasets"], check=True)  # the last two: `vllm bench serve` (bench/clients)
         subprocess.run([*pip, "install", "--no-deps", wheel], check=True)
-
-
-def build():
-    if not (BUILD / "build.ninja").exists():
-        subprocess.run(["cmake", "--preset", "release"], cwd=ROOT, check=True, stdout=sys.stderr)
-    subprocess.run(["cmake", "--build", BUILD, "--target", "scheduler_bench"], check=True, stdout=sys.stderr)
 
 
 def lines_of(command, most=0, env=None):
@@ -122,17 +117,17 @@ def main():
     parser = option_parser("scheduler")
     parser.add_argument("--setup-peer", action="store_true")
     parser.add_argument("--no-peer", action="store_true")
-    parser.add_argument("--counts", type=lambda text: [int(n) for n in text.split(",")],
+    parser.add_argument("--counts", type=counts(),
                         default=[1, 64, 256, 1024, 4096])
-    parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--steps", type=int, default=320)
-    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--rounds", type=count(), default=5)
+    parser.add_argument("--steps", type=count(), default=320)
+    parser.add_argument("--seed", type=count(0), default=1)
     options = parser.parse_args()
     if options.setup_peer:
         return setup_peer()
     if not options.no_peer and not (PEER / "bin/python").exists():
         sys.exit("vLLM is not there: bench/scheduler --setup-peer installs it, --no-peer does without")
-    build()
+    build("scheduler_bench")
     print(f"{machine()}; {options.rounds} rounds of {options.steps} steps: µs, medians of the rounds' figures")
     rounds = Rounds(options)
     for i in range(options.rounds):
@@ -140,10 +135,10 @@ def main():
         rounds.run()
     columns = COLUMNS + (() if options.no_peer else PEER_COLUMNS)
     print("count" + "".join(f"{name:>9}" for name in columns))
-    for count in options.counts:
-        print_row(count, rounds)
-    for count in rounds.peer_async[0] if rounds.peer_async else []:
-        print(f"vLLM's AsyncScheduler, {count} sequences: {median(rounds.peer_async, count, 'median'):.0f} µs")
+    for n in options.counts:
+        print_row(n, rounds)
+    for n in rounds.peer_async[0] if rounds.peer_async else []:
+        print(f"vLLM's AsyncScheduler, {n} sequences: {median(rounds.peer_async, n, 'median'):.0f} µs")
     broken = broken_bars(rounds)
     for line in broken:
         print(line)

@@ -7,35 +7,29 @@ its tokenizer compiled. Run it by
   tests/run_python bench/serving.py --device cpu --models demo [--rounds 5] [--threads N]
 The client (asyncio, raw bytes) runs on the same cores and is part of what is measured. Rounds of the
 stream counts are interleaved; medians are printed, with the least and the most."""
-import argparse
 import asyncio
 import contextlib
 import fcntl
-import itertools
 import json
 import os
 import platform
 import random
 import re
 import statistics
+import subprocess
+import sys
 import tempfile
 import time
 from pathlib import Path
 
 import httpx
-from cluster import Cluster
+from cluster import ROOT, Cluster
 from footprint import MIB, sizes, tables
+from options import THREADS, Parser, amount, count
 
+PROGRAMS = "cox", "cox-head", "cox-gateway", "cox-worker"
 COUNTS = {"null": {1: 500, 8: 500, 64: 200}, "cpu": {1: 64, 8: 64}}  # streams: tokens each
 PROMPT_WORDS = 500
-
-
-def option_parser(program):
-    """Of bench/PROGRAM, whose --help begins with the comment at its top."""
-    lines = (Path(__file__).parent / program).read_text().splitlines()[1:]
-    about = "\n".join(line[2:] for line in itertools.takewhile(lambda line: line.startswith("#"), lines))
-    return argparse.ArgumentParser(prog=f"bench/{program}", description=about,
-                                   formatter_class=argparse.RawDescriptionHelpFormatter)
 
 
 def machine():
@@ -47,6 +41,17 @@ def machine():
 
 def spread(values, form):
     return f"{form % statistics.median(values)} ({form % min(values)} … {form % max(values)})"
+
+
+def build(*targets):
+    """Of build/release, which is made when it is not there."""
+    folder = ROOT / "build/release"
+    try:
+        if not (folder / "build.ninja").exists():
+            subprocess.run(["cmake", "--preset", "release"], cwd=ROOT, check=True, stdout=sys.stderr)
+        subprocess.run(["cmake", "--build", folder, "--target", *targets], check=True, stdout=sys.stderr)
+    except (OSError, subprocess.CalledProcessError) as why:
+        sys.exit(f"{', '.join(targets)}: not built ({why}): scripts/build says what is missing")
 
 
 @contextlib.contextmanager
@@ -203,12 +208,12 @@ def measure(model, rounds, idle_seconds, device, more):
 
 
 def main():
-    a = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    a.add_argument("--rounds", type=int, default=5)
-    a.add_argument("--idle-seconds", type=float, default=20)
+    a = Parser("tests/run_python bench/serving.py", __doc__)
+    a.add_argument("--rounds", type=count(), default=5)
+    a.add_argument("--idle-seconds", type=amount(), default=20)
     a.add_argument("--models", default="null,demo")
     a.add_argument("--device", choices=("null", "cpu"), default="null")
-    a.add_argument("--threads", type=int)
+    a.add_argument("--threads", type=count(1, THREADS))
     o = a.parse_args()
     print(machine())
     for model in o.models.split(","):

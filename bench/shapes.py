@@ -10,9 +10,10 @@ from pathlib import Path
 import httpx
 from cluster import ROOT, Cluster, run_cox
 from footprint import MIB, kib_rows
-from serving import machine, option_parser
+from options import count, names, option_parser
+from serving import machine
 
-MODELS = "llama31_8b_awq,phi3_mini_4k,deepseek_coder_v2_lite_awq,vicuna_13b_awq"
+MODELS = ("llama31_8b_awq", "phi3_mini_4k", "deepseek_coder_v2_lite_awq", "vicuna_13b_awq")
 SIZES = ["--max-model-len", "1024", "--num-gpu-blocks-override", "128"]
 BOUND = 0.01
 
@@ -108,13 +109,13 @@ def serve(name, options):
 
 def main():
     parser = option_parser("shapes")
-    parser.add_argument("--models", default=MODELS)
-    parser.add_argument("--tp", type=int, default=2)
-    parser.add_argument("--requests", type=int, default=3)
-    parser.add_argument("--tokens", type=int, default=4)
+    parser.add_argument("--models", type=names(sorted(p.name for p in (ROOT / "bench/models").iterdir())), default=list(MODELS))
+    parser.add_argument("--tp", type=count(1, 64), default=2)
+    parser.add_argument("--requests", type=count(), default=3)
+    parser.add_argument("--tokens", type=count(), default=4)
     options = parser.parse_args()
     print(machine())
-    for name in options.models.split(","):
+    for name in options.models:
         serve(name, options)
     print("\nbroken: " + ", ".join(broken) if broken else "\nall pairs are within 1 %")
     return bool(broken)

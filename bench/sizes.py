@@ -9,7 +9,8 @@ from pathlib import Path
 
 from cluster import Cluster
 from footprint import MIB, bounds, sizes, tables
-from serving import cold_cache, cpu_ns, load, long_prompt, option_parser, processes, stream
+from options import amount, count, counts, option_parser
+from serving import cold_cache, cpu_ns, load, long_prompt, processes, stream
 
 STREAMS, TOKENS = 16, 256
 CPU_BOUND = 1.0  # % of a core, all processes of an idle cluster together
@@ -107,9 +108,9 @@ def measure(model, tp, options, env=None):
 def main():
     parser = option_parser("sizes")
     parser.add_argument("--models", default="null,demo")
-    parser.add_argument("--tp", type=lambda text: [int(part) for part in text.split(",")], default=[1, 2])
-    parser.add_argument("--idle-seconds", type=float, default=20)
-    parser.add_argument("--soak", type=float, default=0, metavar="SECONDS", help="of work, for each cluster")
+    parser.add_argument("--tp", type=counts(1, 64), default=[1, 2])
+    parser.add_argument("--idle-seconds", type=amount(), default=20)
+    parser.add_argument("--soak", type=count(0), default=0, metavar="SECONDS", help="of work, for each cluster")
     options = parser.parse_args()
     cpu = next((line.split(":")[1].strip() for line in Path("/proc/cpuinfo").read_text().splitlines()
                 if line.startswith("model name")), platform.machine())

@@ -11,6 +11,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "bench/count.h"
 #include "common/base/log.h"
 #include "common/base/mem.h"
 #include "common/model/model_info.h"
@@ -225,7 +226,7 @@ int main(int argc, char **argv)
         .max_model_len = TABLE * BLOCK,
         .speculation = {.n_tokens = SPECULATION_MAX_TOKENS, .model = argc > 3 ? argv[3] : NULL}};
     struct worker_options own = o;
-    uint32_t rounds = argc > 2 ? (uint32_t)atoi(argv[2]) : 3, n_id = 512;
+    uint32_t rounds = argc > 2 ? count_argument(argv, 2, "ROUNDS", 1, MAX_ROUNDS) : 3, n_id = 512;
     char cache[4096], err_text[TEXT_ERR_MAX];
     uint8_t id[512];
     struct error err = {0};
@@ -235,7 +236,6 @@ int main(int argc, char **argv)
     arena_init(&arena, 0);
     model_cache_dir(NULL, getenv("HOME"), cache, sizeof cache);
     own.cache_dir = cache;
-    rounds = rounds < 1 ? 1 : rounds > MAX_ROUNDS ? MAX_ROUNDS : rounds;
     if (executor_open(&own, &executor, &err) != STATUS_OK ||
         model_info_open(own.model, cache, &info, &err) != STATUS_OK)
         die("open", err.text);

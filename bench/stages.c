@@ -13,6 +13,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "bench/count.h"
 #include "common/base/log.h"
 #include "common/model/model_info.h"
 #include "worker/executor_model.h"
@@ -300,7 +301,7 @@ int main(int argc, char **argv)
 {
     static struct group groups[N_SHAPES];
     static struct plans plans;
-    uint32_t rounds = argc > 2 ? (uint32_t)atoi(argv[2]) : 5;
+    uint32_t rounds = argc > 2 ? count_argument(argv, 2, "ROUNDS", 1, MAX_ROUNDS) : 5;
     char cache[4096];
     const struct worker_options o = {.model = argc > 1 ? argv[1] : "demo",
                                      .cache_dir = cache,
@@ -314,8 +315,7 @@ int main(int argc, char **argv)
                                      .max_model_len = N_PROMPT + BLOCK};
     log_init("bench", LOG_LEVEL_COUNT, LOG_LOGFMT);
     model_cache_dir(NULL, getenv("HOME"), cache, sizeof cache);
-    row_us = argc > 4 ? (uint32_t)atoi(argv[4]) : 0;
-    rounds = rounds < 1 ? 1 : rounds > MAX_ROUNDS ? MAX_ROUNDS : rounds;
+    row_us = argc > 4 ? count_argument(argv, 4, "ROW_US", 0, 1000000) : 0;
     for (uint32_t i = 0; i < N_SHAPES; i++)
         open_group(&groups[i], &shapes[i], &o);
     const struct executor *first = groups[0].ranks[0].executor;

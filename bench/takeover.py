@@ -1,5 +1,4 @@
 """bench/takeover: see there."""
-import argparse
 import os
 import random
 import signal
@@ -11,6 +10,7 @@ from pathlib import Path
 import null_oracle as oracle
 from cluster import Cluster, wait_for
 from completions import run
+from options import count, option_parser
 from serving import machine
 from test_quotas import SERVER, Redis
 from test_standby import Pair
@@ -20,10 +20,10 @@ BARS = {"worker": 3.0, "head": 3.0, "standby": 5.0}
 
 
 def options():
-    p = argparse.ArgumentParser()
-    p.add_argument("--rounds", type=int, default=20)
+    p = option_parser("takeover")
+    p.add_argument("--rounds", type=count(), default=20)
     p.add_argument("--only", choices=BARS)
-    p.add_argument("--bars", type=int, default=1)
+    p.add_argument("--bars", type=count(0, 1), default=1)
     return p.parse_args()
 
 

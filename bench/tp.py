@@ -6,23 +6,27 @@ import signal
 import statistics
 import sys
 
+import cpu_peers_setup as peers
 import hosts
 import tp_hey
-from serving import machine, option_parser, quiet, spread
-from tp_places import MODELS, DistributedLlama, Here, TwoHosts, model_path
+import tp_peer
+from cluster import BIN
+from options import THREADS, count, counts, names, option_parser
+from serving import machine, quiet, spread
+from tp_places import MODELS, Here, TwoHosts, model_path
 
 TOKENS = {"demo": 96, "1b": 48}  # of each stream
 PROMPT = 512
 BARS = {"`--tp 2`": 0.95, TwoHosts.name: 0.90}  # of the first place's figures
-PEER_BAR = 1.6
-PEER_TOKENS = 128, 32  # of its prompt, and decoded
+PEER_BAR = 1.6  # to the better one of its one node and its two
+ONE_STREAM, PROMPTS = "1 streams, tokens/s in all", f"a prompt of {PROMPT}, tokens/s"
 
 
 class Table:
     """{figure: {place: [a value of each round]}}."""
 
     def __init__(self, model):
-        self.model, self.figures, self.places = model, {}, []
+        self.model, self.figures, self.places, self.others = model, {}, [], []
 
     def add(self, figure, place, value):
         self.figures.setdefault(figure, {}).setdefault(place, []).append(value)
@@ -43,14 +47,22 @@ class Table:
         return statistics.median(a / b for a, b in zip(rows[ours], rows[theirs]))
 
     def verdicts(self):
-        """[(words, how much of the bar is reached)]."""
-        wanted = [(place, self.places[0], bar) for place, bar in BARS.items() if place in self.places]
-        if DistributedLlama.name in self.places:
-            wanted.append((TwoHosts.name, DistributedLlama.name, PEER_BAR))
-        for ours, theirs, bar in wanted:
-            for figure in self.figures:
-                if not figure.startswith("ready") and (ratio := self.ratio(figure, ours, theirs)) is not None:
-                    yield f"{self.model}, {figure}: {ours} to {theirs} {ratio:.2f} (bar {bar:g})", ratio / bar
+        """[(words, how much of the bar is reached; None: that says nothing)]."""
+        for ours, bar in BARS.items():
+            for figure in self.figures if ours in self.places[1:] else ():
+                if not figure.startswith("ready") and (ratio := self.ratio(figure, ours, self.places[0])) is not None:
+                    yield f"{self.model}, {figure}: {ours} to {self.places[0]} {ratio:.2f} (bar {bar:g})", ratio / bar
+        for figure in (ONE_STREAM, PROMPTS) if self.others else ():
+            yield self.beside_peer(figure)
+
+    def beside_peer(self, figure):
+        rows = self.figures[figure]
+        ratio = statistics.median(a / max(b, c) for a, b, c in zip(rows[TwoHosts.name], rows[tp_peer.ONE], rows[tp_peer.TWO]))
+        words = f"{self.model}, {figure}: {TwoHosts.name} to distributed-llama's better one {ratio:.2f} (bar {PEER_BAR:g}); " \
+                f"its two nodes to its one {self.ratio(figure, tp_peer.TWO, tp_peer.ONE):.2f}"
+        if max(self.others) > tp_peer.QUIET:
+            return words + f"; others took up to {max(self.others):.0%} of the machine beside it", None
+        return words, ratio / PEER_BAR
 
 
 def measure_all(table, places, options, i_round):
@@ -69,67 +81,90 @@ def measure_all(table, places, options, i_round):
             turns(f"{n} streams, tokens/s in all", lambda place: place.decode(n, TOKENS[table.model]))
     values = {}
     with quiet():
-        turns(f"a prompt of {PROMPT}, tokens/s", lambda place: place.prompt(PROMPT))
+        turns(PROMPTS, lambda place: place.prompt(PROMPT))
 
 
-def measure_peer(table, two, options):
-    """Nothing else works meanwhile. Its prompts are in batches of 32 as it has them by default."""
-    peer = DistributedLlama(options.peer, two.pair)
-    with quiet():
-        prompt, decoded = peer.run(*PEER_TOKENS)
-    table.add("1 streams, tokens/s in all", peer.name, decoded)
-    table.add(f"a prompt of {PROMPT}, tokens/s", peer.name, prompt)
+def round_of_ours(table, options, cores, i_round):
+    path = model_path(table.model)
+    shapes = [(tp, 1) for tp in options.tp] + [(1, pp) for pp in options.pp if pp > 1]
+    with contextlib.ExitStack() as stack:
+        places = [stack.enter_context(Here(path, tp, pp, cores, options.threads)) for tp, pp in shapes]
+        if options.hosts:
+            places.append(stack.enter_context(TwoHosts(path, cores)))
+        for place in places:
+            table.add("ready, s", place.name, place.ready_s)
+        measure_all(table, places, options, i_round)
+
+
+def round_of_peer(table, options, cores, i_round):
+    with tp_peer.DistributedLlama(options.peer, cores) as peer, quiet():
+        for name, nodes in ((tp_peer.ONE, 1), (tp_peer.TWO, 2)):
+            prompt, decoded = peer.run(nodes)
+            table.add(ONE_STREAM, name, decoded)
+            table.add(PROMPTS, name, prompt)
+    table.others += peer.others
+    if i_round == 0:
+        print(peer.describe(), flush=True)
 
 
 def measure(name, options, cores):
-    table, path = Table(name), model_path(name)
-    shapes = [(tp, 1) for tp in options.tp] + [(1, pp) for pp in options.pp if pp > 1]
+    table = Table(name)
     for i in range(options.rounds):
-        with contextlib.ExitStack() as stack:
-            places = [stack.enter_context(Here(path, tp, pp, cores, options.threads)) for tp, pp in shapes]
-            if options.hosts:
-                places.append(stack.enter_context(TwoHosts(path, cores)))
-            for place in places:
-                table.add("ready, s", place.name, place.ready_s)
-            measure_all(table, places, options, i)
-            if options.peer and name == "1b":
-                measure_peer(table, places[-1], options)
+        turns = [round_of_ours, round_of_peer] if options.peer and name == "1b" else [round_of_ours]
+        for turn in turns[::1 if i % 2 == 0 else -1]:
+            turn(table, options, cores, i)
         print(f"{name}, round {i + 1}: " + "; ".join(words for words, _ in table.verdicts()), file=sys.stderr, flush=True)
     return table
 
 
 def arguments():
-    def numbers(text):
-        return sorted({int(part) for part in text.split(",")})
-
+    n_cores = len(os.sched_getaffinity(0))
     parser = option_parser("tp")
-    parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--models", type=lambda text: text.split(","), default=list(MODELS))
-    parser.add_argument("--tp", type=numbers)
-    parser.add_argument("--pp", type=numbers, default=[1], help="stages of one rank each; 1: none")
-    parser.add_argument("--streams", type=numbers, default=[1, 8])
-    parser.add_argument("--threads", type=int, help="of each worker; default: the cores, shared out")
-    parser.add_argument("--cores", type=int, default=2)
+    parser.add_argument("--rounds", type=count(), default=5)
+    parser.add_argument("--models", type=names(MODELS), default=list(MODELS))
+    parser.add_argument("--tp", type=counts(1, 16))
+    parser.add_argument("--pp", type=counts(1, 16), default=[1], help="stages of one rank each; 1: none")
+    parser.add_argument("--streams", type=counts(1, 256), default=[1, 8])
+    parser.add_argument("--threads", type=count(1, THREADS), help="of each worker; default: the cores, shared out")
+    parser.add_argument("--cores", type=count(1, n_cores), default=min(2, n_cores))
     parser.add_argument("--hosts", action="store_true", help="two ranks on two hosts as well")
     parser.add_argument("--peer", help="the folder of distributed-llama's dllama; with --hosts")
     parser.add_argument("--hey", action="store_true", help="requests/s as hey has them")
     parser.add_argument("--quick", action="store_true")
     parser.add_argument("--no-bars", action="store_true")
     options = parser.parse_args()
-    if unknown := set(options.models) - set(MODELS):
-        parser.error(f"there is no model {', '.join(sorted(unknown))}; there are: {', '.join(MODELS)}")
     options.tp = options.tp or ([1, 2, 4] if options.hey else [1, 2])
     options.rounds = 1 if options.quick else options.rounds
     options.hosts |= options.peer is not None
+    if why := refused(options):
+        parser.error(why)
     return options
+
+
+def refused(options):
+    """Why these are not measured, in words; None: they are."""
+    if options.hey and (options.hosts or options.pp != [1]):
+        return "--hey is of ranks on this machine: not with --hosts, --peer or --pp"
+    if options.peer and not tp_peer.program(options.peer):
+        return f"--peer: there is no program dllama in {options.peer!r}: build distributed-llama there"
+    if options.peer and not ("1b" in options.models and 1 in options.streams):
+        return "--peer is measured with one stream of the model 1b: --models and --streams leave it out"
+    if options.hosts and options.cores < 2:
+        return "two hosts want two cores"
+    if options.hosts and (reason := hosts.why_not()):
+        return f"two hosts: {reason}"
+    if options.hey and not tp_hey.program():
+        return "there is no hey: scripts/setup --clients"
+    return None
 
 
 def main():
     options = arguments()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # and what was started is ended
     cores = sorted(os.sched_getaffinity(0))[:options.cores]
-    if options.hosts and (reason := hosts.why_not()):
-        sys.exit(f"two hosts: {reason}")
+    peers.check_models(options.models)
+    if not (BIN / "cox").exists():
+        sys.exit(f"there is no {BIN / 'cox'}: scripts/build")
     print(f"{machine()}; cores {','.join(map(str, cores))}; {options.rounds} rounds: median (least … most)", flush=True)
     verdicts = []
     for name in options.models:
@@ -137,11 +172,12 @@ def main():
         table.show()
         verdicts += table.verdicts()
     print()
-    for words, reached in verdicts:
-        print(f"{words}: {'held' if reached >= 1 else 'MISSED'}")
-    missed = sum(reached < 1 for _, reached in verdicts)
-    print(f"bars: {len(verdicts) - missed} held, {missed} missed")
-    return 1 if missed and not options.no_bars else 0
+    said = ["NOT JUDGED" if reached is None else "held" if reached >= 1 else "MISSED" for _, reached in verdicts]
+    for (words, _), verdict in zip(verdicts, said):
+        print(f"{words}: {verdict}")
+    n_held, n_missed = said.count("held"), said.count("MISSED")
+    print(f"bars: {n_held} held, {n_missed} missed, {len(said) - n_held - n_missed} not judged")
+    return 1 if n_held < len(said) and not options.no_bars else 0
 
 
 if __name__ == "__main__":

@@ -18,9 +18,13 @@ LOAD = ["-c", "5", "-n", "50"]
 BAR = 0.95  # the most ranks to one
 
 
-def requests_per_second(program, place, model):
+def program():
+    return shutil.which("hey", path=f"{ROOT}/.deps/bin:{os.environ.get('PATH', '')}")
+
+
+def requests_per_second(place, model):
     body = {**BODY, "max_tokens": TOKENS[model]}
-    done = subprocess.run([program, *LOAD, "-t", "0", "-m", "POST", "-H", "Content-Type: application/json", "-d", json.dumps(body),
+    done = subprocess.run([program(), *LOAD, "-t", "0", "-m", "POST", "-H", "Content-Type: application/json", "-d", json.dumps(body),
                            place.cluster.url + "/v1/completions"], capture_output=True, text=True, timeout=600)
     if done.returncode != 0 or "[200]\t50 responses" not in done.stdout:
         raise RuntimeError(f"hey: {done.stdout[-1000:]}{done.stderr[-1000:]}")
@@ -43,16 +47,14 @@ class Table:
 
 
 def measure(model, options, cores):
-    path = f"{ROOT}/.deps/bin:{os.environ.get('PATH', '')}"
-    program = shutil.which("hey", path=path) or sys.exit("there is no hey: scripts/setup --clients")
     with contextlib.ExitStack() as stack:
         places = [stack.enter_context(Here(model_path(model), tp, 1, cores, options.threads)) for tp in options.tp]
         table = Table(model, places)
         for place in places:
-            requests_per_second(program, place, model)
+            requests_per_second(place, model)
         for i in range(options.rounds):
             for place in places if i % 2 == 0 else places[::-1]:
                 with quiet():
-                    table.rows[place.name].append(requests_per_second(program, place, model))
+                    table.rows[place.name].append(requests_per_second(place, model))
             print(f"{model}, round {i + 1}: " + "; ".join(words for words, _ in table.verdicts()), file=sys.stderr, flush=True)
     return table

@@ -1,11 +1,8 @@
-"""Where bench/tp's ranks run: here, on two hosts that are network namespaces, and what runs on such hosts of distributed-llama."""
+"""Where bench/tp's ranks run: here, and on two hosts that are network namespaces."""
 import os
-import re
-import subprocess
 import sys
 import tempfile
 import time
-from pathlib import Path
 
 import cpu_peers_setup as peers
 import hosts
@@ -58,7 +55,7 @@ class Here(Place):
 
     def __enter__(self):
         begin = time.perf_counter()
-        self.cluster.start()
+        self.cluster.__enter__()  # which ends what it has started where that is never ready
         self.ready_s = time.perf_counter() - begin
         settle(self.cluster.pids().values())
         self.client, self.port = Child(CLIENT), self.cluster.ports[0]
@@ -120,36 +117,3 @@ class TwoHosts(Place):
     def __exit__(self, *_):
         self.client.close()
         self.pair.__exit__()
-
-
-class DistributedLlama:
-    """Two nodes of a thread each on the hosts of a Pair. A run is a process at the root, which loads its weights and sends the
-    others theirs; its own figures of evaluation and prediction are what counts."""
-    name, port, text = "distributed-llama, two hosts", 9998, random_q4.LETTERS
-
-    def __init__(self, folder, pair):
-        self.program, self.pair = Path(folder).resolve() / "dllama", pair
-        self.model, self.tokenizer = random_q4.dllama_model(), random_q4.dllama_tokenizer()
-
-    def on(self, i):
-        """As our ranks have them."""
-        return ["taskset", "-c", str(self.pair.cores[i])] if len(self.pair.cores) > i else []
-
-    def run(self, n_prompt, n_tokens):
-        """(prompt tokens/s, decoded tokens/s)."""
-        node = subprocess.Popen(self.pair.workers[1].inside(*self.on(1), self.program, "worker", "--port", self.port, "--nthreads", 1),
-                                stdout=subprocess.DEVNULL, stderr=subprocess.STDOUT)
-        try:
-            time.sleep(0.5)
-            text = (self.text * (n_prompt // len(self.text) + 1))[:n_prompt]
-            said = self.pair.head.run(
-                *self.on(0), self.program, "inference", "--model", self.model, "--tokenizer", self.tokenizer, "--buffer-float-type", "q80", "--prompt", text,
-                "--steps", n_prompt + n_tokens, "--nthreads", 1, "--temperature", "0", "--max-seq-len", 2048,
-                "--workers", f"{self.pair.address(1, 2)}:{self.port}", timeout=300)
-        finally:
-            node.kill()
-            node.wait()
-        rates = re.findall(r"tokens/s: ([\d.]+)", said)
-        if len(rates) != 2:
-            raise RuntimeError(f"{self.program}: {said[-1000:]}")
-        return float(rates[0]), float(rates[1])

@@ -22,6 +22,7 @@
 
 #include "bench/comm/bench_comm.h"
 #include "bench/comm/gloo_peer.h"
+#include "bench/count.h"
 #include "common/base/clock.h"
 #include "common/base/mem.h"
 #include "common/base/random.h"
@@ -320,29 +321,25 @@ static bool run_ranks(struct shared *s, uint32_t n_rounds)
 int main(int argc, char **argv)
 {
     bool rings = argc > 1 && strcmp(argv[1], "rings") == 0;
-    int n_ranks = argc > 1 && !rings ? atoi(argv[1]) : 2, n_rounds = argc > 2 ? atoi(argv[2]) : 9;
-    if (n_ranks < 2 || n_ranks > MAX_RANKS || n_rounds < 1 || n_rounds > MAX_ROUNDS) {
-        fprintf(stderr, "usage: bench_comm [2..%d ranks [1..%d rounds]] | rings [rounds]\n",
-                MAX_RANKS, MAX_ROUNDS);
-        return 2;
-    }
+    uint32_t n_ranks = argc > 1 && !rings ? count_argument(argv, 1, "ranks", 2, MAX_RANKS) : 2;
+    uint32_t n_rounds = argc > 2 ? count_argument(argv, 2, "rounds", 1, MAX_ROUNDS) : 9;
     if (rings)
-        return bench_rings((uint32_t)n_rounds) ? 0 : 1;
+        return bench_rings(n_rounds) ? 0 : 1;
     struct shared *s =
         mmap(NULL, sizeof *s, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     if (s == MAP_FAILED) {
         perror("mmap");
         return 1;
     }
-    s->n_ranks = (uint32_t)n_ranks;
+    s->n_ranks = n_ranks;
     snprintf(s->folder, sizeof s->folder, "/tmp/bench_comm.XXXXXX");
     if (!mkdtemp(s->folder)) {
         perror(s->folder);
         return 1;
     }
-    bool good = run_ranks(s, (uint32_t)n_rounds);
+    bool good = run_ranks(s, n_rounds);
     if (good)
-        report(s, (uint32_t)n_rounds);
+        report(s, n_rounds);
     bench_remove_folder(s->folder);
     return good ? 0 : 1;
 }

@@ -1,0 +1,20 @@
+#pragma once
+/* What the programs of this folder are told on their command lines. */
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "common/base/str.h"
+
+/* argv[i], a whole number between two bounds; what it is not ends the program with exit status 2.
+ */
+static inline uint32_t count_argument(char **argv, int i, const char *name, uint32_t least,
+                                      uint32_t most)
+{
+    uint64_t n = 0;
+    if (str_to_u64(str_from(argv[i]), &n) == STATUS_OK && n >= least && n <= most)
+        return (uint32_t)n;
+    fprintf(stderr, "%s: %s: '%s' is no whole number from %" PRIu32 " to %" PRIu32 "\n", argv[0],
+            name, argv[i], least, most);
+    exit(2);
+}
