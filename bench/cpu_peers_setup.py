@@ -19,7 +19,8 @@ LLAMA_PACKAGE = "llama-cpp-python==0.3.36"
 LLAMA_SOURCE, LLAMA_VENV = PEERS / "llama-source", PEERS / "llama-source/venv"
 LLAMA = {"native": PEERS / "llama-native", "avx2": PEERS / "llama-avx2"}
 # gcc 12 takes stores to a tile configuration for dead ones (its _tile_loadconfig reads 8 bytes): AMX faults without these.
-LLAMA_FLAGS = {"native": ["-DGGML_NATIVE=ON", "-DCMAKE_CXX_FLAGS=-fno-tree-dse -fno-dse"],
+HAS_AMX = "amx_tile" in Path("/proc/cpuinfo").read_text()
+LLAMA_FLAGS = {"native": ["-DGGML_NATIVE=ON", *(["-DCMAKE_CXX_FLAGS=-fno-tree-dse -fno-dse"] if HAS_AMX else [])],
                "avx2": ["-DGGML_NATIVE=OFF", "-DGGML_AVX2=ON", "-DGGML_FMA=ON", "-DGGML_F16C=ON", "-DGGML_AVX512=OFF"]}
 DEMO = CACHE / "models/demo/gemma-3-270m-q4_k_m.gguf"
 SHAPE = ROOT / "bench/models/tinyllama_1b/config.json"

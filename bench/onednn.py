@@ -1,0 +1,90 @@
+"""bench/onednn: our product of plain weights (bench_kernels) and oneDNN's, in turns on one thread."""
+import argparse
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import zipfile
+from pathlib import Path
+
+from scheduler import ROOT
+
+PACKAGES = ["onednn-cpu-gomp==2023.2.0", "onednn-devel-cpu-gomp==2023.2.0"]  # the last ones that are C alone
+FOLDER = Path(os.environ.get("COX_CACHE") or Path.home() / ".cache/coxswain") / "peers/onednn"
+PROGRAM = FOLDER / "onednn"
+BUILD = ROOT / "build/release"
+
+
+def setup():
+    if not list(FOLDER.glob("*.data/data/include")):
+        FOLDER.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(prefix="coxbench-") as wheels:
+            subprocess.run([sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--dest", wheels, *PACKAGES],
+                           check=True)
+            for wheel in sorted(Path(wheels).glob("*.whl")):
+                zipfile.ZipFile(wheel).extractall(FOLDER)
+    include = next(FOLDER.glob("*.data/data/include"))
+    lib = next(FOLDER.glob("onednn_cpu_gomp-*.data/data/lib"))
+    subprocess.run(["cc", "-O2", f"-I{include}", ROOT / "bench/onednn.c", f"-L{lib}", "-l:libdnnl.so.3", f"-Wl,-rpath,{lib}",
+                    "-o", PROGRAM], check=True)
+    subprocess.run(["cmake", "--build", BUILD, "--target", "bench_kernels"], check=True, stdout=subprocess.DEVNULL)
+
+
+def ours(dtype, isa):
+    command = [BUILD / "bin/bench_kernels", isa, dtype, "1"] if isa else [BUILD / "bin/bench_kernels", best(), dtype, "1"]
+    out = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+    # dtype n k rows threads us GB/s %read GFLOP/s %fma
+    lines = [line.split() for line in out.splitlines() if line.startswith(dtype)]
+    return {tuple(map(int, w[1:4])): float(w[8]) for w in lines if w[4] == "1"}, out.splitlines()[0]
+
+
+def best():
+    """The level that bench_kernels takes by itself: the first word it says."""
+    out = subprocess.run([BUILD / "bin/bench_kernels", "", "none", "1"], capture_output=True, text=True)
+    return out.stdout.split(",")[0]
+
+
+def theirs(dtype):
+    env = {**os.environ, "OMP_NUM_THREADS": "1"}
+    out = subprocess.run([PROGRAM, dtype], check=True, capture_output=True, text=True, env=env).stdout
+    lines = [line.split() for line in out.splitlines() if line.startswith(dtype)]
+    return ({tuple(map(int, w[1:4])): float(w[6]) for w in lines},
+            [line for line in out.splitlines() if line.startswith("bits:")])
+
+
+def main():
+    parser = argparse.ArgumentParser(prog="bench/onednn", description=__doc__)
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--dtypes", default="BF16,F32")
+    parser.add_argument("--isa", help="of bench_kernels")
+    options = parser.parse_args()
+    if options.rounds < 1:
+        parser.error("--rounds: at least 1")
+    for dtype in options.dtypes.split(","):
+        if dtype not in ("BF16", "F32"):
+            parser.error(f"--dtypes: {dtype} is neither BF16 nor F32")
+    setup()
+    for dtype in options.dtypes.split(","):
+        rounds = []
+        for i in range(options.rounds):
+            pair = {}
+            for who in ("ours", "theirs") if i % 2 == 0 else ("theirs", "ours"):
+                if who == "ours":
+                    pair[who], ceiling = ours(dtype, options.isa)
+                else:
+                    pair[who], bits = theirs(dtype)
+            rounds.append(pair)
+        print(f"{dtype}: {ceiling}")
+        print(f"{'n':>6} {'k':>5} {'rows':>5} {'ours':>9} {'oneDNN':>9} {'ratio':>6}   GFLOP/s, medians of {options.rounds}")
+        for case in rounds[0]["theirs"]:
+            if case not in rounds[0]["ours"]:
+                continue
+            a, b = ([r[who][case] for r in rounds] for who in ("ours", "theirs"))
+            ratio = statistics.median(x / y for x, y in zip(a, b))
+            print(f"{case[0]:6} {case[1]:5} {case[2]:5} {statistics.median(a):9.1f} {statistics.median(b):9.1f} {ratio:6.2f}")
+        print("\n".join(f"oneDNN, {line}" for line in bits))
+
+
+if __name__ == "__main__":
+    main()
