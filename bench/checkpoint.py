@@ -1,5 +1,5 @@
 """A checkpoint of a Llama's shape with random bfloat16 weights, for benchmarks of loading: what is in it
-is of no use to anybody else."""
+is of no use to anybody else. --codes: its layers' matrices as AutoAWQ or GPTQ write codes of four bits."""
 import argparse
 import json
 import shutil
@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
+GROUP = 128  # inputs that share a scale
 POOL = 8 << 20  # random numbers; every tensor begins at another place of them
 
 
@@ -25,6 +26,18 @@ def shapes(c):
     return found | {"model.norm.weight": (d,), "lm_head.weight": (c["vocab_size"], d)}
 
 
+def tensors(c, codes):
+    """(name, dtype, shape) of what is in the file."""
+    for name, shape in shapes(c).items():
+        if codes is None or len(shape) == 1 or not name.startswith("model.layers."):
+            yield name, "BF16", shape
+            continue
+        (n, k), name = shape, name.removesuffix("weight")
+        yield name + "qweight", "I32", (k, n // 8) if codes == "awq" else (k // 8, n)
+        yield name + "qzeros", "I32", (k // GROUP, n // 8)
+        yield name + "scales", "F16", (k // GROUP, n)
+
+
 def write_tensor(f, pool, shape, seed):
     n = int(np.prod(shape))
     if len(shape) == 1:
@@ -38,18 +51,21 @@ def write_tensor(f, pool, shape, seed):
         begin = 0
 
 
-def write(shape, tokenizer, folder):
+def write(shape, tokenizer, folder, codes=None):
     """folder: made anew from shape's config.json, with the files of a tokenizer. Returns bytes of weights."""
     config = json.loads((shape / "config.json").read_text())
     assert config["model_type"] == "llama" and config["torch_dtype"] == "bfloat16"
     folder.mkdir(parents=True, exist_ok=True)
-    shutil.copy(shape / "config.json", folder)
+    if codes:
+        config["quantization_config"] = {"quant_method": codes, "bits": 4, "group_size": GROUP, "desc_act": False,
+                                         "zero_point": True, "version": "gemm"}
+    (folder / "config.json").write_text(json.dumps(config))
     for file in tokenizer.glob("tokenizer*"):
         shutil.copy(file, folder)
     header, end = {}, 0
-    for name, s in shapes(config).items():
-        n = 2 * int(np.prod(s))
-        header[name] = {"dtype": "BF16", "shape": s, "data_offsets": [end, end + n]}
+    for name, dtype, s in tensors(config, codes):
+        n = (4 if dtype == "I32" else 2) * int(np.prod(s))
+        header[name] = {"dtype": dtype, "shape": s, "data_offsets": [end, end + n]}
         end += n
     text = json.dumps(header).encode()
     text += b" " * (-len(text) % 8)
@@ -58,7 +74,8 @@ def write(shape, tokenizer, folder):
     with open(folder / "model.safetensors", "wb") as f:
         f.write(len(text).to_bytes(8, "little") + text)
         for i, t in enumerate(header.values()):
-            write_tensor(f, pool, t["shape"], i)
+            halves = (*t["shape"][:-1], 2 * t["shape"][-1]) if t["dtype"] == "I32" else t["shape"]
+            write_tensor(f, pool, halves, i)
     return end
 
 
@@ -66,5 +83,6 @@ if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
     for name in ("shape", "tokenizer", "folder"):
         parser.add_argument(name, type=Path)
+    parser.add_argument("--codes", choices=("awq", "gptq"))
     o = parser.parse_args()
-    print(f"{o.folder}: {write(o.shape, o.tokenizer, o.folder) / 1e9:.2f} GB")
+    print(f"{o.folder}: {write(o.shape, o.tokenizer, o.folder, o.codes) / 1e9:.2f} GB")

@@ -162,7 +162,7 @@ enum status loader_measure(const struct program *p, const struct weights *w, con
 /* ---- loading: what was measured is there and right ---- */
 
 enum { PIECE_BYTES = 16 << 20, PIECE_UNIT = 64 }; /* a unit is whole panels */
-enum { MADE_ROWS = 16 };                          /* that a thread makes at a time */
+enum { MADE_ROWS = 64 };                          /* that a thread makes at a time */
 
 struct loading {
     const struct weights *files;

@@ -375,12 +375,20 @@ static void make_block(const struct source *s, const struct op_weight *x, uint64
     } else if (s->kind == SOURCE_MXFP4) {
         make_mxfp4_block(s, x, output, first + k, to);
     } else {
-        for (uint32_t i = 0; i < BLOCK; i++) {
-            uint32_t at = s->order ? x->w.order[k + i] : k + i;
+        for (uint32_t i = 0; i < BLOCK; i++)
+            inputs[i] = first + k + i;
+        for (uint32_t i = 0; s->order && i < BLOCK; i++) {
+            uint32_t at = x->w.order[k + i];
             inputs[i] = at == UINT32_MAX ? at : first + at;
         }
         source_make_int_block(s, x, output, inputs, to);
     }
+}
+
+/* Whether a line of the file has several outputs' codes: it is used up before the next inputs. */
+static bool is_by_inputs(const struct source *s)
+{
+    return s->kind == SOURCE_INT && (s->layout == INT_AWQ || s->layout == INT_GPTQ);
 }
 
 void source_make_rows(const struct source *s, const struct op_weight *x, uint8_t *to)
@@ -389,16 +397,18 @@ void source_make_rows(const struct source *s, const struct op_weight *x, uint8_t
         quantise_rows(s, x, to);
         return;
     }
-    uint32_t k = source_has_order(s) ? x->w.k : x->k_len;
-    uint64_t block_bytes = dtype_traits(s->dtype).block_bytes;
-    for (uint32_t i = 0; i < x->n_len; i++) {
-        uint64_t output = source_row(x, i);
-        if (s->dtype == DTYPE_F32) {
-            make_float_row(s, x, output, to);
-            to += k * sizeof(float);
-            continue;
+    if (source_make_awq_rows(s, x, to))
+        return;
+    const uint32_t n_inputs = source_has_order(s) ? x->w.k : x->k_len, n_blocks = n_inputs / BLOCK;
+    const uint64_t block_bytes = dtype_traits(s->dtype).block_bytes;
+    const bool turned = is_by_inputs(s), floats = s->dtype == DTYPE_F32;
+    for (uint32_t i = 0; floats && i < x->n_len; i++, to += n_inputs * sizeof(float))
+        make_float_row(s, x, source_row(x, i), to);
+    for (uint32_t a = 0; !floats && a < (turned ? n_blocks : x->n_len); a++) {
+        for (uint32_t b = 0; b < (turned ? x->n_len : n_blocks); b++) {
+            const uint32_t i = turned ? b : a, k = turned ? a : b;
+            make_block(s, x, source_row(x, i), k * BLOCK,
+                       to + ((uint64_t)i * n_blocks + k) * block_bytes);
         }
-        for (uint32_t at = 0; at < k; at += BLOCK, to += block_bytes)
-            make_block(s, x, output, at, to);
     }
 }

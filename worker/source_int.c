@@ -289,12 +289,14 @@ static void put_code(uint8_t *to, uint32_t i, uint32_t bits, uint32_t code)
  */
 static void put_scale(const struct source *s, uint64_t i, uint8_t *to)
 {
+    if (s->bits < 8 && s->scales->dtype == DTYPE_F16) {
+        memcpy(to, s->scales->data + 2 * i, 2);
+        return;
+    }
     float scale = source_float(s->scales, i);
     uint16_t half = f16_from_f32(scale);
     if (s->bits == 8)
         memcpy(to, &scale, sizeof scale);
-    else if (s->scales->dtype == DTYPE_F16)
-        memcpy(to, s->scales->data + 2 * i, 2);
     else
         memcpy(to, &half, sizeof half);
 }
@@ -322,14 +324,60 @@ static bool copy_run(const struct source *s, const struct source_place *at, uint
         return false;
     if (s->layout == INT_AWQ)
         copy_awq(s, n, output, input, to);
-    for (uint32_t i = 0; s->layout == INT_GPTQ && i < s->bits; i++)
-        memcpy(to + 4ul * i, s->values->data + 4 * ((first + i) * n + output), 4);
+    for (uint32_t i = 0; s->layout == INT_GPTQ && i < s->bits; i++) {
+        const uint8_t *word = s->values->data + 4 * ((first + i) * n + output);
+        memcpy(to + 4ul * i, word, 4);
+        __builtin_prefetch(word + 4ul * s->bits * n); /* of the next inputs */
+    }
     if (s->layout == INT_PACKED)
         memcpy(to, s->values->data + 4 * (output * (k / 32 * s->bits) + first), 4ul * s->bits);
     if (s->layout == INT_BYTES)
         memcpy(to, s->values->data + output * k + input, SOURCE_BLOCK);
     for (uint32_t i = 0; s->bits == 8 && s->layout != INT_BYTES && i < SOURCE_BLOCK; i++)
         to[i] ^= 0x80; /* of unsigned bytes: less 128 */
+    return true;
+}
+
+/* Eight outputs of 32 inputs, each of whose words has one input of all of them. */
+static void make_awq_eight(const struct source *s, const struct source_place *at, uint64_t output,
+                           uint32_t input, uint8_t *to, uint64_t stride)
+{
+    const uint64_t n_words = at->n_rows / 8, first = input * n_words + output / 8;
+    const uint32_t g = input / s->group;
+    uint32_t halves[2][SOURCE_BLOCK / 2]; /* of two inputs: even nibbles, odd ones */
+    for (uint32_t i = 0; i < SOURCE_BLOCK / 2; i++) {
+        const uint32_t even = source_word(s->values, first + 2ul * i * n_words),
+                       odd = source_word(s->values, first + (2ul * i + 1) * n_words);
+        halves[0][i] = (even & 0x0f0f0f0f) | (odd & 0x0f0f0f0f) << 4;
+        halves[1][i] = (even >> 4 & 0x0f0f0f0f) | (odd & 0xf0f0f0f0);
+    }
+    for (uint32_t n = 0; n < 8; n++, to += stride) {
+        const uint32_t *from = halves[awq_nibble(n) % 2], shift = awq_nibble(n) / 2 * 8;
+        put_scale(s, scale_index(s, at, output + n, g), to);
+        to[2] = (uint8_t)zero_at(s, at, output + n, g);
+        to[3] = 0;
+        for (uint32_t i = 0; i < SOURCE_BLOCK / 2; i++)
+            to[4 + i] = (uint8_t)(from[i] >> shift);
+    }
+}
+
+bool source_make_awq_rows(const struct source *s, const struct op_weight *x, uint8_t *to)
+{
+    const struct source_place at = source_file_place(x);
+    const uint64_t first = source_row(x, 0), block_bytes = dtype_traits(s->dtype).block_bytes;
+    const uint32_t first_in = x->part.first_in + x->k0;
+    if (s->kind != SOURCE_INT || s->layout != INT_AWQ || s->dtype != DTYPE_INT4 ||
+        x->part.step > 1 || first % 8 != 0 || x->n_len % 8 != 0 || first_in % SOURCE_BLOCK != 0)
+        return false;
+    const uint64_t stride = x->k_len / SOURCE_BLOCK * block_bytes;
+    for (uint32_t k = 0; k < x->k_len; k += SOURCE_BLOCK, to += block_bytes) {
+        const uint8_t *next = /* inputs */
+            s->values->data + ((first_in + k + SOURCE_BLOCK) * (uint64_t)at.n_rows + first) / 2;
+        for (uint32_t i = 0; i < SOURCE_BLOCK; i++)
+            __builtin_prefetch(next + (uint64_t)i * at.n_rows / 2);
+        for (uint32_t i = 0; i < x->n_len; i += 8)
+            make_awq_eight(s, &at, first + i, first_in + k, to + i * stride, stride);
+    }
     return true;
 }
 

@@ -5,12 +5,65 @@
 
 #include "kernels/cpu/f16.h"
 #include "kernels/cpu/pack.h"
+#include "kernels/cpu/pack_internal.h"
+
+typedef uint64_t vq __attribute__((vector_size(16)));
 
 static uint16_t read_u16(const uint8_t *p)
 {
     uint16_t u;
     memcpy(&u, p, sizeof u);
     return u;
+}
+
+/* The bits `mask` of each of n bytes from bit `from` on, to bit `at` of those in `to`, which are
+ * zeros from there on; n is a multiple of 16. By words, since no processor shifts bytes. */
+static inline void add_bits(uint8_t *to, const uint8_t *p, uint32_t n, uint32_t from, uint32_t mask,
+                            uint32_t at)
+{
+    for (uint32_t i = 0; i < n; i += 16) {
+        vw v, sum = {0};
+        memcpy(&v, p + i, sizeof v);
+        if (at > 0)
+            memcpy(&sum, to + i, sizeof sum);
+        sum |= (v >> from & mask * 0x01010101) << at;
+        memcpy(to + i, &sum, sizeof sum);
+    }
+}
+static inline void take_bits(uint8_t *to, const uint8_t *p, uint32_t n, uint32_t from,
+                             uint32_t mask)
+{
+    add_bits(to, p, n, from, mask, 0);
+}
+
+/* Eight codes of less than eight bits. */
+static inline uint64_t eight_codes(const uint8_t *p, uint32_t bits)
+{
+    uint32_t w = 0;
+    uint16_t low;
+    if (bits == 4) {
+        memcpy(&w, p, 4);
+        return w;
+    }
+    if (bits == 1)
+        return p[0];
+    memcpy(&low, p, sizeof low);
+    return bits == 2 ? low : low | (uint32_t)p[2] << 16;
+}
+
+/* 32 codes of less than eight bits, one after the other from the lowest bit of the first byte, as
+ * bytes: of each eight the upper four move to the upper half of a word, of each half the upper two,
+ * and of each two the second. */
+static inline void spread(uint8_t to[32], const uint8_t *p, uint32_t bits)
+{
+    const uint64_t one = (1u << bits) - 1, two = (1u << 2 * bits) - 1, four = (1u << 4 * bits) - 1;
+    for (uint32_t i = 0; i < 4; i += 2) {
+        vq v = {eight_codes(p + i * bits, bits), eight_codes(p + (i + 1) * bits, bits)};
+        v = (v | v << (32 - 4 * bits)) & four * 0x100000001;
+        v = (v | v << (16 - 2 * bits)) & two * 0x1000100010001;
+        v = (v | v << (8 - bits)) & one * 0x101010101010101;
+        memcpy(to + 8 * i, &v, sizeof v);
+    }
 }
 
 /* ---- GGML, blocks of 32 ---- */
@@ -24,17 +77,16 @@ static void unpack_q8_0(struct block *b, const uint8_t *p)
 /* Low halves first: elements 16 apart share a byte. */
 static void unpack_halves(struct block *b, const uint8_t *p)
 {
-    for (int i = 0; i < 16; i++) {
-        b->codes[i] = p[i] & 15;
-        b->codes[i + 16] = p[i] >> 4;
-    }
+    take_bits(b->codes, p, 16, 0, 15);
+    take_bits(b->codes + 16, p, 16, 4, 15);
 }
 
 /* A fifth bit of each of 32 codes, in order. */
 static void unpack_fifth(struct block *b, const uint8_t *p)
 {
-    for (int i = 0; i < 32; i++)
-        b->codes[i] |= (uint8_t)((p[i / 8] >> i % 8 & 1) << 4);
+    uint8_t bits[32];
+    spread(bits, p, 1);
+    add_bits(b->codes, bits, 32, 0, 1, 4);
 }
 
 static void unpack_q4_0(struct block *b, const uint8_t *p)
@@ -76,8 +128,8 @@ static void unpack_mxfp4(struct block *b, const uint8_t *p)
 /* Of each half of 128: two bits of 32 elements from byte i on are elements i, i + 32, ... */
 static void unpack_pairs_of_bits(struct block *b, const uint8_t *p)
 {
-    for (int i = 0; i < 256; i++)
-        b->codes[i] = p[i / 128 * 32 + i % 32] >> i % 128 / 32 * 2 & 3;
+    for (uint32_t i = 0; i < 8; i++)
+        take_bits(b->codes + 32 * i, p + i / 4 * 32, 32, i % 4 * 2, 3);
 }
 
 static void unpack_q2_k(struct block *b, const uint8_t *p)
@@ -96,8 +148,8 @@ static void unpack_q3_k(struct block *b, const uint8_t *p)
 {
     const uint8_t *scales = p + 96;
     unpack_pairs_of_bits(b, p + 32);
-    for (int i = 0; i < 256; i++)
-        b->codes[i] |= (uint8_t)((p[i % 32] >> i / 32 & 1) << 2);
+    for (uint32_t i = 0; i < 8; i++)
+        add_bits(b->codes + 32 * i, p, 32, i, 1, 2);
     for (int i = 0; i < 16; i++) {
         int low = scales[i % 8] >> i / 8 * 4 & 15, high = scales[8 + i % 4] >> i / 4 * 2 & 3;
         b->scales[i] = (uint8_t)((low | high << 4) - 32);
@@ -118,12 +170,8 @@ static void unpack_scales_k(struct block *b, const uint8_t *p)
 
 static void unpack_nibbles_k(struct block *b, const uint8_t *p)
 {
-    for (int j = 0; j < 4; j++) {
-        for (int i = 0; i < 32; i++) {
-            b->codes[64 * j + i] = p[32 * j + i] & 15;
-            b->codes[64 * j + 32 + i] = p[32 * j + i] >> 4;
-        }
-    }
+    for (uint32_t i = 0; i < 8; i++)
+        take_bits(b->codes + 32 * i, p + i / 2 * 32, 32, i % 2 * 4, 15);
 }
 
 static void unpack_q4_k(struct block *b, const uint8_t *p)
@@ -140,22 +188,15 @@ static void unpack_q5_k(struct block *b, const uint8_t *p)
     b->dmin = read_u16(p + 2);
     unpack_scales_k(b, p + 4);
     unpack_nibbles_k(b, p + 48);
-    for (int j = 0; j < 8; j++)
-        for (int i = 0; i < 32; i++)
-            b->codes[32 * j + i] |= (uint8_t)((p[16 + i] >> j & 1) << 4);
+    for (uint32_t i = 0; i < 8; i++)
+        add_bits(b->codes + 32 * i, p + 16, 32, i, 1, 4);
 }
 
 static void unpack_q6_k(struct block *b, const uint8_t *p)
 {
-    const uint8_t *low = p, *high = p + 128;
-    uint8_t *to = b->codes;
-    for (int half = 0; half < 2; half++, low += 64, high += 32, to += 128) {
-        for (int i = 0; i < 32; i++) {
-            to[i] = (uint8_t)((low[i] & 15) | (high[i] & 3) << 4);
-            to[i + 32] = (uint8_t)((low[i + 32] & 15) | (high[i] >> 2 & 3) << 4);
-            to[i + 64] = (uint8_t)(low[i] >> 4 | (high[i] >> 4 & 3) << 4);
-            to[i + 96] = (uint8_t)(low[i + 32] >> 4 | (high[i] >> 6 & 3) << 4);
-        }
+    for (uint32_t i = 0; i < 8; i++) {
+        take_bits(b->codes + 32 * i, p + i / 4 * 64 + i % 2 * 32, 32, i % 4 / 2 * 4, 15);
+        add_bits(b->codes + 32 * i, p + 128 + i / 4 * 32, 32, i % 4 * 2, 3, 4);
     }
     memcpy(b->scales, p + 192, 16);
     b->d = read_u16(p + 208);
@@ -163,36 +204,25 @@ static void unpack_q6_k(struct block *b, const uint8_t *p)
 
 /* ---- ours ---- */
 
-/* 32 codes of less than eight bits, one after the other from the lowest bit of the first byte. */
-static void unpack_run(struct block *b, const uint8_t *p, uint32_t bits)
-{
-    for (uint32_t i = 0; i < 32; i++) {
-        uint32_t at = i * bits, two = p[at / 8];
-        if (at % 8 + bits > 8)
-            two |= (uint32_t)p[at / 8 + 1] << 8;
-        b->codes[i] = (uint8_t)(two >> at % 8 & ((1u << bits) - 1));
-    }
-}
-
 static void unpack_int2(struct block *b, const uint8_t *p)
 {
     b->d = read_u16(p);
     b->zero = p[2];
-    unpack_run(b, p + 4, 2);
+    spread(b->codes, p + 4, 2);
 }
 
 static void unpack_int3(struct block *b, const uint8_t *p)
 {
     b->d = read_u16(p);
     b->zero = p[2];
-    unpack_run(b, p + 4, 3);
+    spread(b->codes, p + 4, 3);
 }
 
 static void unpack_int4(struct block *b, const uint8_t *p)
 {
     b->d = read_u16(p);
     b->zero = p[2];
-    unpack_run(b, p + 4, 4);
+    spread(b->codes, p + 4, 4);
 }
 
 static void unpack_int8(struct block *b, const uint8_t *p)

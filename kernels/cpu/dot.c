@@ -91,65 +91,6 @@ const struct dot_kernels *dot_kernels_of(enum cpu_isa isa, bool no_vnni)
 
 /* ---- weights ---- */
 
-/* Codes of 32 inputs of one output, four at a time: words 16 apart of out, which begins with zeros.
- */
-static void put_codes(uint32_t bits, const uint8_t *codes, uint32_t *out)
-{
-    uint32_t four[DOT_GROUP / 4];
-    memcpy(four, codes, sizeof four);
-    for (uint32_t b = 0; b < DOT_GROUP / 4; b++) {
-        if (bits == 8) {
-            out[b * PANEL_N] = four[b] ^ 0x80808080u;
-            continue;
-        }
-        out[b / 2 * PANEL_N] |= (four[b] & 0x0f0f0f0fu) << b % 2 * 4;
-        if (bits == 5)
-            out[4 * PANEL_N] |= (four[b] >> 4 & 0x01010101u) << b;
-        else if (bits == 6)
-            out[(4 + b / 4) * PANEL_N] |= (four[b] >> 4 & 0x03030303u) << b % 4 * 2;
-    }
-}
-
-/* Scales and codes of 32 inputs from i_k on, of 16 outputs. */
-static uint8_t *put_group(const struct format *f, const struct block rows[PANEL_N], uint32_t i_k,
-                          uint8_t *to)
-{
-    const uint32_t first = i_k / f->group_elems, n = DOT_GROUP / f->group_elems;
-    for (uint32_t g = first; f->values == VALUES_SCALED && g < first + n; g++)
-        for (uint32_t i = 0; i < PANEL_N; i++)
-            *to++ = rows[i].scales[g];
-    if (f->values == VALUES_SCALED_MIN) {
-        for (uint32_t i = 0; i < PANEL_N; i++) {
-            to[i] = rows[i].scales[first];
-            to[PANEL_N + i] = rows[i].mins[first];
-        }
-        to += 2 * PANEL_N;
-    }
-    uint32_t out[DOT_GROUP / 4 * PANEL_N] = {0};
-    for (uint32_t i = 0; i < PANEL_N; i++)
-        put_codes(f->code_bits, rows[i].codes + i_k, out + i);
-    memcpy(to, out, f->code_bits * 64);
-    return to + f->code_bits * 64;
-}
-
-void dot_pack_panel(struct weight *w, const struct weight_rows *rows, uint32_t i_panel)
-{
-    const struct format *f = format_of(w->dtype);
-    const uint32_t first = i_panel * PANEL_N;
-    const uint32_t n_rows = w->n - first < PANEL_N ? w->n - first : PANEL_N;
-    uint8_t *to = (uint8_t *)w->data + i_panel * pack_panel_bytes(w->dtype, w->k);
-    struct block blocks[PANEL_N];
-    memset(blocks, 0, sizeof blocks); /* rows beyond n stay so */
-    for (uint32_t i_block = 0; i_block < w->k / f->block_elems; i_block++) {
-        for (uint32_t i = 0; i < n_rows; i++)
-            f->unpack(&blocks[i], rows->ptr + (first + i) * rows->stride_bytes +
-                                      (uint64_t)i_block * f->block_bytes);
-        to = pack_put_head(f, blocks, to);
-        for (uint32_t k = 0; k < f->block_elems; k += DOT_GROUP)
-            to = put_group(f, blocks, k, to);
-    }
-}
-
 /* Output i's block, from where put_head has put it on. */
 static const uint8_t *get_head(const struct format *f, const uint8_t *p, uint32_t i,
                                struct block *b)

@@ -5,9 +5,8 @@
 #include <string.h>
 
 #include "kernels/cpu/blocks.h"
+#include "kernels/cpu/pack_internal.h"
 #include "kernels/cpu/pack_plain.h"
-
-typedef uint8_t vb __attribute__((vector_size(16)));
 
 struct pack_head pack_head_of(const struct format *f)
 {
@@ -45,28 +44,12 @@ uint64_t pack_panel_bytes(enum dtype dtype, uint32_t k)
     return k / f->block_elems * panel_block_bytes(f);
 }
 
-/* One stage of the butterfly: interleaving vector i with vector i + 8, four times, transposes. */
-static void transpose_stage(vb *to, const vb *from)
-{
-    for (int i = 0; i < 8; i++) {
-        vb a = from[i], b = from[i + 8];
-        to[2 * i] =
-            __builtin_shufflevector(a, b, 0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23);
-        to[2 * i + 1] = __builtin_shufflevector(a, b, 8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29,
-                                                14, 30, 15, 31);
-    }
-}
-
 /* to[k] = code k of each of the 16 rows, for 16 k from i_k. */
 static void transpose_codes(vb to[16], const struct block rows[PANEL_N], uint32_t i_k)
 {
-    vb tmp[16];
     for (uint32_t i = 0; i < PANEL_N; i++)
         memcpy(&to[i], rows[i].codes + i_k, 16);
-    transpose_stage(tmp, to);
-    transpose_stage(to, tmp);
-    transpose_stage(tmp, to);
-    transpose_stage(to, tmp);
+    transpose_bytes(to);
 }
 
 static uint8_t *put(uint8_t *to, vb v)
@@ -75,12 +58,19 @@ static uint8_t *put(uint8_t *to, vb v)
     return to + sizeof v;
 }
 
+/* The bits `mask` of each byte from bit `from` on, then from bit `to` on: by words, since no
+ * processor shifts bytes. */
+static inline vb move_bits(vb v, uint32_t mask, int from, int to)
+{
+    return (vb)((((vw)v >> from) & mask * 0x01010101) << to);
+}
+
 /* Two bits of eight k, from bit `from` of each code on: four k a byte. */
 static uint8_t *put_pairs_of_bits(uint8_t *to, const vb c[8], int from)
 {
     for (int i = 0; i < 8; i += 4)
-        to = put(to, (c[i] >> from & 3) | (c[i + 1] >> from & 3) << 2 |
-                         (c[i + 2] >> from & 3) << 4 | (c[i + 3] >> from & 3) << 6);
+        to = put(to, move_bits(c[i], 3, from, 0) | move_bits(c[i + 1], 3, from, 2) |
+                         move_bits(c[i + 2], 3, from, 4) | move_bits(c[i + 3], 3, from, 6));
     return to;
 }
 
@@ -91,15 +81,15 @@ static uint8_t *put_codes(uint8_t *to, const vb c[8], uint32_t code_bits)
         memcpy(to, c, 128);
         return to + 128;
     }
-    uint32_t low_bits = code_bits < 4 ? 2 : 4;
+    int low_bits = code_bits < 4 ? 2 : 4;
     if (low_bits == 2)
         to = put_pairs_of_bits(to, c, 0);
     for (int i = 0; low_bits == 4 && i < 4; i++)
-        to = put(to, (c[2 * i] & 15) | c[2 * i + 1] << 4);
+        to = put(to, move_bits(c[2 * i], 15, 0, 0) | move_bits(c[2 * i + 1], 15, 0, 4));
     if (code_bits == 3 || code_bits == 5) {
         vb high = {0};
         for (int i = 0; i < 8; i++)
-            high |= (c[i] >> low_bits & 1) << i;
+            high |= move_bits(c[i], 1, low_bits, i);
         to = put(to, high);
     }
     return code_bits == 6 ? put_pairs_of_bits(to, c, 4) : to;
@@ -152,11 +142,15 @@ void pack_panel(struct weight *w, const struct weight_rows *rows, uint32_t i_pan
     }
     struct block blocks[PANEL_N];
     memset(blocks, 0, sizeof blocks); /* rows beyond n stay so */
-    for (uint32_t i_block = 0; i_block < w->k / f->block_elems; i_block++) {
-        for (uint32_t i = 0; i < n_rows; i++)
-            f->unpack(&blocks[i],
-                      from.ptr + i * from.stride_bytes + (uint64_t)i_block * f->block_bytes);
+    const uint64_t block_bytes = panel_block_bytes(f);
+    for (uint32_t i_block = 0; i_block < w->k / f->block_elems; i_block++, to += block_bytes) {
+        pack_ask_to_write(to, (uint32_t)block_bytes);
+        for (uint32_t i = 0; i < n_rows; i++) {
+            const uint8_t *block =
+                from.ptr + i * from.stride_bytes + (uint64_t)i_block * f->block_bytes;
+            pack_ask_to_read(block, pack_read_ahead(f->block_bytes), f->block_bytes);
+            f->unpack(&blocks[i], block);
+        }
         pack_block(f, blocks, to);
-        to += panel_block_bytes(f);
     }
 }

@@ -149,6 +149,42 @@ static void int4_is_made(void **state)
     }
 }
 
+/* Rows are the same bytes whichever are made at a time: by words of eight outputs, or each alone.
+ */
+static void rows_do_not_depend_on_their_number(void **state)
+{
+    static const struct {
+        uint32_t first, n, step;
+    } parts[] = {{0, 16, 1}, {8, 8, 1}, {0, 8, 1}, {3, 8, 1}, {5, 9, 1}, {1, 7, 2}, {0, 8, 2}};
+    for (int awq = 0; awq < 2; awq++) {
+        struct fixture f;
+        struct source s;
+        struct error err;
+        struct op_weight x = matrix();
+        uint8_t alone[16][40], got[16 * 40];
+        const struct quant_config q = {
+            .method = awq ? QUANT_AWQ : QUANT_GPTQ, .bits = 4, .group = 32};
+        open_fixture(&f, &q, awq ? AWQ : GPTQ "}", 592);
+        assert_int_equal(source_find(&f.program, f.weights, &x, &s, &err), STATUS_OK);
+        x.k0 = 0;
+        x.k_len = 64;
+        x.n_len = 1;
+        for (x.n0 = 0; x.n0 < 16; x.n0++)
+            source_make_rows(&s, &x, alone[x.n0]);
+        for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
+            x.n0 = 0;
+            x.n_len = parts[i].n;
+            x.part.n_rows = 16;
+            x.part.first = parts[i].first;
+            x.part.step = parts[i].step;
+            source_make_rows(&s, &x, got);
+            for (uint32_t n = 0; n < parts[i].n; n++)
+                assert_memory_equal(got + n * 40, alone[parts[i].first + n * parts[i].step], 40);
+        }
+        close_fixture(&f);
+    }
+}
+
 #define F8(scales)                                                                                 \
     "{'m.weight':{'dtype':'F8_E4M3','shape':[16,64],'data_offsets':[0,1024]}," scales "}"
 
@@ -608,6 +644,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(int4_is_made),
+        cmocka_unit_test(rows_do_not_depend_on_their_number),
         cmocka_unit_test(gptq_of_all_widths),
         cmocka_unit_test(compressed_integers),
         cmocka_unit_test(bytes_with_a_scale_of_each_output),
