@@ -141,6 +141,8 @@ static float packed_value(const struct matrix *m, uint32_t i_panel, uint32_t k, 
     case DTYPE_F16:
         return half_at(m->w.data, (uint32_t)flat);
     case DTYPE_BF16:
+        if (k + 1 < m->w.k || k % 2 == 1) /* the even one of a pair is the high half */
+            flat = ((uint64_t)i_panel * m->w.k + k / 2 * 2) * 16 + 2 * j + !(k % 2);
         memcpy(&h, (const uint8_t *)m->w.data + 2 * flat, sizeof h);
         bits = (uint32_t)h << 16;
         memcpy(&f, &bits, sizeof f);
