@@ -42,6 +42,8 @@ struct linear_part {
     const float *bias; /* [w->n] or NULL */
     struct view out;
     bool to_float; /* out is float, whatever the device's activations are: logits */
+    bool exact;    /* x is not made narrower than it is (a CPU's, beside bfloat16): a router's, which
+                      chooses one expert or another and nothing between */
 };
 struct linear_params {
     struct view x;
