@@ -4,6 +4,7 @@
  * group of one scale, eight k, a pair of k at a time. */
 #include "kernels/cpu/isa.h"
 #include "kernels/cpu/pack.h"
+#include "kernels/cpu/pairs_impl.h"
 
 #define KERNEL_INLINE static inline __attribute__((always_inline))
 /* Before a loop whose index must become a constant: shifts and registers depend on it. */

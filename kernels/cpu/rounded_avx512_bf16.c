@@ -61,11 +61,13 @@ KERNEL_INLINE void ask_for(const uint8_t *p, uint64_t ahead, enum hint hint)
         __builtin_prefetch(there, 0, 2);
 }
 
-/* The next n pairs. n_panels and n_rows are constants: their sums are registers. */
-KERNEL_INLINE void add_pairs(uint32_t n_panels, uint32_t n_rows, enum hint hint, uint64_t ahead,
-                             uint32_t n, const struct tile *t, struct place *at,
-                             vf acc[TILE_ROWS][FEW_PANELS])
+/* The tile's first pairs, or the others. n_panels and n_rows are constants: their sums are
+ * registers. */
+KERNEL_INLINE void add_pairs(uint32_t n_panels, uint32_t n_rows, enum hint hint, bool are_first,
+                             const struct tile *t, struct place *at, vf acc[TILE_ROWS][FEW_PANELS])
 {
+    const uint64_t ahead = t->ahead[are_first ? 0 : 1];
+    const uint32_t n = are_first ? t->n_first : t->n_pairs - t->n_first;
     const float *x = at->x;
     const uint8_t *w = at->w;
     for (uint32_t k = 0; k < n; k++, x++, w += WORDS_BYTES) {
@@ -124,10 +126,8 @@ KERNEL_INLINE void tile(uint32_t n_panels, uint32_t max_rows, bool is_whole, con
             acc[r][i] =
                 t->first ? vf_zero() : load_columns(out + (size_t)i * PANEL_N, columns_of(t, i));
     }
-    add_pairs(n_panels, max_rows, is_few ? HINT_NEAR : HINT_SECOND_CACHE, t->ahead[0], t->n_first,
-              t, &at, acc);
-    add_pairs(n_panels, max_rows, is_few ? HINT_NEAR : HINT_NONE, t->ahead[1],
-              t->n_pairs - t->n_first, t, &at, acc);
+    add_pairs(n_panels, max_rows, is_few ? HINT_NEAR : HINT_SECOND_CACHE, true, t, &at, acc);
+    add_pairs(n_panels, max_rows, is_few ? HINT_NEAR : HINT_NONE, false, t, &at, acc);
     if (t->has_single)
         add_single(n_panels, max_rows, t, &at, acc);
     KERNEL_UNROLL

@@ -13,7 +13,6 @@
  *   vf_add vf_sub vf_mul vf_div vf_min vf_max (a, b)     vf_fma(a, b, c) = a * b + c
  *   vf_sqrt(a)  vf_round(a): to nearest even integer    vf_pow2(a): 2^a of an integer in -126..127
  *   vf_load_f16(const uint16_t *) vf_load_bf16(const uint16_t *) vf_store_f16(uint16_t *, vf)
- *   vf_load_pairs(const uint16_t *, vf w[2]): 16 words of two bfloat16, w[0] the high halves
  *   vb_load(const uint8_t *)  vf_from_u8(vb)  vf_from_i8(vb)
  *   vb_lookup(table, i): byte i[l] of the table in lane l, i < 16
  *   vf_from_e4m3(vb): OCP FP8, its NaN as 480      vf_from_e8m0(vb): 2^(i - 127)

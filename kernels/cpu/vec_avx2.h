@@ -102,16 +102,6 @@ static inline vf vf_load_bf16(const uint16_t *p)
 {
     return (vf){vec_from_bf16(p), vec_from_bf16(p + 8)};
 }
-static inline void vf_load_pairs(const uint16_t *p, vf w[2])
-{
-    const __m256i high = _mm256_set1_epi32((int)0xffff0000u);
-    __m256i lo = _mm256_loadu_si256((const __m256i *)p);
-    __m256i hi = _mm256_loadu_si256((const __m256i *)(p + 16));
-    w[0] = (vf){_mm256_castsi256_ps(_mm256_and_si256(lo, high)),
-                _mm256_castsi256_ps(_mm256_and_si256(hi, high))};
-    w[1] = (vf){_mm256_castsi256_ps(_mm256_slli_epi32(lo, 16)),
-                _mm256_castsi256_ps(_mm256_slli_epi32(hi, 16))};
-}
 /* minps and maxps give their second operand when one is NaN: NaN stays NaN. */
 static inline __m128i vec_to_f16(__m256 a)
 {

@@ -83,12 +83,6 @@ static inline vf vf_load_bf16(const uint16_t *p)
     __m512i w = _mm512_cvtepu16_epi32(_mm256_loadu_si256((const __m256i *)p));
     return _mm512_castsi512_ps(_mm512_slli_epi32(w, 16));
 }
-static inline void vf_load_pairs(const uint16_t *p, vf w[2])
-{
-    __m512i both = _mm512_loadu_si512(p);
-    w[0] = _mm512_castsi512_ps(_mm512_and_si512(both, _mm512_set1_epi32((int)0xffff0000u)));
-    w[1] = _mm512_castsi512_ps(_mm512_slli_epi32(both, 16));
-}
 /* minps and maxps give their second operand when one is NaN: NaN stays NaN. */
 static inline void vf_store_f16(uint16_t *p, vf a)
 {

@@ -101,21 +101,6 @@ static inline vf vf_load_bf16(const uint16_t *p)
     return (vf){vec_from_bf16(vld1_u16(p)), vec_from_bf16(vld1_u16(p + 4)),
                 vec_from_bf16(vld1_u16(p + 8)), vec_from_bf16(vld1_u16(p + 12))};
 }
-static inline float32x4_t vec_high(uint16x8_t x)
-{
-    return vreinterpretq_f32_u32(vandq_u32(vreinterpretq_u32_u16(x), vdupq_n_u32(0xffff0000u)));
-}
-static inline float32x4_t vec_low(uint16x8_t x)
-{
-    return vreinterpretq_f32_u32(vshlq_n_u32(vreinterpretq_u32_u16(x), 16));
-}
-static inline void vf_load_pairs(const uint16_t *p, vf w[2])
-{
-    const uint16x8_t a = vld1q_u16(p), b = vld1q_u16(p + 8), c = vld1q_u16(p + 16),
-                     d = vld1q_u16(p + 24);
-    w[0] = (vf){vec_high(a), vec_high(b), vec_high(c), vec_high(d)};
-    w[1] = (vf){vec_low(a), vec_low(b), vec_low(c), vec_low(d)};
-}
 /* NaN, the second operand of both, stays NaN. */
 static inline float16x4_t vec_to_f16(float32x4_t x)
 {

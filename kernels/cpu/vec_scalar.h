@@ -116,17 +116,6 @@ static inline vf vf_load_bf16(const uint16_t *p)
     memcpy(&r, bits, sizeof r);
     return r;
 }
-static inline void vf_load_pairs(const uint16_t *p, vf w[2])
-{
-    uint32_t both[16], low[16];
-    memcpy(both, p, sizeof both);
-    for (int i = 0; i < 16; i++) {
-        low[i] = both[i] << 16;
-        both[i] &= 0xffff0000u;
-    }
-    memcpy(&w[0], both, sizeof both);
-    memcpy(&w[1], low, sizeof low);
-}
 static inline vf vf_load_f16(const uint16_t *p)
 {
     float f[16];

@@ -12,6 +12,7 @@
 
 #include "common/base/random.h"
 #include "kernels/cpu/f16.h"
+#include "kernels/cpu/pairs_impl.h"
 #include "kernels/cpu/transpose_impl.h"
 
 static uint32_t bits_of(float f)
