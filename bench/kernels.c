@@ -5,6 +5,7 @@
  *
  *   bench_kernels [isa [dtype [rounds]]]      e.g. avx2 Q8_0 5; default: the best, all, 3
  *   bench_kernels avx512-vnni-codes Q4_0      by dot products of codes (kernels/cpu/dot.h)
+ *   bench_kernels avx512-bf16                 by those of bfloat16 (kernels/cpu/rounded.h)
  *
  * Numbers are medians over the rounds; of CPU time for one thread, of wall time for two. On a
  * machine that others use too, compare within a run. */
@@ -20,9 +21,18 @@
 #include "kernels/cpu/dot.h"
 #include "kernels/cpu/linear.h"
 #include "kernels/cpu/pack.h"
+#include "kernels/cpu/rounded.h"
 #include "kernels/cpu/threads.h"
 
-enum { MAX_THREADS = 2, MAX_ROUNDS = 15, MAX_ROWS = 512, MAX_CASES = 1024, TASK_PANELS = 16 };
+enum {
+    MAX_THREADS = 2,
+    MAX_ROUNDS = 15,
+    MAX_ROWS = 512,
+    MAX_CASES = 1024,
+    TASK_PANELS = 16,
+    MAX_K = 4096,
+    ROUND_ROWS = 16
+};
 static const uint64_t WORKING_SET = 192ull << 20;
 
 typedef void linear_fn(const struct linear_task *t);
@@ -30,21 +40,23 @@ struct isa {
     const char *name;
     enum cpu_isa level; /* of the ceilings */
     linear_fn *linear;
-    const struct dot_kernels *dots; /* NULL: of floats */
+    const struct dot_kernels *dots; /* NULL, as the next one: of floats */
+    const struct rounded_kernels *rounded;
 };
-#define ISA(upper, lower) {#lower, CPU_ISA_##upper, linear_##lower, NULL},
+#define ISA(upper, lower) {#lower, CPU_ISA_##upper, linear_##lower, NULL, NULL},
 static const struct isa isas[] = {
     CPU_LEVELS(ISA)
 #ifdef __aarch64__
-        {"neon-codes", CPU_ISA_NEON, linear_neon, &dot_kernels_neon},
-    {"neon-dotprod-codes", CPU_ISA_NEON, linear_neon, &dot_kernels_neon_dotprod},
-    {"neon-i8mm-codes", CPU_ISA_NEON, linear_neon, &dot_kernels_neon_i8mm}};
+        {"neon-codes", CPU_ISA_NEON, linear_neon, &dot_kernels_neon, NULL},
+    {"neon-dotprod-codes", CPU_ISA_NEON, linear_neon, &dot_kernels_neon_dotprod, NULL},
+    {"neon-i8mm-codes", CPU_ISA_NEON, linear_neon, &dot_kernels_neon_i8mm, NULL}};
 #else
-        {"avx2-codes", CPU_ISA_AVX2, linear_avx2, &dot_kernels_avx2},
-    {"avx2-vnni-codes", CPU_ISA_AVX2, linear_avx2, &dot_kernels_avx2_vnni},
-    {"avx512-codes", CPU_ISA_AVX512, linear_avx512, &dot_kernels_avx512},
-    {"avx512-vnni-codes", CPU_ISA_AVX512, linear_avx512, &dot_kernels_avx512_vnni},
-    {"avx512-amx-codes", CPU_ISA_AVX512, linear_avx512, &dot_kernels_avx512_amx}};
+        {"avx2-codes", CPU_ISA_AVX2, linear_avx2, &dot_kernels_avx2, NULL},
+    {"avx2-vnni-codes", CPU_ISA_AVX2, linear_avx2, &dot_kernels_avx2_vnni, NULL},
+    {"avx512-codes", CPU_ISA_AVX512, linear_avx512, &dot_kernels_avx512, NULL},
+    {"avx512-vnni-codes", CPU_ISA_AVX512, linear_avx512, &dot_kernels_avx512_vnni, NULL},
+    {"avx512-amx-codes", CPU_ISA_AVX512, linear_avx512, &dot_kernels_avx512_amx, NULL},
+    {"avx512-bf16", CPU_ISA_AVX512, linear_avx512, NULL, &rounded_kernels_avx512_bf16}};
 #endif
 
 struct bench_case {
@@ -57,7 +69,8 @@ struct bench {
     struct pool *pools[MAX_THREADS];
     uint8_t *memory; /* WORKING_SET bytes of weights, in large pages */
     float *x, *out, *scratch[MAX_THREADS];
-    struct dot_rows coded; /* room for MAX_ROWS rows of 4096 */
+    struct dot_rows coded; /* room for MAX_ROWS rows of MAX_K */
+    float *rounded;        /* the same */
     struct bench_case cases[MAX_CASES];
     uint32_t n_cases, n_rounds;
     double read_gb[MAX_THREADS][MAX_ROUNDS], fma_gflop[MAX_THREADS][MAX_ROUNDS];
@@ -123,6 +136,15 @@ static void code_task(void *ctx, uint32_t i_task, uint32_t i_thread)
     const struct product *p = ctx;
     dot_quantise_rows(p->b->isa->dots, p->b->x, p->w.k, &p->coded, i_task);
 }
+static void round_task(void *ctx, uint32_t i_task, uint32_t i_thread)
+{
+    const struct product *p = ctx;
+    const struct rounded_kernels *kernels = p->b->isa->rounded;
+    const uint32_t begin = i_task * ROUND_ROWS, stride = rounded_stride(kernels, p->w.k);
+    for (uint32_t i = begin; i < begin + ROUND_ROWS && i < p->n_rows; i++)
+        kernels->round(p->b->rounded + (uint64_t)i * stride, p->b->x + (uint64_t)i * p->w.k,
+                       p->w.k);
+}
 static void product_task(void *ctx, uint32_t i_task, uint32_t i_thread)
 {
     const struct product *p = ctx;
@@ -147,7 +169,13 @@ static void product_task(void *ctx, uint32_t i_task, uint32_t i_thread)
                             .panel_end =
                                 begin + TASK_PANELS < n_panels ? begin + TASK_PANELS : n_panels,
                             .scratch = p->b->scratch[i_thread]};
-    p->b->isa->linear(&t);
+    if (!p->b->isa->rounded) {
+        p->b->isa->linear(&t);
+        return;
+    }
+    t.x = p->b->rounded;
+    t.x_stride = rounded_stride(p->b->isa->rounded, p->w.k);
+    rounded_linear(p->b->isa->rounded, &t);
 }
 
 static uint32_t n_panels_of(const struct bench_case *c)
@@ -176,6 +204,9 @@ static double measure(const struct bench *b, const struct bench_case *c)
         if (b->isa->dots)
             pool_run(b->pools[c->n_threads - 1], (c->n_rows + DOT_TILE - 1) / DOT_TILE, code_task,
                      &p);
+        if (b->isa->rounded)
+            pool_run(b->pools[c->n_threads - 1], (c->n_rows + ROUND_ROWS - 1) / ROUND_ROWS,
+                     round_task, &p);
         pool_run(b->pools[c->n_threads - 1], (n_panels_of(c) + TASK_PANELS - 1) / TASK_PANELS,
                  product_task, &p);
     }
@@ -187,6 +218,11 @@ static const enum dtype dtypes[] = {DTYPE_Q8_0,   DTYPE_Q4_0,  DTYPE_Q4_1, DTYPE
                                     DTYPE_IQ4_NL, DTYPE_MXFP4, DTYPE_INT2, DTYPE_INT3, DTYPE_INT4,
                                     DTYPE_INT8,   DTYPE_FP8,   DTYPE_F16,  DTYPE_BF16, DTYPE_F32};
 
+static bool multiplies(const struct isa *isa, enum dtype dtype)
+{
+    return isa->dots ? dot_has(dtype) : !isa->rounded || dtype == DTYPE_BF16;
+}
+
 static void add_cases(struct bench *b, const char *only_dtype)
 {
     static const struct {
@@ -196,7 +232,7 @@ static void add_cases(struct bench *b, const char *only_dtype)
     for (uint32_t i = 0; i < sizeof dtypes / sizeof *dtypes; i++) {
         if (only_dtype && strcmp(only_dtype, dtype_traits(dtypes[i]).name) != 0)
             continue;
-        if (b->isa->dots && !dot_has(dtypes[i]))
+        if (!multiplies(b->isa, dtypes[i]))
             continue;
         for (uint32_t j = 0; j < sizeof shapes / sizeof *shapes; j++) {
             uint64_t n_bytes = shapes[j].n / PANEL_N * pack_panel_bytes(dtypes[i], shapes[j].k);
@@ -261,7 +297,9 @@ static const struct isa *pick_isa(const char *name)
     uint32_t best = cpu_isa_best();
     for (uint32_t i = 0; name && i < sizeof isas / sizeof *isas; i++)
         if (strcmp(name, isas[i].name) == 0 &&
-            (isas[i].dots ? dot_kernels_run(isas[i].dots) : i <= best))
+            (isas[i].dots      ? dot_kernels_run(isas[i].dots)
+             : isas[i].rounded ? rounded_kernels_run(isas[i].rounded)
+                               : i <= best))
             return &isas[i];
     return name ? NULL : &isas[best];
 }
@@ -291,12 +329,14 @@ static bool bench_open(struct bench *b)
     }
     madvise(b->memory, WORKING_SET, MADV_HUGEPAGE);
     memset(b->memory, 0x2c, WORKING_SET); /* a normal number in every format */
-    b->x = mem_array(MAX_ROWS * 4096, sizeof(float));
-    for (uint32_t i = 0; i < MAX_ROWS * 4096; i++)
+    b->x = mem_array(MAX_ROWS * MAX_K, sizeof(float));
+    for (uint32_t i = 0; i < MAX_ROWS * MAX_K; i++)
         b->x[i] = (float)(i % 17) * 0.125f;
     b->out = mem_array(16 * 262144, sizeof(float));
-    b->coded.codes = mem_array(MAX_ROWS, 4096);
-    b->coded.groups = mem_array(MAX_ROWS * 4096 / DOT_GROUP, sizeof *b->coded.groups);
+    b->rounded = mem_array((uint64_t)MAX_ROWS * rounded_stride(&rounded_kernels_scalar, MAX_K),
+                           sizeof(float));
+    b->coded.codes = mem_array(MAX_ROWS, MAX_K);
+    b->coded.groups = mem_array(MAX_ROWS * MAX_K / DOT_GROUP, sizeof *b->coded.groups);
     return true;
 }
 

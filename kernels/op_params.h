@@ -42,6 +42,7 @@ struct linear_part {
     const float *bias; /* [w->n] or NULL */
     struct view out;
     bool to_float; /* out is float, whatever the device's activations are: logits */
+    bool exact;    /* x stays as it is, beside bfloat16 too: a router chooses one or another */
 };
 struct linear_params {
     struct view x;

@@ -15,10 +15,10 @@ endforeach()
 foreach(cpu cortex-a53 cortex-a76)
   cox_arm64_as(${cpu} arm64_kernels_dot_test_${cpu} kernels_dot_test)
   cox_arm64_as(${cpu} arm64_kernels_digest_test_${cpu} kernels_digest_test)
-  cox_arm64_as(${cpu} arm64_model_codes_${cpu} model_golden --activations int8 ${own_goldens}/llama_tiny_gguf_q8_0
+  cox_arm64_as(${cpu} arm64_model_codes_${cpu} model_golden --activations narrow ${own_goldens}/llama_tiny_gguf_q8_0
                ${own_goldens}/llama_tiny_gguf_q4_k ${own_goldens}/gemma3_tiny_gguf_q6_k)
 endforeach()
-cox_arm64_as(max arm64_model_codes model_golden --activations int8 ${own_goldens}/llama_tiny_gguf_q8_0
+cox_arm64_as(max arm64_model_codes model_golden --activations narrow ${own_goldens}/llama_tiny_gguf_q8_0
              ${own_goldens}/llama_tiny_gguf_q4_k ${own_goldens}/gemma3_tiny_gguf_q6_k)
 set(models llama_bias llama_tiny_gguf_iq4_nl gemma3_caps phi3_tiny mixtral_5experts deepseek_v3 gpt_oss_bf16
     llama_tiny_gptq3 llama_tiny_gguf_mxfp4)

@@ -259,7 +259,7 @@ static enum status open_device(struct engine *e, const struct engine_setup *s, s
         return STATUS_OK;
     TRY(cpu_device_open(&(struct cpu_device_options){.n_threads = e->n_threads,
                                                      .isa_level = s->isa_level,
-                                                     .no_vnni = s->no_vnni,
+                                                     .level_only = s->level_only,
                                                      .activations = s->activations},
                         &e->device, err));
     e->owns_device = true;

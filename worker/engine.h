@@ -22,7 +22,7 @@ struct engine_setup {
     struct device *device;           /* borrowed, closed later; NULL: a CPU of its own */
     uint32_t n_threads;              /* 0: host_cpus(), at most CPU_MAX_THREADS */
     int32_t isa_level;               /* enum cpu_isa; -1: the best */
-    bool no_vnni;                    /* as cpu_device_options has them, as the next */
+    bool level_only;                 /* as cpu_device_options has them, as the next */
     enum cpu_activations activations;
     bool kv_dtype_set;
     enum dtype kv_dtype;    /* as kv_cache has it; not set: F32 for a float32 model, else F16 */

@@ -357,11 +357,11 @@ static void log_loaded(const struct engine *e, const char *role, uint64_t begin_
              (double)e->weights_bytes / (double)(elapsed_ns + 1));
 }
 
-/* Of a CPU, beside weights that are codes. */
+/* Of a CPU, beside weights that are codes or bfloat16. */
 static enum cpu_activations activations_of(const struct worker_options *o)
 {
     bool exact = o->dtype == ACTIVATIONS_FLOAT32 || o->dtype == ACTIVATIONS_FLOAT;
-    return exact ? CPU_ACTIVATIONS_F32 : CPU_ACTIVATIONS_INT8;
+    return exact ? CPU_ACTIVATIONS_F32 : CPU_ACTIVATIONS_NARROW;
 }
 
 static int32_t isa_level_of(const struct worker_options *o)
@@ -382,7 +382,7 @@ struct engine_setup executor_model_setup(const struct worker_options *o)
                                  .is_elastic = o->elastic_tp,
                                  .n_threads = (uint32_t)o->threads,
                                  .isa_level = isa_level_of(o),
-                                 .no_vnni = o->cpu_isa > 0,
+                                 .level_only = o->cpu_isa > 0,
                                  .activations = activations_of(o),
                                  .kv_dtype_set = o->kv_cache_dtype != KV_CACHE_AUTO,
                                  .kv_dtype = worker_options_kv_dtype(o),
@@ -442,8 +442,8 @@ static void hash_config(struct executor_model *x, const struct worker_options *o
     snprintf(quantisation, sizeof quantisation, "%s%s", dtype_traits(e->main_dtype).name,
              at_load[e->config.quant.at_load]);
     const char *activations = x->device->activations;
-    if (x->device->kind == DEVICE_CPU && activations_of(o) == CPU_ACTIVATIONS_INT8)
-        activations = "int8"; /* beside weights that are codes: other numbers, other answers */
+    if (x->device->kind == DEVICE_CPU && activations_of(o) == CPU_ACTIVATIONS_NARROW)
+        activations = "int8, bfloat16"; /* beside such weights: other numbers, other answers */
     write_hex(e, hex);
     write_hex(x->draft_model ? draft_model_engine(x->draft_model) : NULL, draft_hex);
     const struct config_identity identity = {.model_hashes = str_from(hex),

@@ -53,11 +53,12 @@ enum status worker_options_check_dtype(const struct worker_options *o, const cha
                          "--dtype %s: a GPU's kernels have activations in %s and in nothing else: "
                          "leave the flag out, or compute in float32 with --device cpu",
                          names[o->dtype], own);
-    log_warn("dtype_not_used", "wanted=%s used=%s reason=%s", names[o->dtype], own,
-             is_wide
-                 ? "\"a CPU computes in float32, which loses nothing that it would keep\""
-                 : "\"bfloat16 has the speed of float16 and the range of float32: no activation "
-                   "overflows, and three bits of each are lost\"");
+    log_warn(
+        "dtype_not_used", "wanted=%s used=%s reason=%s", names[o->dtype], own,
+        is_wide
+            ? "\"a CPU computes in float32, and narrower as auto does where weights are narrow\""
+            : "\"bfloat16 has the speed of float16 and the range of float32: no activation "
+              "overflows, and three bits of each are lost\"");
     return STATUS_OK;
 }
 

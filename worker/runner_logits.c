@@ -87,7 +87,8 @@ static void own_logits(struct runner *r, struct view g, uint32_t n)
     const struct model_config *c = p->config;
     uint32_t n_own = program_vocab_part(p, p->rank).n;
     const struct view logits = {r->logits, r->logits_width};
-    const struct linear_part head = {&p->weights[p->i_head].w, NULL, logits, true};
+    const struct linear_part head = {
+        .w = &p->weights[p->i_head].w, .out = logits, .to_float = true};
     r->ops->linear(r->s.device,
                    &(struct linear_params){.x = g, .n_rows = n, .n_parts = 1, .parts = {head}});
     if (c->final_softcap > 0)

@@ -90,7 +90,8 @@ static enum status run_linear(struct runner *r, const struct op *o, struct error
         p.parts[i] = (struct linear_part){.w = &w->w,
                                           .bias = w->bias,
                                           .out = runner_view(r, w->out),
-                                          .to_float = w->out == REG_ROUTER};
+                                          .to_float = w->out == REG_ROUTER,
+                                          .exact = w->out == REG_ROUTER};
     }
     if (p.n_parts > 0)
         r->ops->linear(r->s.device, &p);

@@ -14,8 +14,9 @@ enum activation_dtype {
 #define ACTIVATION_DTYPES "auto|bfloat16|float16|half|float32|float"
 #define ACTIVATION_DTYPE_HELP                                                                      \
     "numbers of the activations: a GPU's are bfloat16 and a CPU's float32, which auto means, but " \
-    "int8 with a scale for each 32 where a CPU multiplies quantised weights; float32 (float): "    \
-    "there too; a CPU takes the others with a warning, a GPU half (float16), and refuses float32"
+    "int8 with a scale for each 32 where a CPU multiplies quantised weights, bfloat16 where it "   \
+    "multiplies bfloat16 ones; float32 (float): there too; a CPU takes the others with a "         \
+    "warning, a GPU half (float16), and refuses float32"
 
 /* In the order of KV_CACHE_DTYPES. The last two are vLLM's names of what fp8 and int8 are here: a
  * scale for each token and head. */

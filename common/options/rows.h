@@ -132,7 +132,7 @@
     OPT_ENUM(                                                                                      \
         S, cpu_isa, "cpu-isa", "auto|scalar|avx2|avx512|neon", "auto",                             \
         "of a CPU, the highest instruction set that kernels use (neon: of arm64); auto: the best " \
-        "that it has, and VNNI and AMX, or dotprod and i8mm, which the others leave out")
+        "that it has, and VNNI, BF16 and AMX, or dotprod and i8mm, which the others leave out")
 #define ROW_NCCL_LIBRARY(S)                                                                        \
     OPT_STRING(S, nccl_library, "nccl-library", NULL,                                              \
                "the NCCL that ranks on GPUs talk by, a path or a name; default: libnccl.so.2")

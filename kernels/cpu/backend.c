@@ -2,6 +2,7 @@
 
 #include <assert.h>
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -359,8 +360,15 @@ static uint32_t cpu_isa_level(const struct device *d)
 
 static const char *cpu_isa_name_of(const struct device *d)
 {
-    const struct cpu_device *cpu = (const struct cpu_device *)d;
-    return cpu->has_codes && cpu->dots->name ? cpu->dots->name : cpu->kernels->isa;
+    return ((const struct cpu_device *)d)->isa_name;
+}
+
+/* Of the level and what is used beside it: avx512-vnni-bf16. */
+static void name_isa(struct cpu_device *d)
+{
+    const char *level = d->kernels->isa, *codes = d->dots->name, *rounded = d->rounding->name;
+    snprintf(d->isa_name, sizeof d->isa_name, "%s%s", d->is_narrow && codes ? codes : level,
+             d->is_narrow && rounded ? rounded + strlen(level) : "");
 }
 
 static enum status cpu_set_isa_level(struct device *device, uint32_t level, struct error *err)
@@ -377,7 +385,9 @@ static enum status cpu_set_isa_level(struct device *device, uint32_t level, stru
     struct cpu_device *d = cpu_of(device);
     d->isa = level;
     d->kernels = kernels_of[level];
-    d->dots = dot_kernels_of(level, d->no_vnni);
+    d->dots = dot_kernels_of(level, d->level_only);
+    d->rounding = rounded_kernels_of(level, d->level_only);
+    name_isa(d);
     return STATUS_OK;
 }
 
@@ -393,6 +403,7 @@ static void cpu_close(struct device *device)
     mem_free(d->tiles);
     mem_free(d->sorted.block);
     mem_free(d->coded.block);
+    mem_free(d->rounded.block);
     pool_free(d->pool);
     mem_free(d);
 }
@@ -455,8 +466,8 @@ enum status cpu_device_open(const struct cpu_device_options *o, struct device **
     *out = NULL;
     struct cpu_device *d = mem_zalloc(sizeof *d);
     d->base.ops = &cpu_ops;
-    d->no_vnni = o->no_vnni;
-    d->has_codes = o->activations == CPU_ACTIVATIONS_INT8;
+    d->level_only = o->level_only;
+    d->is_narrow = o->activations == CPU_ACTIVATIONS_NARROW;
     uint32_t level = o->isa_level < 0 ? cpu_isa_best() : (uint32_t)o->isa_level;
     enum status s = cpu_set_isa_level(&d->base, level, err);
     if (s == STATUS_OK)

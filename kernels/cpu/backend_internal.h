@@ -3,6 +3,7 @@
 #include "kernels/cpu/cpu.h"
 #include "kernels/cpu/dot.h"
 #include "kernels/cpu/isa.h"
+#include "kernels/cpu/rounded.h"
 #include "kernels/cpu/threads.h"
 
 /* The unit of cost is about 0.3 ns: an addition of two floats from the cache on one thread. Waking
@@ -25,15 +26,18 @@ struct cpu_device {
     struct pool *pool;
     const struct cpu_kernels *kernels;
     const struct dot_kernels *dots;
+    const struct rounded_kernels *rounding;
     enum cpu_isa isa;
-    bool no_vnni;
-    bool has_codes;          /* activations of products with codes are codes */
+    char isa_name[32];
+    bool level_only;
+    bool is_narrow;          /* enum cpu_activations */
     struct scratch *scratch; /* [threads] */
     struct scratch parts;    /* of attention, in splits */
     struct row_tile *tiles;  /* of attention */
     uint32_t n_tiles;        /* there is room for */
     struct scratch sorted;   /* rows of a product whose inputs are in another order */
     struct scratch coded;    /* rows of a product as codes */
+    struct scratch rounded;  /* the same as bfloat16 */
 };
 
 static inline struct cpu_device *cpu_of(struct device *d)

@@ -12,13 +12,18 @@ enum {
     MACS_TASK_MAX = 4 << 20,
     MAX_K = 1 << 20,  /* keeps the products of sizes in 64 bits */
     SORTED_ROWS = 64, /* that are brought into a matrix's order at a time */
-    CODED_ROWS = 128  /* that become codes at a time */
+    NARROW_ROWS = 128 /* that become codes or bfloat16 at a time */
 };
 
 /* Whether a matrix is laid out for dot products of codes: w->k is a whole number of its blocks. */
 static bool has_dots(const struct cpu_device *d, const struct weight *w)
 {
-    return d->has_codes && dot_has(w->dtype);
+    return d->is_narrow && dot_has(w->dtype);
+}
+/* Whether rows become bfloat16 in front of it. */
+static bool has_rounded(const struct cpu_device *d, const struct linear_part *part)
+{
+    return d->is_narrow && part->w->dtype == DTYPE_BF16 && !part->exact;
 }
 
 /* Room for rows as codes. */
@@ -26,6 +31,12 @@ static uint64_t coded_floats(uint32_t k, uint32_t n_rows)
 {
     uint64_t n = dot_n_places(n_rows);
     return n * (k / DOT_GROUP) * (sizeof(struct dot_group) + DOT_GROUP) / sizeof(float);
+}
+
+/* And for rows as bfloat16, at any level: the next step may have another one. */
+static uint64_t rounded_floats(uint32_t k)
+{
+    return (uint64_t)NARROW_ROWS * rounded_stride(&rounded_kernels_scalar, k);
 }
 
 uint64_t cpu_weight_bytes(const struct device *d, enum dtype dtype, uint32_t n, uint32_t k,
@@ -54,7 +65,9 @@ void cpu_weight_pack(struct device *device, struct weight *w, const struct weigh
     if (w->order) /* now, not in a step */
         cpu_scratch_grow(&d->sorted, (uint64_t)w->k * SORTED_ROWS);
     if (has_dots(d, w))
-        cpu_scratch_grow(&d->coded, coded_floats(w->k, CODED_ROWS));
+        cpu_scratch_grow(&d->coded, coded_floats(w->k, NARROW_ROWS));
+    if (d->is_narrow && w->dtype == DTYPE_BF16)
+        cpu_scratch_grow(&d->rounded, rounded_floats(w->k));
     cpu_run_units(d, div_up(w->n, PANEL_N), (uint64_t)w->k * PANEL_N, pack_unit,
                   &(struct pack){w, rows});
 }
@@ -75,11 +88,17 @@ void cpu_embed(struct device *d, const struct embed_params *p)
     cpu_run_units(cpu_of(d), p->n_rows, 4 * (uint64_t)p->w->k, embed_unit, p);
 }
 
+/* Rows of a product as narrow as some of its weights are. */
+struct narrow_rows {
+    const struct dot_rows *coded; /* NULL: no part wants them */
+    struct view rounded;          /* data NULL: no part wants them */
+};
+
 /* Panels of all parts, cut into chunks of at most per_task; a chunk lies in one part. */
 struct linear_job {
     struct cpu_device *d;
     const struct linear_params *p;
-    const struct dot_rows *coded; /* of p->x; NULL: no part wants them */
+    const struct narrow_rows *narrow; /* of p->x */
     uint32_t per_task, n_tasks[LINEAR_MAX_PARTS];
 };
 
@@ -92,10 +111,10 @@ static void linear_task(void *ctx, uint32_t i_task, uint32_t i_thread)
         i_task -= *n;
     uint32_t n_panels = div_up(part->w->n, PANEL_N), begin = i_task * job->per_task;
     uint32_t left = n_panels - begin, end = begin + (left < job->per_task ? left : job->per_task);
-    if (job->coded && has_dots(job->d, part->w)) {
+    if (has_dots(job->d, part->w)) {
         job->d->dots->linear(&(struct dot_task){.w = part->w,
                                                 .bias = part->bias,
-                                                .x = job->coded,
+                                                .x = job->narrow->coded,
                                                 .out = part->out.data,
                                                 .out_stride = part->out.stride,
                                                 .panel_begin = begin,
@@ -112,7 +131,13 @@ static void linear_task(void *ctx, uint32_t i_task, uint32_t i_thread)
                             .panel_begin = begin,
                             .panel_end = end,
                             .scratch = job->d->scratch[i_thread].floats};
-    job->d->kernels->linear(&t);
+    if (!has_rounded(job->d, part)) {
+        job->d->kernels->linear(&t);
+        return;
+    }
+    t.x = job->narrow->rounded.data;
+    t.x_stride = job->narrow->rounded.stride;
+    rounded_linear(job->d->rounding, &t);
 }
 
 /* Panels of a task: several tasks for each thread, none too small to be worth it nor so large that
@@ -132,16 +157,16 @@ static uint32_t panels_per_task(struct cpu_device *d, uint64_t n_panels, uint64_
     return div_up(n, side_by_side) * side_by_side;
 }
 
-/* Inputs in the file's order; coded: as codes too, or NULL. */
+/* Inputs in the file's order. */
 static void linear_plain(struct cpu_device *d, const struct linear_params *p,
-                         const struct dot_rows *coded)
+                         const struct narrow_rows *narrow)
 {
     assert(p->n_parts > 0 && p->n_parts <= LINEAR_MAX_PARTS);
     uint64_t n_panels = 0;
     uint32_t k = p->parts[0].w->k, n_tasks = 0;
     for (uint32_t i = 0; i < p->n_parts; i++)
         n_panels += div_up(p->parts[i].w->n, PANEL_N);
-    struct linear_job job = {.d = d, .p = p, .coded = coded};
+    struct linear_job job = {.d = d, .p = p, .narrow = narrow};
     job.per_task = panels_per_task(d, n_panels, (uint64_t)k * PANEL_N * p->n_rows, p->n_rows);
     for (uint32_t i = 0; i < p->n_parts; i++)
         n_tasks += job.n_tasks[i] = div_up(div_up(p->parts[i].w->n, PANEL_N), job.per_task);
@@ -161,34 +186,65 @@ static void code_unit(struct cpu_device *d, const void *params, uint32_t i, uint
     const struct coding *c = params;
     dot_quantise_rows(d->dots, c->x.data, c->x.stride, c->to, i);
 }
-
-/* Inputs in the file's order, CODED_ROWS rows at a time where they become codes. */
-static void linear_in_order(struct cpu_device *d, const struct linear_params *p)
+static void make_codes(struct cpu_device *d, const struct linear_params *p, struct dot_rows *to)
 {
     const uint32_t k = p->parts[0].w->k;
-    bool wants_codes = false;
-    for (uint32_t i = 0; i < p->n_parts; i++)
+    const uint64_t n_places = dot_n_places(p->n_rows);
+    cpu_scratch_grow(&d->coded, coded_floats(k, NARROW_ROWS));
+    int8_t *codes = (int8_t *)d->coded.floats; /* first: 32 of them in one line of the cache */
+    *to = (struct dot_rows){.n_rows = p->n_rows,
+                            .k = k,
+                            .codes = codes,
+                            .groups = (struct dot_group *)(codes + n_places * k)};
+    cpu_run_units(d, div_up(p->n_rows, DOT_TILE), 2 * (uint64_t)DOT_TILE * k, code_unit,
+                  &(struct coding){p->x, to});
+}
+
+struct rounding {
+    struct view from, to;
+    uint32_t k;
+};
+static void round_unit(struct cpu_device *d, const void *params, uint32_t i, uint32_t i_thread)
+{
+    const struct rounding *r = params;
+    d->rounding->round(row_of(r->to, i), row_of(r->from, i), r->k);
+}
+static struct view make_rounded(struct cpu_device *d, const struct linear_params *p)
+{
+    const uint32_t k = p->parts[0].w->k;
+    cpu_scratch_grow(&d->rounded, rounded_floats(k));
+    const struct view to = {d->rounded.floats, rounded_stride(d->rounding, k)};
+    cpu_run_units(d, p->n_rows, k, round_unit, &(struct rounding){p->x, to, k});
+    return to;
+}
+
+/* Inputs in the file's order, NARROW_ROWS rows at a time where they become narrower. */
+static void linear_in_order(struct cpu_device *d, const struct linear_params *p)
+{
+    bool wants_codes = false, wants_rounded = false;
+    for (uint32_t i = 0; i < p->n_parts; i++) {
         wants_codes = wants_codes || has_dots(d, p->parts[i].w);
-    if (!wants_codes) {
-        linear_plain(d, p, NULL);
+        wants_rounded = wants_rounded || has_rounded(d, &p->parts[i]);
+    }
+    struct narrow_rows narrow = {0};
+    struct dot_rows coded;
+    if (!wants_codes && !wants_rounded) {
+        linear_plain(d, p, &narrow);
         return;
     }
-    cpu_scratch_grow(&d->coded, coded_floats(k, CODED_ROWS));
-    for (uint32_t first = 0; first < p->n_rows; first += CODED_ROWS) {
+    for (uint32_t first = 0; first < p->n_rows; first += NARROW_ROWS) {
         struct linear_params some = *p;
-        some.n_rows = p->n_rows - first < CODED_ROWS ? p->n_rows - first : CODED_ROWS;
+        some.n_rows = p->n_rows - first < NARROW_ROWS ? p->n_rows - first : NARROW_ROWS;
         some.x.data = row_of(p->x, first);
         for (uint32_t i = 0; i < p->n_parts; i++)
             some.parts[i].out.data = row_of(p->parts[i].out, first);
-        const uint64_t n_places = dot_n_places(some.n_rows);
-        const struct dot_rows coded = {
-            .n_rows = some.n_rows,
-            .k = k,
-            .codes = (int8_t *)d->coded.floats, /* first: 32 of them in one line of the cache */
-            .groups = (struct dot_group *)((int8_t *)d->coded.floats + n_places * k)};
-        cpu_run_units(d, div_up(some.n_rows, DOT_TILE), 2 * (uint64_t)DOT_TILE * k, code_unit,
-                      &(struct coding){some.x, &coded});
-        linear_plain(d, &some, &coded);
+        if (wants_codes) {
+            make_codes(d, &some, &coded);
+            narrow.coded = &coded;
+        }
+        if (wants_rounded)
+            narrow.rounded = make_rounded(d, &some);
+        linear_plain(d, &some, &narrow);
     }
 }
 
@@ -218,10 +274,11 @@ static void linear_sorted(struct cpu_device *d, const struct linear_params *p,
         const struct view out = {row_of(part->out, first), part->out.stride};
         cpu_run_units(d, n, w->k, sort_unit, &(struct sorting){from, sorted, w});
         linear_in_order(
-            d, &(struct linear_params){.x = sorted,
-                                       .n_rows = n,
-                                       .n_parts = 1,
-                                       .parts = {{.w = w, .bias = part->bias, .out = out}}});
+            d, &(struct linear_params){
+                   .x = sorted,
+                   .n_rows = n,
+                   .n_parts = 1,
+                   .parts = {{.w = w, .bias = part->bias, .out = out, .exact = part->exact}}});
     }
 }
 

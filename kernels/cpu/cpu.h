@@ -22,16 +22,17 @@ enum cpu_isa {
 };
 #undef CPU_ISA_ENTRY
 
-/* What a product with a matrix of codes (GGUF's Q types, INT4, INT8) takes its inputs as: floats,
- * or codes of eight bits with a scale for each 32 (kernels/cpu/dot.h), which are several times as
- * fast and as exact as a format of eight bits is. */
-enum cpu_activations { CPU_ACTIVATIONS_F32, CPU_ACTIVATIONS_INT8 };
+/* What products take their inputs as: floats, or numbers as narrow as the weights are. Those are,
+ * with a matrix of codes (GGUF's Q types, INT4, INT8), codes of eight bits with a scale for each 32
+ * (kernels/cpu/dot.h), which are several times as fast and as exact as a format of eight bits is;
+ * with one of bfloat16, bfloat16 (kernels/cpu/rounded.h). */
+enum cpu_activations { CPU_ACTIVATIONS_F32, CPU_ACTIVATIONS_NARROW };
 
 #define CPU_MAX_THREADS 256u
 struct cpu_device_options {
     uint32_t n_threads; /* the caller's own included; 1 .. CPU_MAX_THREADS */
     int32_t isa_level;  /* highest to use; -1: the best that this CPU has */
-    bool no_vnni;       /* of codes no dot products beyond the level (VNNI, dotprod, i8mm): the same
+    bool level_only;    /* no dot products beyond the level (VNNI, BF16, dotprod, i8mm): the same
                          * bits, slower */
     enum cpu_activations activations;
 };

@@ -79,12 +79,12 @@ bool dot_kernels_run(const struct dot_kernels *kernels)
     return false;
 }
 
-const struct dot_kernels *dot_kernels_of(enum cpu_isa isa, bool no_vnni)
+const struct dot_kernels *dot_kernels_of(enum cpu_isa isa, bool level_only)
 {
     const struct dot_kernels *best = &dot_kernels_scalar;
     for (uint32_t i = 0; i < N_SETS; i++)
         if (dot_sets[i].level == isa && has_more(dot_sets[i].kernels) &&
-            (!no_vnni || !dot_sets[i].kernels->name))
+            (!level_only || !dot_sets[i].kernels->name))
             best = dot_sets[i].kernels;
     return best;
 }

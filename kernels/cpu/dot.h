@@ -97,7 +97,7 @@ DOT_SETS(DOT_DECLARE)
  * the whole process. */
 bool dot_kernels_run(const struct dot_kernels *kernels);
 /* The best set of a level that this CPU runs. */
-const struct dot_kernels *dot_kernels_of(enum cpu_isa isa, bool no_vnni);
+const struct dot_kernels *dot_kernels_of(enum cpu_isa isa, bool level_only);
 
 /* What there are kernels for. */
 #define DOT_FORMATS(do_)                                                                           \

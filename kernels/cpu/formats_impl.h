@@ -4,6 +4,7 @@
  * group of one scale, eight k, a pair of k at a time. */
 #include "kernels/cpu/isa.h"
 #include "kernels/cpu/pack.h"
+#include "kernels/cpu/pairs_impl.h"
 
 #define KERNEL_INLINE static inline __attribute__((always_inline))
 /* Before a loop whose index must become a constant: shifts and registers depend on it. */
@@ -148,13 +149,18 @@ KERNEL_INLINE const uint8_t *fmt_begin_group(enum dtype t, const uint8_t *p, str
     return p;
 }
 
-/* One k of plain numbers. */
-KERNEL_INLINE vf fmt_plain(enum dtype t, const uint8_t *p, uint32_t i)
+/* One k of plain numbers, of the n from p on that are left. */
+KERNEL_INLINE vf fmt_plain(enum dtype t, const uint8_t *p, uint32_t i, uint32_t n)
 {
     if (t == DTYPE_F16)
         return vf_load_f16((const uint16_t *)p + i * PANEL_N);
-    if (t == DTYPE_BF16)
+    if (t == DTYPE_BF16 && i % 2 == 0 && i + 1 == n)
         return vf_load_bf16((const uint16_t *)p + i * PANEL_N);
+    if (t == DTYPE_BF16) {
+        vf w[2];
+        vf_load_pairs((const uint16_t *)p + i / 2 * 2 * PANEL_N, w);
+        return w[i % 2];
+    }
     return vf_load((const float *)p + i * PANEL_N);
 }
 
@@ -203,8 +209,8 @@ KERNEL_INLINE void fmt_pair(enum dtype t, const uint8_t *p, uint32_t i, const st
                             vf w[2])
 {
     if (fmt_is_plain(t)) {
-        w[0] = fmt_plain(t, p, 2 * i);
-        w[1] = fmt_plain(t, p, 2 * i + 1);
+        w[0] = fmt_plain(t, p, 2 * i, 8);
+        w[1] = fmt_plain(t, p, 2 * i + 1, 8);
         return;
     }
     if (fmt_code_bits(t) == 8) {
@@ -257,5 +263,5 @@ KERNEL_INLINE void fmt_dequantize(enum dtype t, const uint8_t *p, uint32_t k, fl
         }
     }
     for (uint32_t i = 0; fmt_is_plain(t) && i < k % 8; i++)
-        vf_store(out + i * PANEL_N, fmt_plain(t, p, i));
+        vf_store(out + i * PANEL_N, fmt_plain(t, p, i, k % 8));
 }

@@ -76,10 +76,12 @@ KERNEL_INLINE void gemv(enum dtype dtype, uint32_t n_panels, uint32_t n_rows, st
             }
         }
     }
-    for (uint32_t k = 0; fmt_is_plain(dtype) && k < g->k % 8; k++)
+    const uint32_t left = g->k % 8;
+    for (uint32_t k = 0; fmt_is_plain(dtype) && k < left; k++)
         for (uint32_t i = 0; i < n_panels; i++)
             for (uint32_t r = 0; r < n_rows; r++)
-                acc[r][i] = vf_fma(vf_set1(x[r][at + k]), fmt_plain(dtype, p[i], k), acc[r][i]);
+                acc[r][i] =
+                    vf_fma(vf_set1(x[r][at + k]), fmt_plain(dtype, p[i], k, left), acc[r][i]);
     for (uint32_t r = 0; r < n_rows; r++)
         for (uint32_t i = 0; i < n_panels; i++)
             g->acc[r][i] = acc[r][i];

@@ -137,7 +137,10 @@ void pack_panel(struct weight *w, const struct weight_rows *rows, uint32_t i_pan
     uint8_t *to = (uint8_t *)w->data + i_panel * pack_panel_bytes(w->dtype, w->k);
     struct weight_rows from = {rows->ptr + first * rows->stride_bytes, rows->stride_bytes};
     if (f->values == VALUES_PLAIN) {
-        pack_plain(to, &from, n_rows, w->k, f->block_bytes);
+        pack_plain(to, &from, n_rows, w->k,
+                   w->dtype == DTYPE_BF16 ? PACK_PAIRS
+                   : f->block_bytes == 4  ? PACK_WORDS
+                                          : PACK_HALVES);
         return;
     }
     struct block blocks[PANEL_N];

@@ -4,7 +4,9 @@
  * fused multiply-adds in file order: no horizontal sums, the same bits for any number of rows. A
  * panel is one stream from its first byte to its last:
  *
- *   F32, F16, BF16   [k][16]
+ *   F32, F16         [k][16]
+ *   BF16             [k / 2][16] words, the even k of a pair the high half: dot products of pairs
+ *                    add that one first (rounded.h); of an odd number of k the last, u16[16]
  *   Q8_0             per 32 k: d f16[16], then codes i8[32][16]
  *   Q4_0, Q5_0,      per 32 k: d f16[16], then per 8 k: nibbles u8[4][16] (byte j of row i: output
  *   IQ4_NL           j, low half k = 2i, high half k = 2i + 1), 5 bits: + u8[16], bit b = k b

@@ -2,6 +2,9 @@
 /* Private to kernels/cpu: panels of numbers that are stored as they are. */
 #include "kernels/cpu/isa.h"
 
-/* [row][k] to [k][16]; rows beyond n_rows are zeros. elem_bytes: 2 or 4. */
+/* Numbers of four bytes, of two, of two in pairs (kernels/cpu/pack.h: F32, F16, BF16). */
+enum pack_plain_as { PACK_WORDS, PACK_HALVES, PACK_PAIRS };
+
+/* [row][k] to a panel; rows beyond n_rows are zeros. */
 void pack_plain(uint8_t *to, const struct weight_rows *from, uint32_t n_rows, uint32_t k,
-                uint32_t elem_bytes);
+                enum pack_plain_as as);

@@ -20,7 +20,9 @@
     void row_scale_##isa(float *x, uint32_t dim, float share);                                     \
     void row_softcap_##isa(float *x, uint32_t dim, float cap);                                     \
     struct logits_top row_logits_top_##isa(const float *x, uint32_t dim);                          \
-    double row_sum_exp_##isa(const float *x, uint32_t dim, float shift)
+    double row_sum_exp_##isa(const float *x, uint32_t dim, float shift);                           \
+    /* to the nearest bfloat16; below 2^-126 to a zero of the sign */                              \
+    void row_round_##isa(float *out, const float *x, uint32_t dim)
 
 #define ATTENTION_DECLARE(isa)                                                                     \
     void kv_store_##isa(void *to, enum dtype dtype, float *scale, const float *from,               \

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "kernels/cpu/math_impl.h"
+#include "kernels/cpu/narrow.h"
 #include "kernels/cpu/row.h"
 
 enum { LANES = 16, TOP_BLOCK = 1024, SUM_EXP_BLOCK = 4096 };
@@ -219,4 +220,12 @@ double ISA_FN(row_sum_exp)(const float *x, uint32_t dim, float shift)
             total += (double)lanes[l];
     }
     return total;
+}
+
+void ISA_FN(row_round)(float *out, const float *x, uint32_t dim)
+{
+    for (uint32_t i = 0; i < dim; i++) {
+        const uint32_t bits = narrow_bits(x[i]), rounded = (uint32_t)bf16_from_f32(x[i]) << 16;
+        out[i] = narrow_float(bits & 0x7f800000u ? rounded : bits & 0x80000000u);
+    }
 }

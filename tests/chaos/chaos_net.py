@@ -181,7 +181,7 @@ class ChaosCluster:
         for i in range(self.n_workers):  # groups lie over two hosts; the fifth is a spare
             self.add(f"worker{i}", "abcab"[i % 5], BIN / "cox-worker", "--model", self.model, "--device", self.device,
                      "--served-model-name", "m", *head, *keys, "--tp", 2, "--ordinal", i, "--null-step-us", self.step_us,
-                     "--threads", 1, *elastic, *([] if self.device == "null" else ["--kv-cache-dtype", "float32"]))
+                     "--threads", 1, *elastic, *([] if self.device == "null" else ["--kv-cache-dtype", "float32", "--dtype", "float32"]))
         for p in self.processes.values():
             self.start(p)
 

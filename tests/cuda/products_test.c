@@ -190,7 +190,8 @@ static void run(struct device *d, const struct product_case *c, const struct inp
         for (uint32_t j = 0; j < 512; j++)
             bias[j] = (float)(j % 7) - 3 + part->bias;
         d_bias[i] = part->bias != 0 ? upload_bytes(d, bias, part->n * sizeof(float)) : NULL;
-        p.parts[i] = (struct linear_part){&w[i], d_bias[i], {d_out[i], part->n}, part->to_float};
+        p.parts[i] = (struct linear_part){
+            .w = &w[i], .bias = d_bias[i], .out = {d_out[i], part->n}, .to_float = part->to_float};
     }
     struct scratch_shape shape = {.n_rows = c->n_rows, .most_weight_elements = most};
     uint64_t n_scratch = d->ops->scratch_bytes ? d->ops->scratch_bytes(d, &shape) : 0;

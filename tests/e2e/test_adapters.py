@@ -39,7 +39,7 @@ def root(tmp_path):
 
 
 def start(root, *args, kind=Cluster, **kwargs):
-    return kind("--device", "cpu", "--kv-cache-dtype", "float32", "--served-model-name", "m", "--enable-lora",
+    return kind("--device", "cpu", "--kv-cache-dtype", "float32", "--dtype", "float32", "--served-model-name", "m", "--enable-lora",
                    "--max-loras", 2, "--lora-root", root, "--admin-key-file", root.parent / "key", *args,
                    model=str(MODEL), env={"COX_ADMIN_KEY": KEY}, **kwargs)
 

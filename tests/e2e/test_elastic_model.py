@@ -32,7 +32,7 @@ def folder_of(name):
 
 def cluster_of(folder, tp, *args, pp=1):
     gguf = folder / "model.gguf"
-    return Cluster("--device", "cpu", "--kv-cache-dtype", "float32", "--served-model-name", "m", "--pp", pp, *args,
+    return Cluster("--device", "cpu", "--kv-cache-dtype", "float32", "--dtype", "float32", "--served-model-name", "m", "--pp", pp, *args,
                    workers=tp * pp, tp=tp, model=str(gguf if gguf.exists() else folder))
 
 

@@ -9,7 +9,7 @@ from cluster import ROOT
 from hosts import HostCluster, Wire, skip_without_hosts
 
 TINY = ROOT / "build/goldens/llama_tiny"
-OF_TINY = ["--device", "cpu", "--threads", 1, "--kv-cache-dtype", "float32"]
+OF_TINY = ["--device", "cpu", "--threads", 1, "--kv-cache-dtype", "float32", "--dtype", "float32"]
 NULL = ["--device", "null", "--null-step-us", 5000]
 BODIES = [{"temperature": 0}, {"temperature": 1, "seed": 8}]
 

@@ -13,7 +13,7 @@ from hosts import HEAD_PORT, HostCluster, Hosts, Listener, bracketed, skip_witho
 from real_model import CACHE, MODEL, SENTENCES
 
 TINY = ROOT / "build/goldens/llama_tiny"
-OF_TINY = ["--device", "cpu", "--threads", 1, "--kv-cache-dtype", "float32"]
+OF_TINY = ["--device", "cpu", "--threads", 1, "--kv-cache-dtype", "float32", "--dtype", "float32"]
 OF_DEMO = ["--device", "cpu", "--threads", 1, "--max-model-len", 512]
 NULL = ["--device", "null", "--null-step-us", 5000]
 

@@ -56,7 +56,7 @@ def test_vectors_are_the_models(name, tp, pp):
     wants = [unit(v[kind]) if norm else v[kind] for _, v in known for kind in ("last", "mean") for norm in (False, True)]
     answers = []
     for chunk in (16, 512):
-        with PoolingCluster("--device", "cpu", "--kv-cache-dtype", "float32", "--served-model-name", "m", "--pp", pp,
+        with PoolingCluster("--device", "cpu", "--kv-cache-dtype", "float32", "--dtype", "float32", "--served-model-name", "m", "--pp", pp,
                             "--long-prefill-token-threshold", chunk, model=str(OWN_GOLDENS / name), workers=tp * pp, tp=tp) as c:
             answers.append(c.embed(*requests))
             answers.append(c.embed(*requests))

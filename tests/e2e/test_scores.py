@@ -132,7 +132,7 @@ def test_models(name, tp, pp):
     gguf = folder / "model.gguf"
     answers = []
     for chunk in (16, 512):
-        with Cluster("--device", "cpu", "--kv-cache-dtype", "float32", "--served-model-name", "m", "--pp", pp,
+        with Cluster("--device", "cpu", "--kv-cache-dtype", "float32", "--dtype", "float32", "--served-model-name", "m", "--pp", pp,
                      "--max-num-batched-tokens", max(48, chunk), "--max-num-seqs", 16, "--step-target-ms", 0,
                      "--long-prefill-token-threshold", chunk, workers=tp * pp, tp=tp,
                      model=str(gguf if gguf.exists() else folder)) as c:

@@ -5,8 +5,8 @@
  * the ranks have changed places; the distance from one rank is printed, and bounded. Where the
  * model has adapters (loras/NAME in its folder) two of three sequences have one, and the others get
  * the bits of an engine that knows of no adapters.
- * Usage: model_invariance [--tp N] [--kv f32|f16|bf16|fp8|int8] MODEL...; "demo" is the cached one;
- * exit 77: no MODEL is there.
+ * Usage: model_invariance [--tp N] [--kv f32|f16|bf16|fp8|int8] [--activations narrow] MODEL...;
+ * "demo" is the cached one; exit 77: no MODEL is there.
  */
 #include <limits.h>
 #include <math.h>
@@ -53,6 +53,7 @@ struct run {
 
 static bool kv_set; /* otherwise the model's own */
 static enum dtype kv_dtype;
+static enum cpu_activations activations;
 static _Atomic uint64_t progress;
 static _Atomic bool interrupt;
 
@@ -171,6 +172,7 @@ static bool open_run(struct run *r, const char *model, const struct way *w)
                                    .is_elastic = w->from > 0,
                                    .n_threads = w->n_threads,
                                    .isa_level = w->isa,
+                                   .activations = activations,
                                    .kv_dtype_set = kv_set,
                                    .kv_dtype = kv_dtype,
                                    .block_tokens = BLOCK,
@@ -309,6 +311,11 @@ int main(int argc, char **argv)
         if (strcmp(argv[i], "--kv") == 0 && i + 1 < argc) {
             kv_dtype = golden_kv_dtype(argv[++i]);
             kv_set = true;
+            continue;
+        }
+        if (strcmp(argv[i], "--activations") == 0 && i + 1 < argc) {
+            activations =
+                strcmp(argv[++i], "narrow") == 0 ? CPU_ACTIVATIONS_NARROW : CPU_ACTIVATIONS_F32;
             continue;
         }
         bool is_demo = strcmp(argv[i], "demo") == 0;

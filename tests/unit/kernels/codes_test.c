@@ -1,6 +1,7 @@
-/* A CPU device whose products take codes, beside one that takes floats: given rows that are what
- * their codes stand for, both say the same, but for the rounding of floats. Parts of several
- * formats, in another order, more rows than are made into codes at a time; embeddings. */
+/* A CPU device whose products take inputs as narrow as weights are, beside one that takes floats:
+ * given rows that are what their codes stand for, and bfloat16, both say the same, but for the
+ * rounding of floats. Parts of several formats, in another order, more rows than are made narrow at
+ * a time; embeddings. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -20,10 +21,10 @@ static int setup(void **state)
     struct cpu_device_options o = {.n_threads = 2, .isa_level = -1};
     struct error err;
     assert_int_equal(cpu_device_open(&o, &floats, &err), STATUS_OK);
-    o.activations = CPU_ACTIVATIONS_INT8;
+    o.activations = CPU_ACTIVATIONS_NARROW;
     for (int i = 0; i < 2; i++) {
         o.n_threads = i == 0 ? 1 : 3;
-        o.no_vnni = i == 0;
+        o.level_only = i == 0;
         assert_int_equal(cpu_device_open(&o, &codes[i], &err), STATUS_OK);
     }
     return 0;
@@ -114,8 +115,8 @@ static void check(struct rng *r, const struct part *parts, uint32_t n_parts, uin
     t.x = mem_array((size_t)n_rows * K, sizeof *t.x);
     t.want = mem_array((size_t)n_rows * OUT, sizeof *t.want);
     t.got = mem_array((size_t)n_rows * OUT, sizeof *t.got);
-    for (uint32_t i = 0; i < n_rows * K; i++)
-        t.x[i] = random_float(r);
+    for (uint32_t i = 0; i < n_rows * K; i++) /* steps of 2^-7: values of codes are bfloat16, too */
+        t.x[i] = i % DOT_GROUP == 0 ? 127 * 0x1p-7f : 0.99f * random_float(r);
     for (uint32_t i = 0; i < MAX_N; i++)
         t.bias[i] = random_float(r);
     if (!order) /* sorted, they have other codes */
@@ -141,7 +142,8 @@ static void test_parts(void **state)
 {
     static const struct part parts[][3] = {
         {{DTYPE_Q4_K, 100}, {DTYPE_Q6_K, 33}, {DTYPE_Q8_0, 17}},
-        {{DTYPE_BF16, 40}, {DTYPE_Q4_0, 48}, {DTYPE_Q5_0, 1}}, /* one takes floats */
+        {{DTYPE_BF16, 40}, {DTYPE_Q4_0, 48}, {DTYPE_Q5_0, 1}},
+        {{DTYPE_BF16, 17}, {DTYPE_F16, 48}, {DTYPE_BF16, 99}}, /* one takes floats */
         {{DTYPE_INT4, 64}, {DTYPE_INT8, 63}, {DTYPE_Q5_K, 65}},
         {{DTYPE_Q4_1, 16}, {DTYPE_Q5_1, 32}, {DTYPE_Q2_K, 40}},
     };

@@ -9,6 +9,7 @@
 
 #include "kernels/cpu/dot.h"
 #include "kernels/cpu/isa.h"
+#include "kernels/cpu/rounded.h"
 #include "kernels/kv_layout.h"
 #include "tests/unit/kernels/weights_fixture.h"
 
@@ -64,6 +65,38 @@ static void test_linear(void **state)
             matrix_free(&m);
         }
         check(k->isa, "products of floats", digest, 0xebde00316570cbab);
+    }
+}
+
+static void test_rounded(void **state)
+{
+    static float x[MAX_ROWS * K], out[MAX_ROWS * N], scratch[LINEAR_SCRATCH_FLOATS];
+#define ROUNDED_SET(set, level) &rounded_kernels_##set,
+    static const struct rounded_kernels *const all[] = {ROUNDED_SETS(ROUNDED_SET)};
+    for (uint32_t s = 0; s < sizeof all / sizeof *all; s++) {
+        if (!rounded_kernels_run(all[s]))
+            continue;
+        const uint32_t stride = rounded_stride(all[s], K);
+        struct rng r = {15};
+        struct matrix m = matrix_new(&r, DTYPE_BF16, N, K);
+        float *rows = mem_array((uint64_t)MAX_ROWS * stride, sizeof *rows);
+        uint64_t digest = 0;
+        fill(&r, x, MAX_ROWS * K, 2);
+        for (uint32_t i = 0; i < MAX_ROWS; i++)
+            all[s]->round(rows + (uint64_t)i * stride, x + (size_t)i * K, K);
+        rounded_linear(all[s], &(struct linear_task){.w = &m.w,
+                                                     .x = rows,
+                                                     .out = out,
+                                                     .n_rows = MAX_ROWS,
+                                                     .x_stride = stride,
+                                                     .out_stride = N,
+                                                     .panel_end = (N + PANEL_N - 1) / PANEL_N,
+                                                     .scratch = scratch});
+        add(&digest, out, sizeof out);
+        mem_free(rows);
+        matrix_free(&m);
+        check(all[s]->name ? all[s]->name : "a level", "products of bfloat16", digest,
+              0xd0c72d81cb686275);
     }
 }
 
@@ -194,9 +227,8 @@ static void test_attention(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_linear),
-        cmocka_unit_test(test_codes),
-        cmocka_unit_test(test_rows),
+        cmocka_unit_test(test_linear),    cmocka_unit_test(test_rounded),
+        cmocka_unit_test(test_codes),     cmocka_unit_test(test_rows),
         cmocka_unit_test(test_attention),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -126,12 +126,22 @@ static float iq4_nl_value(int code)
     return values[code];
 }
 
+static float bf16_at(const struct matrix *m, uint32_t i_panel, uint32_t k, uint32_t j)
+{
+    uint64_t flat = ((uint64_t)i_panel * m->w.k + k) * 16 + j;
+    if (k + 1 < m->w.k || k % 2 == 1) /* the even one of a pair is the high half */
+        flat = ((uint64_t)i_panel * m->w.k + k / 2 * 2) * 16 + 2 * j + !(k % 2);
+    uint32_t bits = (uint32_t)((const uint16_t *)m->w.data)[flat] << 16;
+    float f;
+    memcpy(&f, &bits, sizeof f);
+    return f;
+}
+
 /* Weight k of output j of the panel. */
 static float packed_value(const struct matrix *m, uint32_t i_panel, uint32_t k, uint32_t j)
 {
     enum dtype dtype = m->w.dtype;
     uint64_t flat = ((uint64_t)i_panel * m->w.k + k) * 16 + j;
-    uint16_t h;
     uint32_t bits;
     float f;
     const uint8_t *p, *group;
@@ -141,10 +151,7 @@ static float packed_value(const struct matrix *m, uint32_t i_panel, uint32_t k, 
     case DTYPE_F16:
         return half_at(m->w.data, (uint32_t)flat);
     case DTYPE_BF16:
-        memcpy(&h, (const uint8_t *)m->w.data + 2 * flat, sizeof h);
-        bits = (uint32_t)h << 16;
-        memcpy(&f, &bits, sizeof f);
-        return f;
+        return bf16_at(m, i_panel, k, j);
     case DTYPE_Q8_0:
         p = panel_block(m, i_panel, k / 32);
         return half_at(p, j) * (float)(int8_t)p[32 + k % 32 * 16 + j];

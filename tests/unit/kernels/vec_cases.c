@@ -12,6 +12,7 @@
 
 #include "common/base/random.h"
 #include "kernels/cpu/f16.h"
+#include "kernels/cpu/pairs_impl.h"
 #include "kernels/cpu/transpose_impl.h"
 
 static uint32_t bits_of(float f)
@@ -204,14 +205,25 @@ static void test_from_16_bits(void **state)
 {
     for (uint32_t i = 0; i < 65536; i += 16) {
         uint16_t h[16];
-        float f[16], b[16];
+        uint16_t pairs[32];
+        float f[16], b[16], high[16], low[16];
+        vf w[2];
         for (uint32_t l = 0; l < 16; l++)
             h[l] = (uint16_t)(i + l);
         vf_store(f, vf_load_f16(h));
         vf_store(b, vf_load_bf16(h));
+        for (int l = 0; l < 16; l++) {
+            pairs[2 * l] = (uint16_t)(h[l] ^ 0x5aa5);
+            pairs[2 * l + 1] = h[l];
+        }
+        vf_load_pairs(pairs, w);
+        vf_store(high, w[0]);
+        vf_store(low, w[1]);
         for (uint32_t l = 0; l < 16; l++) {
             assert_int_equal(bits_of(f[l]), bits_of(f32_from_f16(h[l])));
             assert_int_equal(bits_of(b[l]), (uint32_t)h[l] << 16);
+            assert_int_equal(bits_of(high[l]), (uint32_t)h[l] << 16);
+            assert_int_equal(bits_of(low[l]), (uint32_t)(h[l] ^ 0x5aa5) << 16);
             double value = ldexp(1024 * !!(h[l] & 0x7c00) + (h[l] & 0x3ff),
                                  (h[l] >> 10 & 31) - 25 + !(h[l] & 0x7c00));
             if ((h[l] & 0x7c00) != 0x7c00) /* by the standard's formula */
