@@ -1,5 +1,4 @@
 """bench/onednn: our product of plain weights (bench_kernels) and oneDNN's, in turns on one thread."""
-import argparse
 import os
 import statistics
 import subprocess
@@ -8,12 +7,14 @@ import tempfile
 import zipfile
 from pathlib import Path
 
+from options import count, names, option_parser
 from scheduler import ROOT
 
 PACKAGES = ["onednn-cpu-gomp==2023.2.0", "onednn-devel-cpu-gomp==2023.2.0"]  # the last ones that are C alone
 FOLDER = Path(os.environ.get("COX_CACHE") or Path.home() / ".cache/coxswain") / "peers/onednn"
 PROGRAM = FOLDER / "onednn"
 BUILD = ROOT / "build/release"
+LEVELS = {"BF16": "avx512-bf16", "F32": "avx512"}  # of bench_kernels
 
 
 def setup():
@@ -31,18 +32,11 @@ def setup():
     subprocess.run(["cmake", "--build", BUILD, "--target", "bench_kernels"], check=True, stdout=subprocess.DEVNULL)
 
 
-def ours(dtype, isa):
-    command = [BUILD / "bin/bench_kernels", isa, dtype, "1"] if isa else [BUILD / "bin/bench_kernels", best(), dtype, "1"]
-    out = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+def ours(level, dtype):
+    out = subprocess.run([BUILD / "bin/bench_kernels", level, dtype, "1"], check=True, capture_output=True, text=True).stdout
     # dtype n k rows threads us GB/s %read GFLOP/s %fma
     lines = [line.split() for line in out.splitlines() if line.startswith(dtype)]
     return {tuple(map(int, w[1:4])): float(w[8]) for w in lines if w[4] == "1"}, out.splitlines()[0]
-
-
-def best():
-    """The level that bench_kernels takes by itself: the first word it says."""
-    out = subprocess.run([BUILD / "bin/bench_kernels", "", "none", "1"], capture_output=True, text=True)
-    return out.stdout.split(",")[0]
 
 
 def theirs(dtype):
@@ -54,24 +48,18 @@ def theirs(dtype):
 
 
 def main():
-    parser = argparse.ArgumentParser(prog="bench/onednn", description=__doc__)
-    parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--dtypes", default="BF16,F32")
-    parser.add_argument("--isa", help="of bench_kernels")
+    parser = option_parser("onednn")
+    parser.add_argument("--rounds", type=count(), default=5)
+    parser.add_argument("--dtypes", type=names(LEVELS), default=list(LEVELS))
     options = parser.parse_args()
-    if options.rounds < 1:
-        parser.error("--rounds: at least 1")
-    for dtype in options.dtypes.split(","):
-        if dtype not in ("BF16", "F32"):
-            parser.error(f"--dtypes: {dtype} is neither BF16 nor F32")
     setup()
-    for dtype in options.dtypes.split(","):
+    for dtype in options.dtypes:
         rounds = []
         for i in range(options.rounds):
             pair = {}
             for who in ("ours", "theirs") if i % 2 == 0 else ("theirs", "ours"):
                 if who == "ours":
-                    pair[who], ceiling = ours(dtype, options.isa)
+                    pair[who], ceiling = ours(LEVELS[dtype], dtype)
                 else:
                     pair[who], bits = theirs(dtype)
             rounds.append(pair)

@@ -56,7 +56,8 @@ enum status worker_options_check_dtype(const struct worker_options *o, const cha
     log_warn(
         "dtype_not_used", "wanted=%s used=%s reason=%s", names[o->dtype], own,
         is_wide
-            ? "\"a CPU computes in float32, and narrower as auto does where weights are narrow\""
+            ? "\"a CPU computes in float32, and as auto in int8 or bfloat16 beside such weights; "
+              "--dtype float32: in float32 alone\""
             : "\"bfloat16 has the speed of float16 and the range of float32: no activation "
               "overflows, and three bits of each are lost\"");
     return STATUS_OK;
