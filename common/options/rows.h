@@ -129,10 +129,14 @@
     OPT_ENUM(S, field, "quantization", "none|int8|int4|fp8", "none", QUANTIZATION_HELP)
 #define ROW_DTYPE(S) OPT_ENUM(S, dtype, "dtype", ACTIVATION_DTYPES, "auto", ACTIVATION_DTYPE_HELP)
 #define ROW_CPU_ISA(S)                                                                             \
-    OPT_ENUM(                                                                                      \
-        S, cpu_isa, "cpu-isa", "auto|scalar|avx2|avx512|neon", "auto",                             \
-        "of a CPU, the highest instruction set that kernels use (neon: of arm64); auto: the best " \
-        "that it has, and VNNI, BF16 and AMX, or dotprod and i8mm, which the others leave out")
+    {                                                                                              \
+        .name = "cpu-isa", .aliases = "isa", .type = OPTION_ENUM,                                  \
+        .offset = offsetof(struct S, cpu_isa), .choices = "auto|scalar|avx2|avx512|neon",          \
+        .def = "auto",                                                                             \
+        .help = "of a CPU, the highest instruction set that kernels use (neon: of arm64); auto: "  \
+                "the best that it has, and VNNI, BF16 and AMX, or dotprod and i8mm, which the "    \
+                "others leave out"                                                                 \
+    }
 #define ROW_NCCL_LIBRARY(S)                                                                        \
     OPT_STRING(S, nccl_library, "nccl-library", NULL,                                              \
                "the NCCL that ranks on GPUs talk by, a path or a name; default: libnccl.so.2")

@@ -35,6 +35,32 @@ static void test_dtype(void **state)
     }
 }
 
+/* The level by its short name too, from the environment: what is misspelt there is no silent best.
+ */
+static void test_isa_by_environment(void **state)
+{
+    static const struct {
+        const char *variable;
+        int want; /* its place among the choices; -1: refused by the variable's name */
+    } cases[] = {{"COX_ISA=avx2", 2}, {"COX_CPU_ISA=scalar", 1}, {"COX_ISA=avx3", -1}};
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        char *argv[] = {(char[]){"w"}, NULL}, *env[] = {(char *)cases[i].variable, NULL};
+        struct worker_options o = {0};
+        struct config_result res;
+        struct error err = {0};
+        enum status s =
+            config_parse(worker_option_specs, worker_n_option_specs, 1, argv, env, &o, &res, &err);
+        if (cases[i].want < 0) {
+            assert_int_equal(s, STATUS_INVALID);
+            assert_non_null(strstr(err.text, "_ISA"));
+        } else {
+            assert_int_equal(s, STATUS_OK);
+            assert_int_equal(o.cpu_isa, cases[i].want);
+        }
+        config_fini(&res);
+    }
+}
+
 /* Listeners of one worker that would meet are refused, by the names of their flags. */
 static void test_ports_meet(void **state)
 {
@@ -75,6 +101,7 @@ static void test_ports_meet(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_dtype),
+                                       cmocka_unit_test(test_isa_by_environment),
                                        cmocka_unit_test(test_ports_meet)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
