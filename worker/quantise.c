@@ -34,23 +34,35 @@ enum dtype quantise_dtype(const struct program *p, const struct op_weight *x, en
 
 /* ---- codes ---- */
 
-/* The number farthest from zero, the first of such. */
+/* The number farthest from zero, the first of such. Numbers as long as they are positive are in the
+ * order of their bits. */
 static float extreme(const float *x, uint32_t n)
 {
-    float most = 0;
-    for (uint32_t i = 0; i < n; i++)
-        if (fabsf(x[i]) > fabsf(most))
-            most = x[i];
-    return most;
+    uint32_t most = 0, bits, i;
+    for (i = 0; i < n; i++) {
+        memcpy(&bits, x + i, sizeof bits);
+        bits &= 0x7fffffff;
+        most = bits > most ? bits : most;
+    }
+    for (i = 0; i < n; i++) {
+        memcpy(&bits, x + i, sizeof bits);
+        if ((bits & 0x7fffffff) == most)
+            break;
+    }
+    return most > 0 ? x[i] : 0;
 }
 
-/* x / d, to the nearest even integer within low .. high, which is small: adding 1.5 * 2^52 leaves
- * no room for a fraction. */
-static int nearest(float x, float d, double low, double high)
+/* x / d of a block, to the nearest even integer within low .. high, which is small: adding 1.5 *
+ * 2^52 leaves no room for a fraction. (A d beyond float16 is less than it should be.) */
+static void nearest(const float *x, float d, double low, double high, int32_t to[BLOCK])
 {
-    double q = d != 0 ? (double)x / (double)d : 0;
-    q = q < low ? low : q > high ? high : q;
-    return (int)((q + 0x1.8p52) - 0x1.8p52);
+    const double by = d != 0 ? (double)d : HUGE_VAL;
+    for (int i = 0; i < BLOCK; i++) {
+        double q = (double)x[i] / by;
+        q = q < low ? low : q;
+        q = q > high ? high : q;
+        to[i] = (int32_t)((q + 0x1.8p52) - 0x1.8p52);
+    }
 }
 
 static float put_d(float d, uint8_t *to)
@@ -63,17 +75,19 @@ static float put_d(float d, uint8_t *to)
 static void put_q8_0(const float *x, uint8_t *to)
 {
     float d = put_d(fabsf(extreme(x, BLOCK)) / 127, to);
+    int32_t codes[BLOCK];
+    nearest(x, d, -127, 127, codes);
     for (int i = 0; i < BLOCK; i++)
-        to[2 + i] = (uint8_t)nearest(x[i], d, -127, 127);
+        to[2 + i] = (uint8_t)codes[i];
 }
 
 static void put_q4_0(const float *x, uint8_t *to)
 {
     float d = put_d(extreme(x, BLOCK) / -8, to);
-    for (int i = 0; i < BLOCK / 2; i++) {
-        int low = nearest(x[i], d, -8, 7) + 8, high = nearest(x[i + BLOCK / 2], d, -8, 7) + 8;
-        to[2 + i] = (uint8_t)(low | high << 4);
-    }
+    int32_t codes[BLOCK];
+    nearest(x, d, -8, 7, codes);
+    for (int i = 0; i < BLOCK / 2; i++)
+        to[2 + i] = (uint8_t)((codes[i] + 8) | (codes[i + BLOCK / 2] + 8) << 4);
 }
 
 static void put_fp8(const float *x, float scale, uint8_t *to)
