@@ -92,8 +92,10 @@ uint32_t host_cpus_at(const char *root, uint32_t n_affinity)
 uint32_t host_cpus(void)
 {
     cpu_set_t set;
-    int n = sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : 1;
-    return host_cpus_at("", (uint32_t)n);
+    long n = sched_getaffinity(0, sizeof set, &set) == 0
+                 ? CPU_COUNT(&set)
+                 : sysconf(_SC_NPROCESSORS_ONLN); /* more than the set holds */
+    return host_cpus_at("", n > 0 ? (uint32_t)n : 1);
 }
 
 void host_cpu_name(char *out, size_t out_size)

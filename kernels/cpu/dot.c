@@ -83,8 +83,8 @@ const struct dot_kernels *dot_kernels_of(enum cpu_isa isa, bool level_only)
 {
     const struct dot_kernels *best = &dot_kernels_scalar;
     for (uint32_t i = 0; i < N_SETS; i++)
-        if (dot_sets[i].level == isa && has_more(dot_sets[i].kernels) &&
-            (!level_only || !dot_sets[i].kernels->name))
+        if (dot_sets[i].level == isa && (!level_only || !dot_sets[i].kernels->name) &&
+            has_more(dot_sets[i].kernels))
             best = dot_sets[i].kernels;
     return best;
 }
