@@ -356,7 +356,7 @@ static void log_loaded(const struct engine *e, const char *role, uint64_t begin_
              dtype_traits(e->main_dtype).name, e->device->ops->isa_name(e->device), e->n_threads,
              (unsigned long long)e->weights_bytes, (double)elapsed_ns / (double)NS_PER_S,
              (double)e->weights_bytes / (double)(elapsed_ns + 1));
-    if (e->device->kind == DEVICE_CPU && e->n_threads > host_cpus())
+    if (e->owns_device && e->n_threads > host_cpus()) /* a CPU */
         log_warn("more_threads_than_cpus",
                  "threads=%u cpus=%u hint=\"they wait for each other: leave --threads out\"",
                  e->n_threads, host_cpus());
