@@ -295,8 +295,8 @@ void cpu_linear(struct device *device, const struct linear_params *p)
         return;
     }
     for (uint32_t i = 0; i < p->n_parts; i++) {
-        struct linear_params one = {
-            .x = p->x, .n_rows = p->n_rows, .n_parts = 1, .parts = {p->parts[i]}};
+        struct linear_params one = {.x = p->x, .n_rows = p->n_rows, .n_parts = 1};
+        one.parts[0] = p->parts[i];
         if (p->parts[i].w->order)
             linear_sorted(d, &one, &p->parts[i]);
         else
