@@ -13,6 +13,14 @@ enum { GEMM_KC = 256 }; /* a whole number of blocks of each format */
 
 _Static_assert(GEMM_PANELS *GEMM_KC *PANEL_N <= LINEAR_SCRATCH_FLOATS, "pieces fit in scratch");
 
+/* What the next piece is made of, as it lies in memory: each tile of rows asks for its share, so
+ * that reading goes on while this piece is multiplied. With 32 rows a piece's products take six
+ * times as long as its reading, which would be added to them. */
+struct gemm_ahead {
+    const uint8_t *data; /* of the first panel */
+    uint64_t panel_bytes, n_bytes, share;
+};
+
 /* Panels as floats, w[panel][k][16] with k < n_k, times rows of x; sums go on in out. */
 struct gemm {
     const float *w, *x, *bias; /* bias: NULL unless this chunk of K is the last and there is one */
@@ -20,6 +28,7 @@ struct gemm {
     uint32_t n_k, x_stride, out_stride;
     uint32_t n_columns; /* of all panels */
     bool first;         /* sums begin at zero */
+    struct gemm_ahead ahead;
 };
 
 /* n_panels and n_rows are constants: their sums are registers. */
@@ -60,11 +69,22 @@ KERNEL_INLINE void gemm_tile(uint32_t n_panels, uint32_t n_rows, const struct ge
     }
 }
 
+static void gemm_ask(struct gemm_ahead *a, uint32_t n_panels)
+{
+    uint64_t n = a->share < a->n_bytes ? a->share : a->n_bytes;
+    for (uint32_t i = 0; i < n_panels; i++)
+        for (uint64_t at = 0; at < n; at += 64)
+            __builtin_prefetch(a->data + i * a->panel_bytes + at, 0, 2);
+    a->data += n;
+    a->n_bytes -= n;
+}
+
 KERNEL_INLINE void gemm_rows(uint32_t n_panels, struct gemm g, uint32_t n_rows)
 {
     uint32_t n;
     for (; n_rows > 0; n_rows -= n) {
         n = 1;
+        gemm_ask(&g.ahead, n_panels);
         if (n_rows >= GEMM_ROWS)
             gemm_tile(n_panels, n = GEMM_ROWS, &g);
         else if (GEMM_ROWS > 8 && n_rows >= 8)
@@ -88,6 +108,22 @@ static void gemm_narrow(const struct gemm *g, uint32_t n_rows)
     gemm_rows(1, *g, n_rows);
 }
 
+/* Behind the piece at k0 of panels that begin at data: the same panels' next one, or the first of
+ * those that follow, if there are as many. */
+static struct gemm_ahead gemm_next(const struct linear_task *t, const uint8_t *data, uint32_t k0,
+                                   uint32_t n_panels, bool more)
+{
+    const uint32_t k = t->w->k, n_tiles = (t->n_rows + GEMM_ROWS - 1) / GEMM_ROWS;
+    struct gemm_ahead a = {.panel_bytes = pack_panel_bytes(t->w->dtype, k)};
+    uint32_t next = k0 + GEMM_KC < k ? k0 + GEMM_KC : 0;
+    if (next == 0 && !more)
+        return a;
+    a.data = data + (next == 0 ? n_panels * a.panel_bytes : pack_panel_bytes(t->w->dtype, next));
+    a.n_bytes = pack_panel_bytes(t->w->dtype, k - next < GEMM_KC ? k - next : GEMM_KC);
+    a.share = (a.n_bytes / n_tiles + 64) / 64 * 64;
+    return a;
+}
+
 static void linear_rows(const struct format_kernels *f, const struct linear_task *t,
                         uint64_t panel_bytes)
 {
@@ -98,14 +134,16 @@ static void linear_rows(const struct format_kernels *f, const struct linear_task
         uint32_t first_column = i_panel * PANEL_N, left = t->w->n - first_column;
         const uint8_t *data = (const uint8_t *)t->w->data + i_panel * panel_bytes;
         for (uint32_t k0 = 0; k0 < k; k0 += GEMM_KC) {
-            struct gemm g = {.w = t->scratch,
-                             .x = t->x + k0,
-                             .x_stride = t->x_stride,
-                             .out = t->out + first_column,
-                             .out_stride = t->out_stride,
-                             .n_k = k - k0 < GEMM_KC ? k - k0 : GEMM_KC,
-                             .first = k0 == 0,
-                             .n_columns = left < n_panels * PANEL_N ? left : n_panels * PANEL_N};
+            struct gemm g = {
+                .w = t->scratch,
+                .x = t->x + k0,
+                .x_stride = t->x_stride,
+                .out = t->out + first_column,
+                .out_stride = t->out_stride,
+                .n_k = k - k0 < GEMM_KC ? k - k0 : GEMM_KC,
+                .first = k0 == 0,
+                .n_columns = left < n_panels * PANEL_N ? left : n_panels * PANEL_N,
+                .ahead = gemm_next(t, data, k0, n_panels, t->panel_end - i_panel >= 2 * n_panels)};
             if (t->bias && k0 + g.n_k == k)
                 g.bias = t->bias + first_column;
             for (uint32_t i = 0; i < n_panels; i++)
