@@ -12,20 +12,7 @@
 
 #include <cmocka.h>
 
-static void put(const char *root, const char *path, const char *text)
-{
-    char full[512];
-    snprintf(full, sizeof full, "%s%s", root, path);
-    for (char *p = full + strlen(root) + 1; (p = strchr(p, '/')); p++) {
-        *p = '\0';
-        (void)mkdir(full, 0700);
-        *p = '/';
-    }
-    FILE *f = fopen(full, "w");
-    assert_non_null(f);
-    fputs(text, f);
-    fclose(f);
-}
+#include "tests/unit/fake_root.h"
 
 static void drop(const char *root, const char *path)
 {
@@ -65,16 +52,16 @@ static void test_limits(void **state)
 {
     char root[] = "/tmp/cox-host-XXXXXX";
     assert_non_null(mkdtemp(root));
-    put(root, "/proc/meminfo",
-        "MemTotal: 8192000 kB\nMemAvailable:    4096000 kB\nBuffers: 1 kB\n");
+    fake_put(root, "/proc/meminfo",
+             "MemTotal: 8192000 kB\nMemAvailable:    4096000 kB\nBuffers: 1 kB\n");
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         if (cases[i].max) {
-            put(root, "/sys/fs/cgroup/memory.max", cases[i].max);
-            put(root, "/sys/fs/cgroup/memory.current", cases[i].current);
-            put(root, "/sys/fs/cgroup/cpu.max", cases[i].cpu);
+            fake_put(root, "/sys/fs/cgroup/memory.max", cases[i].max);
+            fake_put(root, "/sys/fs/cgroup/memory.current", cases[i].current);
+            fake_put(root, "/sys/fs/cgroup/cpu.max", cases[i].cpu);
         }
         if (cases[i].stat)
-            put(root, "/sys/fs/cgroup/memory.stat", cases[i].stat);
+            fake_put(root, "/sys/fs/cgroup/memory.stat", cases[i].stat);
         if (host_available_bytes_at(root) != cases[i].want_bytes ||
             host_cpus_at(root, 8) != cases[i].want_cpus)
             fail_msg("%s: %llu bytes, %u CPUs", cases[i].name,
@@ -101,7 +88,7 @@ static void test_address_space(void **state)
     uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE);
     assert_non_null(mkdtemp(root));
     assert_int_equal(host_address_space_left_at(root, 5), 5); /* nothing is said of its use */
-    put(root, "/proc/self/statm", "1000 300 20 1 0 70 0\n");
+    fake_put(root, "/proc/self/statm", "1000 300 20 1 0 70 0\n");
     assert_int_equal(host_address_space_left_at(root, 1500 * page), 500 * page);
     assert_int_equal(host_address_space_left_at(root, 1000 * page), 0);
     assert_int_equal(host_address_space_left_at(root, 7), 0);
@@ -179,9 +166,9 @@ static void test_where_this_process_is(void **state)
     for (size_t i = 0; i < sizeof places / sizeof places[0]; i++) {
         char root[] = "/tmp/cox-host-XXXXXX", command[64];
         assert_non_null(mkdtemp(root));
-        put(root, "/proc/meminfo", "MemTotal: 8192000 kB\nMemAvailable:    4096000 kB\n");
+        fake_put(root, "/proc/meminfo", "MemTotal: 8192000 kB\nMemAvailable:    4096000 kB\n");
         for (size_t k = 0; places[i].files[k]; k += 2)
-            put(root, places[i].files[k], places[i].files[k + 1]);
+            fake_put(root, places[i].files[k], places[i].files[k + 1]);
         if (host_available_bytes_at(root) != places[i].want_bytes ||
             host_cpus_at(root, 8) != places[i].want_cpus)
             fail_msg("%s: %llu bytes, %u CPUs", places[i].name,

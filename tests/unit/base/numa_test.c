@@ -12,6 +12,8 @@
 
 #include <cmocka.h>
 
+#include "tests/unit/fake_root.h"
+
 #define NODE "/sys/devices/system/node/"
 #define CPU  "/sys/devices/system/cpu/"
 
@@ -19,42 +21,15 @@ struct file {
     const char *path, *text;
 };
 
-static void put(const char *root, const char *path, const char *text)
-{
-    char full[512];
-    snprintf(full, sizeof full, "%s%s", root, path);
-    for (char *p = full + strlen(root) + 1; (p = strchr(p, '/')); p++) {
-        *p = '\0';
-        (void)mkdir(full, 0700);
-        *p = '/';
-    }
-    FILE *f = fopen(full, "w");
-    assert_non_null(f);
-    fputs(text, f);
-    fclose(f);
-}
-
-/* The folders above stay empty, and go by rmdir as far as they are. */
-static void drop(const char *root, const char *path)
-{
-    char full[512];
-    snprintf(full, sizeof full, "%s%s", root, path);
-    (void)unlink(full);
-    for (char *slash; (slash = strrchr(full, '/')) && slash > full + strlen(root);) {
-        *slash = '\0';
-        (void)rmdir(full);
-    }
-}
-
 static enum status read_tree(const struct file *files, struct numa *out, struct error *err)
 {
     char root[] = "/tmp/cox-numa-XXXXXX";
     assert_non_null(mkdtemp(root));
     for (const struct file *f = files; f->path; f++)
-        put(root, f->path, f->text);
+        fake_put(root, f->path, f->text);
     enum status s = numa_read(root, out, err);
     for (const struct file *f = files; f->path; f++)
-        drop(root, f->path);
+        fake_drop(root, f->path);
     (void)rmdir(root);
     return s;
 }
@@ -348,10 +323,10 @@ static void test_of_a_device(void **state)
         static const char path[] = "/sys/bus/pci/devices/0000:3b:00.0/numa_node";
         char root[] = "/tmp/cox-numa-XXXXXX";
         assert_non_null(mkdtemp(root));
-        put(root, path, cases[i].text);
+        fake_put(root, path, cases[i].text);
         if (numa_node_of_pci(root, cases[i].pci) != cases[i].want)
             fail_msg("case %zu: node %d", i, numa_node_of_pci(root, cases[i].pci));
-        drop(root, path);
+        fake_drop(root, path);
         (void)rmdir(root);
     }
 }

@@ -25,6 +25,7 @@
 #include <cmocka.h>
 
 #include "common/base/numa.h"
+#include "tests/unit/fake_root.h"
 
 #define NODE "/sys/devices/system/node/"
 #define MAPS "/proc/self/numa_maps"
@@ -32,32 +33,10 @@
 static const char *const paths[] = {NODE "online", NODE "node0/cpulist", NODE "node1/cpulist",
                                     "/sys/bus/pci/devices/0000:3b:00.0/numa_node", MAPS};
 
-static void put(const char *root, const char *path, const char *text)
-{
-    char full[512];
-    snprintf(full, sizeof full, "%s%s", root, path);
-    for (char *p = full + strlen(root) + 1; (p = strchr(p, '/')); p++) {
-        *p = '\0';
-        (void)mkdir(full, 0700);
-        *p = '/';
-    }
-    FILE *f = fopen(full, "w");
-    assert_non_null(f);
-    fputs(text, f);
-    fclose(f);
-}
-
 static void drop_all(const char *root)
 {
-    for (size_t i = 0; i < sizeof paths / sizeof *paths; i++) {
-        char full[512];
-        snprintf(full, sizeof full, "%s%s", root, paths[i]);
-        (void)unlink(full);
-        for (char *slash; (slash = strrchr(full, '/')) && slash > full + strlen(root);) {
-            *slash = '\0';
-            (void)rmdir(full);
-        }
-    }
+    for (size_t i = 0; i < sizeof paths / sizeof *paths; i++)
+        fake_drop(root, paths[i]);
     (void)rmdir(root);
 }
 
@@ -140,10 +119,10 @@ static bool make_two(struct two *m)
     snprintf(m->last, sizeof m->last, "%d", last);
     snprintf(m->root, sizeof m->root, "/tmp/cox-bind-XXXXXX");
     assert_non_null(mkdtemp(m->root));
-    put(m->root, paths[0], "0-1\n");
-    put(m->root, paths[1], m->first);
-    put(m->root, paths[2], m->last);
-    put(m->root, paths[3], "1\n");
+    fake_put(m->root, paths[0], "0-1\n");
+    fake_put(m->root, paths[1], m->first);
+    fake_put(m->root, paths[2], m->last);
+    fake_put(m->root, paths[3], "1\n");
     return first != last;
 }
 
@@ -208,7 +187,7 @@ static void test_what_is_not_allowed(void **state)
     t = bind_child(&o, "/nowhere", "", false);
     assert_int_equal(t.status, STATUS_OK);
     assert_string_equal(t.cpus, m.first);
-    put(m.root, paths[0], "0-9999999\n");
+    fake_put(m.root, paths[0], "0-9999999\n");
     o = (struct worker_options){.numa_node = "auto", .ordinal = -1};
     t = bind_child(&o, m.root, "", false);
     assert_int_equal(t.status, STATUS_OK);
@@ -265,7 +244,7 @@ static void test_memory(void **state)
     assert_non_null(mkdtemp(root));
     assert_false(bind_count_memory(root, 1, &m));
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        put(root, MAPS, cases[i].text);
+        fake_put(root, MAPS, cases[i].text);
         bool is_known = bind_count_memory(root, 1, &m);
         if (m.near_bytes != cases[i].near_bytes || m.far_bytes != cases[i].far_bytes ||
             is_known != (m.near_bytes + m.far_bytes > 0))
