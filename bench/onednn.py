@@ -32,6 +32,13 @@ def setup():
     subprocess.run(["cmake", "--build", BUILD, "--target", "bench_kernels"], check=True, stdout=subprocess.DEVNULL)
 
 
+def check_cpu(dtypes):
+    """What bench_kernels refuses, it refuses with exit status 2; of a dtype that is none it measures nothing."""
+    for level in map(LEVELS.get, dtypes):
+        if subprocess.run([BUILD / "bin/bench_kernels", level, "none", "1"], capture_output=True).returncode != 0:
+            sys.exit(f"bench/onednn: this CPU has no {level}; --dtypes names those to compare")
+
+
 def ours(level, dtype):
     out = subprocess.run([BUILD / "bin/bench_kernels", level, dtype, "1"], check=True, capture_output=True, text=True).stdout
     # dtype n k rows threads us GB/s %read GFLOP/s %fma
@@ -53,6 +60,7 @@ def main():
     parser.add_argument("--dtypes", type=names(LEVELS), default=list(LEVELS))
     options = parser.parse_args()
     setup()
+    check_cpu(options.dtypes)
     for dtype in options.dtypes:
         rounds = []
         for i in range(options.rounds):

@@ -337,8 +337,12 @@ static void test_this_machine(void **state)
     struct numa n;
     cpu_set_t allowed;
     uint16_t order[CPU_SETSIZE];
-    if (numa_read("", &n, NULL) != STATUS_OK)
+    enum status s = numa_read("", &n, NULL);
+    if (s == STATUS_NOT_FOUND) {
+        print_message("this kernel says nothing of nodes\n");
         skip();
+    }
+    assert_int_equal(s, STATUS_OK);
     assert_int_equal(sched_getaffinity(0, sizeof allowed, &allowed), 0);
     assert_int_equal(numa_order(&n, &allowed, order), CPU_COUNT(&allowed));
     for (int i = 0; i < CPU_COUNT(&allowed); i++)
