@@ -78,11 +78,10 @@ static bool send_msg(const struct msg *m)
     return true;
 }
 
-/* A header with the right session and number, and whatever body. */
-static bool send_raw(enum msg_type type, const void *body, uint32_t n)
+/* Into c.frame: a header with the right session, the number `seq`, and whatever body. */
+static void put_raw(enum msg_type type, uint64_t seq, const void *body, uint32_t n)
 {
     uint8_t h[FRAME_HEADER_BYTES] = {'C', 'X', PROTOCOL_MAJOR, PROTOCOL_MINOR, (uint8_t)type};
-    uint64_t seq = link_next_seq(&c.link);
     for (int i = 0; i < 8; i++) {
         h[8 + i] = (uint8_t)(c.link.session >> (8 * i));
         h[16 + i] = (uint8_t)(seq >> (8 * i));
@@ -92,10 +91,29 @@ static bool send_raw(enum msg_type type, const void *body, uint32_t n)
     strbuf_reset(&c.frame);
     strbuf_append(&c.frame, h, sizeof h);
     strbuf_append(&c.frame, body, n);
+}
+
+static bool send_raw(enum msg_type type, const void *body, uint32_t n)
+{
+    put_raw(type, link_next_seq(&c.link), body, n);
     if (zmq_send(c.socket, c.frame.ptr, c.frame.len, 0) < 0)
         return false;
     link_sent(&c.link, type, c.frame.len);
     return true;
+}
+
+/* Whether `body` is a message of this type after all: nothing is one (0 bytes, every field left
+ * out), and so is a tag that nobody knows with a number behind it. */
+static bool is_message(enum msg_type type, const void *body, uint32_t n)
+{
+    struct frame_header h;
+    struct error err;
+    struct msg m;
+    put_raw(type, 0, body, n);
+    struct str frame = {c.frame.ptr, c.frame.len};
+    arena_reset(&c.decode);
+    return frame_parse_header(frame, &h, &err) == STATUS_OK &&
+           codec_decode(frame, &h, &c.decode, &m, &err) == STATUS_OK;
 }
 
 /* The next frame; MSG_NONE: none in time. */
@@ -195,15 +213,22 @@ static void matrix(void)
 static void garbage(uint64_t n)
 {
     static uint8_t noise[4096];
+    const enum msg_type type = c.key_role == ROLE_GATEWAY ? MSG_SUBMIT : MSG_RESULT;
     for (uint64_t i = 0; i < n; i++) {
-        for (size_t k = 0; k < sizeof noise; k++)
-            noise[k] = (uint8_t)rng_next(&c.rng);
+        uint32_t len;
         if (!greet(c.key_role))
             die(c.said);
-        send_raw(c.key_role == ROLE_GATEWAY ? MSG_SUBMIT : MSG_RESULT, noise,
-                 (uint32_t)(rng_next(&c.rng) % sizeof noise));
-        if (!wait_goodbye())
-            die("noise was taken");
+        do {
+            len = (uint32_t)(rng_next(&c.rng) % sizeof noise);
+            for (size_t k = 0; k < len; k++)
+                noise[k] = (uint8_t)rng_next(&c.rng);
+        } while (is_message(type, noise, len));
+        send_raw(type, noise, len);
+        if (!wait_goodbye()) {
+            for (uint32_t k = 0; k < len; k++)
+                fprintf(stderr, "%02x", noise[k]);
+            die("noise was taken: the bytes above");
+        }
     }
 }
 
