@@ -118,7 +118,7 @@ struct ops {
      * and slots were uploaded. */
     void (*take_last)(struct device *d, uint32_t *ids, const uint32_t *slots, const uint32_t *last,
                       uint32_t n_rows);
-    /* out[i] = x[rows[i]], dim elements. */
+    /* out[i] = x[rows[i]], dim elements. On a host out may be x, where rows ascend. */
     void (*gather)(struct device *d, struct view out, struct view x, const uint32_t *rows,
                    uint32_t n_rows, uint32_t dim);
     /* Fused, or NULL: add, then norm of what it gave (norm.x is add.x); ropes of Q and K, then

@@ -12,6 +12,7 @@ void batch_init(struct batch *b, uint32_t pass_rows, uint32_t n_kv_groups)
     b->samples = mem_array(pass_rows, sizeof *b->samples);
     b->scores = mem_array(pass_rows, sizeof *b->scores);
     b->late = mem_array(pass_rows, sizeof *b->late);
+    b->kept = mem_array(pass_rows, sizeof *b->kept);
     for (uint32_t g = 0; g < n_kv_groups; g++)
         b->kv_rows[g] = mem_array(pass_rows, sizeof *b->kv_rows[g]);
 }
@@ -24,6 +25,7 @@ void batch_fini(struct batch *b)
     mem_free(b->samples);
     mem_free(b->scores);
     mem_free(b->late);
+    mem_free(b->kept);
     for (uint32_t g = 0; g < b->n_kv_groups; g++)
         mem_free(b->kv_rows[g]);
     *b = (struct batch){0};
@@ -77,11 +79,15 @@ static void add_row(struct batch *b, const struct sequence *q, uint32_t position
 
 static void add_token(struct batch *b, const struct sequence_run *r, uint32_t i)
 {
-    if (r->sample && i + 1 >= r->n_tokens)
-        b->samples[b->n_samples++] = (struct batch_sample){b->rows.n_rows, r, i + 1 - r->n_tokens};
     uint32_t position = r->start + i;
     const struct sequence *q = r->q;
-    if (q->sampling.n_prompt_logprobs >= 0 && position + 1 < q->n_prompt)
+    bool sampled = r->sample && i + 1 >= r->n_tokens;
+    bool scored = q->sampling.n_prompt_logprobs >= 0 && position + 1 < q->n_prompt;
+    if (sampled || scored || q->sampling.pooling == POOLING_MEAN)
+        b->kept[b->rows.n_kept++] = b->rows.n_rows;
+    if (sampled)
+        b->samples[b->n_samples++] = (struct batch_sample){b->rows.n_rows, r, i + 1 - r->n_tokens};
+    if (scored)
         b->scores[b->n_scores++] = (struct batch_score){b->rows.n_rows, q->ids[position + 1],
                                                         q->sampling.n_prompt_logprobs};
     add_row(b, q, position);
@@ -89,7 +95,7 @@ static void add_token(struct batch *b, const struct sequence_run *r, uint32_t i)
 
 bool batch_next(struct batch *b)
 {
-    b->rows = (struct row_batch){.ids = b->ids, .positions = b->positions};
+    b->rows = (struct row_batch){.ids = b->ids, .positions = b->positions, .kept = b->kept};
     b->n_samples = b->n_scores = b->n_late = 0;
     b->i_first_run = b->i_run;
     b->i_first_token = b->i_token;

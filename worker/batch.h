@@ -34,6 +34,7 @@ struct batch {
     struct batch_sample *samples; /* [n_samples] of this pass */
     struct batch_score *scores;   /* [n_scores] */
     struct batch_late *late;      /* [n_late] */
+    uint32_t *kept;               /* [rows.n_kept]: rows of these, and of what is pooled */
     uint32_t n_samples, n_scores, n_late;
     /* where the next pass begins, and where this one did */
     struct sequence_runs runs;

@@ -21,6 +21,7 @@ struct draft_model {
     bool has_late;
     struct kv_row *kv_rows;
     struct pick *picks;
+    uint32_t *kept; /* theirs, [n_picks] */
 };
 
 /* ---- life ---- */
@@ -101,6 +102,7 @@ void draft_model_close(struct draft_model *m)
     mem_free(m->late);
     mem_free(m->kv_rows);
     mem_free(m->picks);
+    mem_free(m->kept);
     mem_free(m);
 }
 
@@ -125,6 +127,7 @@ enum status draft_model_load(struct draft_model *m, const struct engine *target,
     m->late = mem_array(e->pass_rows, sizeof *m->late);
     m->kv_rows = mem_array(e->pass_rows, sizeof *m->kv_rows);
     m->picks = mem_array(e->pass_rows, sizeof *m->picks);
+    m->kept = mem_array(e->pass_rows, sizeof *m->kept);
     return STATUS_OK;
 }
 
@@ -173,6 +176,10 @@ static enum status run_pass(struct draft_model *m, struct error *err)
         b.late = m->late;
         b.last = m->last;
     }
+    for (uint32_t i = 0; i < m->n_picks; i++)
+        m->kept[i] = m->picks[i].row;
+    b.kept = m->kept;
+    b.n_kept = m->n_picks;
     for (uint32_t g = 0; g < m->engine->program->n_kv_groups; g++)
         b.kv_rows[g] = m->kv_rows; /* its windows see the same blocks */
     TRY(runner_forward(m->engine->runner, &b, err));

@@ -40,6 +40,8 @@ void executor_config_hash(const struct config_identity *c, uint8_t out[32])
         strbuf_printf(&b, ",\"pass_rows\":%u", c->pass_rows);
     strbuf_printf(&b, ",\"pp\":%u,\"protocol\":%u,\"quantisation\":\"%s\",", c->pp, PROTOCOL_MAJOR,
                   c->quantisation);
+    if (c->tp > 1) /* what ranks add up of the last layer: one that adds all rows is no peer */
+        strbuf_append_c(&b, "\"rows\":\"kept\",");
     if (c->speculation.n_tokens > 0 && c->speculation.method == SPECULATION_DRAFT_MODEL)
         strbuf_printf(&b, "\"speculation\":\"draft_model %u %.*s\",", c->speculation.n_tokens,
                       (int)c->draft_hashes.len, c->draft_hashes.ptr);

@@ -99,6 +99,7 @@ enum status runner_new(const struct runner_setup *s, struct runner **out, struct
     make_host_rooms(r);
     runner_make_padding(r);
     runner_make_steps(r);
+    runner_make_kept(r);
     *out = r;
     return STATUS_OK;
 }
@@ -110,6 +111,7 @@ void runner_free(struct runner *r)
     r->ops->release(r->s.device, r->memory, r->n_bytes);
     runner_free_steps(r);
     runner_free_padding(r);
+    runner_free_kept(r);
     mem_free(r->host);
     mem_free(r->host_rows);
     mem_free(r);
@@ -196,6 +198,7 @@ static struct row_batch upload(struct runner *r, const struct row_batch *b)
     if (b->late)
         own.late = r->ops->upload(d, b->late, n_bytes);
     own.last = b->last;
+    own.adapters = b->adapters;
     return own;
 }
 
@@ -213,9 +216,16 @@ static enum status run_program(struct runner *r, const struct row_batch *b, stru
                                                                     .inv_freqs = r->inv_freqs[i],
                                                                     .scale = p->ropes[i].scale,
                                                                     .out = r->angles[i]});
+    struct row_batch kept;
     for (uint32_t i = 0; i < p->n_ops;) {
         if (runner_interrupted(r))
             return error_set(err, STATUS_CLOSED, "interrupted");
+        if (runner_cuts_here(r, i)) {
+            kept = runner_cut_rows(r, b);
+            b = &kept;
+            if (kept.n_rows == 0)
+                break;
+        }
         TRY(runner_run_step(r, &i, b, err));
     }
     return STATUS_OK;
@@ -234,6 +244,7 @@ enum status runner_forward(struct runner *r, const struct row_batch *rows, struc
     r->has_adapters = r->s.loras && rows->adapters;
     const struct row_batch *b = runner_pad(r, rows, &key);
     r->n_rows = b->n_rows;
+    runner_begin_kept(r, b);
     const struct row_batch own = upload(r, b);
     if (!program_is_first(p))
         TRY(take_hidden(r, err));

@@ -21,6 +21,11 @@ struct row_batch {
      * UINT32_MAX: the id is in ids. NULL: all are. */
     const uint32_t *late, *last;
     const uint32_t *adapters; /* [n_rows] as lora_set_find says, 0: none; NULL: no row has one */
+    /* The rows whose hidden states are asked for, [n_kept] in ascending order, valid until the next
+     * forward; NULL: all. What is only there to be attended to may be left out of the last layer.
+     * The same on all ranks. */
+    const uint32_t *kept;
+    uint32_t n_kept;
 };
 
 struct runner_setup {
@@ -60,7 +65,8 @@ void runner_set_eager(struct runner *r, bool is_eager);
 /* What was recorded of passes is not to be replayed any more: the communicator is another one. NULL
  * is fine. */
 void runner_drop_records(struct runner *r);
-/* They themselves, before the final norm: [n_rows][hidden] of the device. */
+/* They themselves, before the final norm: [n_rows][hidden] of the device; of a pass that says which
+ * ones are kept, nobody's. */
 struct view runner_hidden(const struct runner *r);
 /* n <= RUNNER_LOGITS_ROWS of them behind the final norm: [n][hidden], of the host, valid until the
  * next call. In the last stage; the ranks need not all call it. STATUS_CLOSED, and what the device

@@ -10,6 +10,16 @@ struct runner_step {
     void *table;                /* MOE, HEADS: of the device, where it wants one */
 };
 
+/* The rows of a pass that go on behind the last keys and values (runner_kept.c). */
+struct runner_kept {
+    uint32_t i_op, regs;  /* behind the last operator of all rows, 0: none; a bit for each buffer
+                             that is read from there on */
+    const uint32_t *rows; /* [n] of this pass, in order, the caller's; NULL: all */
+    uint32_t n;
+    uint32_t *adapters; /* [pass_rows], owned, as these: */
+    struct kv_row *kv_rows[PROGRAM_MAX_KV_GROUPS];
+};
+
 /* One piece of device memory, cut up once. */
 struct runner {
     struct runner_setup s;
@@ -38,8 +48,9 @@ struct runner {
     uint32_t *pad_ids, *pad_positions, *pad_late, *pad_adapters;
     struct kv_row *pad_kv_rows[PROGRAM_MAX_KV_GROUPS];
     bool told_of_records, told_of_refusal;
-    bool is_eager;     /* told to be, by runner_set_eager */
-    uint32_t n_rows;   /* of the last forward, and those behind them */
+    bool is_eager; /* told to be, by runner_set_eager */
+    struct runner_kept kept;
+    uint32_t n_rows;   /* of the last forward, and those behind them; of kept ones in the end */
     bool has_adapters; /* some of its rows */
 };
 
@@ -77,6 +88,17 @@ void runner_free_steps(struct runner *r);
 /* runner.c: errors as runner_forward has them; and whether to give up, which counts as progress. */
 MUST_USE enum status runner_check_ranks(const struct runner *r, struct error *err);
 bool runner_interrupted(const struct runner *r);
+
+/* runner_kept.c */
+void runner_make_kept(struct runner *r);
+void runner_free_kept(struct runner *r);
+void runner_begin_kept(struct runner *r, const struct row_batch *b);
+/* Whether rows are left out in front of this operator; and what is left of the pass then. */
+bool runner_cuts_here(const struct runner *r, uint32_t i_op);
+struct row_batch runner_cut_rows(struct runner *r, const struct row_batch *b);
+/* Where rows of the last forward lie, perhaps in out; n <= RUNNER_MAX_LOGITS_ROWS. */
+const uint32_t *runner_places(const struct runner *r, const uint32_t *rows, uint32_t n,
+                              uint32_t out[RUNNER_MAX_LOGITS_ROWS]);
 
 /* runner_ops.c: what begins at operator *i_op over the rows of a pass; *i_op: behind it. */
 MUST_USE enum status runner_run_step(struct runner *r, uint32_t *i_op, const struct row_batch *b,

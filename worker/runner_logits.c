@@ -25,6 +25,8 @@ static struct view normed_at(struct runner *r, const uint32_t *rows, uint32_t n)
     struct device *d = r->s.device;
     uint32_t hidden = p->config->hidden;
     const struct view g = {r->gathered, hidden};
+    uint32_t places[RUNNER_MAX_LOGITS_ROWS];
+    rows = runner_places(r, rows, n, places);
     r->ops->gather(d, g, runner_view(r, REG_X), rows, n, hidden);
     r->ops->norm(d, &(struct norm_params){.out = g,
                                           .x = g,

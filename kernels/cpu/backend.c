@@ -145,7 +145,7 @@ static void cpu_gather(struct device *d, struct view out, struct view x, const u
                        uint32_t n_rows, uint32_t dim)
 {
     for (uint32_t i = 0; i < n_rows; i++)
-        memcpy(row_of(out, i), row_of(x, rows[i]), dim * sizeof(float));
+        memmove(row_of(out, i), row_of(x, rows[i]), dim * sizeof(float));
 }
 
 static void norm_unit(struct cpu_device *d, const void *params, uint32_t i, uint32_t i_thread)

@@ -114,11 +114,13 @@ static void test_passes_of_any_size(void **state)
                 check_row(&b, s, i, &want[done]);
                 if (!want[done].sample)
                     continue;
-                assert_true(i_sample < b.n_samples);
+                assert_true(i_sample < b.n_samples && i_sample < b.rows.n_kept);
+                assert_int_equal(b.rows.kept[i_sample], i);
                 assert_int_equal(b.samples[i_sample].row, i);
                 assert_ptr_equal(b.samples[i_sample++].run->q, sequences_find(s, want[done].slot));
             }
             assert_int_equal(b.n_samples, i_sample);
+            assert_int_equal(b.rows.n_kept, i_sample);
         }
         assert_int_equal(done, N_ROWS);
         batch_fini(&b);
@@ -225,6 +227,7 @@ static void test_scored_rows(void **state)
                 assert_int_equal(b.scores[i].target, id_at(5, position + 1));
                 assert_int_equal(b.scores[i].n_entries, 3);
             }
+            assert_int_equal(b.rows.n_kept, b.n_scores + b.n_samples);
             n_samples += b.n_samples;
         }
         assert_int_equal(position, 18);
@@ -234,11 +237,40 @@ static void test_scored_rows(void **state)
     }
 }
 
+/* A mean is of all rows, a vector of the last one alone; they are kept in order. */
+static void test_kept_rows(void **state)
+{
+    static const struct {
+        enum pooling_kind of_5, of_2;
+        uint32_t n;
+    } cases[] = {{POOLING_NONE, POOLING_NONE, 2},
+                 {POOLING_LAST, POOLING_LAST, 2},
+                 {POOLING_MEAN, POOLING_NONE, 19},
+                 {POOLING_MEAN, POOLING_MEAN, N_ROWS}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct plan_run runs[N_RUNS];
+        struct msg_plan plan;
+        struct sequences *s = apply_plan(&plan, runs);
+        struct batch b;
+        sequences_find(s, 5)->sampling.pooling = cases[i].of_5;
+        sequences_find(s, 2)->sampling.pooling = cases[i].of_2;
+        batch_init(&b, N_ROWS, limits.n_kv_groups);
+        batch_begin(&b, sequences_runs(s));
+        assert_true(batch_next(&b));
+        assert_int_equal(b.rows.n_kept, cases[i].n);
+        for (uint32_t k = 1; k < b.rows.n_kept; k++)
+            assert_true(b.rows.kept[k] > b.rows.kept[k - 1]);
+        assert_int_equal(b.rows.kept[b.rows.n_kept - 1], N_ROWS - 1);
+        batch_fini(&b);
+        sequences_free(s);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_passes_of_any_size), cmocka_unit_test(test_passes_of_few_tables),
-        cmocka_unit_test(test_passes_of_stages), cmocka_unit_test(test_late_rows),
-        cmocka_unit_test(test_scored_rows)};
+        cmocka_unit_test(test_passes_of_stages),   cmocka_unit_test(test_late_rows),
+        cmocka_unit_test(test_scored_rows),        cmocka_unit_test(test_kept_rows)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -576,8 +576,11 @@ static enum status pretend(struct impostor *p, uint32_t step)
     static float sums[N_PROMPT * N_SLOTS * TINY_HIDDEN], logits[TINY_VOCAB];
     struct error err = {0};
     memset(sums, 0, sizeof sums);
-    for (uint32_t i = 0; i < 1 + 2 * TINY_LAYERS; i++)
-        TRY(comm_all_reduce(p->comm, sums, (size_t)p->n_rows[step] * TINY_HIDDEN, &err));
+    for (uint32_t i = 0; i < 1 + 2 * TINY_LAYERS; i++) {
+        bool of_sampled = i + 2 > 2 * TINY_LAYERS; /* behind the last layer's keys and values */
+        size_t n_rows = of_sampled ? p->n_sampled[step] : p->n_rows[step];
+        TRY(comm_all_reduce(p->comm, sums, n_rows * TINY_HIDDEN, &err));
+    }
     if (p->best_only) {
         static struct logits_top tops[N_RANKS][N_PROMPT];
         const size_t n_bytes = p->n_sampled[step] * sizeof **tops;
