@@ -19,51 +19,79 @@ static void scale_weights(const struct att *a, const struct att_run *run)
     }
 }
 
-/* Where the key or value at pos begins. */
-static const uint8_t *token_of(const struct att *a, uint32_t pos, bool values)
+/* Where keys or values of successive positions lie. */
+struct att_walk {
+    const uint8_t *head; /* of this KV head in block 0 */
+    const uint32_t *blocks;
+    uint32_t i_block, at; /* at: in that block */
+};
+static struct att_walk walk_from(const struct att *a, uint32_t pos, bool values)
 {
     const struct kv_cache *kv = a->p->kv;
-    size_t block = a->row->blocks[pos / kv->block_tokens - a->row->n_dropped];
-    size_t token = (size_t)a->i_kv_head * kv->block_tokens + pos % kv->block_tokens;
-    return (const uint8_t *)(values ? kv->v : kv->k) + block * kv->block_stride +
-           token * a->dim * kv_elem_bytes(kv->dtype);
+    const size_t head_bytes = (size_t)kv->block_tokens * a->dim * kv_elem_bytes(kv->dtype);
+    const uint8_t *first = (const uint8_t *)(values ? kv->v : kv->k);
+    return (struct att_walk){first + a->i_kv_head * head_bytes, a->row->blocks,
+                             pos / kv->block_tokens - a->row->n_dropped, pos % kv->block_tokens};
+}
+INLINE const uint8_t *walk_at(const struct att_walk *w, const struct kv_cache *kv,
+                              size_t token_bytes)
+{
+    return w->head + w->blocks[w->i_block] * kv->block_stride + w->at * token_bytes;
+}
+/* n: no more than a block's. */
+INLINE void walk_on(struct att_walk *w, const struct kv_cache *kv, uint32_t n)
+{
+    w->at += n;
+    if (w->at >= kv->block_tokens) {
+        w->at -= kv->block_tokens;
+        w->i_block++;
+    }
 }
 
-/* What is asked for beside n tokens' keys is their values, at pos; beside their values it is as
- * many keys of the next split, at pos, if they are there. */
-static struct att_ahead run_ahead(const struct att *a, uint32_t pos, uint32_t n, bool values)
+/* How often a run of n tokens asks for memory. */
+static uint32_t run_asks(const struct att *a, uint32_t n, bool values)
 {
-    const size_t token_bytes = (size_t)a->dim * kv_elem_bytes(a->p->kv->dtype);
     const uint32_t n_tiles = a->n_heads / TILE_HEADS, rest = a->n_heads % TILE_HEADS;
     uint32_t n_asks;
-    if (pos > a->row->position || (!values && kv_is_latent(a->p->kv)))
-        return (struct att_ahead){0};
     if (values)
         n_asks = (n_tiles + (rest > 0)) * n * ((a->v_dim - 1) / (TILE_VECTORS * ATT_LANES) + 1);
     else
         n_asks =
             n_tiles * (n / tokens_together(TILE_HEADS)) + (rest ? n / tokens_together(rest) : 0);
-    return ahead_of(token_of(a, pos, !values), n * token_bytes, n_asks > 0 ? n_asks : 1);
+    return n_asks > 0 ? n_asks : 1;
 }
 
-/* Positions begin .. end of a split, block by block. next: where this thread goes on. */
+/* Positions begin .. end of a split, block by block. next: where this thread goes on. What is asked
+ * for beside n tokens' keys is their values; beside their values it is as many keys of the next
+ * split, if they are there. */
 static void split_runs(const struct att *a, uint32_t begin, uint32_t end, bool values,
                        uint32_t next)
 {
     const struct kv_cache *kv = a->p->kv;
+    const size_t token_bytes = (size_t)a->dim * kv_elem_bytes(kv->dtype);
+    const bool asks = values ? next <= a->row->position : !kv_is_latent(kv);
+    struct att_walk walk = walk_from(a, begin, values), ahead = walk;
     struct att_run runs[ATT_RUNS];
-    uint32_t n_runs = 0;
+    uint32_t n_runs = 0, n_before = 0;
+    size_t step = 0;
+    if (asks)
+        ahead = walk_from(a, values ? next : begin, !values);
     for (uint32_t pos = begin, n; pos < end; pos += n) {
-        uint32_t at = pos % kv->block_tokens;
-        n = kv->block_tokens - at < end - pos ? kv->block_tokens - at : end - pos;
-        size_t block = a->row->blocks[pos / kv->block_tokens - a->row->n_dropped];
+        uint32_t ahead_pos = values ? next + (pos - begin) : pos;
+        n = kv->block_tokens - walk.at < end - pos ? kv->block_tokens - walk.at : end - pos;
         struct att_run run = {
-            .ptr = token_of(a, pos, values), .n_tokens = n, .i_score = pos - begin};
-        run.ahead = run_ahead(a, values ? next + run.i_score : pos, n, values);
+            .ptr = walk_at(&walk, kv, token_bytes), .n_tokens = n, .i_score = pos - begin};
+        if (n != n_before)
+            step = ahead_step(n * token_bytes, run_asks(a, n, values));
+        n_before = n;
+        if (asks && ahead_pos <= a->row->position)
+            run.ahead = ahead_of(walk_at(&ahead, kv, token_bytes), n * token_bytes, step);
         if (kv->k_scales)
-            run.scales = kv_scales(kv, values, block, a->i_kv_head) + at;
+            run.scales = kv_scales(kv, values, walk.blocks[walk.i_block], a->i_kv_head) + walk.at;
         if (values && run.scales)
             scale_weights(a, &run);
+        walk_on(&walk, kv, n);
+        walk_on(&ahead, kv, n);
         runs[n_runs++] = run;
         if (n_runs == ATT_RUNS || pos + n == end) {
             runs_heads(a, (struct att_runs){runs, n_runs}, values);

@@ -32,9 +32,13 @@ struct att_ahead {
     size_t step;
 };
 /* n_bytes from at on, in n_asks times run_ask(). */
-static inline struct att_ahead ahead_of(const uint8_t *at, size_t n_bytes, uint32_t n_asks)
+static inline size_t ahead_step(size_t n_bytes, uint32_t n_asks)
 {
-    return (struct att_ahead){at, at + n_bytes, (n_bytes + n_asks * 64 - 1) / (n_asks * 64) * 64};
+    return (n_bytes + n_asks * 64 - 1) / (n_asks * 64) * 64;
+}
+static inline struct att_ahead ahead_of(const uint8_t *at, size_t n_bytes, size_t step)
+{
+    return (struct att_ahead){at, at + n_bytes, step};
 }
 INLINE void run_ask(struct att_ahead *x)
 {

@@ -102,23 +102,55 @@ struct linear_job {
     uint32_t per_task, n_tasks[LINEAR_MAX_PARTS];
 };
 
+struct panels {
+    const struct linear_part *part;
+    uint32_t begin, end;
+};
+static struct panels panels_of(const struct linear_job *job, uint32_t i_task)
+{
+    const struct linear_part *part = job->p->parts;
+    for (const uint32_t *n = job->n_tasks; i_task >= *n; n++, part++)
+        i_task -= *n;
+    uint32_t n_panels = div_up(part->w->n, PANEL_N), begin = i_task * job->per_task;
+    uint32_t left = n_panels - begin;
+    return (struct panels){part, begin, begin + (left < job->per_task ? left : job->per_task)};
+}
+
+/* Tasks are taken in order, so a thread's next one is most likely as many further as there are
+ * threads; if it is another, little is lost: what was asked for is in the cache that they share. */
+static struct panels_ahead panels_next(const struct linear_job *job, const struct panels *now,
+                                       uint32_t i_task)
+{
+    uint32_t n_tasks = 0, next = i_task + pool_n_threads(job->d->pool);
+    for (uint32_t i = 0; i < job->p->n_parts; i++)
+        n_tasks += job->n_tasks[i];
+    if (next >= n_tasks)
+        return (struct panels_ahead){0};
+    const struct panels then = panels_of(job, next);
+    const struct weight *w = then.part->w;
+    if (w->dtype != now->part->w->dtype) /* and so in other panels; k is all parts' */
+        return (struct panels_ahead){0};
+    return (struct panels_ahead){(const uint8_t *)w->data +
+                                     then.begin * pack_panel_bytes(w->dtype, w->k),
+                                 then.end - then.begin};
+}
+
 static void linear_task(void *ctx, uint32_t i_task, uint32_t i_thread)
 {
     const struct linear_job *job = ctx;
     const struct linear_params *p = job->p;
-    const struct linear_part *part = p->parts;
-    for (const uint32_t *n = job->n_tasks; i_task >= *n; n++, part++)
-        i_task -= *n;
-    uint32_t n_panels = div_up(part->w->n, PANEL_N), begin = i_task * job->per_task;
-    uint32_t left = n_panels - begin, end = begin + (left < job->per_task ? left : job->per_task);
+    const struct panels now = panels_of(job, i_task);
+    const struct linear_part *part = now.part;
+    const struct panels_ahead next = panels_next(job, &now, i_task);
     if (has_dots(job->d, part->w)) {
         job->d->dots->linear(&(struct dot_task){.w = part->w,
                                                 .bias = part->bias,
                                                 .x = job->narrow->coded,
                                                 .out = part->out.data,
                                                 .out_stride = part->out.stride,
-                                                .panel_begin = begin,
-                                                .panel_end = end});
+                                                .panel_begin = now.begin,
+                                                .panel_end = now.end,
+                                                .next = next});
         return;
     }
     struct linear_task t = {.w = part->w,
@@ -128,8 +160,9 @@ static void linear_task(void *ctx, uint32_t i_task, uint32_t i_thread)
                             .n_rows = p->n_rows,
                             .x_stride = p->x.stride,
                             .out_stride = part->out.stride,
-                            .panel_begin = begin,
-                            .panel_end = end,
+                            .panel_begin = now.begin,
+                            .panel_end = now.end,
+                            .next = next,
                             .scratch = job->d->scratch[i_thread].floats};
     if (!has_rounded(job->d, part)) {
         job->d->kernels->linear(&t);

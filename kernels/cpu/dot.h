@@ -70,6 +70,7 @@ struct dot_task {
     const struct dot_rows *x;
     float *out; /* [n_rows][out_stride] */
     uint32_t out_stride, panel_begin, panel_end;
+    struct panels_ahead next;
 };
 
 /* One set for each way to add products of bytes; all give the same sums. */

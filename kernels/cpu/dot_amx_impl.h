@@ -162,8 +162,10 @@ static uint32_t amx_some(const struct dot_task *t, uint32_t i_panel, uint32_t fi
         return n * DOT_TILE;
     }
     const uint32_t tile = dot_tile_rows(left);
-    dot_tiles[t->w->dtype](tile, panel, k, t->x->codes + (uint64_t)first * k,
-                           t->x->groups + (uint64_t)first * (k / DOT_GROUP), acc);
+    struct dot_ahead none = {0};
+    const struct dot_streams from = {panel, t->x->codes + (uint64_t)first * k,
+                                     t->x->groups + (uint64_t)first * (k / DOT_GROUP), k, &none};
+    dot_tiles[t->w->dtype](tile, &from, acc);
     return tile < left ? tile : left;
 }
 

@@ -170,22 +170,48 @@ KERNEL_INLINE void dot_rows(enum dtype t, uint32_t n_rows, vf *acc, vq *w,
 }
 #endif
 
-/* n_rows, a constant where rows are unrolled, of one tile. */
-KERNEL_INLINE void dot_tile(enum dtype t, uint32_t n_rows, const uint8_t *p, uint32_t k,
-                            const int8_t *x, const struct dot_group *g, vf *out)
+/* Panels that all tiles take next: asked for by whole tiles, so many lines a group, evenly, since a
+ * core has few lines of memory under way at once. at NULL: there are none. */
+struct dot_ahead {
+    const uint8_t *at, *end;
+    uint32_t n_lines;
+};
+KERNEL_INLINE void dot_ask(struct dot_ahead *a)
 {
+    if (a->at >= a->end)
+        return;
+    for (uint32_t i = 0; i < a->n_lines; i++, a->at += 64)
+        __builtin_prefetch(a->at, 0, 2);
+}
+
+/* A panel and a tile's rows, k inputs of each. */
+struct dot_streams {
+    const uint8_t *w;
+    const int8_t *x;
+    const struct dot_group *groups;
+    uint32_t k;
+    struct dot_ahead *ahead;
+};
+/* n_rows, a constant where rows are unrolled, of one tile. */
+KERNEL_INLINE void dot_tile(enum dtype t, uint32_t n_rows, const struct dot_streams *from, vf *out)
+{
+    const uint8_t *p = from->w;
+    const int8_t *x = from->x;
+    const struct dot_group *g = from->groups;
     vf acc[DOT_TILE];
     struct dot_scales s;
     DOT_UNROLL
     for (uint32_t r = 0; r < n_rows; r++)
         acc[r] = vf_zero();
-    for (uint32_t i_block = 0; i_block < k / fmt_block_elems(t); i_block++) {
+    for (uint32_t i_block = 0; i_block < from->k / fmt_block_elems(t); i_block++) {
         p = fmt_begin_block(t, p, &s.s);
         for (uint32_t i = 0; i < fmt_block_elems(t); i += DOT_GROUP) {
             vq w[16];
             p = dot_begin_group(t, p, &s);
             for (uint32_t at = 0; at < fmt_code_bits(t) * VQ_BYTES; at += VQ_BYTES)
                 __builtin_prefetch((const void *)((uintptr_t)p + DOT_PREFETCH + at));
+            if (n_rows == DOT_TILE)
+                dot_ask(from->ahead);
             p = dot_codes(t, p, w);
             dot_rows(t, n_rows, acc, w, &s, x, g);
             x += (size_t)n_rows * DOT_GROUP;
@@ -197,31 +223,28 @@ KERNEL_INLINE void dot_tile(enum dtype t, uint32_t n_rows, const uint8_t *p, uin
         out[r] = acc[r];
 }
 
-typedef void (*dot_tile_fn)(uint32_t n_rows, const uint8_t *p, uint32_t k, const int8_t *x,
-                            const struct dot_group *g, vf *out);
+typedef void (*dot_tile_fn)(uint32_t n_rows, const struct dot_streams *from, vf *out);
 
 #ifdef DOT_ROLLED
 #define DOT_FORMAT(dtype)                                                                          \
-    static void dot_##dtype(uint32_t n_rows, const uint8_t *p, uint32_t k, const int8_t *x,        \
-                            const struct dot_group *g, vf *out)                                    \
+    static void dot_##dtype(uint32_t n_rows, const struct dot_streams *from, vf *out)              \
     {                                                                                              \
-        dot_tile(DTYPE_##dtype, n_rows, p, k, x, g, out);                                          \
+        dot_tile(DTYPE_##dtype, n_rows, from, out);                                                \
     }
 #else
 #define DOT_FORMAT(dtype)                                                                          \
-    static void dot_##dtype(uint32_t n_rows, const uint8_t *p, uint32_t k, const int8_t *x,        \
-                            const struct dot_group *g, vf *out)                                    \
+    static void dot_##dtype(uint32_t n_rows, const struct dot_streams *from, vf *out)              \
     {                                                                                              \
         if (n_rows == 16)                                                                          \
-            dot_tile(DTYPE_##dtype, 16, p, k, x, g, out);                                          \
+            dot_tile(DTYPE_##dtype, 16, from, out);                                                \
         else if (n_rows == 8)                                                                      \
-            dot_tile(DTYPE_##dtype, 8, p, k, x, g, out);                                           \
+            dot_tile(DTYPE_##dtype, 8, from, out);                                                 \
         else if (n_rows == 4)                                                                      \
-            dot_tile(DTYPE_##dtype, 4, p, k, x, g, out);                                           \
+            dot_tile(DTYPE_##dtype, 4, from, out);                                                 \
         else if (n_rows == 2)                                                                      \
-            dot_tile(DTYPE_##dtype, 2, p, k, x, g, out);                                           \
+            dot_tile(DTYPE_##dtype, 2, from, out);                                                 \
         else                                                                                       \
-            dot_tile(DTYPE_##dtype, 1, p, k, x, g, out);                                           \
+            dot_tile(DTYPE_##dtype, 1, from, out);                                                 \
     }
 #endif
 DOT_FORMATS(DOT_FORMAT)
@@ -242,17 +265,41 @@ static void dot_store(const struct dot_task *t, uint32_t i_panel, uint32_t first
 
 /* Of one tile: rows first and on, from their place on. */
 static void dot_panels(const struct dot_task *t, uint32_t begin, uint32_t end, uint32_t first,
-                       uint64_t place)
+                       uint64_t place, struct dot_ahead *ahead)
 {
     const uint32_t k = t->w->k, left = t->x->n_rows - first, tile = dot_tile_rows(left);
     const uint64_t panel_bytes = pack_panel_bytes(t->w->dtype, k);
     for (uint32_t i = begin; i < end; i++) {
         vf acc[DOT_TILE];
-        dot_tiles[t->w->dtype](tile, (const uint8_t *)t->w->data + i * panel_bytes, k,
-                               t->x->codes + place * k, t->x->groups + place * (k / DOT_GROUP),
-                               acc);
+        const struct dot_streams from = {(const uint8_t *)t->w->data + i * panel_bytes,
+                                         t->x->codes + place * k,
+                                         t->x->groups + place * (k / DOT_GROUP), k, ahead};
+        dot_tiles[t->w->dtype](tile, &from, acc);
         dot_store(t, i, first, tile < left ? tile : left, acc);
     }
+}
+
+/* So many panels, beside others. With one tile they are asked for where they are used. */
+static struct dot_ahead dot_ahead_of(const struct dot_task *t, struct panels_ahead panels)
+{
+    const uint32_t n_tiles = t->x->n_rows / DOT_TILE, n_groups = t->w->k / DOT_GROUP;
+    const uint64_t panel_bytes = pack_panel_bytes(t->w->dtype, t->w->k);
+    if (n_tiles < 2 || !panels.data)
+        return (struct dot_ahead){0};
+    return (struct dot_ahead){panels.data, panels.data + panels.n * panel_bytes,
+                              (uint32_t)(panel_bytes / ((uint64_t)64 * n_tiles * n_groups)) + 1};
+}
+
+/* Behind panel end, or where the thread goes on; n_most of them. */
+static struct panels_ahead dot_next(const struct dot_task *t, uint32_t end, uint32_t n_most)
+{
+    struct panels_ahead a = {(const uint8_t *)t->w->data +
+                                 end * pack_panel_bytes(t->w->dtype, t->w->k),
+                             t->panel_end - end};
+    if (a.n == 0)
+        a = t->next;
+    a.n = a.n < n_most ? a.n : n_most;
+    return a;
 }
 
 /* A tile's rows stay in the first cache for some panels, and these in the second for all tiles. */
@@ -262,10 +309,11 @@ static void dot_linear(const struct dot_task *t)
     const uint32_t n_panels = fit < 1 ? 1 : fit > DOT_MAX_PANELS ? DOT_MAX_PANELS : (uint32_t)fit;
     for (uint32_t i = t->panel_begin; i < t->panel_end; i += n_panels) {
         const uint32_t left = t->panel_end - i, end = i + (left < n_panels ? left : n_panels);
+        struct dot_ahead ahead = dot_ahead_of(t, dot_next(t, end, n_panels));
         uint64_t place = 0;
         for (uint32_t first = 0, tile; first < t->x->n_rows; first += tile, place += tile) {
             tile = dot_tile_rows(t->x->n_rows - first);
-            dot_panels(t, i, end, first, place);
+            dot_panels(t, i, end, first, place, &ahead);
         }
     }
 }

@@ -13,6 +13,12 @@
 /* Two panels, 256 inputs at a time: what fits in a first-level cache beside the rows. */
 #define LINEAR_SCRATCH_FLOATS (2u * 256u * PANEL_N)
 
+/* Panels of a matrix that lie as a task's own do, which this thread probably takes next: asked for
+ * beside the last of its own. data NULL: there are none. */
+struct panels_ahead {
+    const uint8_t *data;
+    uint32_t n;
+};
 struct linear_task {
     const struct weight *w;
     const float *bias; /* [w->n] or NULL */
@@ -20,6 +26,7 @@ struct linear_task {
     float *out;        /* [n_rows][out_stride], column 0 = output 0 of w */
     uint32_t n_rows, x_stride, out_stride;
     uint32_t panel_begin, panel_end;
+    struct panels_ahead next;
     float *scratch; /* [LINEAR_SCRATCH_FLOATS] of this thread: pieces of panels as floats */
 };
 

@@ -109,16 +109,16 @@ static void gemm_narrow(const struct gemm *g, uint32_t n_rows)
 }
 
 /* Behind the piece at k0 of panels that begin at data: the same panels' next one, or the first of
- * those that follow, if there are as many. */
+ * those behind, if there are as many. */
 static struct gemm_ahead gemm_next(const struct linear_task *t, const uint8_t *data, uint32_t k0,
-                                   uint32_t n_panels, bool more)
+                                   uint32_t n_panels, struct panels_ahead behind)
 {
     const uint32_t k = t->w->k, n_tiles = (t->n_rows + GEMM_ROWS - 1) / GEMM_ROWS;
     struct gemm_ahead a = {.panel_bytes = pack_panel_bytes(t->w->dtype, k)};
     uint32_t next = k0 + GEMM_KC < k ? k0 + GEMM_KC : 0;
-    if (next == 0 && !more)
+    if (next == 0 && behind.n < n_panels)
         return a;
-    a.data = data + (next == 0 ? n_panels * a.panel_bytes : pack_panel_bytes(t->w->dtype, next));
+    a.data = next == 0 ? behind.data : data + pack_panel_bytes(t->w->dtype, next);
     a.n_bytes = pack_panel_bytes(t->w->dtype, k - next < GEMM_KC ? k - next : GEMM_KC);
     a.share = (a.n_bytes / n_tiles + 64) / 64 * 64;
     return a;
@@ -133,17 +133,20 @@ static void linear_rows(const struct format_kernels *f, const struct linear_task
         n_panels = t->panel_end - i_panel >= GEMM_PANELS ? GEMM_PANELS : 1;
         uint32_t first_column = i_panel * PANEL_N, left = t->w->n - first_column;
         const uint8_t *data = (const uint8_t *)t->w->data + i_panel * panel_bytes;
+        struct panels_ahead behind = {data + n_panels * panel_bytes,
+                                      t->panel_end - i_panel - n_panels};
+        if (behind.n == 0)
+            behind = t->next;
         for (uint32_t k0 = 0; k0 < k; k0 += GEMM_KC) {
-            struct gemm g = {
-                .w = t->scratch,
-                .x = t->x + k0,
-                .x_stride = t->x_stride,
-                .out = t->out + first_column,
-                .out_stride = t->out_stride,
-                .n_k = k - k0 < GEMM_KC ? k - k0 : GEMM_KC,
-                .first = k0 == 0,
-                .n_columns = left < n_panels * PANEL_N ? left : n_panels * PANEL_N,
-                .ahead = gemm_next(t, data, k0, n_panels, t->panel_end - i_panel >= 2 * n_panels)};
+            struct gemm g = {.w = t->scratch,
+                             .x = t->x + k0,
+                             .x_stride = t->x_stride,
+                             .out = t->out + first_column,
+                             .out_stride = t->out_stride,
+                             .n_k = k - k0 < GEMM_KC ? k - k0 : GEMM_KC,
+                             .first = k0 == 0,
+                             .n_columns = left < n_panels * PANEL_N ? left : n_panels * PANEL_N,
+                             .ahead = gemm_next(t, data, k0, n_panels, behind)};
             if (t->bias && k0 + g.n_k == k)
                 g.bias = t->bias + first_column;
             for (uint32_t i = 0; i < n_panels; i++)

@@ -31,10 +31,10 @@ struct tile {
     uint32_t x_stride, out_stride;
     uint32_t n_columns; /* of all panels */
     uint32_t n_pairs;
-    uint32_t n_first;  /* of them the first, which ask for what is ahead[0] bytes behind w; a few */
-    uint64_t ahead[2]; /* rows ask at the others for what is ahead[1] */
-    bool has_single;   /* one more input */
-    bool first;        /* sums begin at zero */
+    uint32_t n_asks, every; /* so often, in front of each `every` pairs (0: of few rows), */
+    const uint8_t *ask;     /* a pair of what comes next is asked for, from here on */
+    bool has_single;        /* one more input */
+    bool first;             /* sums begin at zero */
 };
 
 /* Where a tile is in its rows and panels. */
@@ -51,23 +51,12 @@ KERNEL_INLINE __m512i both_of(const float *x)
     return _mm512_set1_epi32(word);
 }
 
-enum hint { HINT_NONE, HINT_NEAR, HINT_SECOND_CACHE };
-KERNEL_INLINE void ask_for(const uint8_t *p, uint64_t ahead, enum hint hint)
-{
-    const void *there = (const void *)((uintptr_t)p + ahead);
-    if (hint == HINT_NEAR)
-        __builtin_prefetch(there, 0, 3);
-    else if (hint == HINT_SECOND_CACHE)
-        __builtin_prefetch(there, 0, 2);
-}
-
-/* The tile's first pairs, or the others. n_panels and n_rows are constants: their sums are
- * registers. */
-KERNEL_INLINE void add_pairs(uint32_t n_panels, uint32_t n_rows, enum hint hint, bool are_first,
+/* n pairs; what a few rows have to wait for soon is asked for, ahead bytes behind each. n_panels
+ * and n_rows are constants: their sums are registers. */
+enum { NOTHING_AHEAD = 0 };
+KERNEL_INLINE void add_pairs(uint32_t n_panels, uint32_t n_rows, uint32_t n, uint64_t ahead,
                              const struct tile *t, struct place *at, vf acc[TILE_ROWS][FEW_PANELS])
 {
-    const uint64_t ahead = t->ahead[are_first ? 0 : 1];
-    const uint32_t n = are_first ? t->n_first : t->n_pairs - t->n_first;
     const float *x = at->x;
     const uint8_t *w = at->w;
     for (uint32_t k = 0; k < n; k++, x++, w += WORDS_BYTES) {
@@ -76,7 +65,8 @@ KERNEL_INLINE void add_pairs(uint32_t n_panels, uint32_t n_rows, enum hint hint,
         for (uint32_t i = 0; i < n_panels; i++) {
             const uint8_t *p = w + i * t->panel_bytes;
             wk[i] = _mm512_loadu_si512(p);
-            ask_for(p, ahead, hint);
+            if (ahead > 0)
+                __builtin_prefetch((const void *)((uintptr_t)p + ahead), 0, 3);
         }
         KERNEL_UNROLL
         for (uint32_t r = 0; r < n_rows; r++) {
@@ -88,6 +78,36 @@ KERNEL_INLINE void add_pairs(uint32_t n_panels, uint32_t n_rows, enum hint hint,
     }
     at->x = x;
     at->w = w;
+}
+
+/* A few rows: each line is used once, soon after it was asked for; in the end it is those of the
+ * panels that come next. */
+KERNEL_INLINE void add_few(uint32_t n_panels, uint32_t n_rows, const struct tile *t,
+                           struct place *at, vf acc[TILE_ROWS][FEW_PANELS])
+{
+    const uint32_t n = t->n_pairs > PREFETCH_PAIRS ? t->n_pairs - PREFETCH_PAIRS : 0;
+    const uint64_t ahead = (uint64_t)PREFETCH_PAIRS * WORDS_BYTES;
+    add_pairs(n_panels, n_rows, n, ahead, t, at, acc);
+    add_pairs(n_panels, n_rows, t->n_pairs - n, ahead + (n_panels - 1) * t->panel_bytes, t, at,
+              acc);
+}
+
+/* Many: evenly, since a core has few lines of memory under way at once, and who asks for one more
+ * waits. */
+KERNEL_INLINE void add_many(uint32_t n_panels, uint32_t n_rows, const struct tile *t,
+                            struct place *at, vf acc[TILE_ROWS][FEW_PANELS])
+{
+    uint32_t left = t->n_pairs;
+    const uint8_t *ask = t->ask;
+    for (uint32_t i_ask = 0; i_ask < t->n_asks && left > 0; i_ask++, ask += WORDS_BYTES) {
+        const uint32_t n = t->every < left ? t->every : left;
+        KERNEL_UNROLL
+        for (uint32_t i = 0; i < n_panels; i++)
+            __builtin_prefetch(ask + i * t->panel_bytes, 0, 2);
+        add_pairs(n_panels, n_rows, n, NOTHING_AHEAD, t, at, acc);
+        left -= n;
+    }
+    add_pairs(n_panels, n_rows, left, NOTHING_AHEAD, t, at, acc);
 }
 
 KERNEL_INLINE void add_single(uint32_t n_panels, uint32_t n_rows, const struct tile *t,
@@ -126,8 +146,10 @@ KERNEL_INLINE void tile(uint32_t n_panels, uint32_t max_rows, bool is_whole, con
             acc[r][i] =
                 t->first ? vf_zero() : load_columns(out + (size_t)i * PANEL_N, columns_of(t, i));
     }
-    add_pairs(n_panels, max_rows, is_few ? HINT_NEAR : HINT_SECOND_CACHE, true, t, &at, acc);
-    add_pairs(n_panels, max_rows, is_few ? HINT_NEAR : HINT_NONE, false, t, &at, acc);
+    if (is_few && t->every == 0)
+        add_few(n_panels, max_rows, t, &at, acc);
+    else
+        add_many(n_panels, max_rows, t, &at, acc);
     if (t->has_single)
         add_single(n_panels, max_rows, t, &at, acc);
     KERNEL_UNROLL
@@ -178,16 +200,6 @@ static uint32_t panels_of_tile(uint32_t n_rows, uint32_t n_left)
     return n_left >= n ? n : 1;
 }
 
-/* Up to FEW_ROWS rows; all of K. */
-static void run_few(uint32_t n_panels, struct tile *t)
-{
-    const uint64_t ahead = (uint64_t)PREFETCH_PAIRS * WORDS_BYTES;
-    t->ahead[0] = ahead;
-    t->ahead[1] = ahead + (n_panels - 1) * t->panel_bytes; /* of those that come next */
-    t->n_first = t->n_pairs > PREFETCH_PAIRS ? t->n_pairs - PREFETCH_PAIRS : 0;
-    run_tile(n_panels, t);
-}
-
 /* Of those that are left; 13 to 16 are two tiles of about as many. */
 static uint32_t rows_of_tile(uint32_t n_left)
 {
@@ -201,14 +213,14 @@ static void run_many(uint32_t n_panels, struct tile *t, uint32_t n_rows, const u
     const uint32_t n_tiles = (n_rows + TILE_ROWS - 1) / TILE_ROWS;
     const uint32_t share = next ? (t->n_pairs + n_tiles - 1) / n_tiles : 0;
     uint32_t asked = 0;
-    t->ahead[1] = (uint64_t)PREFETCH_PAIRS * WORDS_BYTES; /* of tiles that a few rows have, too */
+    t->every = n_tiles;
     for (; n_rows > 0; n_rows -= t->n_rows) {
         const uint32_t left = t->n_pairs - asked;
         t->n_rows = rows_of_tile(n_rows);
-        t->n_first = share < left ? share : left;
-        t->ahead[0] = (uintptr_t)next + (uint64_t)asked * WORDS_BYTES - (uintptr_t)t->w;
+        t->n_asks = share < left ? share : left;
+        t->ask = next ? next + (uint64_t)asked * WORDS_BYTES : NULL;
         run_tile(n_panels, t);
-        asked += t->n_first;
+        asked += t->n_asks;
         t->x += (uint64_t)t->n_rows * t->x_stride;
         t->out += (uint64_t)t->n_rows * t->out_stride;
     }
@@ -237,10 +249,13 @@ static void run_panels(const struct linear_task *task, uint32_t i_panel, uint32_
         t.bias = is_last && task->bias ? task->bias + column : NULL;
         if (task->n_rows <= FEW_ROWS) {
             t.n_rows = task->n_rows;
-            run_few(n_panels, &t);
+            run_tile(n_panels, &t);
         } else {
             const uint8_t *next = w + n_panels * t.panel_bytes;
-            next = !is_last ? w + (uint64_t)begin * WORDS_BYTES : ends ? NULL : next;
+            if (!is_last)
+                next = w + (uint64_t)begin * WORDS_BYTES;
+            else if (ends)
+                next = task->next.n >= n_panels ? task->next.data : NULL;
             run_many(n_panels, &t, task->n_rows, next);
         }
     } while (begin < n_pairs);

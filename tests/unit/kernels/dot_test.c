@@ -117,7 +117,8 @@ static void run_part(struct product *p, const struct dot_kernels *set, uint32_t 
                                    .out = p->out + (uint64_t)first * p->out_stride,
                                    .out_stride = p->out_stride,
                                    .panel_begin = begin,
-                                   .panel_end = end});
+                                   .panel_end = end,
+                                   .next = {p->m.w.data, begin}});
     dot_rows_free(&x);
 }
 static uint32_t n_panels_of(const struct product *p)

@@ -110,6 +110,7 @@ static void run_part(struct product *p, const struct level *level, uint32_t firs
                             .out_stride = p->m.w.n + PAD,
                             .panel_begin = begin,
                             .panel_end = end,
+                            .next = {p->m.w.data, begin},
                             .scratch = p->scratch};
     level->linear(&t);
 }

@@ -129,6 +129,7 @@ static void run_part(struct product *p, const struct rounded_kernels *set, uint3
                             .out_stride = p->m.w.n + PAD,
                             .panel_begin = begin,
                             .panel_end = end,
+                            .next = {p->m.w.data, begin},
                             .scratch = p->scratch,
                         });
     mem_free(rows);
