@@ -251,7 +251,15 @@ static struct view make_rounded(struct cpu_device *d, const struct linear_params
     return to;
 }
 
-/* Inputs in the file's order, NARROW_ROWS rows at a time where they become narrower. */
+/* So many of n_rows at a time, shared out evenly in whole tiles: seven rows left over would read
+ * every weight once more, for next to nothing. */
+static uint32_t narrow_rows_of(uint32_t n_rows)
+{
+    const uint32_t share = div_up(n_rows, div_up(n_rows, NARROW_ROWS));
+    return div_up(share, DOT_TILE) * DOT_TILE;
+}
+
+/* Inputs in the file's order, up to NARROW_ROWS rows at a time where they become narrower. */
 static void linear_in_order(struct cpu_device *d, const struct linear_params *p)
 {
     bool wants_codes = false, wants_rounded = false;
@@ -265,9 +273,10 @@ static void linear_in_order(struct cpu_device *d, const struct linear_params *p)
         linear_plain(d, p, &narrow);
         return;
     }
-    for (uint32_t first = 0; first < p->n_rows; first += NARROW_ROWS) {
+    const uint32_t most = narrow_rows_of(p->n_rows);
+    for (uint32_t first = 0; first < p->n_rows; first += most) {
         struct linear_params some = *p;
-        some.n_rows = p->n_rows - first < NARROW_ROWS ? p->n_rows - first : NARROW_ROWS;
+        some.n_rows = p->n_rows - first < most ? p->n_rows - first : most;
         some.x.data = row_of(p->x, first);
         for (uint32_t i = 0; i < p->n_parts; i++)
             some.parts[i].out.data = row_of(p->parts[i].out, first);
