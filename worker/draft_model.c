@@ -158,8 +158,12 @@ static enum status pick_tokens(struct draft_model *m, struct error *err)
         n = n < RUNNER_LOGITS_ROWS ? n : RUNNER_LOGITS_ROWS;
         for (uint32_t i = 0; i < n; i++)
             rows[i] = m->picks[done + i].row;
-        TRY(runner_logits(e->runner, rows, n, &logits, err));
-        TRY(runner_look(e->runner, n, top, NULL, err));
+        if (runner_finds_best(e->runner)) {
+            TRY(runner_best(e->runner, rows, n, top, err));
+        } else {
+            TRY(runner_logits(e->runner, rows, n, &logits, err));
+            TRY(runner_look(e->runner, n, top, NULL, err));
+        }
         for (uint32_t i = 0; i < n; i++) /* a model that says nothing but NaN has no best one */
             *m->picks[done + i].out = top[i].id < vocab_size ? top[i].id : 0;
         done += n;

@@ -7,6 +7,7 @@
 #include "common/base/log.h"
 #include "kernels/cuda/cuda_ops.h"
 #include "proto/limits.h"
+#include "worker/runner.h"
 
 struct executor_comm executor_comm_of(const struct msg_form *f, struct bytes id)
 {
@@ -33,7 +34,7 @@ void executor_config_hash(const struct config_identity *c, uint8_t out[32])
     if (c->expert_parallel)
         strbuf_append_c(&b, "\"experts\":\"whole\",");
     if (c->tp > 1) /* what ranks tell of greedy rows: one that sends all logits is no peer */
-        strbuf_append_c(&b, "\"logits\":\"best\",");
+        strbuf_printf(&b, "\"logits\":\"best %u\",", RUNNER_BEST_ROWS);
     strbuf_append_c(&b, "\"model\":");
     strbuf_append_json(&b, c->model_hashes);
     if (c->tp * c->pp > 1) /* a rank alone may cut as it likes */

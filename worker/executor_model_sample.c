@@ -192,19 +192,35 @@ static enum status look_at_logits(struct executor_model *x, const struct batch_s
     return STATUS_OK;
 }
 
-/* Ranks that share the vocabulary need not tell each other all of it. They come to the same answer:
- * all have the same sequences. */
-static bool need_best_only(const struct executor_model *x, const struct batch_sample *from,
-                           uint32_t n)
+/* What is known of samples begin .. end, where no more is needed: then the logits are nowhere. */
+struct best_rows {
+    uint32_t begin, end;
+    struct logits_top top[RUNNER_BEST_ROWS];
+};
+
+/* All ranks come to the same answer: they have the same sequences. */
+static bool needs_best_only(const struct batch_sample *from)
 {
-    if (!runner_finds_best(x->engine->runner))
-        return false;
-    for (uint32_t i = 0; i < n; i++) {
-        const struct sampler_row row = row_of(&from[i]);
-        if (from[i].run->q->sampling.grammar_kind != GRAMMAR_NONE || !sampler_needs_best_only(&row))
-            return false;
-    }
-    return true;
+    const struct sampler_row row = row_of(from);
+    return from->run->q->sampling.grammar_kind == GRAMMAR_NONE && sampler_needs_best_only(&row);
+}
+
+/* Whole sixteens, or all that are left: what is between others goes with them. */
+static enum status find_best(struct executor_model *x, uint32_t at, struct best_rows *best,
+                             struct error *err)
+{
+    const struct batch *b = &x->batch;
+    uint32_t rows[RUNNER_BEST_ROWS], n = 0, left = b->n_samples - at;
+    if (runner_finds_best(x->engine->runner))
+        while (n < left && n < RUNNER_BEST_ROWS && needs_best_only(&b->samples[at + n]))
+            n++;
+    if (n < left)
+        n -= n % RUNNER_LOGITS_ROWS;
+    best->begin = at;
+    best->end = at + n;
+    for (uint32_t i = 0; i < n; i++)
+        rows[i] = b->samples[at + i].row;
+    return n > 0 ? runner_best(x->engine->runner, rows, n, best->top, err) : STATUS_OK;
 }
 
 /* A place counts when all guesses before it were right: the rows behind a wrong one have seen it.
@@ -244,19 +260,21 @@ static enum status draw_rows(struct executor_model *x, const struct batch_sample
 }
 
 /* On the rank that draws, what a sampler looks at. */
-static enum status find_logits(struct executor_model *x, const struct batch_sample *from,
-                               const uint32_t *rows, uint32_t n, struct error *err)
+static enum status find_logits(struct executor_model *x, uint32_t at, uint32_t n,
+                               const struct best_rows *best, struct error *err)
 {
-    struct logits_top top[RUNNER_LOGITS_ROWS];
+    const struct batch_sample *from = x->batch.samples + at;
+    uint32_t rows[RUNNER_LOGITS_ROWS];
     float *logits;
-    if (!need_best_only(x, from, n)) {
-        TRY(runner_logits(x->engine->runner, rows, n, &logits, err));
-        return executor_draws(x) ? look_at_logits(x, from, n, err) : STATUS_OK;
+    if (best->end > at) {
+        if (executor_draws(x))
+            set_rows(x, from, n, best->top + (at - best->begin), NULL);
+        return STATUS_OK;
     }
-    TRY(runner_best(x->engine->runner, rows, n, top, err));
-    if (executor_draws(x))
-        set_rows(x, from, n, top, NULL);
-    return STATUS_OK;
+    for (uint32_t i = 0; i < n; i++)
+        rows[i] = from[i].row;
+    TRY(runner_logits(x->engine->runner, rows, n, &logits, err));
+    return executor_draws(x) ? look_at_logits(x, from, n, err) : STATUS_OK;
 }
 
 /* RUNNER_LOGITS_ROWS rows at a time. */
@@ -264,20 +282,18 @@ enum status executor_sample_pass(struct executor_model *x, struct arena *arena, 
                                  struct error *err)
 {
     const struct batch *b = &x->batch;
-    for (uint32_t done = 0; done < b->n_samples;) {
-        const struct batch_sample *from = b->samples + done;
-        uint32_t rows[RUNNER_LOGITS_ROWS], n = b->n_samples - done;
-        n = n < RUNNER_LOGITS_ROWS ? n : RUNNER_LOGITS_ROWS;
-        for (uint32_t i = 0; i < n; i++)
-            rows[i] = from[i].row;
+    struct best_rows best = {0};
+    for (uint32_t at = 0, n; at < b->n_samples; at += n) {
+        n = b->n_samples - at < RUNNER_LOGITS_ROWS ? b->n_samples - at : RUNNER_LOGITS_ROWS;
+        if (at >= best.end)
+            TRY(find_best(x, at, &best, err));
         if (executor_draws(x))
-            make_masks(x, from, n);
-        TRY(find_logits(x, from, rows, n, err));
+            make_masks(x, b->samples + at, n);
+        TRY(find_logits(x, at, n, &best, err));
         if (executor_draws(x))
-            TRY(draw_rows(x, from, n, arena, drawn, err));
+            TRY(draw_rows(x, b->samples + at, n, arena, drawn, err));
         executor_bump(&x->base);
         drawn->n_done += n;
-        done += n;
     }
     return STATUS_OK;
 }

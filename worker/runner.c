@@ -36,10 +36,12 @@ static uint64_t lay_out(struct runner *r, const struct program *p, const struct 
     for (uint32_t i = 0; i < REG_COUNT; i++) /* the router's logits are float */
         r->regs[i] =
             take(r, &used, (i == REG_ROUTER ? sizeof(float) : e) * p->widths[i] * pass_rows);
-    r->gathered = take(r, &used, program_is_last(p) ? e * c->hidden * n_logits : 0);
+    const uint64_t n_best = ops->linear_top ? RUNNER_BEST_ROWS : 0;
+    const uint64_t n_looked_at = n_logits > n_best ? n_logits : n_best;
+    r->gathered = take(r, &used, program_is_last(p) ? e * c->hidden * n_looked_at : 0);
     r->logits_width = logits_width(p);
     r->logits = take(r, &used, sizeof(float) * r->logits_width * n_logits);
-    r->tops = take(r, &used, sizeof *r->tops * n_logits);
+    r->tops = take(r, &used, sizeof *r->tops * n_looked_at);
     r->exp_sums = take(r, &used, sizeof *r->exp_sums * n_logits);
     for (uint32_t i = 0; i < p->n_ropes; i++) {
         r->inv_freqs[i] = take(r, &used, sizeof(float) * p->ropes[i].n);

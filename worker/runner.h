@@ -9,6 +9,7 @@
 #include "worker/program.h"
 
 #define RUNNER_LOGITS_ROWS     16u  /* that the host looks at at a time */
+#define RUNNER_BEST_ROWS       64u  /* of runner_best */
 #define RUNNER_MAX_LOGITS_ROWS 256u /* ops->logits_rows at most */
 
 /* The rows of one pass. A row attends to the KV of earlier positions of its sequence, written by
@@ -78,8 +79,8 @@ MUST_USE enum status runner_normed(struct runner *r, const uint32_t *rows, uint3
  * runner_forward. */
 MUST_USE enum status runner_logits(struct runner *r, const uint32_t *rows, uint32_t n, float **out,
                                    struct error *err);
-/* Of n <= RUNNER_LOGITS_ROWS rows the two best logits and no others: what ranks of the host would
- * tell each other of the whole vocabulary is most of what they say. tops: of rank 0, the same as
+/* Of n <= RUNNER_BEST_ROWS rows the two best logits and no others, which then are nowhere in memory
+ * as a whole, nor told by ranks of the host to each other. tops: of rank 0, the same as
  * runner_look's. All ranks of the last stage call it, where runner_finds_best says that they can.
  */
 bool runner_finds_best(const struct runner *r);

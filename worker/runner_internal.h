@@ -27,10 +27,10 @@ struct runner {
     uint8_t *memory;
     uint64_t n_bytes;
     void *regs[REG_COUNT];
-    void *gathered;          /* [logits_rows][hidden] */
+    void *gathered;          /* [logits_rows, best_rows][hidden]: whichever are more */
     float *logits;           /* [logits_rows][logits_width] */
     uint32_t logits_width;   /* the vocabulary on rank 0, elsewhere the rank's part of it */
-    struct logits_top *tops; /* [logits_rows] */
+    struct logits_top *tops; /* as many */
     double *exp_sums;        /* [logits_rows] */
     float *inv_freqs[PROGRAM_MAX_ROPES];
     float *angles[PROGRAM_MAX_ROPES];   /* [pass_rows][n][2] */

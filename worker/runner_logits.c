@@ -122,7 +122,7 @@ enum status runner_logits(struct runner *r, const uint32_t *rows, uint32_t n, fl
 
 bool runner_finds_best(const struct runner *r)
 {
-    return r->ops->on_host && r->s.program->tp > 1 && r->s.collectives->ops->gather;
+    return r->ops->linear_top && (r->s.program->tp == 1 || r->s.collectives->ops->gather);
 }
 
 /* As if one had looked at both from the first on: the lower id among equals. */
@@ -142,12 +142,18 @@ enum status runner_best(struct runner *r, const uint32_t *rows, uint32_t n, stru
 {
     const struct program *p = r->s.program;
     struct collectives *c = r->s.collectives;
-    struct logits_top all[COLLECTIVES_MAX_RANKS][RUNNER_LOGITS_ROWS];
+    struct logits_top all[COLLECTIVES_MAX_RANKS][RUNNER_BEST_ROWS];
     size_t n_bytes = n * sizeof **all;
     TRY(check(r, err));
-    own_logits(r, normed(r, rows, n), n);
-    r->ops->logits_top(r->s.device, (struct view){r->logits, r->logits_width}, n,
-                       program_vocab_part(p, p->rank).n, r->tops);
+    const struct linear_part head = {.w = &p->weights[p->i_head].w, .to_float = true};
+    r->ops->linear_top(r->s.device,
+                       &(struct linear_params){
+                           .x = normed(r, rows, n), .n_rows = n, .n_parts = 1, .parts = {head}},
+                       p->config->final_softcap, r->tops);
+    if (p->tp == 1) {
+        memcpy(tops, r->tops, n_bytes);
+        return STATUS_OK;
+    }
     enum status s = c->ops->gather(c, r->tops, p->rank == 0 ? all : NULL, n_bytes, err);
     if (s != STATUS_OK)
         return error_prefix(err, s, "the best logits");

@@ -404,6 +404,7 @@ static void cpu_close(struct device *device)
     mem_free(d->sorted.block);
     mem_free(d->coded.block);
     mem_free(d->rounded.block);
+    mem_free(d->tops.block);
     pool_free(d->pool);
     mem_free(d);
 }
@@ -450,6 +451,7 @@ static const struct ops cpu_ops = {
     .copy_heads = cpu_copy_heads,
     .gate_rows = cpu_gate_rows,
     .softcap = cpu_softcap,
+    .linear_top = cpu_linear_top,
     .logits_top = cpu_logits_top,
     .sum_exp = cpu_sum_exp,
     .sync = cpu_sync,

@@ -38,6 +38,7 @@ struct cpu_device {
     struct scratch sorted;   /* rows of a product whose inputs are in another order */
     struct scratch coded;    /* rows of a product as codes */
     struct scratch rounded;  /* the same as bfloat16 */
+    struct scratch tops;     /* what threads have found of a product's rows */
 };
 
 static inline struct cpu_device *cpu_of(struct device *d)
@@ -70,6 +71,8 @@ uint64_t cpu_weight_bytes(const struct device *d, enum dtype dtype, uint32_t n, 
 void cpu_weight_pack(struct device *d, struct weight *w, const struct weight_rows *rows);
 void cpu_embed(struct device *d, const struct embed_params *p);
 void cpu_linear(struct device *d, const struct linear_params *p);
+void cpu_linear_top(struct device *d, const struct linear_params *p, float softcap,
+                    struct logits_top *out);
 
 /* backend_moe.c */
 void cpu_route(struct device *d, const struct route_params *p);

@@ -1,6 +1,7 @@
 /* Products of rows with matrices on a CPU, and rows of an embedding: cut into tasks for the
  * threads. */
 #include <assert.h>
+#include <math.h>
 #include <string.h>
 
 #include "kernels/cpu/backend_internal.h"
@@ -10,9 +11,10 @@ enum {
     MACS_PARALLEL = 50000,
     MACS_TASK_MIN = 64 << 10,
     MACS_TASK_MAX = 4 << 20,
-    MAX_K = 1 << 20,  /* keeps the products of sizes in 64 bits */
-    SORTED_ROWS = 64, /* that are brought into a matrix's order at a time */
-    NARROW_ROWS = 128 /* that become codes or bfloat16 at a time */
+    MAX_K = 1 << 20,      /* keeps the products of sizes in 64 bits */
+    SORTED_ROWS = 64,     /* that are brought into a matrix's order at a time */
+    NARROW_ROWS = 128,    /* that become codes or bfloat16 at a time */
+    TOP_FLOATS = 16 << 10 /* of a product that nobody keeps: a thread's, in its second cache */
 };
 
 /* Whether a matrix is laid out for dot products of codes: w->k is a whole number of its blocks. */
@@ -94,11 +96,20 @@ struct narrow_rows {
     struct view rounded;          /* data NULL: no part wants them */
 };
 
+/* A product of which only the two best of each row are wanted. Each thread has its own of what it
+ * has looked at, and columns of few tasks at a time. */
+struct top_job {
+    float softcap;
+    struct logits_top *of_threads; /* [threads][NARROW_ROWS] */
+    struct logits_top *out;        /* [rows] */
+};
+
 /* Panels of all parts, cut into chunks of at most per_task; a chunk lies in one part. */
 struct linear_job {
     struct cpu_device *d;
     const struct linear_params *p;
     const struct narrow_rows *narrow; /* of p->x */
+    const struct top_job *top;        /* NULL: the product itself is wanted */
     uint32_t per_task, n_tasks[LINEAR_MAX_PARTS];
 };
 
@@ -135,21 +146,19 @@ static struct panels_ahead panels_next(const struct linear_job *job, const struc
                                  then.end - then.begin};
 }
 
-static void linear_task(void *ctx, uint32_t i_task, uint32_t i_thread)
+static void multiply(const struct linear_job *job, const struct panels *now,
+                     struct panels_ahead next, uint32_t i_thread)
 {
-    const struct linear_job *job = ctx;
     const struct linear_params *p = job->p;
-    const struct panels now = panels_of(job, i_task);
-    const struct linear_part *part = now.part;
-    const struct panels_ahead next = panels_next(job, &now, i_task);
+    const struct linear_part *part = now->part;
     if (has_dots(job->d, part->w)) {
         job->d->dots->linear(&(struct dot_task){.w = part->w,
                                                 .bias = part->bias,
                                                 .x = job->narrow->coded,
                                                 .out = part->out.data,
                                                 .out_stride = part->out.stride,
-                                                .panel_begin = now.begin,
-                                                .panel_end = now.end,
+                                                .panel_begin = now->begin,
+                                                .panel_end = now->end,
                                                 .next = next});
         return;
     }
@@ -160,8 +169,8 @@ static void linear_task(void *ctx, uint32_t i_task, uint32_t i_thread)
                             .n_rows = p->n_rows,
                             .x_stride = p->x.stride,
                             .out_stride = part->out.stride,
-                            .panel_begin = now.begin,
-                            .panel_end = now.end,
+                            .panel_begin = now->begin,
+                            .panel_end = now->end,
                             .next = next,
                             .scratch = job->d->scratch[i_thread].floats};
     if (!has_rounded(job->d, part)) {
@@ -171,6 +180,51 @@ static void linear_task(void *ctx, uint32_t i_task, uint32_t i_thread)
     t.x = job->narrow->rounded.data;
     t.x_stride = job->narrow->rounded.stride;
     rounded_linear(job->d->rounding, &t);
+}
+
+/* As if one had looked at both from the first column on: the lower id among equals. */
+static void take_better(struct logits_top *t, struct logits_top other)
+{
+    if (other.best > t->best || (other.best == t->best && other.id < t->id)) {
+        const struct logits_top less = *t;
+        *t = other;
+        other = less;
+    }
+    t->second = other.best > t->second ? other.best : t->second;
+}
+
+/* The task's columns, in memory that the next task has as well. */
+static void top_task(const struct linear_job *job, const struct panels *now,
+                     struct panels_ahead next, uint32_t i_thread)
+{
+    const struct cpu_kernels *kernels = job->d->kernels;
+    const struct top_job *top = job->top;
+    const uint32_t first = now->begin * PANEL_N, n_panels = now->end - now->begin;
+    struct weight w = *now->part->w;
+    const uint32_t left = w.n - first, n = left < n_panels * PANEL_N ? left : n_panels * PANEL_N;
+    w.data = (uint8_t *)w.data + now->begin * pack_panel_bytes(w.dtype, w.k);
+    w.n = n;
+    struct linear_part part = *now->part;
+    part.w = &w;
+    part.out =
+        (struct view){job->d->scratch[i_thread].floats + LINEAR_SCRATCH_FLOATS, n_panels * PANEL_N};
+    multiply(job, &(struct panels){&part, 0, n_panels}, next, i_thread);
+    for (uint32_t r = 0; r < job->p->n_rows; r++) {
+        float *row = row_of(part.out, r);
+        if (top->softcap > 0)
+            kernels->softcap(row, n, top->softcap);
+        struct logits_top found = kernels->logits_top(row, n);
+        found.id += first;
+        take_better(&top->of_threads[i_thread * NARROW_ROWS + r], found);
+    }
+}
+
+static void linear_task(void *ctx, uint32_t i_task, uint32_t i_thread)
+{
+    const struct linear_job *job = ctx;
+    const struct panels now = panels_of(job, i_task);
+    const struct panels_ahead next = panels_next(job, &now, i_task);
+    (job->top ? top_task : multiply)(job, &now, next, i_thread);
 }
 
 /* Panels of a task: several tasks for each thread, none too small to be worth it nor so large that
@@ -192,15 +246,17 @@ static uint32_t panels_per_task(struct cpu_device *d, uint64_t n_panels, uint64_
 
 /* Inputs in the file's order. */
 static void linear_plain(struct cpu_device *d, const struct linear_params *p,
-                         const struct narrow_rows *narrow)
+                         const struct narrow_rows *narrow, const struct top_job *top)
 {
     assert(p->n_parts > 0 && p->n_parts <= LINEAR_MAX_PARTS);
     uint64_t n_panels = 0;
     uint32_t k = p->parts[0].w->k, n_tasks = 0;
     for (uint32_t i = 0; i < p->n_parts; i++)
         n_panels += div_up(p->parts[i].w->n, PANEL_N);
-    struct linear_job job = {.d = d, .p = p, .narrow = narrow};
+    struct linear_job job = {.d = d, .p = p, .narrow = narrow, .top = top};
     job.per_task = panels_per_task(d, n_panels, (uint64_t)k * PANEL_N * p->n_rows, p->n_rows);
+    if (top && job.per_task > TOP_FLOATS / PANEL_N / p->n_rows)
+        job.per_task = TOP_FLOATS / PANEL_N / p->n_rows;
     for (uint32_t i = 0; i < p->n_parts; i++)
         n_tasks += job.n_tasks[i] = div_up(div_up(p->parts[i].w->n, PANEL_N), job.per_task);
     if (job.per_task == n_panels) /* small: not worth waking anybody */
@@ -208,6 +264,22 @@ static void linear_plain(struct cpu_device *d, const struct linear_params *p,
             linear_task(&job, i, 0);
     else
         pool_run(d->pool, n_tasks, linear_task, &job);
+}
+
+/* n rows, from those of them that the threads have looked at. */
+static void top_begin(const struct cpu_device *d, const struct top_job *top)
+{
+    for (uint32_t i = 0; i < pool_n_threads(d->pool) * NARROW_ROWS; i++)
+        top->of_threads[i] = (struct logits_top){0, -INFINITY, -INFINITY};
+}
+static void top_end(const struct cpu_device *d, const struct top_job *top, uint32_t first,
+                    uint32_t n)
+{
+    for (uint32_t r = 0; r < n; r++) {
+        top->out[first + r] = top->of_threads[r];
+        for (uint32_t i = 1; i < pool_n_threads(d->pool); i++)
+            take_better(&top->out[first + r], top->of_threads[i * NARROW_ROWS + r]);
+    }
 }
 
 struct coding {
@@ -260,7 +332,8 @@ static uint32_t narrow_rows_of(uint32_t n_rows)
 }
 
 /* Inputs in the file's order, up to NARROW_ROWS rows at a time where they become narrower. */
-static void linear_in_order(struct cpu_device *d, const struct linear_params *p)
+static void linear_in_order(struct cpu_device *d, const struct linear_params *p,
+                            const struct top_job *top)
 {
     bool wants_codes = false, wants_rounded = false;
     for (uint32_t i = 0; i < p->n_parts; i++) {
@@ -269,8 +342,8 @@ static void linear_in_order(struct cpu_device *d, const struct linear_params *p)
     }
     struct narrow_rows narrow = {0};
     struct dot_rows coded;
-    if (!wants_codes && !wants_rounded) {
-        linear_plain(d, p, &narrow);
+    if (!wants_codes && !wants_rounded && !top) {
+        linear_plain(d, p, &narrow, NULL);
         return;
     }
     const uint32_t most = narrow_rows_of(p->n_rows);
@@ -278,7 +351,7 @@ static void linear_in_order(struct cpu_device *d, const struct linear_params *p)
         struct linear_params some = *p;
         some.n_rows = p->n_rows - first < most ? p->n_rows - first : most;
         some.x.data = row_of(p->x, first);
-        for (uint32_t i = 0; i < p->n_parts; i++)
+        for (uint32_t i = 0; i < p->n_parts && !top; i++)
             some.parts[i].out.data = row_of(p->parts[i].out, first);
         if (wants_codes) {
             make_codes(d, &some, &coded);
@@ -286,7 +359,11 @@ static void linear_in_order(struct cpu_device *d, const struct linear_params *p)
         }
         if (wants_rounded)
             narrow.rounded = make_rounded(d, &some);
-        linear_plain(d, &some, &narrow);
+        if (top)
+            top_begin(d, top);
+        linear_plain(d, &some, &narrow, top);
+        if (top)
+            top_end(d, top, first, some.n_rows);
     }
 }
 
@@ -305,7 +382,7 @@ static void sort_unit(struct cpu_device *d, const void *params, uint32_t i, uint
 
 /* One part, its inputs brought into its matrix's order, SORTED_ROWS rows at a time. */
 static void linear_sorted(struct cpu_device *d, const struct linear_params *p,
-                          const struct linear_part *part)
+                          const struct linear_part *part, const struct top_job *top)
 {
     const struct weight *w = part->w;
     cpu_scratch_grow(&d->sorted, (uint64_t)w->k * SORTED_ROWS);
@@ -313,14 +390,18 @@ static void linear_sorted(struct cpu_device *d, const struct linear_params *p,
     for (uint32_t first = 0; first < p->n_rows; first += SORTED_ROWS) {
         uint32_t n = p->n_rows - first < SORTED_ROWS ? p->n_rows - first : SORTED_ROWS;
         const struct view from = {row_of(p->x, first), p->x.stride};
-        const struct view out = {row_of(part->out, first), part->out.stride};
+        struct linear_part some = *part;
+        struct top_job top_of_some = {0};
+        if (top) {
+            top_of_some = *top;
+            top_of_some.out += first;
+        } else {
+            some.out.data = row_of(part->out, first);
+        }
         cpu_run_units(d, n, w->k, sort_unit, &(struct sorting){from, sorted, w});
         linear_in_order(
-            d, &(struct linear_params){
-                   .x = sorted,
-                   .n_rows = n,
-                   .n_parts = 1,
-                   .parts = {{.w = w, .bias = part->bias, .out = out, .exact = part->exact}}});
+            d, &(struct linear_params){.x = sorted, .n_rows = n, .n_parts = 1, .parts = {some}},
+            top ? &top_of_some : NULL);
     }
 }
 
@@ -333,15 +414,32 @@ void cpu_linear(struct device *device, const struct linear_params *p)
     for (uint32_t i = 0; i < p->n_parts; i++)
         in_order = in_order && !p->parts[i].w->order;
     if (in_order) {
-        linear_in_order(d, p);
+        linear_in_order(d, p, NULL);
         return;
     }
     for (uint32_t i = 0; i < p->n_parts; i++) {
         struct linear_params one = {.x = p->x, .n_rows = p->n_rows, .n_parts = 1};
         one.parts[0] = p->parts[i];
         if (p->parts[i].w->order)
-            linear_sorted(d, &one, &p->parts[i]);
+            linear_sorted(d, &one, &p->parts[i], NULL);
         else
-            linear_in_order(d, &one);
+            linear_in_order(d, &one, NULL);
     }
+}
+
+void cpu_linear_top(struct device *device, const struct linear_params *p, float softcap,
+                    struct logits_top *out)
+{
+    struct cpu_device *d = cpu_of(device);
+    const uint64_t n_tops = (uint64_t)pool_n_threads(d->pool) * NARROW_ROWS;
+    assert(p->n_parts == 1);
+    if (p->n_rows == 0)
+        return;
+    cpu_scratch_reserve(d, LINEAR_SCRATCH_FLOATS + TOP_FLOATS);
+    cpu_scratch_grow(&d->tops, n_tops * sizeof *out / sizeof(float));
+    const struct top_job top = {softcap, (struct logits_top *)(void *)d->tops.floats, out};
+    if (p->parts[0].w->order)
+        linear_sorted(d, p, &p->parts[0], &top);
+    else
+        linear_in_order(d, p, &top);
 }

@@ -160,9 +160,9 @@ static void test_sizes_of_stages(void **state)
         assert_int_equal(e->kv_groups[0].bytes_per_block,
                          whole->kv_groups[0].bytes_per_block / TINY_LAYERS);
         assert_int_equal(whole->activation_bytes - e->activation_bytes,
-                         i + 1 == TINY_LAYERS
-                             ? 0
-                             : RUNNER_LOGITS_ROWS * sizeof(float) * (TINY_VOCAB + TINY_HIDDEN));
+                         i + 1 == TINY_LAYERS ? 0
+                                              : sizeof(float) * (RUNNER_LOGITS_ROWS * TINY_VOCAB +
+                                                                 RUNNER_BEST_ROWS * TINY_HIDDEN));
         assert_true(e->comm_bytes > 0);
     }
     assert_int_equal(n_weights, whole->weights_bytes);
