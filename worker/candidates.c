@@ -4,6 +4,8 @@
 #include <stdbool.h>
 #include <string.h>
 
+#include "worker/sweep.h"
+
 static bool worse(struct candidate a, struct candidate b)
 {
     return a.value < b.value || (a.value == b.value && a.id > b.id);
@@ -59,29 +61,44 @@ static uint32_t bucket_of(double distance)
     return distance < N_BUCKETS / 16.0 ? (uint32_t)(distance * 16.0) : N_BUCKETS - 1;
 }
 
-/* The probability of whole buckets, best first, until one more would be enough; that one alone is
- * sorted. */
-uint32_t candidates_top_p(struct candidate *c, uint32_t n, float max, double temperature,
-                          double top_p)
+/* The probability of each bucket and of all; then those in front of the edge, in which the share is
+ * reached. */
+struct masses {
+    double x_max, temperature, mass[N_BUCKETS], total, enough, sum;
+    uint32_t edge;
+};
+static struct masses masses_of(float max, double temperature)
 {
-    double mass[N_BUCKETS] = {0}, total = 0, sum = 0, x_max = (double)max / temperature;
-    for (uint32_t i = 0; i < n; i++) {
-        double distance = x_max - (double)c[i].value / temperature, p = exp(-distance);
-        mass[bucket_of(distance)] += p;
-        total += p;
-    }
-    double enough = top_p * total;
-    uint32_t edge = 0;
-    while (edge < N_BUCKETS - 1 && sum + mass[edge] < enough)
-        sum += mass[edge++];
+    return (struct masses){.x_max = (double)max / temperature, .temperature = temperature};
+}
+static double distance_of(const struct masses *m, float value)
+{
+    return m->x_max - (double)value / m->temperature;
+}
+static void masses_add(struct masses *m, double distance, double p)
+{
+    m->mass[bucket_of(distance)] += p;
+    m->total += p;
+}
+static void masses_end(struct masses *m, double top_p)
+{
+    m->enough = top_p * m->total;
+    while (m->edge < N_BUCKETS - 1 && m->sum + m->mass[m->edge] < m->enough)
+        m->sum += m->mass[m->edge++];
+}
+
+/* Whole buckets, best first, until one more would be enough; that one alone is sorted. */
+static uint32_t keep_best(struct candidate *c, uint32_t n, const struct masses *m)
+{
     uint32_t n_sure = 0, n_kept = 0;
+    double sum = m->sum;
     for (uint32_t i = 0; i < n; i++) {
         struct candidate it = c[i];
-        uint32_t bucket = bucket_of(x_max - (double)it.value / temperature);
-        if (bucket > edge)
+        uint32_t bucket = bucket_of(distance_of(m, it.value));
+        if (bucket > m->edge)
             continue;
         c[n_kept] = it;
-        if (bucket < edge) { /* sure ones in front of those at the edge */
+        if (bucket < m->edge) { /* sure ones in front of those at the edge */
             c[n_kept] = c[n_sure];
             c[n_sure++] = it;
         }
@@ -89,7 +106,50 @@ uint32_t candidates_top_p(struct candidate *c, uint32_t n, float max, double tem
     }
     candidates_sort(c + n_sure, n_kept - n_sure);
     uint32_t n_out = n_sure;
-    while (n_out < n_kept && (n_out == 0 || sum < enough))
-        sum += exp((double)c[n_out++].value / temperature - x_max);
+    while (n_out < n_kept && (n_out == 0 || sum < m->enough))
+        sum += exp(-distance_of(m, c[n_out++].value));
     return n_out;
+}
+
+uint32_t candidates_top_p(struct candidate *c, uint32_t n, float max, double temperature,
+                          double top_p)
+{
+    struct masses m = masses_of(max, temperature);
+    for (uint32_t i = 0; i < n; i++) {
+        double distance = distance_of(&m, c[i].value);
+        masses_add(&m, distance, exp(-distance));
+    }
+    masses_end(&m, top_p);
+    return keep_best(c, n, &m);
+}
+
+uint32_t candidates_top_p_of(const float *logits, uint32_t n, float max, double temperature,
+                             double top_p, struct candidate *out)
+{
+    struct masses m = masses_of(max, temperature);
+    for (uint32_t begin = 0; begin < n; begin += SWEEP_BLOCK) {
+        double distance[SWEEP_BLOCK], p[SWEEP_BLOCK];
+        uint32_t some = n - begin < SWEEP_BLOCK ? n - begin : SWEEP_BLOCK;
+        for (uint32_t i = 0; i < SWEEP_BLOCK; i++)
+            p[i] = distance[i] = i < some ? distance_of(&m, candidate_value(logits[begin + i])) : 0;
+        sweep_exps(p);
+        for (uint32_t i = 0; i < some; i++)
+            masses_add(&m, distance[i], p[i]);
+    }
+    masses_end(&m, top_p);
+    uint32_t n_out = 0;
+    double limit = -(double)INFINITY;
+    if (m.edge + 1 < N_BUCKETS)
+        limit = (m.x_max - (m.edge + 1) / 16.0) * temperature - 1e-9 * (1 + fabs((double)max));
+    for (uint32_t begin = 0; begin < n; begin += SWEEP_BLOCK) {
+        uint32_t end = n - begin < SWEEP_BLOCK ? n : begin + SWEEP_BLOCK;
+        if (!sweep_reaches(logits + begin, end - begin, limit))
+            continue;
+        for (uint32_t i = begin; i < end; i++) {
+            struct candidate it = {candidate_value(logits[i]), i};
+            if (it.value > -INFINITY && bucket_of(distance_of(&m, it.value)) <= m.edge)
+                out[n_out++] = it;
+        }
+    }
+    return keep_best(out, n_out, &m);
 }

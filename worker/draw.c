@@ -3,12 +3,8 @@
 #include <math.h>
 #include <string.h>
 
-/* Salmon et al. 2011, table 2 and section 3.2 (the constants of the published implementation). */
-#define PHILOX_M0 0xD2511F53u
-#define PHILOX_M1 0xCD9E8D57u
-#define PHILOX_W0 0x9E3779B9u
-#define PHILOX_W1 0xBB67AE85u
-enum { PHILOX_ROUNDS = 10 };
+#include "worker/candidates.h"
+#include "worker/sweep.h"
 
 void philox4x32_10(uint32_t counter[4], const uint32_t key[2])
 {
@@ -29,15 +25,21 @@ void philox4x32_10(uint32_t counter[4], const uint32_t key[2])
     counter[3] = c3;
 }
 
+struct philox_place {
+    uint32_t key[2], counter[4];
+};
+static struct philox_place place_of(const struct draw_key *k, uint32_t position, uint32_t i_group)
+{
+    return (struct philox_place){{(uint32_t)k->seed, (uint32_t)(k->seed >> 32)},
+                                 {i_group, position, k->i_prompt, k->i_choice}};
+}
+
 static void draw_group(const struct draw_key *k, uint32_t position, uint32_t i_group,
                        uint32_t lanes[4])
 {
-    uint32_t key[2] = {(uint32_t)k->seed, (uint32_t)(k->seed >> 32)};
-    lanes[0] = i_group;
-    lanes[1] = position;
-    lanes[2] = k->i_prompt;
-    lanes[3] = k->i_choice;
-    philox4x32_10(lanes, key);
+    struct philox_place p = place_of(k, position, i_group);
+    philox4x32_10(p.counter, p.key);
+    memcpy(lanes, p.counter, sizeof p.counter);
 }
 
 /* Exact in double, and never 0 or 1. */
@@ -100,4 +102,40 @@ void draw_consider(struct draw *d, uint32_t id, double value)
     /* The bounds above are of real numbers; the slack is more than what rounding can make of them.
      */
     d->floor = d->second - 1e-3 - fabs(d->second) * 1e-15;
+}
+
+/* Whether a block of logits, from id first on, may have one of the two best. Values that are far
+ * below the floor want a noise that hardly a draw gives: the draws of all of them together are
+ * looked at before any by itself. Half a unit of noise is more than rounding makes. */
+static bool may_have_best(const struct draw *d, const float *logits, uint32_t first,
+                          double temperature)
+{
+    static const double noises[] = {16, 12, 8};
+    if (!sweep_reaches(logits, SWEEP_BLOCK, draw_limit(d) * temperature))
+        return false;
+    for (size_t i = 0; i < sizeof noises / sizeof *noises; i++) {
+        if (sweep_reaches(logits, SWEEP_BLOCK, (d->floor - noises[i] - 0.5) * temperature))
+            continue;
+        const struct philox_place p = place_of(d->key, d->position, first / 4);
+        return may_exceed(sweep_most_bits(p.key, p.counter), noises[i]);
+    }
+    return true;
+}
+
+void draw_consider_all(struct draw *d, const float *logits, uint32_t n, double temperature,
+                       uint32_t done)
+{
+    double limit = draw_limit(d) * temperature;
+    for (uint32_t begin = 0; begin < n; begin += SWEEP_BLOCK) {
+        uint32_t end = n - begin < SWEEP_BLOCK ? n : begin + SWEEP_BLOCK;
+        if (end - begin == SWEEP_BLOCK && !may_have_best(d, logits + begin, begin, temperature))
+            continue;
+        for (uint32_t i = begin; i < end; i++) {
+            float v = candidate_value(logits[i]);
+            if ((double)v < limit || v == -INFINITY || i == done)
+                continue;
+            draw_consider(d, i, (double)v / temperature);
+            limit = draw_limit(d) * temperature;
+        }
+    }
 }

@@ -11,6 +11,12 @@ struct draw_key {
     uint32_t i_prompt, i_choice;
 };
 
+/* Salmon et al. 2011, table 2 and section 3.2 (the constants of the published implementation). */
+#define PHILOX_M0     0xD2511F53u
+#define PHILOX_M1     0xCD9E8D57u
+#define PHILOX_W0     0x9E3779B9u
+#define PHILOX_W1     0xBB67AE85u
+#define PHILOX_ROUNDS 10
 /* Ten rounds over the counter, in place. */
 void philox4x32_10(uint32_t counter[4], const uint32_t key[2]);
 /* Uniform in (0, 1), 32 bits: draw i of the stream of (seed, prompt, choice) at a position. */
@@ -41,3 +47,7 @@ static inline double draw_limit(const struct draw *d)
 {
     return d->floor - DRAW_MAX_NOISE;
 }
+/* The same of every id < n, with the value logits[id] / temperature, where that is finite, but for
+ * id `done`, which was considered before. */
+void draw_consider_all(struct draw *d, const float *logits, uint32_t n, double temperature,
+                       uint32_t done);

@@ -6,6 +6,7 @@
 
 #include "common/base/mem.h"
 #include "worker/candidates.h"
+#include "worker/sweep.h"
 
 /* The scratch is as large as the vocabulary and made once. counts is all zero between calls: what a
  * call sets it clears by walking the same ids again. */
@@ -66,10 +67,6 @@ struct choosing {
 };
 
 /* NaN counts as -inf; infinity as the largest number, so that differences are numbers. */
-static float as_number(float logit)
-{
-    return logit <= FLT_MAX ? logit : logit > FLT_MAX ? FLT_MAX : -INFINITY;
-}
 
 /* ---- step 1: what may be chosen at all ---- */
 
@@ -145,7 +142,7 @@ static void apply_logit_bias(struct choosing *c)
     for (uint32_t i = 0; i < c->p->n_logit_bias; i++) {
         struct logit_bias b = c->p->logit_bias[i];
         if (b.token < c->s->vocab_size && !isnan(b.bias))
-            c->logits[b.token] = as_number(c->logits[b.token]) + b.bias;
+            c->logits[b.token] = candidate_value(c->logits[b.token]) + b.bias;
     }
 }
 
@@ -182,7 +179,7 @@ static void apply_penalties(struct choosing *c)
         uint32_t id = all.ptr[i];
         if (id >= vocab_size || counts[id] & SEEN)
             continue;
-        float v = as_number(c->logits[id]);
+        float v = candidate_value(c->logits[id]);
         v = v > 0.0f ? v / x->repetition : v * x->repetition;
         if (counts[id] > 0)
             v -= x->frequency * (float)counts[id] + x->presence;
@@ -217,7 +214,7 @@ static float find_max(struct choosing *c)
     for (uint32_t i = 0; i < c->s->vocab_size; i++) {
         if (!(c->logits[i] > second))
             continue;
-        float v = as_number(c->logits[i]);
+        float v = candidate_value(c->logits[i]);
         if (v > c->max) {
             second = c->max;
             c->max = v;
@@ -233,11 +230,11 @@ static float find_max(struct choosing *c)
 static float prepare(struct choosing *c)
 {
     if (!c->changed) {
-        c->max = as_number(c->r->best);
+        c->max = candidate_value(c->r->best);
         c->i_max = c->r->best_id;
         if (c->logits && (c->i_max >= c->s->vocab_size || c->max == -INFINITY))
             return find_max(c);
-        return as_number(c->r->second);
+        return candidate_value(c->r->second);
     }
     if (log_probabilities_wanted(c->p) || c->p->allowed_ids.n > 0)
         memcpy(c->s->raw, c->logits, c->s->vocab_size * sizeof *c->logits);
@@ -265,36 +262,36 @@ static struct sampler_choice chosen(uint32_t id, double best, double second)
 static uint32_t filter(struct choosing *c, double temperature, uint32_t top_k)
 {
     const struct sampling_params *p = c->p;
+    const uint32_t vocab_size = c->s->vocab_size;
     struct candidate *out = c->s->candidates;
+    const double top_p = fmax((double)p->top_p, 0.0);
     double limit = -(double)INFINITY;
     if (p->min_p > 0.0f) /* of the largest probability: log(p / p_max) is a difference of logits */
         limit = (double)c->max / temperature + log(fmin((double)p->min_p, 1.0));
+    else if (top_k == vocab_size)
+        return candidates_top_p_of(c->logits, vocab_size, c->max, temperature, top_p, out);
     uint32_t n = 0;
-    for (uint32_t i = 0; i < c->s->vocab_size; i++) {
-        struct candidate it = {as_number(c->logits[i]), i};
-        if (it.value == -INFINITY || (p->min_p > 0.0f && (double)it.value / temperature < limit))
+    for (uint32_t begin = 0; begin < vocab_size; begin += SWEEP_BLOCK) {
+        uint32_t left = vocab_size - begin;
+        uint32_t end = begin + (left < SWEEP_BLOCK ? left : SWEEP_BLOCK);
+        double least = limit * temperature; /* who has not this does not get in */
+        if (top_k < vocab_size && n == top_k)
+            least = fmax(least, (double)out[0].value);
+        if (!sweep_reaches(c->logits + begin, end - begin, least))
             continue;
-        if (top_k == c->s->vocab_size)
-            out[n++] = it;
-        else
-            candidates_push(out, &n, top_k, it);
+        for (uint32_t i = begin; i < end; i++) {
+            struct candidate it = {candidate_value(c->logits[i]), i};
+            if (it.value == -INFINITY || (double)it.value / temperature < limit)
+                continue;
+            if (top_k == vocab_size)
+                out[n++] = it;
+            else
+                candidates_push(out, &n, top_k, it);
+        }
     }
     if (p->top_p < 1.0f)
-        n = candidates_top_p(out, n, c->max, temperature, fmax((double)p->top_p, 0.0));
+        n = candidates_top_p(out, n, c->max, temperature, top_p);
     return n;
-}
-
-/* Everything is a candidate. Most logits are too small for any noise to help. */
-static void consider_all(const struct choosing *c, double temperature, struct draw *d)
-{
-    double limit = draw_limit(d) * temperature;
-    for (uint32_t i = 0; i < c->s->vocab_size; i++) {
-        float v = as_number(c->logits[i]);
-        if ((double)v < limit || v == -INFINITY || i == c->i_max)
-            continue;
-        draw_consider(d, i, (double)v / temperature);
-        limit = draw_limit(d) * temperature;
-    }
 }
 
 static struct sampler_choice draw(struct choosing *c)
@@ -315,7 +312,7 @@ static struct sampler_choice draw(struct choosing *c)
             if (left[i].id != c->i_max)
                 draw_consider(&d, left[i].id, (double)left[i].value / temperature);
     } else {
-        consider_all(c, temperature, &d);
+        draw_consider_all(&d, c->logits, vocab_size, temperature, c->i_max);
     }
     return chosen(d.id, d.best, d.second);
 }
@@ -325,7 +322,7 @@ static struct sampler_choice draw(struct choosing *c)
 /* A number for what is none, which texts and messages could not carry. */
 static float log_probability(const struct sampler_row *r, float logit)
 {
-    double v = (double)as_number(logit) - (double)as_number(r->best) - log(r->sum_exp);
+    double v = (double)candidate_value(logit) - (double)candidate_value(r->best) - log(r->sum_exp);
     return v > -(double)FLT_MAX ? fminf((float)v, 0.0f) : -FLT_MAX;
 }
 
@@ -339,9 +336,9 @@ void sampler_score(const struct sampler_row *r, uint32_t vocab_size, uint32_t id
     struct candidate top[SAMPLER_MAX_LOGPROBS];
     for (uint32_t i = 0; k > 0 && i < vocab_size; i++)
         if (n < k || raw[i] > top[0].value)
-            candidates_push(top, &n, k, (struct candidate){as_number(raw[i]), i});
+            candidates_push(top, &n, k, (struct candidate){candidate_value(raw[i]), i});
     candidates_sort(top, n);
-    float mine = as_number(raw[id]);
+    float mine = candidate_value(raw[id]);
     for (uint32_t i = 0; i < vocab_size; i++)
         rank += raw[i] > mine;
     ids[0] = id;

@@ -23,12 +23,12 @@ struct top_case {
     bool in_another_order;
 };
 static const struct top_case cases[] = {
-    {DTYPE_F32, 5, 8, 1, 0, false},          {DTYPE_F32, 100, 64, 3, 2, true},
-    {DTYPE_F32, 1700, 40, 150, 0, false},    {DTYPE_Q8_0, 40007, 64, 1, 0, false},
-    {DTYPE_Q8_0, 9000, 64, 16, 3, false},    {DTYPE_Q8_0, 3001, 320, MOST_ROWS, 0, false},
-    {DTYPE_BF16, 20000, 32, 2, 0, false},    {DTYPE_BF16, 2000, 129, 130, 1.5f, false},
-    {DTYPE_Q4_0, 12345, 32, 33, 0, false},   {DTYPE_Q6_K, 600, 256, 64, 30, false},
-    {DTYPE_F16, 777, 100, 20, 0, true},      {DTYPE_F32, 16, 16, 129, 0, false},
+    {DTYPE_F32, 5, 8, 1, 0, false},        {DTYPE_F32, 100, 64, 3, 2, true},
+    {DTYPE_F32, 1700, 40, 150, 0, false},  {DTYPE_Q8_0, 40007, 64, 1, 0, false},
+    {DTYPE_Q8_0, 9000, 64, 16, 3, false},  {DTYPE_Q8_0, 3001, 320, MOST_ROWS, 0, false},
+    {DTYPE_BF16, 20000, 32, 2, 0, false},  {DTYPE_BF16, 2000, 129, 130, 1.5f, false},
+    {DTYPE_Q4_0, 12345, 32, 33, 0, false}, {DTYPE_Q6_K, 600, 256, 64, 30, false},
+    {DTYPE_F16, 777, 100, 20, 0, true},    {DTYPE_F32, 16, 16, 129, 0, false},
 };
 
 struct product {
@@ -48,7 +48,7 @@ static struct product product_new(struct device *d, const struct top_case *c, st
     }
     for (uint32_t i = 0; i < 40; i++) /* columns that are equal */
         memmove(raw + rng_below(r, c->n) * row_bytes, raw + rng_below(r, c->n) * row_bytes,
-               rng_below(r, 2) ? row_bytes : 0);
+                rng_below(r, 2) ? row_bytes : 0);
     struct product p = {.w = {.dtype = c->dtype, .n = c->n, .k = c->k}};
     p.w.n_bytes = d->ops->weight_bytes(d, c->dtype, c->n, c->k, 0);
     p.w.data = d->ops->alloc(d, p.w.n_bytes);
@@ -110,11 +110,11 @@ static void check_level(int32_t isa, uint32_t n_threads, enum cpu_activations ac
 {
     struct device *d;
     struct error err;
-    assert_int_equal(
-        cpu_device_open(&(struct cpu_device_options){
-                            .n_threads = n_threads, .isa_level = isa, .activations = activations},
-                        &d, &err),
-        STATUS_OK);
+    assert_int_equal(cpu_device_open(&(struct cpu_device_options){.n_threads = n_threads,
+                                                                  .isa_level = isa,
+                                                                  .activations = activations},
+                                     &d, &err),
+                     STATUS_OK);
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
         check_case(d, &cases[i]);
     d->ops->close(d);
