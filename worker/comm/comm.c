@@ -16,7 +16,9 @@
 #include "worker/comm/join.h"
 
 enum { TIMEOUT_MS = 60000, JOIN_TIMEOUT_MS = 20000 };
-enum { SPIN_US = 50 };
+/* With more ranks than CPUs a rank lets others have its CPU between two looks; where none wants it,
+ * that is much less than to sleep and to be woken, in a virtual machine most of all. */
+enum { SPIN_US = 50, YIELD_US = 1000 };
 enum { DIRECT_BYTES = 32 << 10 }; /* all to all up to here */
 enum { ADD_FLOATS = 256 };
 _Static_assert(DIRECT_BYTES / sizeof(float) <= COMM_BLOCK_FLOATS, "a direct sum is one block");
@@ -229,7 +231,7 @@ struct comm_here comm_here(const struct comm *c)
     return here;
 }
 
-/* How the links go, in words; and whether waiting by spinning takes a CPU from a peer. */
+/* How the links go, in words; and how to wait where spinning would take a CPU from a peer. */
 static void describe_links(struct comm *c)
 {
     struct exchange *x = &c->exchange;
@@ -240,7 +242,8 @@ static void describe_links(struct comm *c)
         n_peers++;
         n_shared += strcmp(x->peers[r].link->ops->name, "TCP") != 0;
     }
-    x->spin_ns = n_here > c->n_cpus ? 0 : SPIN_US * NS_PER_US;
+    x->yields = n_here > c->n_cpus;
+    x->spin_ns = (x->yields ? YIELD_US : SPIN_US) * NS_PER_US;
     if (n_shared == 0 || n_shared == n_peers)
         snprintf(c->transport, sizeof c->transport, "%s", n_shared ? "shared memory" : "TCP");
     else

@@ -1,6 +1,7 @@
 #include "worker/comm/exchange.h"
 
 #include <endian.h>
+#include <sched.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -263,7 +264,10 @@ static enum status run(struct exchange *x, struct exchange_what what, struct err
         } else if (now - last_moved >= x->timeout_ns) { /* also where something keeps poll busy */
             return say_timeout(x, what, err);
         } else if (now - last_moved < x->spin_ns) {
-            spin_pause();
+            if (x->yields)
+                (void)sched_yield();
+            else
+                spin_pause();
         } else {
             enum status s = sleep_once(x, last_moved + x->timeout_ns, err);
             if (s != STATUS_OK && s != STATUS_TIMEOUT)

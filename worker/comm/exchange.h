@@ -38,6 +38,7 @@ struct exchange {
     uint32_t counter; /* of collectives in this group */
     uint8_t part;     /* 0: the whole */
     uint64_t spin_ns, timeout_ns;
+    bool yields; /* the CPU to others while it spins: there are more ranks than CPUs */
     struct exchange_peer *peers; /* [n_ranks], NULL in a group of one */
 };
 

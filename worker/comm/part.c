@@ -42,6 +42,7 @@ enum status comm_join_part(struct comm *part, const struct comm_members *m, stru
     x->rank = m->rank;
     x->n_ranks = m->n;
     x->spin_ns = from->spin_ns;
+    x->yields = from->yields;
     x->timeout_ns = from->timeout_ns;
     for (uint32_t i = 0; m->n > 1 && i < m->n; i++) {
         const struct exchange_peer *p = &from->peers[m->ranks[i]];
