@@ -1,5 +1,5 @@
-/* Candidates of a whole vocabulary at once, beside the same from a list: the same are kept, whatever
- * the logits are; and no block is passed over that has one which counts. */
+/* Candidates of a whole vocabulary at once, beside the same from a list: the same are kept,
+ * whatever the logits are; and no block is passed over that has one which counts. */
 #include "worker/candidates.h"
 
 #include <math.h>
@@ -33,7 +33,10 @@ static void fill(float *logits, uint32_t n, uint32_t kind, struct rng *r)
                     : kind == 2 ? (u > 0.99f ? 20 + u : -5 * u)
                     : kind == 3 ? (float)(int)(4 * u)
                     : kind == 4 ? 1e30f * (u - 0.5f)
-                                : (u < 0.1f ? NAN : u < 0.2f ? -INFINITY : u < 0.21f ? INFINITY : u);
+                                : (u < 0.1f    ? NAN
+                                   : u < 0.2f  ? -INFINITY
+                                   : u < 0.21f ? INFINITY
+                                               : u);
     }
 }
 
