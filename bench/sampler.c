@@ -10,6 +10,7 @@
 #include "common/base/mem.h"
 #include "common/base/random.h"
 #include "worker/sampler.h"
+#include "worker/sweep.h"
 
 enum { MAX_ROUNDS = 999, LEAST_VOCAB = 4096, MOST_VOCAB = 1 << 24 };
 
@@ -69,6 +70,7 @@ int main(int argc, char **argv)
         return 1;
     float *logits = logits_new(n, &row);
     arena_init(&arena, 0);
+    sweep_limit(SWEEP_AVX512);
     printf("a vocabulary of %-22u us a row\n", n);
     for (size_t w = 0; w < sizeof ways / sizeof *ways; w++) {
         double us[MAX_ROUNDS];

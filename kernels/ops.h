@@ -160,12 +160,12 @@ struct ops {
     /* x = cap * tanh(x / cap) */
     void (*softcap)(struct device *d, struct view x, uint32_t n_rows, uint32_t dim, float cap);
     /* out[i] of row i of x[n_rows][dim]. */
+    void (*logits_top)(struct device *d, struct view x, uint32_t n_rows, uint32_t dim,
+                       struct logits_top *out);
     /* The same of x w^T, capped unless softcap is 0, of which nothing else is wanted: there need
      * not be a place for all of it. p has one part without an out. NULL: by linear, softcap and
      * logits_top. */
     void (*linear_top)(struct device *d, const struct linear_params *p, float softcap,
-                       struct logits_top *out);
-    void (*logits_top)(struct device *d, struct view x, uint32_t n_rows, uint32_t dim,
                        struct logits_top *out);
     /* out[i] = sum over j of exp(x[i][j] - shift[i]); in float lanes, the lanes in double. */
     void (*sum_exp)(struct device *d, struct view x, uint32_t n_rows, uint32_t dim,

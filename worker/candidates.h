@@ -11,7 +11,8 @@ struct candidate {
     uint32_t id;
 };
 
-/* What a logit counts as: NaN as -inf. */
+/* What a logit counts as: NaN as -inf, infinity as the largest number, so that differences are
+ * numbers. */
 static inline float candidate_value(float logit)
 {
     return logit <= FLT_MAX ? logit : logit > FLT_MAX ? FLT_MAX : -INFINITY;

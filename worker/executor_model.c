@@ -13,6 +13,7 @@
 #include "worker/executor_model_group.h"
 #include "worker/grammars.h"
 #include "worker/kv_chunks.h"
+#include "worker/sweep.h"
 
 /* What a device may take for a step: as long as a collective may (docs/comm.md). Where no table
  * says so (--step-timeout). */
@@ -375,6 +376,13 @@ static int32_t isa_level_of(const struct worker_options *o)
     return o->cpu_isa == 0 ? -1 : cpu_isa_named(names[o->cpu_isa - 1]); /* 0 is auto */
 }
 
+/* Of samplers, as of kernels; wider than a level's there are none. */
+static void limit_sweep(const struct worker_options *o)
+{
+    int32_t isa = isa_level_of(o);
+    sweep_limit(isa < 0 || isa > SWEEP_AVX512 ? SWEEP_AVX512 : (enum sweep_width)isa);
+}
+
 struct engine_setup executor_model_setup(const struct worker_options *o)
 {
     return (struct engine_setup){.model = o->model,
@@ -532,6 +540,7 @@ enum status executor_model_open(const struct executor_device *d, const struct ex
     x->stuck_ns = (o->step_timeout_s > 0 ? (uint64_t)o->step_timeout_s : STUCK_S) * NS_PER_S;
     x->found = found ? *found : (struct executor_found){0};
     x->cache_dir = o->cache_dir;
+    limit_sweep(o);
     /* Where the head will most likely place this rank: it loads before its peers are there. */
     uint32_t at = o->ordinal >= 0 ? (uint32_t)(o->ordinal % (o->tp * o->pp)) : 0;
     uint32_t tp = (uint32_t)o->tp;

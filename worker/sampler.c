@@ -66,8 +66,6 @@ struct choosing {
     uint32_t i_max;
 };
 
-/* NaN counts as -inf; infinity as the largest number, so that differences are numbers. */
-
 /* ---- step 1: what may be chosen at all ---- */
 
 static void ban(struct choosing *c, uint32_t id)

@@ -1,17 +1,14 @@
 #include "worker/sweep.h"
 
 #include <math.h>
+#include <stdatomic.h>
 #include <string.h>
 
 #include "worker/draw.h"
 
-#if defined __x86_64__ && defined __GNUC__ && !defined __clang__ && !defined COX_SANITIZED
-#define FOR_EACH_WIDTH __attribute__((target_clones("default", "avx2", "arch=x86-64-v4")))
-#else
-#define FOR_EACH_WIDTH
-#endif
+#define INLINE static inline __attribute__((always_inline))
 
-FOR_EACH_WIDTH bool sweep_reaches(const float *logits, uint32_t n, double limit)
+INLINE bool reaches(const float *logits, uint32_t n, double limit)
 {
     const float at = (float)limit; /* perhaps the float above limit, so a step down */
     const float below = at - fabsf(at) * 0x1p-22f;
@@ -23,7 +20,7 @@ FOR_EACH_WIDTH bool sweep_reaches(const float *logits, uint32_t n, double limit)
 
 /* d = n ln 2 + r with |r| <= ln(2) / 2, ln 2 in two parts (Cody & Waite 1980), and the series of
  * exp(-r) up to the 13th power; 2^-n by its bits. */
-FOR_EACH_WIDTH void sweep_exps(double d[SWEEP_BLOCK])
+INLINE void exps(double d[SWEEP_BLOCK])
 {
     static const double to_whole = 0x1.8p52; /* added: the low bits are a whole number */
     for (uint32_t i = 0; i < SWEEP_BLOCK; i++) {
@@ -54,7 +51,7 @@ FOR_EACH_WIDTH void sweep_exps(double d[SWEEP_BLOCK])
 }
 
 /* philox4x32_10 of sixteen counters side by side. */
-FOR_EACH_WIDTH uint32_t sweep_most_bits(const uint32_t key[2], const uint32_t first_counter[4])
+INLINE uint32_t most_bits(const uint32_t key[2], const uint32_t first_counter[4])
 {
     enum { N = SWEEP_BLOCK / 4 };
     uint32_t c0[N], c1[N], c2[N], c3[N], k0 = key[0], k1 = key[1], most = 0;
@@ -81,4 +78,70 @@ FOR_EACH_WIDTH uint32_t sweep_most_bits(const uint32_t key[2], const uint32_t fi
         most = most > a ? most : a;
     }
     return most;
+}
+
+/* ---- the same for each width ---- */
+
+struct sweep {
+    bool (*reaches)(const float *logits, uint32_t n, double limit);
+    void (*exps)(double d[SWEEP_BLOCK]);
+    uint32_t (*most_bits)(const uint32_t key[2], const uint32_t first_counter[4]);
+};
+#define SWEEP(name, target_)                                                                       \
+    target_ static bool reaches_##name(const float *logits, uint32_t n, double limit)              \
+    {                                                                                              \
+        return reaches(logits, n, limit);                                                          \
+    }                                                                                              \
+    target_ static void exps_##name(double d[SWEEP_BLOCK])                                         \
+    {                                                                                              \
+        exps(d);                                                                                   \
+    }                                                                                              \
+    target_ static uint32_t most_bits_##name(const uint32_t key[2],                                \
+                                             const uint32_t first_counter[4])                      \
+    {                                                                                              \
+        return most_bits(key, first_counter);                                                      \
+    }                                                                                              \
+    static const struct sweep sweep_##name = {reaches_##name, exps_##name, most_bits_##name};
+
+SWEEP(plain, )
+#ifdef __x86_64__
+SWEEP(avx2, __attribute__((target("avx2"))))
+SWEEP(avx512, __attribute__((target("avx512f,avx512bw,avx512vl,avx512dq,prefer-vector-width=512"))))
+static const struct sweep *sweep_of(enum sweep_width most)
+{
+    if (most >= SWEEP_AVX512 && __builtin_cpu_supports("avx512f") &&
+        __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl") &&
+        __builtin_cpu_supports("avx512dq"))
+        return &sweep_avx512;
+    return most >= SWEEP_AVX2 && __builtin_cpu_supports("avx2") ? &sweep_avx2 : &sweep_plain;
+}
+#else
+static const struct sweep *sweep_of(enum sweep_width most)
+{
+    return &sweep_plain;
+}
+#endif
+
+static _Atomic(const struct sweep *) chosen = &sweep_plain;
+
+void sweep_limit(enum sweep_width most)
+{
+    atomic_store_explicit(&chosen, sweep_of(most), memory_order_release);
+}
+static const struct sweep *sweep_now(void)
+{
+    return atomic_load_explicit(&chosen, memory_order_acquire);
+}
+
+bool sweep_reaches(const float *logits, uint32_t n, double limit)
+{
+    return sweep_now()->reaches(logits, n, limit);
+}
+void sweep_exps(double d[SWEEP_BLOCK])
+{
+    sweep_now()->exps(d);
+}
+uint32_t sweep_most_bits(const uint32_t key[2], const uint32_t first_counter[4])
+{
+    return sweep_now()->most_bits(key, first_counter);
 }

@@ -1,12 +1,16 @@
 #pragma once
 /* What a sampler asks of a whole vocabulary, sixty-four logits at a time: most are so far below the
  * best that nothing of them counts, and a block of them is passed over. Loops that the compiler
- * makes vectors of, for the widest registers there are where it can choose at start (gcc, x86-64);
- * the same bits everywhere. Pure; any thread. */
+ * makes vectors of, for registers of several widths on x86-64; the same bits in all. Any thread. */
 #include <stdbool.h>
 #include <stdint.h>
 
 enum { SWEEP_BLOCK = 64 };
+
+/* The widest registers that are used from now on, where the CPU has them: as --cpu-isa has it. At
+ * first none but every CPU's. */
+enum sweep_width { SWEEP_PLAIN, SWEEP_AVX2, SWEEP_AVX512 };
+void sweep_limit(enum sweep_width most);
 
 /* Whether one of n <= SWEEP_BLOCK logits may be limit or more (a NaN may): never false when one is.
  */

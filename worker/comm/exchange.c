@@ -248,6 +248,25 @@ static enum status sleep_once(struct exchange *x, uint64_t deadline_ns, struct e
     return s;
 }
 
+/* Between two looks, without sleeping; false: that would be too long. A CPU that was given away
+ * comes back when another rank waits in turn, or after a whole slice of somebody who does not wait
+ * for us: beside such a neighbour who sleeps is woken in front of it, and who yields is not. */
+enum { LONG_YIELD_NS = 2000000, NO_YIELD_NS = 100000000 };
+static bool stay_awake(struct exchange *x, uint64_t now_ns)
+{
+    if (!x->yields) {
+        spin_pause();
+        return true;
+    }
+    if (now_ns < x->yield_from_ns)
+        return false;
+    (void)sched_yield();
+    uint64_t back_ns = clock_mono_ns();
+    if (back_ns - now_ns > LONG_YIELD_NS)
+        x->yield_from_ns = back_ns + NO_YIELD_NS;
+    return true;
+}
+
 static enum status run(struct exchange *x, struct exchange_what what, struct error *err)
 {
     uint64_t last_moved = clock_mono_ns();
@@ -263,12 +282,7 @@ static enum status run(struct exchange *x, struct exchange_what what, struct err
             last_moved = now;
         } else if (now - last_moved >= x->timeout_ns) { /* also where something keeps poll busy */
             return say_timeout(x, what, err);
-        } else if (now - last_moved < x->spin_ns) {
-            if (x->yields)
-                (void)sched_yield();
-            else
-                spin_pause();
-        } else {
+        } else if (now - last_moved >= x->spin_ns || !stay_awake(x, now)) {
             enum status s = sleep_once(x, last_moved + x->timeout_ns, err);
             if (s != STATUS_OK && s != STATUS_TIMEOUT)
                 return s;

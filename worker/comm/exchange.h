@@ -38,7 +38,8 @@ struct exchange {
     uint32_t counter; /* of collectives in this group */
     uint8_t part;     /* 0: the whole */
     uint64_t spin_ns, timeout_ns;
-    bool yields; /* the CPU to others while it spins: there are more ranks than CPUs */
+    bool yields;            /* the CPU to others while it spins: there are more ranks than CPUs */
+    uint64_t yield_from_ns; /* not before: it took too long */
     struct exchange_peer *peers; /* [n_ranks], NULL in a group of one */
 };
 

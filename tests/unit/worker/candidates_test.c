@@ -178,13 +178,22 @@ static void test_draw_of_all(void **state)
     }
 }
 
+/* Of each width, those that this CPU has not being the next narrower one. */
+static void test_all(void **state)
+{
+    for (enum sweep_width w = SWEEP_PLAIN; w <= SWEEP_AVX512; w++) {
+        sweep_limit(w);
+        test_top_p_of_all(state);
+        test_share(state);
+        test_nothing_is_passed_over(state);
+        test_exps(state);
+        test_most_bits(state);
+        test_draw_of_all(state);
+    }
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_top_p_of_all),
-                                       cmocka_unit_test(test_share),
-                                       cmocka_unit_test(test_nothing_is_passed_over),
-                                       cmocka_unit_test(test_exps),
-                                       cmocka_unit_test(test_most_bits),
-                                       cmocka_unit_test(test_draw_of_all)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_all)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
