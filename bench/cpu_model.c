@@ -12,9 +12,9 @@
  *   fill POSITION                    made-up keys and values in front of it, no prompt is computed
  *   chunk TOKENS POSITION            seconds of so many of a prompt's from there on, in one pass
  *   decode-at STEPS POSITION         seconds of STEPS steps of a stream from there on
- *   linears ROWS                     seconds and FLOPs of all matrices' products alone
- *   attention ROWS POSITION LAYERS   the same of attention alone, in that many layers
- * Each is answered by a line of JSON. */
+ *   linears ROWS [KEPT]              seconds and FLOPs of all matrices' products alone, those
+ * behind the last keys and values of so many rows attention ROWS POSITION LAYERS   the same of
+ * attention alone, in that many layers Each is answered by a line of JSON. */
 #include <math.h>
 #include <pthread.h>
 #include <stdio.h>
@@ -262,9 +262,9 @@ static void decode_at(uint32_t n_steps, uint32_t position)
     printf("{\"seconds\": %.9f, \"tokens\": %u}\n", seconds() - begin, n_steps);
 }
 
-static void linears(uint32_t n_rows)
+static void linears(uint32_t n_rows, uint32_t n_kept)
 {
-    struct part_time t = cpu_parts_linears(engine(), n_rows);
+    struct part_time t = cpu_parts_linears(engine(), n_rows, n_kept);
     printf("{\"seconds\": %.9f, \"flops\": %.0f}\n", t.seconds, t.flops);
 }
 
@@ -378,8 +378,10 @@ static void answer(char *line)
         chunk(a, b);
     else if (sscanf(line, "decode-at %u %u", &a, &b) == 2)
         decode_at(a, b);
+    else if (sscanf(line, "linears %u %u", &a, &b) == 2 && b <= a)
+        linears(a, b);
     else if (sscanf(line, "linears %u", &a) == 1)
-        linears(a);
+        linears(a, a);
     else if (sscanf(line, "attention %u %u %u", &a, &b, &c) == 3)
         attention(a, b, c);
     else if (sscanf(line, "greedy %u %n", &a, &at) == 1)

@@ -27,11 +27,13 @@ static float *random_rows(uint32_t n_rows, uint32_t width)
     return x;
 }
 
-struct part_time cpu_parts_linears(struct engine *e, uint32_t n_rows)
+struct part_time cpu_parts_linears(struct engine *e, uint32_t n_rows, uint32_t n_kept)
 {
     const struct program *p = e->program;
     struct part_time t = {0};
-    uint32_t width = 1;
+    uint32_t width = 1, i_last = 0;
+    for (uint32_t i = 0; i < p->n_ops; i++)
+        i_last = p->ops[i].kind == OP_KV_WRITE ? i : i_last;
     for (uint32_t i = 0; i < p->n_weights; i++) {
         const struct op_weight *w = &p->weights[i];
         if (i != p->i_head && i != p->i_embedding) {
@@ -44,14 +46,15 @@ struct part_time cpu_parts_linears(struct engine *e, uint32_t n_rows)
         outs[i] = mem_array((size_t)n_rows * width, sizeof **outs);
     double begin = now_s();
     for (const struct op *o = p->ops; o < p->ops + p->n_ops; o++) {
-        struct linear_params l = {.x = {x, width}, .n_rows = n_rows};
+        const bool behind = o > p->ops + i_last;
+        struct linear_params l = {.x = {x, width}, .n_rows = behind ? n_kept : n_rows};
         if (o->kind != OP_LINEAR)
             continue;
         for (; l.n_parts < o->linear.n; l.n_parts++) {
             const struct op_weight *w = &p->weights[o->linear.first + l.n_parts];
             l.parts[l.n_parts] =
                 (struct linear_part){.w = &w->w, .bias = w->bias, .out = {outs[l.n_parts], width}};
-            t.flops += 2.0 * n_rows * w->n_len * w->k_len;
+            t.flops += 2.0 * l.n_rows * w->n_len * w->k_len;
         }
         if (l.n_parts > 0)
             e->device->ops->linear(e->device, &l);

@@ -9,7 +9,7 @@ struct part_time {
     double seconds, flops; /* a product and a sum are two */
 };
 /* All of the layers' products with matrices, n_rows rows in one pass. */
-struct part_time cpu_parts_linears(struct engine *e, uint32_t n_rows);
+struct part_time cpu_parts_linears(struct engine *e, uint32_t n_rows, uint32_t n_kept);
 /* Attention of rows at position, position + 1, ... of one sequence, in at most n_layers layers, the
  * first ones. blocks: of the sequence; *n_done: in how many it was. */
 struct part_time cpu_parts_attention(struct engine *e, uint32_t n_rows, uint32_t position,

@@ -19,11 +19,11 @@ COLUMNS = {"chunk": f"the last {ROWS} tokens, s", "linears": "the matrices alone
 def one_round(child, info, options, bytes_per_token):
     """One of everything; prompt and decode in units of their bounds as well."""
     begin = options.position - ROWS
-    linears, chunk = child.ask(f"linears {ROWS}"), child.ask(f"chunk {ROWS} {begin}")
+    linears, chunk = child.ask(f"linears {ROWS} 1"), child.ask(f"chunk {ROWS} {begin}")
     attention = child.ask(f"attention {ROWS} {begin} {LAYERS}")
     read = child.ask(f"read {options.threads}")["bytes_per_second"]
     decode = child.ask(f"decode-at {STEPS} {options.position}")
-    alone = attention["seconds"] / attention["layers"] * info["layers"]
+    alone = attention["seconds"] / attention["layers"] * (info["layers"] - 1)  # in the last layer one row attends
     token, kv = decode["seconds"] / STEPS, info["kv_token_bytes"] * options.position
     bound = (bytes_per_token + kv) / read
     return {"chunk": chunk["seconds"], "linears": linears["seconds"], "attention": alone,

@@ -106,7 +106,12 @@ struct sweep {
 SWEEP(plain, )
 #ifdef __x86_64__
 SWEEP(avx2, __attribute__((target("avx2"))))
-SWEEP(avx512, __attribute__((target("avx512f,avx512bw,avx512vl,avx512dq,prefer-vector-width=512"))))
+#ifdef __clang__
+#define WHOLE_REGISTERS
+#else
+#define WHOLE_REGISTERS ",prefer-vector-width=512"
+#endif
+SWEEP(avx512, __attribute__((target("avx512f,avx512bw,avx512vl,avx512dq" WHOLE_REGISTERS))))
 static const struct sweep *sweep_of(enum sweep_width most)
 {
     if (most >= SWEEP_AVX512 && __builtin_cpu_supports("avx512f") &&
