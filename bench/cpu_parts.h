@@ -8,8 +8,8 @@ struct engine;
 struct part_time {
     double seconds, flops; /* a product and a sum are two */
 };
-/* All of the layers' products with matrices in one pass of n_rows rows, of which n_kept go on behind
- * the last layer's keys and values. */
+/* All of the layers' products with matrices in one pass of n_rows rows, of which n_kept go on
+ * behind the last layer's keys and values. */
 struct part_time cpu_parts_linears(struct engine *e, uint32_t n_rows, uint32_t n_kept);
 /* Attention of rows at position, position + 1, ... of one sequence, in at most n_layers layers, the
  * first ones. blocks: of the sequence; *n_done: in how many it was. */
