@@ -12,9 +12,9 @@
  *   fill POSITION                    made-up keys and values in front of it, no prompt is computed
  *   chunk TOKENS POSITION            seconds of so many of a prompt's from there on, in one pass
  *   decode-at STEPS POSITION         seconds of STEPS steps of a stream from there on
- *   linears ROWS [KEPT]              seconds and FLOPs of all matrices' products alone, those
- * behind the last keys and values of so many rows attention ROWS POSITION LAYERS   the same of
- * attention alone, in that many layers Each is answered by a line of JSON. */
+ *   linears ROWS [KEPT]              seconds and FLOPs of all matrices' products, KEPT at the end
+ *   attention ROWS POSITION LAYERS   the same of attention alone, in that many layers
+ * Each is answered by a line of JSON. */
 #include <math.h>
 #include <pthread.h>
 #include <stdio.h>

@@ -183,3 +183,13 @@ struct logits_top {
     uint32_t id; /* of the largest; the lowest id among equals. NaN counts as -inf */
     float best, second;
 };
+/* As if one had looked at both parts of a row: the lower id among equals. */
+static inline void logits_top_merge(struct logits_top *t, struct logits_top other)
+{
+    if (other.best > t->best || (other.best == t->best && other.id < t->id)) {
+        const struct logits_top less = *t;
+        *t = other;
+        other = less;
+    }
+    t->second = other.best > t->second ? other.best : t->second;
+}

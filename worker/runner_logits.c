@@ -125,18 +125,6 @@ bool runner_finds_best(const struct runner *r)
     return r->ops->linear_top && (r->s.program->tp == 1 || r->s.collectives->ops->gather);
 }
 
-/* As if one had looked at both from the first on: the lower id among equals. */
-static void take_better(struct logits_top *t, const struct logits_top *behind, uint32_t first)
-{
-    if (behind->best > t->best) {
-        t->second = behind->second > t->best ? behind->second : t->best;
-        t->best = behind->best;
-        t->id = first + behind->id;
-    } else if (behind->best > t->second) {
-        t->second = behind->best;
-    }
-}
-
 enum status runner_best(struct runner *r, const uint32_t *rows, uint32_t n, struct logits_top *tops,
                         struct error *err)
 {
@@ -163,8 +151,11 @@ enum status runner_best(struct runner *r, const uint32_t *rows, uint32_t n, stru
     memcpy(tops, of_rank, n_bytes);
     for (uint32_t rank = 1; rank < p->tp; rank++) {
         of_rank += n;
-        for (uint32_t i = 0; i < n; i++)
-            take_better(&tops[i], &of_rank[i], program_vocab_part(p, rank).first);
+        for (uint32_t i = 0; i < n; i++) {
+            struct logits_top other = of_rank[i];
+            other.id += program_vocab_part(p, rank).first;
+            logits_top_merge(&tops[i], other);
+        }
     }
     return STATUS_OK;
 }

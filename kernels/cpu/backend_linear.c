@@ -182,17 +182,6 @@ static void multiply(const struct linear_job *job, const struct panels *now,
     rounded_linear(job->d->rounding, &t);
 }
 
-/* As if one had looked at both from the first column on: the lower id among equals. */
-static void take_better(struct logits_top *t, struct logits_top other)
-{
-    if (other.best > t->best || (other.best == t->best && other.id < t->id)) {
-        const struct logits_top less = *t;
-        *t = other;
-        other = less;
-    }
-    t->second = other.best > t->second ? other.best : t->second;
-}
-
 /* The task's columns, in memory that the next task has as well. */
 static void top_task(const struct linear_job *job, const struct panels *now,
                      struct panels_ahead next, uint32_t i_thread)
@@ -215,7 +204,7 @@ static void top_task(const struct linear_job *job, const struct panels *now,
             kernels->softcap(row, n, top->softcap);
         struct logits_top found = kernels->logits_top(row, n);
         found.id += first;
-        take_better(&top->of_threads[i_thread * NARROW_ROWS + r], found);
+        logits_top_merge(&top->of_threads[i_thread * NARROW_ROWS + r], found);
     }
 }
 
@@ -278,7 +267,7 @@ static void top_end(const struct cpu_device *d, const struct top_job *top, uint3
     for (uint32_t r = 0; r < n; r++) {
         top->out[first + r] = top->of_threads[r];
         for (uint32_t i = 1; i < pool_n_threads(d->pool); i++)
-            take_better(&top->out[first + r], top->of_threads[i * NARROW_ROWS + r]);
+            logits_top_merge(&top->out[first + r], top->of_threads[i * NARROW_ROWS + r]);
     }
 }
 
