@@ -314,7 +314,7 @@ static void check_whole(struct run_reader *r, const struct yaml_node *root)
     bool has_name = false, has_work = false;
     for (const struct yaml_node *v = root->first; v; v = v->next) {
         const char *key = v->key->text;
-        has_name |= strcmp(key, "name") == 0;
+        has_name |= strcmp(key, "name") == 0 && !yaml_node_is_null(v);
         if (strcmp(key, "model") == 0 && v->kind == YAML_KIND_TEXT && yaml_node_is_null(v) &&
             v->text[0])
             run_problem(r->p, v->at,

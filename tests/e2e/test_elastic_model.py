@@ -254,7 +254,8 @@ def test_killed_while_it_reads(large):
         c.begin()
         left = {c.cluster.pid(n) for n in c.names_of((0,))}
         with c.without((1,)):
-            wait_for("it joins", lambda: c.cluster.status()["groups"][0]["state"] == "joining", 40)
+            # not a state: all weights are there 20 ms later
+            wait_for("it is asked", lambda: c.cluster.status()["groups"][0]["tp"] == 1, 40)
             for pid in left:
                 os.kill(pid, signal.SIGKILL)
         c.wait_tp(2)

@@ -144,6 +144,7 @@ static const struct row refused[] = {
     {"name: a\n---\nname: b\n", "f:2:1: one document only"},
     {"name: [[[[[[[[[[[[[[[[[[a]]]]]]]]]]]]]]]]]]\n", "nested too deep"},
     {"run: echo\n", "f:1:1: `name` is missing"},
+    {"name:\nrun: echo\n", "f:1:1: `name` is missing"},
     {"name: 123456789012\nrun: echo\n", "f:1:7: `name` \"123456789012\": digits alone"},
     {"name: [a]\nrun: echo\n", "f:1:7: `name` is a text"},
     {"name: \"a\\nb\"\nrun: echo\n", "f:1:7: `name` is one line"},
