@@ -248,7 +248,7 @@ bool dispatch_is_idle(void *core, const struct group *g)
     struct scheduler_stats x = {0};
     if (l->scheduler)
         scheduler_get_stats(l->scheduler, &x);
-    return x.running == 0 && x.in_flight == 0;
+    return x.running == 0 && x.in_flight == 0 && !transfers_leave(h, g);
 }
 
 /* ---- plans ---- */

@@ -487,6 +487,16 @@ uint32_t transfers_under_way(const struct head_core *h)
     return n;
 }
 
+bool transfers_leave(const struct head_core *h, const struct group *g)
+{
+    for (const struct transfer *x = h->transfers.first; x; x = x->next) {
+        if (x->state == TRANSFER_LEAVING && x->sides[TRANSFER_FROM].i_group == g->index &&
+            request_of(h, x))
+            return true;
+    }
+    return false;
+}
+
 bool transfers_check(const struct head_core *h, struct error *err)
 {
     uint32_t n = 0, n_coming = 0, n_tokens = 0;

@@ -72,4 +72,6 @@ void transfers_on_down(struct head_core *h, const struct group *g);
 /* Would something be lost if this rank's session were replaced now? */
 bool transfers_owe(const struct head_core *h, const struct worker *w);
 uint32_t transfers_under_way(const struct head_core *h);
+/* Does one go in the next turn, of which nothing runs there any more? The group is not done. */
+bool transfers_leave(const struct head_core *h, const struct group *g);
 bool transfers_check(const struct head_core *h, struct error *err);

@@ -25,8 +25,8 @@ struct letter {
 struct fixture {
     struct head_core *core;
     struct head_core_config config;
-    uint64_t now, wait_ns;                                    /* wait: of the next result */
-    enum device_kind device;                                  /* of the workers */
+    uint64_t now, wait_ns, ticks; /* wait: of the next result; ticks: frames come with one */
+    enum device_kind device;      /* of the workers */
     uint32_t n_box, n_draft[2], draft_max_seqs[2], scores[2]; /* scores: 1: prompts */
     struct letter box[BOX_MAX];                               /* what the head sent, oldest first */
     struct link links[16];                                    /* of connection i */
@@ -107,7 +107,7 @@ static inline void frame_raw(struct fixture *f, uint8_t conn, const struct msg *
     arena_init(&scratch, 0);
     assert_int_equal(codec_encode(m, session, seq, &scratch, &b), STATUS_OK);
     head_core_on_frame(f->core, addr_of(conn), ROLE_NONE, "", strbuf_str(&b), f->now);
-    head_core_turn(f->core, f->now);
+    (f->ticks ? head_core_tick : head_core_turn)(f->core, f->now);
     strbuf_fini(&b);
     arena_fini(&scratch);
 }
