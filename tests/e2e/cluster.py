@@ -6,6 +6,7 @@ import signal
 import socket
 import subprocess
 import tempfile
+import threading
 import time
 import urllib.error
 import urllib.request
@@ -22,10 +23,39 @@ SLOW = 4 if SHORT else 16 if SANITIZED else 1  # how much longer a deadline may 
 findings.install()
 
 
+class Block:
+    """Ports of this process alone, below the ephemeral range. Tests run side by side: of two that draw from one range, one may
+    be given what the other has been given and does not listen at yet."""
+    FIRST, SIZE, N = 20000, 600, 20
+
+    def __init__(self):
+        self.begin, self.n, self.mutex = self.FIRST, self.SIZE * self.N, threading.Lock()
+        for i in random.sample(range(self.N), self.N):
+            self.held = socket.socket(socket.AF_UNIX)
+            try:
+                self.held.bind(f"\0coxtest-ports-{i}")  # abstract: of this network, and gone with the process however that ends
+            except OSError:
+                self.held.close()
+                continue
+            self.begin, self.n = self.FIRST + i * self.SIZE, self.SIZE
+            break
+        self.at = random.randrange(self.n)
+
+    def take(self, n):
+        """The first of the next n: none is given again before all others have been."""
+        with self.mutex:
+            begin = self.at if self.at + n <= self.n else 0
+            self.at = begin + n
+            return self.begin + begin
+
+
+block = Block()
+
+
 def free_ports(n):
-    """n consecutive loopback ports below the ephemeral range that nobody listens on."""
+    """n consecutive loopback ports that nobody listens on, nor will."""
     for _ in range(200):
-        base = random.randrange(20000, 32000 - n)
+        base = block.take(n)
         held = []
         try:
             for port in range(base, base + n):
