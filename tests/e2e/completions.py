@@ -37,6 +37,20 @@ def run(cluster, bodies, on_event=None):
     return asyncio.run(main())
 
 
+def once_all_run(n, n_chunks, strike):
+    """An on_event: strike(got) once, when n streams have begun and one of them is under way: a busy client may have read that much
+    of the first before it has sent the last."""
+    begun, struck = set(), []
+
+    def on_event(got):
+        begun.add(id(got))
+        if not struck and len(begun) >= n and got.n_chunks > n_chunks:
+            struck.append(True)
+            strike(got)
+
+    return on_event
+
+
 def ids(got, i=0):
     return got.ids[i]
 

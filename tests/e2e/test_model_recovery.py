@@ -9,7 +9,7 @@ import time
 
 import pytest
 from cluster import ROOT, SHORT, SLOW, get, wait_for
-from completions import body_of, run
+from completions import body_of, once_all_run, run
 from real_model import DRAWN, GREEDY, LONG, MODEL, Alone, answer, cpu_cluster
 
 TINY = ROOT / "build/goldens/gemma3_tiny_gguf_q4_0/model.gguf"
@@ -57,15 +57,15 @@ def losses(c, since):
 
 
 def run_under_strike(c, strike):
-    """BODIES at once; strike() is called when the first stream is well under way, with all of them open."""
+    """BODIES at once; strike() is called when the first stream is well under way, with all of them open: LONG at its prompt."""
     struck = []
 
-    def on_event(got):
-        if not struck and got.n_chunks > 5:
-            struck.append(c.status()["requests"]["running"])
-            strike()
+    def look(_):
+        struck.append(c.status()["requests"]["running"])
+        strike()
 
-    results = run(c, BODIES, on_event)
+    # not LONG: others may be through when its prompt has been computed
+    results = run(c, BODIES, once_all_run(2 * N_EACH, 5, look))
     assert struck and struck[0] >= 2, f"streams were running when it struck: {struck}"
     return results
 
