@@ -18,6 +18,7 @@ from hub_server import COMMIT, CONFIG, Hub, Server, bytes_of, tiny_model
 TOKEN = "hf_SECRETSECRETSECRET"
 WEIGHTS = "model.safetensors"
 AT = f"/org/tiny/resolve/{COMMIT}/{WEIGHTS}"
+NEVER_DONE = "slow", 10, 40_000  # of who is ended meanwhile, however late a busy machine does that
 FOREIGN = ("HF_", "HUGGINGFACE_", "XDG_", "AWS_", "COX_", "PIP_", "HTTP", "http", "ALL_PROXY", "all_proxy", "SSL_CERT_FILE", "CURL_CA", "REQUESTS_CA")
 
 
@@ -34,11 +35,11 @@ class World:
             env["HF_ENDPOINT"] = hub.url
         return run_cox("pull", model, "--retry-wait", "0.01", *args, env=self.env | env, timeout=timeout)
 
-    def start(self, model="hf:org/tiny", *args, hub=None, **env):
+    def start(self, model="hf:org/tiny", *args, hub=None, said=subprocess.PIPE, **env):
         if hub:
             env["HF_ENDPOINT"] = hub.url
         return subprocess.Popen([str(BIN / "cox"), "pull", model, "--retry-wait", "0.01", *args], text=True,
-                                env=self.env | env, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+                                env=self.env | env, stdout=subprocess.PIPE, stderr=said)
 
     def names(self):
         """Of everything below models/pulled."""
@@ -300,32 +301,45 @@ def test_a_collection_of_ggufs(world, hub):
         f"m-0000{i}-of-00003.gguf" for i in (1, 2, 3)]
 
 
-def test_many_at_once_fetch_once(world, hub):
-    hub.faults[AT] = [("slow", 0.05, 10_000)]
-    running = [world.start(hub=hub) for _ in range(5)]
-    outs = [p.communicate(timeout=60 * SLOW) for p in running]
-    assert [p.returncode for p in running] == [0] * 5, outs
-    assert len({out for out, _ in outs}) == 1
+def test_many_at_once_fetch_once(world, hub, tmp_path):
+    plain, go_on, said = hub.answer, threading.Event(), [tmp_path / f"said{i}" for i in range(5)]
+
+    def answer(h, path, action):
+        if path.endswith(WEIGHTS):
+            go_on.wait(60 * SLOW)
+        return plain(h, path, action)
+
+    def n_waiting():
+        return sum("waiting for it" in s.read_text() for s in said)
+    hub.answer = answer
+    running = [world.start(hub=hub, said=s.open("w")) for s in said]
+    try:
+        wait_for("all but one wait", lambda: n_waiting() == 4)
+    finally:
+        go_on.set()
+    outs = [p.communicate(timeout=60 * SLOW)[0] for p in running]
+    assert [p.returncode for p in running] == [0] * 5, [s.read_text() for s in said]
+    assert len(set(outs)) == 1
     assert len(hub.asked(WEIGHTS)) == 1 and len(hub.asked("/revision/main")) == 1
-    assert sum("waiting for it" in err for _, err in outs) == 4
+    assert n_waiting() == 4
     assert not [n for n in world.names() if ".lock" in n or ".part" in n]
 
 
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGTERM])
-def test_killed_in_the_middle_and_again(world, hub, how):
-    hub.faults[AT] = [("slow", 0.05, 10_000)]
+def test_killed_in_the_middle_and_again(world, hub, how, tmp_path):
+    hub.faults[AT] = [NEVER_DONE]
     p = world.start(hub=hub)
-    waiting = None
+    waiting, said = None, tmp_path / "said"
     try:
         wait_for("bytes", lambda: any(f.name == WEIGHTS + ".part" and f.stat().st_size >= 30_000 for f in world.parts()))
-        waiting = world.start(hub=hub)  # takes over
-        time.sleep(0.3)
+        waiting = world.start(hub=hub, said=said.open("w"))  # takes over
+        wait_for("the other one waits", lambda: "waiting for it" in said.read_text())
         p.send_signal(how)
         _, err = p.communicate(timeout=20 * SLOW)
         assert p.returncode == (-9 if how == signal.SIGKILL else 1)
         assert how == signal.SIGKILL or "is kept" in err
-        out, err = waiting.communicate(timeout=60 * SLOW)
-        assert waiting.returncode == 0 and "waiting for it" in err, err
+        out, _ = waiting.communicate(timeout=60 * SLOW)
+        assert waiting.returncode == 0, said.read_text()
     finally:
         for q in (p, waiting):
             if q and q.poll() is None:
@@ -356,7 +370,7 @@ class Machine:
                     reason="SKIPPED: namespaces need root")
 def test_machines_that_share_a_volume(world, hub):
     """One fetches for all; when its machine is lost, one of another machine goes on where it was."""
-    hub.faults[AT] = [("slow", 0.05, 10_000), ("slow", 0.05, 10_000)]
+    hub.faults[AT] = [NEVER_DONE, ("slow", 0.05, 10_000)]
     one, two, three = (Machine(world, i) for i in (1, 2, 3))
     first, others = one.start(hub=hub), []
     try:
