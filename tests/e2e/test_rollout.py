@@ -81,8 +81,10 @@ def test_ready_is_kept_until_a_drain(tmp_path):
     """A partner or a head that is lost is no reason to count as unavailable: a rollout would stand still for it."""
     with Pods(tmp_path, 2, 2) as c:
         c.start_head(tp=2)
-        workers = [c.worker(i, 0) for i in range(2)]
-        assert not c.ready(0)
+        workers = [c.worker(0, 0)]
+        wait_for("it answers", lambda: get(f"http://127.0.0.1:{c.http[0]}/livez")[0] == 200)
+        assert not c.ready(0)  # its partner comes now: two of them are ready within moments
+        workers.append(c.worker(1, 0))
         wait_for("both are ready", lambda: c.ready(0) and c.ready(1))
         workers[1].kill()
         workers[1].wait()
