@@ -62,7 +62,8 @@ def documented():
 @pytest.fixture(scope="module")
 def pages():
     """What the three kinds of processes say after four choices and some requests that are none."""
-    with Cluster("--null-step-us", 1000, "--num-speculative-tokens", 2, "--served-model-name", NAME,
+    # Steps of 10 ms: a gateway of a busy machine, which gets its tokens late, rarely gets those of two steps together.
+    with Cluster("--null-step-us", 10000, "--num-speculative-tokens", 2, "--served-model-name", NAME,
                  "--max-num-seqs", 4, "--redis", "unix:///nowhere/redis") as c:  # its metrics are there without it
         for i in range(2):
             r = httpx.post(c.url + "/v1/completions",
