@@ -141,7 +141,7 @@ def test_on_one_machine(tmp_path):
     """`cox up --keys-dir`: one folder for all, and the head that is started again takes its new key. Long streams go
     through every change."""
     prompts = [f"stream {i} through every change" for i in range(4)]
-    n = 600  # 10 ms a token
+    n = 1200  # 10 ms a token
     with Cluster("--keys-dir", tmp_path / "keys", "--null-step-us", 10000) as c:
         c.keys, begun = tmp_path / "keys", threading.Event()
         got = []
@@ -161,7 +161,7 @@ def test_on_one_machine(tmp_path):
         keys(c, "--rotate", "head")
         assert t.is_alive(), "the streams ended before the last change"
         os.kill(c.pid("head"), signal.SIGKILL)
-        wait_for("peers have met the head's other key", lambda: c.log().count("n_head_keys=2") == 3)
+        wait_for("peers have met the head's other key", lambda: c.log().count("n_head_keys=2") >= 3)
         t.join(120 * SLOW)
         assert [g.texts for g in got] == [{0: oracle.text(p, n, temperature=0)} for p in prompts]
         keys(c, "--retire", "head")

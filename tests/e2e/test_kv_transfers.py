@@ -136,13 +136,13 @@ def test_prefill_and_decode_groups():
     with null_cluster("--prefill-workers", 1, "--decode-workers", 1, workers=2) as c:
         prefill, decode = Worker(c, 0), Worker(c, 1)
         ready(c, 2)
-        bodies = [null_body(i, 200) for i in range(6)]
+        bodies = [null_body(i, 400) for i in range(6)]
         check_null(bodies, run(c, bodies))
         moved = c.status()["transfers"]
         print(moved, prefill.n_run, prefill.n_drawn, decode.n_run, decode.n_drawn)
         assert moved["done"] == prefill.n_sent == decode.n_received == 6, moved
         assert prefill.n_run >= 6 * N_PROMPT
-        assert decode.n_drawn > 0.7 * 6 * 200  # some are made where the prompt was, while blocks are on their way
+        assert decode.n_drawn > 0.7 * 6 * 400  # some are made where the prompt was, while blocks are on their way
         assert decode.n_run - decode.n_drawn < N_PROMPT / 2  # no prompt was computed there
         assert prefill.metric("gaps_total") == decode.metric("gaps_total") == 0
 
