@@ -50,14 +50,20 @@ def is_allowed(c):
     return "memory_not_bound" not in c.log()
 
 
+def wait_said(c, *patterns):
+    """What workers say comes to the log through a pipe of cox up's: one that serves may have said more than is there."""
+    for pattern in patterns:
+        wait_for(f"{pattern} in the log", lambda: re.search(pattern, c.log()))
+
+
 def test_each_worker_keeps_to_a_node():
     with Cluster("--numa-bind") as c:
         of_workers = [list(nodes())[i * len(nodes()) // 2] for i in range(2)]
+        wait_said(c, *(rf" worker-{i} bound node={node} " for i, node in enumerate(of_workers)))
         for i, node in enumerate(of_workers):
             pid = c.pid(f"worker-{i}")
             assert all(cpus == nodes()[node] for cpus in cpus_of(pid)), c.log()
             assert not is_allowed(c) or policies(pid) == {f"prefer:{node}"}
-            assert f" worker-{i} bound node={node} " in c.log()
         assert all(cpus == OURS for cpus in cpus_of(c.pid("head")))  # nobody else is bound
         before = c.pid("worker-1")
         os.kill(before, signal.SIGKILL)
@@ -78,11 +84,11 @@ def test_ranks_on_cpus_of_their_own():
         want = [ids(got) for got in run(c, asked)]
     with Cluster(*of_tiny, "--numa-bind-cpus", first, last, model=str(TINY)) as c:
         assert [ids(got) for got in run(c, asked)] == want
+        wait_said(c, 'transport="shared memory"', *(rf" worker-{i} memory_(not_)?bound " for i in range(2)))
         for i, cpu in enumerate((first, last)):
             assert all(cpus == {cpu} for cpus in cpus_of(c.pid(f"worker-{i}")))
             assert not is_allowed(c) or re.search(rf" worker-{i} memory_bound node=\d+ near_bytes=[1-9]\d{{5,}} ", c.log())
         assert c.log().count(" threads=1 ") == 2, c.log()
-        assert 'transport="shared memory"' in c.log()
 
 
 @pytest.mark.parametrize("args,words", [
@@ -115,7 +121,8 @@ def test_ranks_of_one_pod():
         wait_for("two ranks", lambda: len(children.read_text().split()) == 2)
         of_ranks = [list(nodes())[i * len(nodes()) // 2] for i in range(2)]
         for pid in children.read_text().split():
-            line = Path(f"/proc/{pid}/cmdline").read_bytes().decode().split("\0")
+            words = Path(f"/proc/{pid}/cmdline")  # until it becomes the worker, those of who makes it
+            line = wait_for("a rank's words", lambda: b"--ordinal" in (text := words.read_bytes()) and text).decode().split("\0")
             ordinal = int(line[line.index("--ordinal") + 1])
             assert line[len(line) - 1 - line[::-1].index("--numa-node") + 1] == str(of_ranks[ordinal])
             wait_for("the rank is bound", lambda: all(c == nodes()[of_ranks[ordinal]] for c in cpus_of(pid)))
