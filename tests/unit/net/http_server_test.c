@@ -264,7 +264,7 @@ static void slow_requests_end_by_their_deadlines(void **state)
         {"POST /a HTTP/1.1\r\nHost: t\r\nContent-Length: 5\r\n\r\nab", "HTTP/1.1 408"},
         {"", ""}, /* a connection that never speaks is closed without a word */
     };
-    const struct http_limits limits = {.header_timeout_ms = 50, .body_timeout_ms = 50};
+    const struct http_limits limits = {.header_timeout_ms = 500, .body_timeout_ms = 500};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct fixture *f = mem_zalloc(sizeof *f);
         f->script = exchange;
@@ -283,7 +283,7 @@ static void leave_early(struct fixture *f)
         abort();
     usleep(50000);
     close(fd);
-    for (int i = 0; i < 200 && f->n_aborted == 0; i++)
+    for (int i = 0; i < 2000 && f->n_aborted == 0; i++)
         usleep(10000);
 }
 
@@ -330,7 +330,7 @@ static void never_read(struct fixture *f)
     int fd = dial(f);
     if (send(fd, f->send, strlen(f->send), MSG_NOSIGNAL) < 0)
         abort();
-    for (int i = 0; i < 300 && f->n_aborted == 0; i++)
+    for (int i = 0; i < 2000 && f->n_aborted == 0; i++)
         usleep(10000);
     close(fd);
 }

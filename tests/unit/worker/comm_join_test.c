@@ -413,7 +413,7 @@ static void test_silent(void **state)
     struct rank ranks[2];
     ranks_open(ranks, 2, &memory);
     ranks_form(ranks, 2, 1);
-    ranks[1].join_timeout_ms = 50;
+    ranks[1].join_timeout_ms = 500;
     ranks_start(ranks + 1, 1, NULL, NULL);
     ranks_wait(ranks + 1, 1);
     assert_int_equal(ranks[1].joined, STATUS_TIMEOUT);
