@@ -34,7 +34,7 @@ def pair():
             yield c, c.worker_http_port, port
         finally:
             worker.terminate()
-            worker.wait(timeout=10)
+            worker.wait(timeout=20 * SLOW)
 
 
 def drawn(port):

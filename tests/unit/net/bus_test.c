@@ -9,7 +9,7 @@
 
 #include <cmocka.h>
 
-enum { GIVE_UP_MS = 10000, N_MANY = 1000 };
+enum { GIVE_UP_MS = 60000, N_MANY = 1000 };
 
 struct side {
     struct bus *bus;
