@@ -17,7 +17,7 @@
 #include "proto/codec.h"
 #include "proto/link.h"
 
-enum { WAIT_MS = 5000, ANSWER_BYTES = 1 << 20, N_IDS = 64, EPOCHS = 8 };
+enum { WAIT_MS = 30000, SEND_MS = 5000, ANSWER_BYTES = 1 << 20, N_IDS = 64, EPOCHS = 8 };
 #define CREDIT_BYTES (8u << 20)
 
 static struct {
@@ -50,7 +50,7 @@ static void connect_anew(void)
     struct error err = {0};
     struct curve_keys ours;
     char server[41];
-    int zero = 0, ms = WAIT_MS;
+    int zero = 0, wait_ms = WAIT_MS, send_ms = SEND_MS;
     if (c.socket)
         zmq_close(c.socket);
     c.socket = zmq_socket(c.context, ZMQ_DEALER);
@@ -61,8 +61,8 @@ static void connect_anew(void)
     zmq_setsockopt(c.socket, ZMQ_CURVE_SECRETKEY, ours.secret_key, 41);
     zmq_setsockopt(c.socket, ZMQ_CURVE_SERVERKEY, server, 41);
     zmq_setsockopt(c.socket, ZMQ_LINGER, &zero, sizeof zero);
-    zmq_setsockopt(c.socket, ZMQ_SNDTIMEO, &ms, sizeof ms);
-    zmq_setsockopt(c.socket, ZMQ_RCVTIMEO, &ms, sizeof ms);
+    zmq_setsockopt(c.socket, ZMQ_SNDTIMEO, &send_ms, sizeof send_ms);
+    zmq_setsockopt(c.socket, ZMQ_RCVTIMEO, &wait_ms, sizeof wait_ms);
     if (zmq_connect(c.socket, c.endpoint) != 0)
         die(c.endpoint);
 }
