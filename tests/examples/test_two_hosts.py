@@ -16,7 +16,7 @@ def test_as_its_readme_says(tmp_path):
         first.address("net", "10.0.0.1/24")
         second.address("net", "10.0.0.2/24")
         shells.leave(first, "up", "first")
-        shells.wait("cox up has made its keys", (readme.folder / "keys/worker.key").exists)
+        shells.wait("cox up has made its keys", (readme.folder / "keys/authorized").exists)  # the last of them
         shells.type(first, "token")
         assert (readme.folder / "join").stat().st_mode & 0o077 == 0
         assert first.curl(f"{GATEWAY}/health", "-o", "/dev/null", "-w", "%{http_code}") != "200", "it serves with half of the model"
