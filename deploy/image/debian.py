@@ -3,6 +3,8 @@
 apt-get and dpkg-deb do the work, as any user: nothing is installed, and packages are kept in a folder from one time to the
 next. What is needed is read from the files that were fetched, not from this machine's, which may be older.
 """
+import contextlib
+import fcntl
 import hashlib
 import os
 import re
@@ -64,7 +66,17 @@ class Packages:
         self.architecture = run("dpkg", "--print-architecture").strip()
 
     def _apt(self, *args, **kwargs):
-        return run("apt-get", "-qq", "-o", "APT::Sandbox::User=root", *self.lists, *args, **kwargs)
+        return run("apt-get", "-qq", "-o", "APT::Sandbox::User=root", "-o", "Acquire::Retries=3", *self.lists, *args, **kwargs)
+
+    @contextlib.contextmanager
+    def _alone(self):
+        """With the folder: another build beside this one would read what is half written, or find apt's lists locked."""
+        folder = os.open(self.folder, os.O_RDONLY)
+        try:
+            fcntl.flock(folder, fcntl.LOCK_EX)
+            yield
+        finally:
+            os.close(folder)
 
     def _where(self, names):
         """[(file name, algorithm, digest)] of packages, from apt's lists: this machine's, or our own where it has none."""
@@ -84,8 +96,9 @@ class Packages:
             for part in ("lists/partial", "cache/archives/partial"):
                 (private / part).mkdir(parents=True, exist_ok=True)
             self.lists = ["-o", f"Dir::State::Lists={private}/lists", "-o", f"Dir::Cache={private}/cache"]
-            self._apt("update")
-            out = self._apt(*command)
+            with self._alone():
+                self._apt("update")
+                out = self._apt(*command)
         found = re.findall(r"^'[^']+' (\S+) \d+ (\w+):([0-9a-f]+)$", out, re.M)
         if len(found) != len(names):
             raise Failed(f"apt-get knows {len(found)} of the packages {' '.join(names)}; run apt-get update")
@@ -97,6 +110,15 @@ class Packages:
         if not names:
             return
         files = self._where(names)
+        with self._alone():
+            self._complete(files)
+        for name, _, _ in sorted(files):
+            deb = self.folder / name
+            package = Package(deb, hashlib.sha256(deb.read_bytes()).hexdigest(), self.work / name)
+            self.by_name[package.name] = package
+
+    def _complete(self, files):
+        """Downloads those that are not in the folder, or not whole."""
         for attempt in range(2):
             lacking = [name for name, algorithm, digest in files if not self._is_whole(name, algorithm, digest)]
             if not lacking:
@@ -104,10 +126,6 @@ class Packages:
             if attempt == 1:
                 raise Failed(f"{lacking[0]}: not the file that apt's lists name; run apt-get update")
             self._apt("download", *sorted({n.split("_")[0] for n in lacking}), cwd=self.folder)
-        for name, _, _ in sorted(files):
-            deb = self.folder / name
-            package = Package(deb, hashlib.sha256(deb.read_bytes()).hexdigest(), self.work / name)
-            self.by_name[package.name] = package
 
     def _is_whole(self, name, algorithm, digest):
         path = self.folder / name
