@@ -309,7 +309,8 @@ static void files_are_checked(void **state)
 static void write_live(const X509 *cert, const EVP_PKEY *key)
 {
     static time_t now = 1000000000;
-    const struct timespec times[2] = {{.tv_sec = ++now}, {.tv_sec = now}};
+    now++;
+    const struct timespec times[2] = {{.tv_sec = now}, {.tv_sec = now}};
     tls_identity_write(path("live"), cert, key, NULL);
     assert_int_equal(utimensat(AT_FDCWD, path("live"), times, 0), 0);
 }
