@@ -25,8 +25,9 @@ struct letter {
 struct fixture {
     struct head_core *core;
     struct head_core_config config;
-    uint64_t now, wait_ns, ticks; /* wait: of the next result; ticks: frames come with one */
-    enum device_kind device;      /* of the workers */
+    uint64_t now, wait_ns;                                    /* wait: of the next result */
+    bool ticks;                                               /* frames come with a tick */
+    enum device_kind device;                                  /* of the workers */
     uint32_t n_box, n_draft[2], draft_max_seqs[2], scores[2]; /* scores: 1: prompts */
     struct letter box[BOX_MAX];                               /* what the head sent, oldest first */
     struct link links[16];                                    /* of connection i */
@@ -165,10 +166,9 @@ static inline void wait_ms(struct fixture *f, uint64_t ms, uint32_t alive)
 {
     for (uint64_t t = 0; t < ms; t += HEAD_TICK_MS) {
         f->now += HEAD_TICK_MS * MS;
-        for (uint8_t i = 0; i < 16; i++) {
+        for (uint8_t i = 0; i < 16; i++)
             if ((alive & 1u << i) && t % 250 == 0)
                 beat(f, i);
-        }
         head_core_tick(f->core, f->now);
     }
 }

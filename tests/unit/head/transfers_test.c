@@ -294,13 +294,13 @@ static void a_drained_group_is_not_done_while_one_leaves(void **state)
             wait_ms(f, 50, ALIVE);
         }
         assert_int_equal(request_of(f, lo)->i_group, from); /* two steps are in flight */
-        f->ticks = 1;
+        f->ticks = true;
         while (request_of(f, lo)->i_group == (uint32_t)from)
             assert_true(answer(f, from));
         assert_int_equal(request_of(f, lo)->i_group, 1 - from);
         assert_int_equal(transfers_of(f)->n_moved, 1);
         assert_int_equal(transfers_of(f)->n_recomputed, !copies);
-        f->ticks = 0;
+        f->ticks = false;
         fixture_free(f);
     }
 }
