@@ -182,7 +182,7 @@ def test_errors(client, cluster):
 
 def test_timeout_cancels(client, cluster):
     with pytest.raises(openai.APITimeoutError):
-        client.with_options(timeout=0.5).completions.create(model="null", prompt="x", max_tokens=2000)
+        client.with_options(timeout=0.5).completions.create(model="null", prompt="x", max_tokens=20000)
     cluster.wait_idle()
 
 
