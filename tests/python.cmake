@@ -2,6 +2,10 @@
 # programs (in .venv). One ctest test per file. They wait more than they compute, so as many run at once as there are
 # processors, but for those that look at how a machine's processors are shared: these are alone on it.
 set(alone_tests "^(busy_machine|host_failures|overload|processes|sizes|straggler|straggler_model)$")
+# End-to-end tests that find memory faults which unit tests and fuzz corpora do not: strange bytes at every door, requests that
+# are cancelled, moved, preempted or adopted while they run, files and batches, keys and TLS, models that are loaded and split.
+string(CONCAT memory_tests "^(answers|api|bad_frames|bad_input|batches|debug_dump|elastic_tp|files|http_bytes|key_rotation|keys|"
+       "kv_transfers|moves|overload|pooling|quotas|replay|sagemaker|scores|stages|stats|streams|tiny_models|tls|traces|upgrade|workers)$")
 find_program(PYTHON3 NAMES python3 REQUIRED)
 foreach(script check_layers check_size)
   add_test(NAME ${script} COMMAND ${PYTHON3} ${CMAKE_SOURCE_DIR}/scripts/${script}.py)
@@ -14,9 +18,10 @@ add_test(NAME run_all_scripts COMMAND ${PYTHON3} ${CMAKE_SOURCE_DIR}/tests/scrip
 add_test(NAME acceptance_scripts COMMAND ${PYTHON3} ${CMAKE_SOURCE_DIR}/tests/scripts/acceptance_test.py)
 add_test(NAME bench_scripts COMMAND ${PYTHON3} ${CMAKE_SOURCE_DIR}/tests/scripts/bench_test.py)
 add_test(NAME build_scripts COMMAND ${PYTHON3} ${CMAKE_SOURCE_DIR}/tests/scripts/build_test.py)
+add_test(NAME cached_scripts COMMAND ${PYTHON3} ${CMAKE_SOURCE_DIR}/tests/scripts/cached_test.py)
 add_test(NAME grafana_files COMMAND ${PYTHON3} ${CMAKE_SOURCE_DIR}/deploy/grafana/render --check)
 set_tests_properties(grafana_files check_layers check_size check_notices check_scripts fetch_scripts alone_scripts run_all_scripts
-                     acceptance_scripts bench_scripts build_scripts
+                     acceptance_scripts bench_scripts build_scripts cached_scripts
                      PROPERTIES LABELS quick
                      TIMEOUT 300
                      ENVIRONMENT PYTHONDONTWRITEBYTECODE=1)
@@ -34,8 +39,9 @@ foreach(t ${e2e_tests})
   if(n MATCHES "${alone_tests}")
     set_tests_properties(e2e_${n} PROPERTIES RUN_SERIAL TRUE)
   endif()
-  # Minutes each: these are about tokens and who leads; of the same memory: text_grammar_test, head_lease_test, worker_kv_*_test, chaos_kill_loop*, e2e_streams.
-  if(COX_SANITIZE AND n MATCHES "^(adapters|clients|cuda_emulated|elastic_model|invariance|mixed_versions|model_recovery|prometheus|schemas|standby|straggler_model|structured)$")
+  # Under sanitizers CI runs the tests that make the processes parse, keep and free memory in ways of their own; the others
+  # take the same code through longer stories (docs/testing.md has the table).
+  if(COX_SANITIZE AND NOT n MATCHES "${memory_tests}")
     set_tests_properties(e2e_${n} PROPERTIES LABELS long)
   endif()
   if(n MATCHES "^(tiny_models|streams|api)$")
