@@ -1,13 +1,22 @@
 /* Attention: which kernels take which tiles, in how many splits, and the merging of these.
  *
- * Splits are merged by a second kernel and not by the block that comes last: that one would have to
- * be found by counters that are zero before every launch, so a launch more in place of this one, or
- * memory that outlives the operators' scratch. Here the order of the merge is that of the splits,
- * and a recorded pass gives the same bits each time.
+ * A second kernel merges the splits, and not the block that comes last: counters would find that
+ * block, which have to be zero before every launch, so a launch more in place of this one, or
+ * memory that outlives the operators' scratch. Here the order of the sums follows from the launch's
+ * shape alone, and a recorded pass gives the same bits each time.
  *
- * The number of splits follows from the launch's shape and the device's size: the one whose blocks
- * leave the fewest of the SMs' places empty, in up to FEW_WAVES turns, so that unequal contexts
- * even out; blocks of many rows, whose parts are large, are split only where they fill no turn. */
+ * The number of splits n follows from the launch's shape and the device's size. Its two sides:
+ *   Balance. The blocks of a launch fill the SMs' places in t turns. A block has 1 / n of its own
+ *   sequence, so the last one ends at most (longest context / mean context) / t of the launch's
+ *   time behind the others, and a last turn that is partly empty costs at most 1 / t.
+ *   Parts. A split of a row and head writes v_dim + 2 floats, which the merge reads: beside the
+ *   bfloat16 keys and values of one KV head that are
+ *     8 (v_dim + 2) group n / (2 (head_dim + v_dim) tokens)
+ *   of the launch's bytes: 8 n / tokens of an 8B Llama (3 % of 8k tokens where n is 32), and
+ *   57 n / tokens of a latent, whose keys hold its values (8 splits: 6 %, 32: 22 % of 8k tokens).
+ * So n is the least whose blocks leave the fewest places empty, in up to FEW_WAVES turns and up to
+ * CUDA_ATTENTION_MAX_SPLITS; FEW_SPLITS, whose parts are small, may take MOST_WAVES turns. Tiles of
+ * many rows, whose parts are large, are split only where their blocks fill no turn. */
 #include "kernels/cuda/attention_launch.cuh"
 #include "kernels/cuda/attention_store.cuh"
 
@@ -15,73 +24,124 @@
 
 namespace
 {
-constexpr uint32_t FEW_WAVES = 4, MANY_WAVES = 1;
+constexpr uint32_t FEW_WAVES = 2, FEW_SPLITS = 4, MOST_WAVES = 4, MANY_WAVES = 1;
 constexpr float WORTH_IT = 1.02f;         /* more splits, for that much more of the places */
 constexpr uint32_t MAX_PART_ROWS = 32768; /* slots * heads * splits: bounds the scratch */
-constexpr uint32_t MERGE_WARPS = 4, MERGE_ROWS = 8;
-constexpr uint32_t PART_EXTRA = 2; /* floats: maximum and sum */
+constexpr uint32_t MERGE_WARPS = 4, MERGE_THREADS = 32 * MERGE_WARPS;
+constexpr uint32_t MERGE_LOADS = CUDA_ATTENTION_MAX_SPLITS / MERGE_WARPS; /* of a lane */
+constexpr uint32_t MERGE_ROW_BLOCKS = 16; /* that share out the rows of a tile of many */
+constexpr uint32_t PART_EXTRA = 2;        /* floats: maximum and sum */
+static_assert(CUDA_ATTENTION_MAX_SPLITS == 32, "a lane of the merge has one split's sums");
 
 struct merge_args {
     uint16_t *out;
-    uint32_t out_stride, n_heads, n_splits, v_dim, rows_per_block;
+    uint32_t out_stride, n_heads, n_splits, v_dim;
     const gpu_tile *tiles;
     const float *parts, *sinks;
     const float2 *sums;
 };
 
-/* A warp for each head of a row: lanes hold the splits' shares, then pairs of elements. */
-__device__ void merge_row(const merge_args &a, size_t slot, size_t row, uint32_t head)
+/* N floats, aligned to all of them; zeros where they are not wanted. */
+template <uint32_t N>
+__device__ inline void floats_load(const float *from, bool is_wanted, float (&to)[N])
 {
-    const uint32_t lane = threadIdx.x % 32;
-    const size_t first = (slot * a.n_heads + head) * a.n_splits;
-    float2 mine[CUDA_ATTENTION_MAX_SPLITS / 32];
-    float max = -INFINITY, sum = 0.0f;
-#pragma unroll
-    for (uint32_t i = 0; i < CUDA_ATTENTION_MAX_SPLITS / 32; i++) {
-        const uint32_t split = i * 32 + lane;
-        mine[i] = split < a.n_splits ? a.sums[first + split] : make_float2(-INFINITY, 0.0f);
-        max = fmaxf(max, mine[i].x);
-    }
-#pragma unroll
-    for (uint32_t step = 16; step > 0; step /= 2)
-        max = fmaxf(max, __shfl_xor_sync(0xffffffffu, max, step));
-    const float shift = max == -INFINITY ? 0.0f : max;
-#pragma unroll
-    for (uint32_t i = 0; i < CUDA_ATTENTION_MAX_SPLITS / 32; i++) {
-        mine[i].x = exp2f(mine[i].x - shift); /* the split's share; 0 of an empty one */
-        sum += mine[i].x * mine[i].y;
-    }
-    sum = lanes_sum<32>(sum);
-    const float factor = result_factor(a.sinks, head, max, sum);
-    uint16_t *out = a.out + row * a.out_stride + (size_t)head * a.v_dim;
-    for (uint32_t begin = 0; begin < a.v_dim; begin += 64) {
-        const uint32_t d = begin + lane * 2;
-        float x = 0.0f, y = 0.0f;
-#pragma unroll 4
-        for (uint32_t split = 0; split < a.n_splits; split++) {
-            const float share =
-                __shfl_sync(0xffffffffu, split < 32 ? mine[0].x : mine[1].x, (int)(split % 32));
-            if (share == 0.0f || d >= a.v_dim)
-                continue; /* an empty split's part was not written */
-            const float2 v =
-                *reinterpret_cast<const float2 *>(a.parts + (first + split) * a.v_dim + d);
-            x = fmaf(v.x, share, x);
-            y = fmaf(v.y, share, y);
-        }
-        pair_store(out, d, a.v_dim, x * factor, y * factor);
+    if constexpr (N == 4) {
+        const float4 v =
+            is_wanted ? *reinterpret_cast<const float4 *>(from) : make_float4(0, 0, 0, 0);
+        to[0] = v.x, to[1] = v.y, to[2] = v.z, to[3] = v.w;
+    } else {
+        const float2 v = is_wanted ? *reinterpret_cast<const float2 *>(from) : make_float2(0, 0);
+        to[0] = v.x, to[1] = v.y;
     }
 }
 
-__global__ __launch_bounds__(32 * MERGE_WARPS) void attention_merge_kernel(const merge_args a)
+/* What the warps of a merging block share. */
+template <uint32_t N> struct merge_room {
+    float shares[CUDA_ATTENTION_MAX_SPLITS];
+    float totals[MERGE_WARPS][N][32]; /* of each warp: lane's dimensions */
+};
+
+/* A lane has one split's sums. Its share, which is 0 of an empty split and of a lane without one,
+ * goes to `shares`; every lane gets the maximum and the sum of all splits. */
+__device__ inline float2 merge_shares(float2 mine, float *shares)
 {
+    float max = mine.x;
+#pragma unroll
+    for (uint32_t step = 16; step > 0; step /= 2)
+        max = fmaxf(max, __shfl_xor_sync(0xffffffffu, max, step));
+    const float share = exp2f(mine.x - (max == -INFINITY ? 0.0f : max));
+    shares[threadIdx.x % 32] = share;
+    return make_float2(max, lanes_sum<32>(share * mine.y));
+}
+
+/* A block for 32 N dimensions of one row and head (blockIdx.z: which ones). Each warp adds every
+ * MERGE_WARPS-th split, and the first warp adds up the warps' totals, in order. Its two barriers
+ * serve a block with several rows too: the first warp writes the next row's shares behind the
+ * second one, when they are read, and the others their next totals behind the next first one.
+ *
+ * A lane asks for all of its parts before anybody waits for a sum: the branch and the barrier
+ * behind the loads keep the compiler from moving them down to where their values are used, one
+ * latency of the L2 cache (0.2 us) after the other. So the part of an empty split, which nobody
+ * wrote, is read too; a choice drops it, since zero times what lies there may be NaN. */
+template <uint32_t N>
+__device__ inline void merge_row(const merge_args &a, uint32_t slot, size_t row,
+                                 merge_room<N> &room)
+{
+    const uint32_t lane = threadIdx.x % 32, warp = threadIdx.x / 32, head = blockIdx.y;
+    const uint32_t d = (blockIdx.z * 32 + lane) * N, n_wanted = d < a.v_dim ? a.n_splits : 0;
+    const size_t first = ((size_t)slot * a.n_heads + head) * a.n_splits;
+    const float *from = a.parts + (first + warp) * a.v_dim + d;
+    const float2 mine = lane < a.n_splits ? a.sums[first + lane] : make_float2(-INFINITY, 0.0f);
+    const float sink = a.sinks ? a.sinks[head] : 0.0f;
+    float parts[MERGE_LOADS][N], total[N] = {};
+    float2 all = {};
+#pragma unroll
+    for (uint32_t i = 0; i < MERGE_LOADS; i++, from += MERGE_WARPS * a.v_dim)
+        floats_load<N>(from, i * MERGE_WARPS + warp < n_wanted, parts[i]);
+    if (warp == 0)
+        all = merge_shares(mine, room.shares);
+    __syncthreads();
+#pragma unroll
+    for (uint32_t i = 0; i < MERGE_LOADS; i++) {
+        const float share = room.shares[i * MERGE_WARPS + warp];
+#pragma unroll
+        for (uint32_t e = 0; e < N; e++)
+            total[e] = fmaf(share == 0.0f ? 0.0f : parts[i][e], share, total[e]);
+    }
+#pragma unroll
+    for (uint32_t e = 0; e < N && warp > 0; e++)
+        room.totals[warp][e][lane] = total[e];
+    __syncthreads();
+    if (warp > 0)
+        return;
+#pragma unroll
+    for (uint32_t i = 1; i < MERGE_WARPS; i++)
+#pragma unroll
+        for (uint32_t e = 0; e < N; e++)
+            total[e] += room.totals[i][e][lane];
+    const float factor = result_factor(a.sinks ? &sink : nullptr, 0, all.x, all.y);
+    uint16_t *out = a.out + row * a.out_stride + (size_t)head * a.v_dim;
+#pragma unroll
+    for (uint32_t e = 0; e < N; e += 2)
+        pair_store(out, d + e, a.v_dim, total[e] * factor, total[e + 1] * factor);
+}
+
+/* Entries of few rows are rows (tiles.h), whose slot is the entry's number: the addresses of their
+ * parts wait for nothing. Of many rows a block has every MERGE_ROW_BLOCKS-th of its tile. */
+template <uint32_t N, bool MANY>
+__global__ __launch_bounds__(MERGE_THREADS, 8) void attention_merge_kernel(const merge_args a)
+{
+    __shared__ merge_room<N> room;
     dependency_launch();
     dependency_wait();
-    const gpu_tile tile = a.tiles[blockIdx.x];
-    const uint32_t head = blockIdx.y * MERGE_WARPS + threadIdx.x / 32;
-    const uint32_t begin = tile.part + blockIdx.z * a.rows_per_block;
-    const uint32_t end = min(begin + a.rows_per_block, tile.n_rows);
-    for (uint32_t i = begin; i < end && head < a.n_heads; i++)
-        merge_row(a, tile.slot + i, tile.first_row + i, head);
+    if constexpr (MANY) {
+        const gpu_tile tile = a.tiles[blockIdx.x / MERGE_ROW_BLOCKS];
+        for (uint32_t i = blockIdx.x % MERGE_ROW_BLOCKS; i < tile.n_rows; i += MERGE_ROW_BLOCKS)
+            merge_row<N>(a, tile.slot + i, tile.first_row + i, room);
+    } else {
+        const gpu_tile tile = a.tiles[blockIdx.x];
+        merge_row<N>(a, blockIdx.x, tile.first_row + tile.part, room);
+    }
 }
 
 /* One class of tiles, and the kernel that takes it: of packed_rows rows in a block. */
@@ -99,14 +159,22 @@ float use_of(uint64_t n_blocks, uint64_t places)
     return (float)n_blocks / (float)(n_turns * places);
 }
 
+/* The most splits that the turns of a launch have room for. */
+uint64_t splits_in_turns(const tile_class &c, uint64_t n_blocks, uint64_t places)
+{
+    if (c.many)
+        return MANY_WAVES * places / n_blocks;
+    const uint64_t n = FEW_WAVES * places / n_blocks, n_few = MOST_WAVES * places / n_blocks;
+    return n >= FEW_SPLITS ? n : n_few < FEW_SPLITS ? n_few : FEW_SPLITS;
+}
+
 uint32_t splits_of(const struct cuda_attention_params *p, const tile_class &c, uint32_t n_kv_heads)
 {
     const uint64_t n_blocks = (uint64_t)c.n_entries * c.n_chunks * n_kv_heads;
     const uint64_t places = (uint64_t)p->n_multiprocessors * c.n_blocks;
     const uint64_t part_rows = (uint64_t)c.n_rows * p->p.n_heads;
     const uint64_t row_bytes = ((uint64_t)p->p.kv->v_dim + PART_EXTRA) * sizeof(float);
-    uint64_t most =
-        p->n_splits ? p->n_splits : (c.many ? MANY_WAVES : FEW_WAVES) * places / n_blocks;
+    uint64_t most = p->n_splits ? p->n_splits : splits_in_turns(c, n_blocks, places);
     const uint64_t bounds[] = {CUDA_ATTENTION_MAX_SPLITS, MAX_PART_ROWS / part_rows,
                                p->n_scratch_bytes / (part_rows * row_bytes)};
     for (const uint64_t bound : bounds)
@@ -119,18 +187,27 @@ uint32_t splits_of(const struct cuda_attention_params *p, const tile_class &c, u
     return best;
 }
 
+template <uint32_t N>
+cudaError_t merge_launch(const merge_args &m, const tile_class &c, struct gpu_stream *s)
+{
+    const dim3 grid(c.n_entries * (c.many ? MERGE_ROW_BLOCKS : 1), m.n_heads,
+                    (m.v_dim + 32 * N - 1) / (32 * N));
+    return launch_kernel(
+        s, c.many ? attention_merge_kernel<N, true> : attention_merge_kernel<N, false>, grid,
+        dim3(MERGE_THREADS), 0, m);
+}
+
+/* Parts of a multiple of four dimensions all lie at multiples of 16 bytes. */
 enum status merge(const attention_args &a, const tile_class &c, struct gpu_stream *s,
                   struct error *err)
 {
     merge_args m = {};
     m.out = a.out, m.out_stride = a.out_stride;
     m.n_heads = a.n_heads, m.n_splits = a.n_splits, m.v_dim = a.v_dim;
-    m.rows_per_block = c.many ? MERGE_ROWS : 1;
     m.tiles = a.tiles;
     m.parts = a.parts, m.sums = a.sums, m.sinks = a.sinks;
-    const dim3 grid(c.n_entries, (a.n_heads + MERGE_WARPS - 1) / MERGE_WARPS,
-                    c.many ? GPU_TILE_ROWS / MERGE_ROWS : 1);
-    return gpu_check(launch_kernel(s, attention_merge_kernel, grid, dim3(32 * MERGE_WARPS), 0, m),
+    const bool by_four = a.v_dim % 4 == 0 && (uintptr_t)a.parts % 16 == 0;
+    return gpu_check(by_four ? merge_launch<4>(m, c, s) : merge_launch<2>(m, c, s),
                      "attention_merge", err);
 }
 
@@ -145,9 +222,9 @@ enum status enqueue_class(const struct cuda_attention_params *p, attention_args 
     a.n_tiles = c.n_entries;
     a.n_chunks = c.n_chunks;
     a.n_splits = splits_of(p, c, n_kv_heads);
-    a.sums = static_cast<float2 *>(p->scratch);
-    a.parts =
-        static_cast<float *>(p->scratch) + (size_t)c.n_rows * a.n_heads * a.n_splits * PART_EXTRA;
+    a.parts = static_cast<float *>(p->scratch);
+    a.sums =
+        reinterpret_cast<float2 *>(a.parts + (size_t)c.n_rows * a.n_heads * a.n_splits * a.v_dim);
     TRY(width == 0 ? attention_latent(a, c.packed_rows, n_kv_heads, s, err)
         : c.by_few ? attention_few(a, width, n_kv_heads, s, err)
                    : attention_many(a, width, n_kv_heads, s, err));

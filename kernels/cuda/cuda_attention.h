@@ -10,7 +10,7 @@ extern "C" {
 #endif
 
 /* Splits of the positions of one tile at most. */
-#define CUDA_ATTENTION_MAX_SPLITS 64u
+#define CUDA_ATTENTION_MAX_SPLITS 32u
 
 struct cuda_attention_params {
     struct attention_params p;

@@ -83,6 +83,19 @@ static const struct att_case small_cases[] = {
     {20, 20, 0, 576, 512, BF16, 16, 0, 0, TIGHT, 1, 0, 0, {{40, 2}}},
     {3, 3, 0, 576, 512, FP8, 16, 0, 0, ROPE, 1, 0, 0, {{70, 1}}},
     {3, 3, 0, 40, 36, DTYPE_I8, 8, 0, 0, ROPE | PAIRED, 2, 0, 0, {{70, 1}}},
+    /* merges: the most splits and more, all of them full, most of them empty, contexts that are far
+     * apart; values of 4 n and of other numbers of dimensions; rows of a tile of many */
+    {8, 4, 0, 128, 0, BF16, 16, 0, 0, SINKS, 32, 0, 0, {{2500, 1}, {40, 1}, PADDING, {700, 1}}},
+    {4, 4, 0, 64, 0, BF16, 16, 0, 0, 0, 40, 1, 0, {{1000, 1}, {0, 1}, {63, 2}}},
+    {7, 5, 1, 18, 0, BF16, 4, 0, 5, SINKS, 31, 1, 0, {{421, 3}, {2, 1}}},
+    {5, 5, 0, 108, 0, BF16, 16, 30, 0, SINKS | ROPE, 5, 3, 0, {{290, 1}, PADDING, {13, 4}}},
+    {16, 16, 0, 576, 512, BF16, 16, 0, 0, SINKS, 32, 0, 0, {{1100, 1}, {5, 1}, PADDING}},
+    {4, 4, 0, 300, 258, BF16, 16, 0, 0, SINKS, 9, 2, 0, {{270, 1}, {60, 2}}},
+    {2, 1, 0, 64, 0, BF16, 16, 0, 0, SINKS, 7, 0, 0, {{300, 130}, {80, 20}, {0, 40}}},
+    {3, 3, 0, 18, 0, BF16, 8, 0, 0, 0, 3, 1, 0, {{90, 70}}},
+    /* the number of splits that a launch gets by itself */
+    {8, 4, 0, 64, 0, BF16, 16, 0, 0, 0, 0, 0, 0, {{900, 1}, {64, 1}}},
+    {16, 16, 0, 576, 512, BF16, 16, 0, 0, 0, 0, 0, 0, {{700, 1}}},
 };
 #define N_SMALL (sizeof small_cases / sizeof small_cases[0])
 
@@ -484,7 +497,23 @@ static struct attention_params params_of(const struct scene *s, const struct pas
                                      .kv = &s->kv};
 }
 
-static void attend_device(struct rig *r, const struct scene *s, const struct pass *p, uint16_t *out)
+/* What the parts of the case's splits take, to the byte: reads beyond them are found. As many as
+ * there may be where the launch chooses their number. */
+static uint64_t scratch_bytes(const struct att_case *c, const struct gpu_tile_counts *n)
+{
+    const uint64_t n_splits =
+        c->n_splits < CUDA_ATTENTION_MAX_SPLITS ? c->n_splits : CUDA_ATTENTION_MAX_SPLITS;
+    const uint64_t n_rows = n->n_few > n->n_many_rows ? n->n_few : n->n_many_rows;
+    const uint64_t row_bytes = (value_dim(c) + 2) * sizeof(float);
+    const uint64_t most =
+        cuda_attention_parts_bytes(n->n_few + n->n_many_rows, c->n_heads, value_dim(c));
+    const uint64_t n_bytes = n_rows * c->n_heads * n_splits * row_bytes;
+    return c->n_splits && n_bytes < most ? n_bytes : most;
+}
+
+/* fill: what each byte of the scratch holds before. */
+static void attend_device(struct rig *r, const struct scene *s, const struct pass *p,
+                          unsigned char fill, uint16_t *out)
 {
     const struct att_case *c = s->c;
     const uint64_t n_out = (uint64_t)p->n * p->out_width;
@@ -507,15 +536,31 @@ static void attend_device(struct rig *r, const struct scene *s, const struct pas
     g.p.kv = &s->d_kv;
     g.n_splits = c->n_splits;
     g.shared_bytes = c->flags & TIGHT ? TIGHT_BYTES : 0;
-    g.n_scratch_bytes = cuda_attention_parts_bytes(p->n, c->n_heads, value_dim(c));
-    must(gpu_alloc(r->device, g.n_scratch_bytes, &g.scratch, &err), &err, "scratch");
+    g.n_scratch_bytes = scratch_bytes(c, &g.counts);
+    uint8_t *scratch = mem_array(g.n_scratch_bytes, 1);
+    memset(scratch, fill, g.n_scratch_bytes);
+    g.scratch = to_device(r, scratch, g.n_scratch_bytes);
     must(cuda_attention(r->stream, &g, &err), &err, "attention");
     from_device(r, out, d_out, n_out * sizeof *out);
     void *const device[] = {d_tiles, d_rows, d_q, d_out, d_sinks, g.scratch};
     for (size_t i = 0; i < sizeof device / sizeof device[0]; i++)
         gpu_release(r->device, device[i]);
+    mem_free(scratch);
     mem_free(tiles);
     mem_free(q);
+}
+
+/* Twice, over other contents of the scratch: parts that nobody wrote are NaN, then numbers. Neither
+ * may reach a bit of the result. */
+static void attend_twice(struct rig *r, const struct scene *s, const struct pass *p, uint16_t *out)
+{
+    const uint64_t n_out = (uint64_t)p->n * p->out_width;
+    uint16_t *again = mem_array(n_out, sizeof *again);
+    attend_device(r, s, p, 0xff, out);
+    attend_device(r, s, p, 0x3f, again);
+    if (memcmp(out, again, n_out * sizeof *out) != 0)
+        fail(r, s->c, "bits that follow from the scratch", 1, 0);
+    mem_free(again);
 }
 
 /* Weights are rounded to bfloat16 before they meet the values, which is half a unit of the eighth
@@ -568,7 +613,7 @@ static void run_case(struct rig *r, const struct att_case *c)
     cpu.kv = &s.bound;
     r->cpu->ops->attention(r->cpu, &cpu);
     uint16_t *out = mem_array((uint64_t)p.n * p.out_width, sizeof *out);
-    attend_device(r, &s, &p, out);
+    attend_twice(r, &s, &p, out);
     compare(r, &s, &p, out);
     mem_free(out);
     pass_free(&p);
