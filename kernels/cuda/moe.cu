@@ -17,7 +17,7 @@ namespace
 constexpr uint32_t ALL_LANES = 0xffffffffu;
 constexpr uint32_t SORT_THREADS = 512, SORT_WARPS = SORT_THREADS / WARP;
 constexpr uint32_t MAX_HERE = 8192; /* experts that a block counts in shared memory */
-constexpr uint32_t SUM_THREADS = 256;
+constexpr uint32_t SUM_THREADS = 256, SUM_LIST = 32, SUM_CHUNK = 8;
 
 struct sort_args {
     const uint32_t *ids; /* [n_rows][n_chosen] */
@@ -121,26 +121,75 @@ struct sum_args {
     uint32_t stride, out_stride, n_chosen, first, n, dim;
 };
 
-/* Four columns of a row, n_chosen loads of 16 bytes one after the other in every thread. */
-__global__ __launch_bounds__(SUM_THREADS) void sum_kernel(const sum_args a)
+/* Of a row's experts, SUM_LIST at a time: where their results lie, and their shares. An expert that
+ * is not there, or that another rank has, is at NONE with a share of -0: zero times that, added to
+ * a sum, leaves all of its bits, also those of a zero. */
+struct sum_list {
+    uint32_t places[SUM_LIST];
+    float shares[SUM_LIST];
+};
+constexpr uint32_t NONE = UINT32_MAX;
+
+/* A thread for each of the pairs first .. first + n - 1. The place of a pair whose expert is not
+ * here was not written; it is read beside the id, which it does not wait for, and not used. */
+__device__ inline void sum_find(const sum_args &a, uint32_t first, uint32_t n, sum_list &list)
 {
+    const uint32_t i = threadIdx.x, pair = first + i;
+    if (i >= SUM_LIST)
+        return;
+    uint32_t place = NONE;
+    float share = -0.0f;
+    if (i < n) {
+        const uint32_t id = a.ids[pair], written = grouped_row(a.places, pair);
+        const float given = a.shares[pair];
+        const bool is_here = id - a.first < a.n;
+        place = is_here ? written : place;
+        share = is_here ? given : share;
+    }
+    list.places[i] = place;
+    list.shares[i] = share;
+}
+
+/* Adds the list's experts from `first` on, in order: all of their results are asked for before the
+ * first one is waited for. */
+__device__ inline void sum_add(const sum_args &a, const sum_list &list, uint32_t first,
+                               uint32_t column, float4 &sum)
+{
+    float4 v[SUM_CHUNK];
+#pragma unroll
+    for (uint32_t k = 0; k < SUM_CHUNK; k++) {
+        const uint32_t place = list.places[first + k];
+        const float *from = a.results + (size_t)place * a.stride + column;
+        v[k] = place == NONE ? make_float4(0, 0, 0, 0) : *reinterpret_cast<const float4 *>(from);
+    }
+#pragma unroll
+    for (uint32_t k = 0; k < SUM_CHUNK; k++) {
+        const float share = list.shares[first + k];
+        sum.x = fmaf(v[k].x, share, sum.x), sum.y = fmaf(v[k].y, share, sum.y);
+        sum.z = fmaf(v[k].z, share, sum.z), sum.w = fmaf(v[k].w, share, sum.w);
+    }
+}
+
+/* Four columns of a row in each thread. Memory is waited for twice for up to SUM_CHUNK experts:
+ * for ids, places and shares, which the block's first threads fetch for all, and for results. */
+__global__ __launch_bounds__(SUM_THREADS, 4) void sum_kernel(const sum_args a)
+{
+    __shared__ sum_list list;
     const uint32_t column = (blockIdx.y * SUM_THREADS + threadIdx.x) * 4, row = blockIdx.x;
     dependency_wait();
     dependency_launch();
+    float4 sum = make_float4(0, 0, 0, 0);
+    for (uint32_t begin = 0; begin < a.n_chosen; begin += SUM_LIST) {
+        const uint32_t n = min(a.n_chosen - begin, SUM_LIST);
+        if (begin > 0)
+            __syncthreads(); /* the list is read */
+        sum_find(a, row * a.n_chosen + begin, n, list);
+        __syncthreads();
+        for (uint32_t first = 0; first < n && column < a.dim; first += SUM_CHUNK)
+            sum_add(a, list, first, column, sum);
+    }
     if (column >= a.dim)
         return;
-    float4 sum = make_float4(0, 0, 0, 0);
-#pragma unroll 4
-    for (uint32_t k = 0; k < a.n_chosen; k++) {
-        const uint32_t pair = row * a.n_chosen + k;
-        if (a.ids[pair] - a.first >= a.n)
-            continue;
-        const float4 v = *reinterpret_cast<const float4 *>(
-            a.results + (size_t)grouped_row(a.places, pair) * a.stride + column);
-        const float share = a.shares[pair];
-        sum.x = fmaf(v.x, share, sum.x), sum.y = fmaf(v.y, share, sum.y);
-        sum.z = fmaf(v.z, share, sum.z), sum.w = fmaf(v.w, share, sum.w);
-    }
     const float values[4] = {sum.x, sum.y, sum.z, sum.w};
     uint16_t *out = a.out + (size_t)row * a.out_stride + column;
     uint16_t halves[4];

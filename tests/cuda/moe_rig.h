@@ -133,5 +133,10 @@ static void weight_free(struct rig *r, struct both_weight *w)
 
 static struct cuda_room room_new(struct rig *r, uint64_t n_bytes)
 {
-    return (struct cuda_room){on_device(r, NULL, n_bytes), n_bytes};
+    /* No operator may use what it has not written: as an index this is beyond all memory. */
+    uint8_t *fill = mem_array(n_bytes + 1, 1);
+    memset(fill, 0x7f, n_bytes);
+    const struct cuda_room room = {on_device(r, fill, n_bytes), n_bytes};
+    mem_free(fill);
+    return room;
 }
