@@ -9,8 +9,8 @@
  * under way and no register waits for one. Codes come back to the same lane, so rings need no
  * barrier; activations of a step are shared by the warps that have its part of K, and one barrier a
  * step serves them. Both are laid out so that neither copies nor reads meet in a bank. The first
- * step's weights are asked for before the kernel in front has ended (programmatic dependent
- * launch).
+ * step's weights are copied, and the next ones' brought into the L2 cache, before the kernel in
+ * front has ended (programmatic dependent launch).
  *
  * Sums are float: over a warp's inputs in order, or group by group times the group's scale; then
  * the warps' along K, then the splits', both in order. The last block of an output's splits to
@@ -20,7 +20,7 @@
 #include "kernels/cuda/gemm_step.cuh"
 
 template <enum gpu_format F, uint32_t GROUP, uint32_t NB, uint32_t MT>
-__global__ __launch_bounds__(GEMM_THREADS, NB <= 2 ? 2 : 1) void gemm_kernel(const gemm_args a)
+__global__ __launch_bounds__(GEMM_THREADS, gemm_blocks_of(NB)) void gemm_kernel(const gemm_args a)
 {
     using T = gemm_traits<F, GROUP>;
     const uint32_t ahead = a.n_stages - 1;
@@ -46,12 +46,23 @@ __global__ __launch_bounds__(GEMM_THREADS, NB <= 2 ? 2 : 1) void gemm_kernel(con
             gemm_load_tile<F, GROUP>(a, tiles[m], step * block_k + warp_k * T::STEP_K, lane,
                                      to + m * T::TILE_BYTES);
     };
+    auto prefetch_weights = [&](uint32_t step) {
+#pragma unroll
+        for (uint32_t m = 0; m < MT; m++)
+            gemm_prefetch_tile<F, GROUP>(a, tiles[m], step * block_k + warp_k * T::STEP_K, lane);
+    };
     auto load_x = [&](uint32_t step, uint32_t stage) {
         gemm_load_x<F>(a, step * block_k, log_chunks, ring + stage * stage_bytes + x_at);
     };
-    /* Only the first step's: copies are waited for in order, and those of later steps in front of
-     * the first activations would hold these up. */
+    /* Weights alone are touched before the wait: nobody writes them while kernels run. Only the
+     * first step's are copied: copies are waited for in order, and those of later steps in front of
+     * the first activations would hold these up. The L2 cache fetches the next ones meanwhile,
+     * which is waited for by nobody. */
     load_weights(begin, 0);
+#pragma unroll
+    for (uint32_t i = 1; i <= gemm_prefetched<F, GROUP>(NB, MT); i++)
+        if (begin + i < end)
+            prefetch_weights(begin + i);
     dependency_wait();
     dependency_launch();
     for (uint32_t i = 0; i < ahead; i++) {

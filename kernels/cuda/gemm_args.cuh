@@ -42,6 +42,25 @@ __host__ __device__ inline uint32_t gemm_stage_bytes(uint32_t mt, const gemm_arg
     return GEMM_WARPS * mt * T::TILE_BYTES + a.n_rows * a.warps_k * T::STEP_K * 2;
 }
 
+/* Blocks of a multiprocessor, by their registers: NB times 8 rows (the launch bounds). */
+__host__ __device__ constexpr uint32_t gemm_blocks_of(uint32_t nb)
+{
+    return nb <= 2 ? 2 : 1;
+}
+
+/* Steps behind a block's first one whose weights are asked for before the kernel in front has
+ * ended. That many bytes of each multiprocessor: a kernel without weights (a norm, a merge, an
+ * activation) leaves the memory idle for 2 to 5 us, in which it would bring 2 to 5 times 23 KB to
+ * each of 132. More would wait in L2 while the memory has nothing to do: until the ring is past
+ * these steps it asks the memory for nothing. 2 to 4 steps; not measured. */
+static constexpr uint32_t GEMM_PREFETCH_BYTES = 128 << 10;
+template <enum gpu_format F, uint32_t GROUP>
+__host__ __device__ constexpr uint32_t gemm_prefetched(uint32_t nb, uint32_t mt)
+{
+    const uint32_t step = GEMM_WARPS * mt * gemm_traits<F, GROUP>::TILE_BYTES;
+    return (GEMM_PREFETCH_BYTES / gemm_blocks_of(nb) + step - 1) / step;
+}
+
 /* 16-byte chunks of a row of activations are exchanged so that a warp's reads meet in no bank:
  * of 8 rows (ldmatrix), or of 2 rows and 4 chunks (16 bytes a lane). */
 template <enum gpu_format F>

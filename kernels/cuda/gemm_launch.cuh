@@ -20,10 +20,10 @@ static inline uint32_t gemm_row_blocks(uint32_t n_rows)
 {
     return n_rows <= 8 ? 1 : n_rows <= 16 ? 2 : n_rows <= 32 ? 4 : 8;
 }
-/* Blocks of a multiprocessor, by their registers (the launch bounds of gemm_kernel). */
+/* Blocks of a multiprocessor, by their registers. */
 static inline uint32_t gemm_blocks(uint32_t n_rows)
 {
-    return gemm_row_blocks(n_rows) <= 2 ? 2 : 1;
+    return gemm_blocks_of(gemm_row_blocks(n_rows));
 }
 /* Row tiles of a warp. Two share what a step costs beside its codes, and the reading of activations
  * from shared memory; plain numbers need that of many rows alone. One where two would not fit into

@@ -82,6 +82,35 @@ __device__ __forceinline__ void gemm_load_tile(const gemm_args &a, const gemm_ti
     }
 }
 
+/* Asks the L2 cache for what gemm_load_tile copies: 64 bytes a lane, so one instruction for the
+ * codes of a row tile and one for its scales. A fill of that cache may bring 64 bytes of a line of
+ * 128, so each half is asked for. */
+template <enum gpu_format F, uint32_t GROUP>
+__device__ __forceinline__ void gemm_prefetch_tile(const gemm_args &a, const gemm_tile &t,
+                                                   uint32_t k0, uint32_t lane)
+{
+    using T = gemm_traits<F, GROUP>;
+    constexpr uint32_t TILE_K = weights_traits<F>::TILE_K;
+    static_assert(T::CODE_BYTES == 32 * 64 && T::SCALE_BYTES <= 32 * 64, "64 bytes a lane");
+    if (!t.is_there)
+        return;
+    if constexpr (weights_traits<F>::PLAIN) { /* halves of rows g and g + 8: lane % 4 */
+        const uint32_t half = lane % 2, high = lane % 4 / 2;
+        if (k0 + 32 * half + 8 * (lane % 4) < a.k)
+            prefetch_l2(t.codes + 2 * (size_t)k0 + 64 * half +
+                        high * ((size_t)(a.k + 7) / 8 * 128));
+    } else {
+        const uint32_t at = 64 * lane, i = at / T::GROUP_BYTES;
+        if (k0 + at / 512 * TILE_K < a.k) /* t.codes has 16 * lane of it already */
+            prefetch_l2(t.codes + (size_t)k0 * (512 / TILE_K) + 48 * lane);
+        uint32_t i_group = k0 / GROUP + i;
+        if (GROUP == GPU_STEP_K && a.groups_inverse != 0)
+            i_group = __umulhi(i_group, a.groups_inverse);
+        if (at < T::SCALE_BYTES && k0 + i * GROUP < a.k)
+            prefetch_l2(t.scales + (size_t)i_group * T::GROUP_BYTES + at % T::GROUP_BYTES);
+    }
+}
+
 /* Eight elements of a row of activations from k on, those from n on zero. */
 __device__ __forceinline__ uint4 gemm_elements(const uint16_t *from, uint32_t k, uint32_t n)
 {

@@ -92,6 +92,8 @@ __device__ __forceinline__ uint4 load_stream_16(const void *global)
     return v;
 }
 
+/* Into the L2 cache: at least the 32 bytes around the address, which is in memory of the device.
+ * Nobody waits for it. */
 __device__ __forceinline__ void prefetch_l2(const void *global)
 {
     asm volatile("prefetch.global.L2 [%0];" ::"l"(__cvta_generic_to_global(global)));

@@ -284,6 +284,24 @@ __global__ void trap_kernel(const char *bytes, uint4 *out)
     *out = *reinterpret_cast<const uint4 *>(bytes + threadIdx.x);
 }
 
+__global__ void prefetch_kernel(const char *from, bool reads)
+{
+    prefetch_l2(from + 64 * threadIdx.x);
+    if (reads)
+        (void)load_stream_16(from + 64 * threadIdx.x + 48);
+}
+
+/* What is read behind its prefetch is fine; what is not, or lies outside of the memory, is not. */
+void test_prefetches()
+{
+    static char *bytes;
+    CHECK(cudaMalloc(&bytes, 2048) == cudaSuccess);
+    launch(2, 32, 0, prefetch_kernel, bytes, true);
+    CHECK_DIES([] { launch(1, 32, 0, prefetch_kernel, bytes, false); }, "never read");
+    CHECK_DIES([] { launch(1, 33, 0, prefetch_kernel, bytes, true); }, "no memory of the device");
+    CHECK(cudaFree(bytes) == cudaSuccess);
+}
+
 __global__ void mask_kernel()
 {
     __syncwarp(2);
@@ -325,5 +343,6 @@ int main()
     test_copies();
     test_order();
     test_refusals();
+    test_prefetches();
     return checks_end();
 }

@@ -12,6 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <unordered_set>
 #include <vector>
 
 #include "switch.h"
@@ -33,7 +34,7 @@ namespace
 /* Not a power of two, or all stacks would share the same few sets of the caches. */
 constexpr size_t STACK_BYTES = (68 << 10) + 128, STACK_CANARY = 0x5bd1e995a7c3f00dull;
 constexpr unsigned N_WARPS = MAX_THREADS / WARP, NO_THREAD = MAX_THREADS;
-constexpr size_t SHARED_ALIGNMENT = 1024;
+constexpr size_t SHARED_ALIGNMENT = 1024, PREFETCHED_BYTES = 64;
 #define HOT inline __attribute__((always_inline)) /* in every meeting, 32 times */
 
 struct fiber {
@@ -93,6 +94,9 @@ struct engine {
     uint3 indices[MAX_THREADS]; /* of block_shape's threads */
     dim3 block_shape;
     char *stacks, *shared;
+    /* Pieces, of the block. A thread may read what another one prefetches later. */
+    std::unordered_set<uintptr_t> prefetched;
+    std::vector<uintptr_t> reads;
     thread_copies copies[MAX_THREADS];
 };
 
@@ -349,6 +353,16 @@ void indices_make(engine *e, dim3 shape)
         e->indices[i] = {i % shape.x, i / shape.x % shape.y, i / shape.x / shape.y};
 }
 
+void prefetches_check(engine *e)
+{
+    for (size_t i = 0; i < e->reads.size() && !e->prefetched.empty(); i++)
+        e->prefetched.erase(e->reads[i]);
+    if (!e->prefetched.empty())
+        die("%zu pieces were prefetched and never read, one of them at %p", e->prefetched.size(),
+            (void *)(*e->prefetched.begin() * PREFETCHED_BYTES));
+    e->reads.clear();
+}
+
 void run_block(engine *e)
 {
     e->n_alive = e->n_threads;
@@ -368,6 +382,7 @@ void run_block(engine *e)
     thread_set(e, pick(e));
     e->running = fiber_take(e);
     stack_switch(&e->caller, e->running->stack_pointer);
+    prefetches_check(e);
 }
 
 #ifdef __SANITIZE_ADDRESS__
@@ -449,12 +464,26 @@ void *dynamic_shared()
     return self->shared;
 }
 
+void prefetch(const void *ptr)
+{
+    if (!is_of_device(ptr))
+        die("a prefetch of %p, which is no memory of the device", ptr);
+    self->prefetched.insert((uintptr_t)ptr / PREFETCHED_BYTES);
+}
+
+void prefetch_used(const void *ptr)
+{
+    self->reads.push_back((uintptr_t)ptr / PREFETCHED_BYTES);
+}
+
 /* What the copy will bring is not there before the wait: whoever looks earlier sees no number. */
 void copy_begin(void *to, const void *from, unsigned n_bytes, bool valid)
 {
     engine *e = self;
     if ((uintptr_t)to % n_bytes || (valid && (uintptr_t)from % n_bytes))
         die("an asynchronous copy of %u bytes from %p to %p is not aligned", n_bytes, from, to);
+    if (valid)
+        prefetch_used(from);
     e->has_copies = true;
     e->copies[thread_index].copies.push_back({to, valid ? from : nullptr, n_bytes});
     memset(to, 0xff, n_bytes);

@@ -58,6 +58,13 @@ void copy_begin(void *to, const void *from, unsigned n_bytes, bool valid);
 void copy_commit();
 void copy_wait(unsigned n_groups_left);
 
+/* A device drops a prefetch outside of its memory, and does not mind one that nobody needs. Here
+ * the first is an error, and so is a piece of 64 bytes that the block ends without having read, by
+ * an asynchronous copy or by a load that says so (prefetch_used). */
+void prefetch(const void *ptr);
+void prefetch_used(const void *ptr);
+bool is_of_device(const void *ptr); /* memory.cpp */
+
 /* Says what, and where in which kernel, and aborts. */
 [[noreturn]] void die(const char *format, ...) __attribute__((format(printf, 1, 2)));
 } // namespace emulate

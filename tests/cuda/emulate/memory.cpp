@@ -309,6 +309,11 @@ cudaError_t copy_enqueue(copy_2d c, cudaMemcpyKind kind, cudaStream_t stream)
 }
 } // namespace
 
+bool emulate::is_of_device(const void *ptr)
+{
+    return place_of(ptr, 1) == PLACE_DEVICE;
+}
+
 cudaError_t cudaMemGetInfo(size_t *n_free, size_t *n_total)
 {
     std::lock_guard<std::mutex> hold(lock);

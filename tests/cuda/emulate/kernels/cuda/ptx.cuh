@@ -43,11 +43,13 @@ template <unsigned N_LEFT> inline void cp_async_wait()
 
 inline uint4 load_stream_16(const void *global)
 {
+    emulate::prefetch_used(global);
     return *static_cast<const uint4 *>(global);
 }
 
-inline void prefetch_l2(const void *)
+inline void prefetch_l2(const void *global)
 {
+    emulate::prefetch(global);
 }
 
 inline float exp2_fast(float x)
