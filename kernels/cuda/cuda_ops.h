@@ -41,7 +41,8 @@ MUST_USE enum status gpu_device_open(uint32_t ordinal, struct gpu_device **out, 
 /* Streams and memory first. NULL is fine. */
 void gpu_device_close(struct gpu_device *d);
 /* Whether kernels begin before the one in front has ended. Where the device can (capability 9.0 or
- * later, and code that was compiled for that) they do, unless this says that they are not to.
+ * later, and code that was compiled for that) they do, unless this says that they are not to, or
+ * COX_NO_EARLY_LAUNCH did when the device was opened.
  * Returns what holds from now on. */
 bool gpu_launch_early(struct gpu_device *d, bool wanted);
 MUST_USE enum status gpu_memory_free(struct gpu_device *d, uint64_t *n_bytes, struct error *err);

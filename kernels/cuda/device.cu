@@ -3,6 +3,8 @@
 #include "kernels/cuda/launch.cuh"
 
 #include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 
 static const uint32_t MIN_CAPABILITY = 80; /* bfloat16 conversions, and what norm.cu is built for */
 
@@ -67,6 +69,18 @@ __global__ void waiting_kernel() /* never launched: it is asked how it was compi
 }
 } // namespace
 
+/* COX_NO_EARLY_LAUNCH, for tests and benches as for the worker, whose flag has the same name in the
+ * environment (common/base/config.h): any word but those that are false there. */
+static bool is_early_forbidden()
+{
+    const char *word = getenv("COX_NO_EARLY_LAUNCH");
+    const char *const words[] = {"", "0", "no", "off", "false"};
+    for (const char *no : words)
+        if (word && strcmp(word, no) == 0)
+            return false;
+    return word != nullptr;
+}
+
 /* Whether kernels wait is a matter of the code that runs: what a driver made from PTX below 9.0 has
  * no waiting in it on any device. */
 static enum status find_early(struct gpu_device *d, uint32_t capability, struct error *err)
@@ -74,7 +88,8 @@ static enum status find_early(struct gpu_device *d, uint32_t capability, struct 
     cudaFuncAttributes code;
     TRY(gpu_check(cudaFuncGetAttributes(&code, (const void *)waiting_kernel),
                   "cudaFuncGetAttributes", err));
-    d->can_launch_early = capability >= 90 && code.ptxVersion >= 90 && code.binaryVersion >= 90;
+    d->can_launch_early = capability >= 90 && code.ptxVersion >= 90 && code.binaryVersion >= 90 &&
+                          !is_early_forbidden();
     d->launches_early = d->can_launch_early;
     return STATUS_OK;
 }

@@ -106,16 +106,25 @@ static void test_early_launches(void)
 {
     static const struct {
         int ptx_version;
-        bool wanted, want;
-    } cases[] = {{90, true, true}, {80, true, false}, {90, false, false}};
+        bool wanted;
+        const char *forbidden; /* COX_NO_EARLY_LAUNCH */
+        bool want;
+    } cases[] = {{90, true, NULL, true},  {80, true, NULL, false},   {90, false, NULL, false},
+                 {90, true, "1", false},  {90, true, "true", false}, {90, true, "0", true},
+                 {90, true, "off", true}, {90, true, "", true},      {80, true, "0", false}};
+    if (emulate_set_code)
+        (void)unsetenv("COX_NO_EARLY_LAUNCH"); /* the caller's: these are the last launches */
     for (size_t i = 0; emulate_set_code && i < sizeof cases / sizeof *cases; i++) {
         struct gpu_device *d;
         struct error err;
         emulate_set_code(cases[i].ptx_version);
+        if (cases[i].forbidden)
+            (void)setenv("COX_NO_EARLY_LAUNCH", cases[i].forbidden, 1);
         must(gpu_device_open(0, &d, &err), &err, "device");
         expect(gpu_launch_early(d, cases[i].wanted) == cases[i].want,
                "whether kernels begin early");
         gpu_device_close(d);
+        (void)unsetenv("COX_NO_EARLY_LAUNCH");
         emulate_set_code(90);
     }
 }
