@@ -176,6 +176,7 @@ bool fault_capture()
 cudaError_t func_attributes(cudaFuncAttributes *out)
 {
     *out = {};
+    out->sharedSizeBytes = 1024 + 128;
     out->maxThreadsPerBlock = (int)MAX_THREADS;
     out->ptxVersion = code_version;
     out->binaryVersion = 90; /* of the device, whatever it was compiled from */

@@ -66,7 +66,9 @@ inline cudaError_t cudaFuncSetAttribute(const void *kernel, cudaFuncAttribute at
                : cudaSuccess;
 }
 
-/* A device's compiler is not there to ask: no static shared memory, 9.0 but for faults.h. */
+/* A device's compiler is not there to ask: 9.0 but for faults.h, and as much static shared memory
+ * as a kernel with dynamic memory has of both kinds, its own (128 bytes) and the system's (1 KiB),
+ * whether a device counts that or not. */
 inline cudaError_t cudaFuncGetAttributes(cudaFuncAttributes *out, const void *kernel)
 {
     return emulate::func_attributes(out);
