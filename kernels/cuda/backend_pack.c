@@ -5,7 +5,11 @@
 #include "kernels/cuda/backend_internal.h"
 #include "kernels/cuda/pack.h"
 
-enum { N_ROOMS = 4, ROOM_BYTES = 8 << 20, TASK_BYTES = 128 << 10 };
+/* Each room costs one pool_run: the host's threads wake up, share out the tasks and meet again, and
+ * nothing is packed until they do. A link of 55 GB/s takes a room of 8 MiB in 0.15 ms, so that a
+ * wake-up of some tens of microseconds would be seen in its rate; of 32 MiB it takes 0.6 ms. Four
+ * rooms pin 128 MiB of the host's memory at most (more only where one row tile is larger). */
+enum { N_ROOMS = 4, ROOM_BYTES = 32 << 20, LEAST_ROOM_BYTES = 1 << 20, TASK_BYTES = 128 << 10 };
 
 struct room {
     uint8_t *ptr;
@@ -28,6 +32,16 @@ void cuda_packer_free(struct cuda_device *x)
     x->packer = NULL;
 }
 
+/* n_bytes rounded up, so that a room grows a few times at most: a model of small matrices pins no
+ * more than it needs. */
+static uint64_t room_bytes(uint64_t n_bytes)
+{
+    uint64_t n = LEAST_ROOM_BYTES;
+    while (n < n_bytes && n < ROOM_BYTES)
+        n *= 2;
+    return n < n_bytes ? n_bytes : n;
+}
+
 /* A room that nothing is copied out of any more, of n_bytes at least. */
 static enum status room_take(struct cuda_device *x, uint64_t n_bytes, struct room **out,
                              struct error *err)
@@ -39,13 +53,14 @@ static enum status room_take(struct cuda_device *x, uint64_t n_bytes, struct roo
         TRY(gpu_event_wait(r->copied, err));
     else
         TRY(gpu_event_new(x->gpu, &r->copied, err));
-    if (r->n_bytes < n_bytes) { /* a row tile of very many inputs */
+    if (r->n_bytes < n_bytes) {
+        const uint64_t n = room_bytes(n_bytes);
         void *ptr = NULL;
         gpu_host_release(x->gpu, r->ptr);
         *r = (struct room){.copied = r->copied};
-        TRY(gpu_host_alloc(x->gpu, n_bytes, &ptr, err));
+        TRY(gpu_host_alloc(x->gpu, n, &ptr, err));
         r->ptr = ptr;
-        r->n_bytes = n_bytes;
+        r->n_bytes = n;
     }
     *out = r;
     return STATUS_OK;
@@ -79,7 +94,7 @@ static enum status pack(struct cuda_device *x, const struct gpu_matrix *m, enum 
         struct room *r;
         n = n_tiles - first < in_room ? n_tiles - first : in_room;
         uint64_t n_bytes = (uint64_t)n * m->tile_bytes;
-        TRY(room_take(x, n_bytes < ROOM_BYTES ? ROOM_BYTES : n_bytes, &r, err));
+        TRY(room_take(x, n_bytes, &r, err));
         pool_run(x->pool, (n + per_task - 1) / per_task, pack_task,
                  &(struct packing){m, dtype, rows, first, first + n, per_task, r->ptr});
         uint8_t *to = (uint8_t *)(uintptr_t)m->codes + (uint64_t)first * m->tile_bytes;
