@@ -109,6 +109,9 @@ struct ops {
      * Not whole: given up by the caller, NONE unless the device had refused it before. */
     enum record_state (*record_end)(struct device *d, uint64_t key, bool is_whole,
                                     struct error *why);
+    /* Whether what a pass enqueues for such rows, as the host has them, follows from their number
+     * and not from whose they are: others may not be recorded. NULL as record. */
+    bool (*can_record)(const struct device *d, const struct kv_row *rows, uint32_t n_rows);
     /* All of them, and one that was begun: what they refer to is not there any more. */
     void (*record_drop)(struct device *d);
     uint64_t (*record_bytes)(const struct device *d); /* of the device, that all of them took */

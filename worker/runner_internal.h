@@ -60,10 +60,11 @@ static inline struct view runner_view(const struct runner *r, enum reg reg)
 }
 
 /* runner_record.c */
-#define RUNNER_RECORD_ROWS 64u /* of a recorded pass at most */
+#define RUNNER_RECORD_ROWS 256u /* of a recorded pass at most */
 void runner_make_padding(struct runner *r);
 void runner_free_padding(struct runner *r);
-/* b, or what is recorded in its place; *key: of the record, 0: it is not to be recorded. */
+/* b, or what is recorded in its place; *key: of the record, 0: it is not to be recorded. The same
+ * on all ranks. */
 const struct row_batch *runner_pad(struct runner *r, const struct row_batch *b, uint64_t *key);
 /* The key of logits and draws of n rows, of the caller's own for what it draws; 0: as above. */
 uint64_t runner_draw_key(const struct runner *r, uint32_t n, uint64_t key);

@@ -252,6 +252,7 @@ static const struct ops cuda_ops = {
     .use_scratch = cuda_use_scratch,
     .record = cuda_backend_record,
     .record_end = cuda_backend_record_end,
+    .can_record = cuda_backend_can_record,
     .record_drop = cuda_backend_record_drop,
     .record_bytes = cuda_backend_record_bytes,
     .embed = cuda_backend_embed,

@@ -82,6 +82,7 @@ enum record_state cuda_backend_record(struct device *d, uint64_t key, bool of_ro
 enum record_state cuda_backend_record_end(struct device *d, uint64_t key, bool is_whole,
                                           struct error *why);
 void cuda_backend_record_drop(struct device *d);
+bool cuda_backend_can_record(const struct device *d, const struct kv_row *rows, uint32_t n_rows);
 uint64_t cuda_backend_record_bytes(const struct device *d);
 bool cuda_is_recording(const struct cuda_device *x);
 void cuda_records_close(struct cuda_device *x);

@@ -2,7 +2,9 @@
  * is, so that what is set up once (libraries, kernels' attributes) is set up outside of a
  * recording; the second is recorded and then launched; later ones are launched. A recording that
  * CUDA refuses has run nothing: while the stream still answers, the pass runs as it is, and so do
- * all later ones under that key. */
+ * all later ones under that key. cuBLASLt, which passes of more than 64 rows go through, enqueues
+ * kernels alone when it is recorded: its handle, its workspace and the algorithm for a shape are
+ * there since the first pass. */
 #include "common/base/mem.h"
 #include "kernels/cuda/backend_internal.h"
 #include "kernels/cuda/cuda_graph.h"
@@ -162,6 +164,11 @@ void cuda_backend_record_drop(struct device *d)
     else if (x->failed == STATUS_OK) /* one of them may be running */
         cuda_note(x, gpu_stream_sync(x->stream, &err), &err);
     for (uint32_t i = 0; i < all->n; i++)
+bool cuda_backend_can_record(const struct device *d, const struct kv_row *rows, uint32_t n_rows)
+{
+    return n_rows <= GPU_RECORD_ROWS && gpu_tiles_are_few(rows, n_rows);
+}
+
         gpu_graph_free(all->all[i].graph);
     *all = (struct gpu_records){0};
 }

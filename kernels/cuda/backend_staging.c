@@ -188,6 +188,15 @@ const struct kv_row *cuda_backend_upload_rows(struct device *d, const struct kv_
     return g->rows;
 }
 
+/* Whether the rows that this pass has uploaded may be recorded. */
+static bool has_few_tiles(const struct cuda_device *x, uint32_t n_rows)
+{
+    bool few = n_rows <= GPU_RECORD_ROWS;
+    for (uint32_t i = 0; i < x->n_row_groups; i++)
+        few = few && x->rows[i].counts.n_many_tiles == 0;
+    return few;
+}
+
 const uint32_t *cuda_backend_upload_adapters(struct device *d, const struct adapter_rows *rows)
 {
     struct cuda_device *x = cuda_of(d);
@@ -196,7 +205,8 @@ const uint32_t *cuda_backend_upload_adapters(struct device *d, const struct adap
     if (x->failed != STATUS_OK ||
         !take(x, &s->numbers, cuda_adapter_rows_bytes(rows->n_rows, rows->n_adapters), &at))
         return NULL;
-    cuda_adapter_rows_fill(rows, host_at(s, at), s->device + at, &x->adapters);
+    cuda_adapter_rows_fill(rows, has_few_tiles(x, rows->n_rows), host_at(s, at), s->device + at,
+                           &x->adapters);
     return x->adapters.list;
 }
 

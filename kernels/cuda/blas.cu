@@ -398,9 +398,14 @@ void blas_free(struct blas *b)
     mem_free(b);
 }
 
-/* BF16: from two turns of cuda_linear_few on. Of codes a weight is read, written and read
- * again, 4.5 bytes for half a one or 5 for one, and each turn of 64 rows reads it once: four or
- * five turns. */
+/* BF16: from two turns of cuda_linear_few on, which read the weights twice, while cuBLASLt reads
+ * them once. Up to some 266 rows (an H100's 798 TFLOP/s to 3.0 TB/s, two operations and two bytes a
+ * weight) a product is bound by that reading, so that one reading at half of the memory's rate
+ * would still be no slower than two at all of it; and one turn of up to 64 rows has nothing to
+ * gain. Of codes a weight is read, written and read again, 4.5 bytes for half a one or 5 for one,
+ * and each turn of 64 rows reads it once: four or five turns. Where these turns are bound by
+ * instructions (by gemm_launch.cuh's estimate 64 rows of 4 bits are, at a third to a half of the
+ * memory's rate) fewer turns are as slow: that was never measured. */
 uint32_t gpu_many_rows(enum gpu_format f)
 {
     return f == GPU_BF16 ? GPU_FEW_ROWS + 1 : 256;

@@ -51,9 +51,9 @@ struct grouped_tile {
 
 /* A pass's rows by their adapters on the device, told in one upload: the numbers of tiles of a few
  * rows and of many, the list, then the tiles. How long that is, and where what lies in it, follows
- * from the counts of rows and adapters alone; so do the launches of a pass of up to
- * CUDA_ADAPTER_FEW rows but for most_few, which is one of few numbers. */
-#define CUDA_ADAPTER_FEW 64u
+ * from the counts of rows and adapters alone; so do the launches of a pass that may be recorded but
+ * for most_few, which is one of few numbers. */
+#define CUDA_ADAPTER_FEW 64u /* a pass of up to so many rows has no tiles of many */
 struct cuda_adapter_rows {
     const uint32_t *n_tiles; /* of the device: [0] of few rows, [1] of many */
     const uint32_t *list;
@@ -62,9 +62,10 @@ struct cuda_adapter_rows {
     uint32_t few_rows, most_few, most_many; /* rows of a tile of few; tiles; most_many 0: none */
 };
 uint64_t cuda_adapter_rows_bytes(uint32_t n_rows, uint32_t n_adapters);
-/* host: so many bytes, to be sent to `device`. */
-void cuda_adapter_rows_fill(const struct adapter_rows *rows, void *host, const void *device,
-                            struct cuda_adapter_rows *out);
+/* host: so many bytes, to be sent to `device`. is_recorded: the pass may be, so that all tiles are
+ * of few rows and their number is rounded up. */
+void cuda_adapter_rows_fill(const struct adapter_rows *rows, bool is_recorded, void *host,
+                            const void *device, struct cuda_adapter_rows *out);
 
 uint64_t cuda_adapter_bytes(void);
 /* out: of the host; the table is the device's. */

@@ -149,8 +149,8 @@ uint64_t cuda_adapter_rows_bytes(uint32_t n_rows, uint32_t n_adapters)
     return (2 + (uint64_t)n_rows) * sizeof(uint32_t) + (few + many) * sizeof(struct grouped_tile);
 }
 
-void cuda_adapter_rows_fill(const struct adapter_rows *rows, void *host, const void *device,
-                            struct cuda_adapter_rows *out)
+void cuda_adapter_rows_fill(const struct adapter_rows *rows, bool is_recorded, void *host,
+                            const void *device, struct cuda_adapter_rows *out)
 {
     const uint32_t few_rows = few_rows_of(rows->n_rows);
     const uint32_t bound = tiles_bound(rows->n_rows, rows->n_adapters, few_rows);
@@ -162,7 +162,7 @@ void cuda_adapter_rows_fill(const struct adapter_rows *rows, void *host, const v
     for (uint32_t i = 0; i < rows->n_adapters; i++)
         most =
             rows->first[i + 1] - rows->first[i] > most ? rows->first[i + 1] - rows->first[i] : most;
-    const bool is_small = rows->n_rows <= CUDA_ADAPTER_FEW;
+    const bool is_small = rows->n_rows <= CUDA_ADAPTER_FEW || is_recorded;
     const bool many = !is_small && grouped_tile_rows(most) == GROUPED_LARGE_ROWS;
     n_tiles[1] = many ? tiles_fill(rows, GROUPED_LARGE_ROWS, few + bound) : 0;
     *out = {};

@@ -35,6 +35,16 @@ static uint32_t take_class(const struct kv_row *rows, uint32_t n_rows, uint32_t 
     return n_entries;
 }
 
+bool gpu_tiles_are_few(const struct kv_row *rows, uint32_t n_rows)
+{
+    bool few = true;
+    for (uint32_t first = 0, n; few && n_rows > GPU_FEW_PASS_ROWS && first < n_rows; first += n) {
+        n = run_length(rows, first, n_rows);
+        few = n <= GPU_TILE_FEW_ROWS;
+    }
+    return few;
+}
+
 struct gpu_tile_counts gpu_tiles_find(const struct kv_row *rows, uint32_t n_rows,
                                       struct gpu_tile *out)
 {

@@ -6,9 +6,11 @@
 
 #define GPU_TILE_FEW_ROWS 16u  /* of a tile of few rows at most */
 #define GPU_TILE_ROWS     128u /* of any tile */
-/* Passes of at most this many rows may be recorded, and replayed with other sequences: all of their
- * tiles are of few rows. */
+/* All tiles of a pass of at most this many rows are of few rows. */
 #define GPU_FEW_PASS_ROWS 64u
+/* A pass of at most this many rows may be recorded, and replayed with other sequences, if all of
+ * its tiles are of few rows. */
+#define GPU_RECORD_ROWS 256u
 
 /* One entry for each tile of many rows. A tile of few has as many entries as rows, which differ in
  * part alone: the table's length, and with it a launch, follows from the number of rows and not
@@ -29,3 +31,5 @@ struct gpu_tile_counts {
  * n_rows. Rows at KV_ROW_NONE are tiles of their own. */
 struct gpu_tile_counts gpu_tiles_find(const struct kv_row *rows, uint32_t n_rows,
                                       struct gpu_tile *out);
+/* Whether gpu_tiles_find gives tiles of few rows alone: then its number of entries is n_rows. */
+bool gpu_tiles_are_few(const struct kv_row *rows, uint32_t n_rows);

@@ -631,8 +631,9 @@ static void run_tiles(struct rig *r)
     struct gpu_tile tiles[300];
     for (uint32_t n_rows = 1; n_rows <= 300; n_rows += n_rows < 70 ? 1 : 46) {
         uint32_t seen = 0, position = 0, i_tile;
+        const uint32_t run = random_u32(&r->rng) % 2 ? 40 : 4; /* rows of one sequence, about */
         for (uint32_t i = 0; i < n_rows; i++) {
-            if (random_u32(&r->rng) % 40 == 0)
+            if (random_u32(&r->rng) % run == 0)
                 position += 5;
             rows[i] = (struct kv_row){random_u32(&r->rng) % 30 ? table_a : table_b, 0, position++};
             if (random_u32(&r->rng) % 20 == 0)
@@ -641,6 +642,8 @@ static void run_tiles(struct rig *r)
         const struct gpu_tile_counts n = gpu_tiles_find(rows, n_rows, tiles);
         if (n_rows <= GPU_FEW_PASS_ROWS && (n.n_few != n_rows || n.n_many_tiles))
             fail(r, &c, "entries of a small pass", n.n_few, n_rows);
+        if (gpu_tiles_are_few(rows, n_rows) != (n.n_many_tiles == 0))
+            fail(r, &c, "whether tiles are of few rows", n.n_many_tiles, 0);
         for (i_tile = 0; i_tile < n.n_few + n.n_many_tiles; i_tile++) {
             const struct gpu_tile *t = &tiles[i_tile];
             const bool many = i_tile >= n.n_few;

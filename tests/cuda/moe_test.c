@@ -393,7 +393,7 @@ static void run_lora_gpu(struct rig *r, const struct lora_case *c, const struct 
          *d_rows = on_device(r, NULL, n_bytes);
     struct cuda_adapter_rows rows;
     cuda_adapter_rows_fill(&(struct adapter_rows){m->list, m->first, c->n_adapters, c->n_rows},
-                           host, d_rows, &rows);
+                           false, host, d_rows, &rows);
     must(gpu_copy_to_device(r->stream, d_rows, host, n_bytes, &err), &err, c->name);
     const struct cuda_room room =
         room_new(r, cuda_adapters_scratch(c->room_rows ? c->room_rows : c->n_rows, c->most_rank,

@@ -12,7 +12,7 @@
 
 #include "tests/unit/worker/tiny_model.c"
 
-enum { BLOCK = 16, N_BLOCKS = 48, PASS_ROWS = 128, MOST_SEQUENCES = 8, RIG_MAX_RANK = 8 };
+enum { BLOCK = 16, N_BLOCKS = 64, PASS_ROWS = 256, MOST_SEQUENCES = 16, RIG_MAX_RANK = 8 };
 /* Of a row of logits, of its spread: weights, and what every operator gives, are rounded. */
 #define NEAR 0.06
 

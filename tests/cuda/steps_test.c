@@ -11,7 +11,7 @@
 #pragma weak emulate_refuse_capture
 #pragma weak emulate_n_enqueued
 
-enum { MAX_LORAS = 2, N_SLOTS = 16, LOGITS = MOST_SEQUENCES * TINY_VOCAB };
+enum { MAX_LORAS = 2, N_SLOTS = 16, MOST_DRAWS = 80, LOGITS = MOST_SEQUENCES * TINY_VOCAB };
 
 /* ---- adapters ---- */
 
@@ -195,7 +195,52 @@ static void test_tiles(struct side *const sides[2], const char *first, const cha
     load(sides, FOURTH, FIRST, fourth);
 }
 
-/* Passes of more rows than are recorded. */
+/* Passes of more than 64 rows: recorded where each sequence has few, whoever they are; with a
+ * prompt among them, or of more rows than any recording, enqueued as they are each time. */
+static void test_many_rows(struct side *const sides[2])
+{
+    static const uint64_t mixes[][8] = {{FIRST, FIRST, 0, SECOND, 0, 0, FIRST, SECOND},
+                                        {0, FIRST, SECOND, SECOND, 0, FIRST, 0, FIRST},
+                                        {SECOND, 0, 0, 0, 0, FIRST, 0, 0}};
+    static const uint32_t from[16] = {0}, nine[] = {9, 9, 9, 9, 9, 9, 9, 9};
+    static const uint32_t other[] = {16, 3, 13, 1, 16, 7, 9, 8}; /* 73 rows: the same bucket */
+    static const uint32_t most[] = {16, 16, 16, 16, 16, 16, 16, 16, 15, 16, 16, 16, 16, 16, 16, 16};
+    static const uint32_t prompt[] = {17, 9, 9, 9, 9, 9, 9, 9};
+    static struct pass p;
+    float got[LOGITS], again[LOGITS];
+    for (uint32_t i = 0; i < 3; i++) {
+        make_pass(&p, 8, from, i == 1 ? other : nine);
+        run_both(sides, &p, got, i > 0);
+    }
+    runner_drop_records(sides[1]->engine->runner);
+    run(sides[1], &p, again);
+    expect(memcmp(got, again, 8 * TINY_VOCAB * sizeof *got) == 0,
+           "a replay of 80 rows has other bits than its operators one by one");
+    for (uint32_t i = 0; i < 3; i++) {
+        make_pass(&p, 8, from, i == 1 ? other : nine);
+        give_adapters(&p, sides[1]->engine->loras, mixes[i]);
+        run_both(sides, &p, got, i > 0);
+    }
+    for (uint32_t i = 0; i < 3; i++) {
+        make_pass(&p, 8, from, prompt);
+        run_both(sides, &p, got, false);
+    }
+    for (uint32_t i = 0; i < 3; i++) { /* 255 rows, padded to 256 */
+        make_pass(&p, 16, from, most);
+        run_both(sides, &p, got, i > 0);
+    }
+}
+
+static void test_buckets(const struct runner *r)
+{
+    static const uint32_t want[][2] = {{1, 1},     {3, 4},     {64, 64},   {65, 80},   {80, 80},
+                                       {97, 112},  {113, 128}, {129, 160}, {161, 192}, {193, 224},
+                                       {225, 256}, {256, 256}, {257, 0}};
+    for (size_t i = 0; i < sizeof want / sizeof *want; i++)
+        expect(runner_draw_rows(r, want[i][0]) == want[i][1], "rows of a recorded draw");
+}
+
+/* Passes that are never recorded. */
 static void test_prompts(struct side *const sides[2])
 {
     static const uint64_t mix[] = {SECOND, 0, FIRST, 0, SECOND};
@@ -215,8 +260,8 @@ static void test_prompts(struct side *const sides[2])
 
 struct drawer {
     struct gpu_draws *draws;
-    struct gpu_sample_row rows[MOST_SEQUENCES];
-    uint32_t at[MOST_SEQUENCES], i_step;
+    struct gpu_sample_row rows[MOST_DRAWS];
+    uint32_t at[MOST_DRAWS], i_step;
 };
 
 static enum status draw_rows(void *ctx, float *logits, struct error *err)
@@ -225,21 +270,22 @@ static enum status draw_rows(void *ctx, float *logits, struct error *err)
     return d->draws->ops->draw(d->draws, logits, TINY_VOCAB, err);
 }
 
-/* A step: a pass, and a row drawn of each of its sequences, the odd ones by a temperature. */
-static void step(struct side *gpu, struct drawer *d, const struct pass *p, struct gpu_sampled *out)
+/* A step: a pass, and n of its rows drawn, the odd ones by a temperature. */
+static void step_of(struct side *gpu, struct drawer *d, const struct pass *p, const uint32_t *rows,
+                    uint32_t n, struct gpu_sampled *out)
 {
     struct error err;
     struct runner *r = gpu->engine->runner;
-    const uint32_t most = runner_draw_rows(r, p->n_sampled);
+    const uint32_t most = runner_draw_rows(r, n);
     struct gpu_draw list = {
         .n_rows = most, .wants = {.draws = true}, .at_rows = d->at, .rows = d->rows};
     must(runner_forward(r, &p->b, &err), &err, "forward");
     for (uint32_t i = 0; i < most; i++) {
-        const bool is_real = i < p->n_sampled;
-        d->at[i] = is_real ? p->sampled[i] : 0;
+        const bool is_real = i < n;
+        d->at[i] = is_real ? rows[i] : 0;
         d->rows[i] = (struct gpu_sample_row){.seed = 5 + i,
                                              .logits_row = i,
-                                             .slot = is_real ? i : UINT32_MAX,
+                                             .slot = is_real && i < N_SLOTS ? i : UINT32_MAX,
                                              .n_ids = p->positions[d->at[i]] + 1,
                                              .temperature = i % 2 && is_real ? 0.7f : 0.0f,
                                              .top_p = 1.0f,
@@ -252,9 +298,15 @@ static void step(struct side *gpu, struct drawer *d, const struct pass *p, struc
     d->draws->ops->begin(d->draws, d->i_step);
     must(d->draws->ops->send(d->draws, d->i_step, &list, &run_draw.at, &err), &err, "send");
     must(runner_draw(r, &run_draw, &err), &err, "draw");
-    must(d->draws->ops->end(d->draws, d->i_step, p->n_sampled, N_SLOTS, &err), &err, "end");
+    must(d->draws->ops->end(d->draws, d->i_step, n, N_SLOTS, &err), &err, "end");
     must(d->draws->ops->wait(d->draws, d->i_step, &err), &err, "wait");
-    memcpy(out, d->draws->results[d->i_step], p->n_sampled * sizeof *out);
+    memcpy(out, d->draws->results[d->i_step], n * sizeof *out);
+}
+
+/* The same of the last row of each sequence. */
+static void step(struct side *gpu, struct drawer *d, const struct pass *p, struct gpu_sampled *out)
+{
+    step_of(gpu, d, p, p->sampled, p->n_sampled, out);
 }
 
 static void open_draws(struct side *gpu, struct drawer *d)
@@ -262,8 +314,8 @@ static void open_draws(struct side *gpu, struct drawer *d)
     struct error err;
     const struct gpu_draws_options o = {.vocab_size = TINY_VOCAB,
                                         .n_slots = N_SLOTS,
-                                        .n_rows = MOST_SEQUENCES,
-                                        .n_places = MOST_SEQUENCES,
+                                        .n_rows = MOST_DRAWS,
+                                        .n_places = MOST_DRAWS,
                                         .n_biases = 16,
                                         .n_allowed = 16,
                                         .n_history = 16};
@@ -299,6 +351,45 @@ static void test_draws(struct side *gpu)
     runner_drop_records(gpu->engine->runner);
     step(gpu, &d, &p, again);
     expect(memcmp(got[3], again, 3 * sizeof *again) == 0, "a replay draws something else");
+    d.draws->ops->close(d.draws);
+}
+
+/* 72 rows, more than cuda_linear_few takes at once: a pass and draws of 80, seen, recorded and
+ * replayed. */
+static void test_many_draws(struct side *gpu)
+{
+    enum { N = 72, SEEN = 2 };
+    static const uint32_t from[8] = {0}, nine[] = {9, 9, 9, 9, 9, 9, 9, 9};
+    static struct drawer d;
+    static struct pass p;
+    struct gpu_sampled got[3][N];
+    struct error err;
+    uint32_t rows[N], n_best = 0;
+    float *logits;
+    open_draws(gpu, &d);
+    make_pass(&p, 8, from, nine);
+    for (uint32_t i = 0; i < N; i++)
+        rows[i] = i;
+    for (uint32_t i = 0; i < 3; i++) {
+        const struct emulate_enqueued before = enqueued();
+        step_of(gpu, &d, &p, rows, N, got[i]);
+        expect(!emulate_n_enqueued || enqueued().graphs - before.graphs == (i > 0 ? 2 : 0),
+               "whether a step of 72 rows was recorded");
+    }
+    for (uint32_t i = 0; i < N; i++)
+        expect(got[0][i].id == got[SEEN][i].id, "a replay of 72 rows draws something else");
+    must(runner_logits(gpu->engine->runner, rows, N, &logits, &err), &err, "logits");
+    for (uint32_t first = 0; first < N; first += 8) {
+        must(runner_read_logits(gpu->engine->runner, first, 8, &logits, &err), &err, "read");
+        for (uint32_t i = 0; i < 8; i += 2) { /* greedy */
+            const float *row = logits + (size_t)i * TINY_VOCAB;
+            bool is_best = true;
+            for (uint32_t id = 0; id < TINY_VOCAB; id++)
+                is_best = is_best && row[id] <= row[got[SEEN][first + i].id];
+            n_best += is_best;
+        }
+    }
+    expect(n_best == N / 2, "the largest logit's id, of 72 rows");
     d.draws->ops->close(d.draws);
 }
 
@@ -423,3 +514,7 @@ int main(void)
     printf("steps_test: %u checks, %u failures\n", n_checks, n_failures);
     return n_failures > 0;
 }
+    test_many_rows(sides);
+    test_prompts(sides); /* what is in the caches is what the others go on from */
+    test_buckets(gpu.engine->runner);
+    test_many_draws(&gpu);
