@@ -125,10 +125,13 @@ struct ops {
     void (*gather)(struct device *d, struct view out, struct view x, const uint32_t *rows,
                    uint32_t n_rows, uint32_t dim);
     /* Fused, or NULL: add, then norm of what it gave (norm.x is add.x); ropes of Q and K, then
-     * kv_write of K and V. */
+     * kv_write of K and V; linear of two parts of one shape, then gated of their outs, of which
+     * only gated.out is written for sure. */
     void (*add_norm)(struct device *d, const struct add_params *add, const struct norm_params *p);
     void (*rope_kv)(struct device *d, const struct rope_params *q, const struct rope_params *k,
                     const struct kv_write_params *p);
+    void (*linear_gated)(struct device *d, const struct linear_params *p,
+                         const struct gated_params *g);
     /* Experts, or matrices of heads, as the device wants them told: made once when they are loaded,
      * n_bytes of `table_bytes` in device memory. CPU: NULL, 0. */
     uint64_t (*table_bytes)(const struct device *d, uint32_t n);

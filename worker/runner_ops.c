@@ -81,7 +81,7 @@ static void add_adapters(struct runner *r, const struct op *o)
     lora_set_add(r->s.loras, o->linear.first, o->linear.n, runner_view(r, o->in), outs);
 }
 
-static enum status run_linear(struct runner *r, const struct op *o, struct error *err)
+static struct linear_params linear_of(const struct runner *r, const struct op *o)
 {
     struct linear_params p = {
         .x = runner_view(r, o->in), .n_rows = r->n_rows, .n_parts = o->linear.n};
@@ -93,6 +93,12 @@ static enum status run_linear(struct runner *r, const struct op *o, struct error
                                           .to_float = w->out == REG_ROUTER,
                                           .exact = w->out == REG_ROUTER};
     }
+    return p;
+}
+
+static enum status run_linear(struct runner *r, const struct op *o, struct error *err)
+{
+    const struct linear_params p = linear_of(r, o);
     if (p.n_parts > 0)
         r->ops->linear(r->s.device, &p);
     else
@@ -103,6 +109,30 @@ static enum status run_linear(struct runner *r, const struct op *o, struct error
         return STATUS_OK;
     enum status s = runner_add_ranks(r, o->out, err);
     return s == STATUS_OK ? s : error_prefix(err, s, "layer %u", o->layer);
+}
+
+static struct gated_params gated_of(const struct runner *r, const struct op *o)
+{
+    return (struct gated_params){.gate = runner_view(r, o->out),
+                                 .up = runner_view(r, o->in),
+                                 .out = runner_view(r, o->out),
+                                 .n_rows = r->n_rows,
+                                 .dim = o->gated.dim,
+                                 .act = o->gated.act,
+                                 .limit = r->s.program->config->swiglu_limit};
+}
+
+static void run_gated(struct runner *r, const struct op *o)
+{
+    const struct gated_params p = gated_of(r, o);
+    r->ops->gated(r->s.device, &p);
+}
+
+static void run_linear_gated(struct runner *r, const struct op *o)
+{
+    const struct linear_params linear = linear_of(r, o);
+    const struct gated_params gated = gated_of(r, o + 1);
+    r->ops->linear_gated(r->s.device, &linear, &gated);
 }
 
 static struct rope_params rope_of(const struct runner *r, const struct op *o)
@@ -272,14 +302,7 @@ static enum status run_op(struct runner *r, uint32_t i_op, const struct row_batc
         run_attention(r, o, b);
         break;
     case OP_GATED:
-        r->ops->gated(r->s.device,
-                      &(struct gated_params){.gate = runner_view(r, o->out),
-                                             .up = runner_view(r, o->in),
-                                             .out = runner_view(r, o->out),
-                                             .n_rows = r->n_rows,
-                                             .dim = o->gated.dim,
-                                             .act = o->gated.act,
-                                             .limit = r->s.program->config->swiglu_limit});
+        run_gated(r, o);
         break;
     case OP_ADD:
         run_add(r, o);
@@ -320,6 +343,12 @@ enum status runner_run_step(struct runner *r, uint32_t *i_op, const struct row_b
     case STEP_ROPE_KV:
         run_rope_kv(r, o, b);
         *i_op += 3;
+        return STATUS_OK;
+    case STEP_LINEAR_GATED:
+        if (r->has_adapters) /* they are added between the two */
+            break;
+        run_linear_gated(r, o);
+        *i_op += 2;
         return STATUS_OK;
     case STEP_ONE:
         break;

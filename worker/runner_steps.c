@@ -63,6 +63,17 @@ static bool is_rope_kv(const struct op *o)
            o[2].kind == OP_KV_WRITE && o[0].layer == o[2].layer;
 }
 
+/* Gate and up, and the activation over them: ranks add nothing up in between. */
+static bool is_linear_gated(const struct program *p, const struct op *o)
+{
+    const struct op *gated = o + 1;
+    const struct op_weight *w = &p->weights[o->linear.first];
+    return o->kind == OP_LINEAR && gated->kind == OP_GATED && o->linear.n == 2 &&
+           !o->linear.add_ranks && w[0].out == gated->out && w[1].out == gated->in &&
+           gated->out != gated->in && o->in != gated->out && w[0].n_len == gated->gated.dim &&
+           w[1].n_len == gated->gated.dim;
+}
+
 static enum step_kind kind_of(const struct runner *r, uint32_t i_op)
 {
     const struct program *p = r->s.program;
@@ -71,6 +82,8 @@ static enum step_kind kind_of(const struct runner *r, uint32_t i_op)
         return STEP_ADD_NORM;
     if (r->ops->rope_kv && left > 2 && is_rope_kv(&p->ops[i_op]))
         return STEP_ROPE_KV;
+    if (r->ops->linear_gated && left > 1 && is_linear_gated(p, &p->ops[i_op]))
+        return STEP_LINEAR_GATED;
     return STEP_ONE;
 }
 

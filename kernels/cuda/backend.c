@@ -267,6 +267,7 @@ static const struct ops cuda_ops = {
     .sum_squares = cuda_backend_sum_squares,
     .clear = cuda_backend_clear,
     .linear = cuda_backend_linear,
+    .linear_gated = cuda_backend_linear_gated,
     .adapter_bytes = cuda_backend_adapter_bytes,
     .adapter_table = cuda_backend_adapter_table,
     .add_adapters = cuda_backend_add_adapters,

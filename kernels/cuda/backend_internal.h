@@ -119,6 +119,8 @@ void cuda_packer_free(struct cuda_device *x);
 void cuda_backend_embed(struct device *d, const struct embed_params *p);
 void cuda_backend_linear(struct device *d, const struct linear_params *p);
 uint64_t cuda_linear_scratch_bytes(const struct scratch_shape *s);
+void cuda_backend_linear_gated(struct device *d, const struct linear_params *p,
+                               const struct gated_params *g);
 /* backend_attention.c */
 void cuda_backend_kv_write(struct device *d, const struct kv_write_params *p);
 void cuda_backend_rope_kv(struct device *d, const struct rope_params *q,

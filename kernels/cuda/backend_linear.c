@@ -2,6 +2,7 @@
  */
 #include "kernels/cuda/backend_internal.h"
 #include "kernels/cuda/cuda_linear.h"
+#include "kernels/cuda/cuda_rows.h"
 
 enum { ALIGN = 256 };
 #define GATHER_BYTES  ((uint64_t)16 << 20) /* rows, with their inputs in a matrix's order */
@@ -132,6 +133,48 @@ static enum status linear(struct cuda_device *x, const struct linear_params *p, 
         done[i] = true;
     }
     return STATUS_OK;
+}
+
+/* Whether one launch takes gate and up with their activation: few rows, matrices of one kind in the
+ * file's order of inputs. */
+static bool is_one_launch(const struct linear_params *p, const struct gpu_matrix m[2])
+{
+    const struct linear_part *gate = &p->parts[0], *up = &p->parts[1];
+    return p->n_parts == 2 && m[0].format == m[1].format && m[0].n == m[1].n && m[0].k == m[1].k &&
+           m[0].group == m[1].group && !gate->w->order && !up->w->order && !gate->to_float &&
+           !up->to_float && p->n_rows < gpu_many_rows(m[0].format);
+}
+
+static enum status linear_gated(struct cuda_device *x, const struct linear_params *p,
+                                const struct gated_params *g, struct error *err)
+{
+    struct gpu_matrix m[2];
+    if (!cuda_matrix_of(x, p->parts[0].w, &m[0]) || !cuda_matrix_of(x, p->parts[1].w, &m[1]))
+        return STATUS_OK; /* kept */
+    if (!is_one_launch(p, m)) {
+        TRY(linear(x, p, err));
+        return cuda_gated(x->stream, g, err);
+    }
+    const struct gpu_products both = {
+        .x = p->x,
+        .n_rows = p->n_rows,
+        .n_parts = 2,
+        .parts = {{m[0], p->parts[0].bias, g->out, false}, {m[1], p->parts[1].bias, g->up, false}},
+        .is_gated = true,
+        .act = g->act,
+        .limit = g->limit,
+        .scratch = x->scratch.ptr,
+        .scratch_bytes = x->scratch.n_bytes};
+    return cuda_linear_few(x->linear, &both, err);
+}
+
+void cuda_backend_linear_gated(struct device *d, const struct linear_params *p,
+                               const struct gated_params *g)
+{
+    struct cuda_device *x = cuda_of(d);
+    struct error err;
+    if (p->n_rows > 0 && cuda_goes_on(x))
+        cuda_note(x, linear_gated(x, p, g, &err), &err);
 }
 
 void cuda_backend_linear(struct device *d, const struct linear_params *p)

@@ -26,6 +26,11 @@ struct gpu_products {
     struct view x;
     uint32_t n_rows, n_parts; /* of one format, k and group */
     struct gpu_product parts[LINEAR_MAX_PARTS];
+    /* cuda_linear_few alone: two parts, gate and up, with as many outputs each; parts[0].out, in
+     * bfloat16, is act(gate) * up of what they would be, and parts[1].out is not written. */
+    bool is_gated;
+    enum activation act;
+    float limit;
     void *scratch; /* aligned to 256 bytes */
     uint64_t scratch_bytes;
 };

@@ -14,7 +14,11 @@
  *
  * Sums are float: over a warp's inputs in order, or group by group times the group's scale; then
  * the warps' along K, then the splits', both in order. The last block of an output's splits to
- * arrive adds them all: which one that is changes no bit. */
+ * arrive adds them all: which one that is changes no bit.
+ *
+ * Gate and up of a gated MLP may be one product whose epilogue applies the activation: row tiles of
+ * both take turns, so that they meet in one block, and each is summed, and rounded, as it would be
+ * by itself. */
 #include "kernels/cuda/gemm_finish.cuh"
 #include "kernels/cuda/gemm_load.cuh"
 #include "kernels/cuda/gemm_step.cuh"

@@ -15,6 +15,11 @@ struct gemm_part {
 struct gemm_args {
     struct gemm_part parts[GEMM_MAX_PARTS];
     uint32_t n_parts, n_tiles; /* row tiles of all parts, one after the other */
+    /* Two parts of one n, gate and up, whose row tiles take turns, so that a block has both of an
+     * output; parts[0].out = act(gate) * up, in bfloat16. */
+    uint32_t is_gated;
+    enum activation act;
+    float limit;
     const uint16_t *x;
     uint32_t x_stride, x_is_aligned; /* rows at multiples of 16 bytes */
     uint32_t n_rows, k, group;

@@ -1,5 +1,6 @@
 #pragma once
 /* Of gemm.cuh: from the warps' sums to rows of the result. */
+#include "kernels/cuda/activation.cuh"
 #include "kernels/cuda/gemm_args.cuh"
 
 /* The value of output `row` of a block's row tiles for activations `col`: bias, rounding. */
@@ -21,6 +22,46 @@ __device__ __forceinline__ void gemm_store(const gemm_args &a, uint32_t output, 
         static_cast<float *>(p.out)[at] = v;
     else
         static_cast<uint16_t *>(p.out)[at] = __bfloat16_as_ushort(__float2bfloat16_rn(v));
+}
+
+__device__ __forceinline__ float gemm_rounded(float v)
+{
+    return __bfloat162float(__float2bfloat16_rn(v));
+}
+
+/* The same of output `n` of a gated product. Gate and up are rounded as two launches would store
+ * them: a row has the same bits beside rows with adapters, which keep the launches apart. */
+__device__ __forceinline__ void gemm_store_gated(const gemm_args &a, uint32_t n, uint32_t col,
+                                                 float gate, float up)
+{
+    const gemm_part &p = a.parts[0];
+    if (n >= p.n)
+        return;
+    gate += p.bias ? p.bias[n] : 0.0f;
+    up += a.parts[1].bias ? a.parts[1].bias[n] : 0.0f;
+    const float v = activation_of(a.act, gemm_rounded(gate), gemm_rounded(up), a.limit);
+    static_cast<uint16_t *>(p.out)[(size_t)col * p.out_stride + n] =
+        __bfloat16_as_ushort(__float2bfloat16_rn(v));
+}
+
+/* Stores what the block's `outputs` outputs from `first` on have: sum(col, row) for each. Of a
+ * gated product 16 outputs are the gate's and the next 16 the same ones of up. */
+template <class Sum>
+__device__ __forceinline__ void gemm_store_all(const gemm_args &a, uint32_t first, uint32_t outputs,
+                                               const Sum &sum)
+{
+    const uint32_t all = a.n_tiles * GPU_TILE_N, n = a.is_gated ? outputs / 2 : outputs;
+    for (uint32_t i = threadIdx.x; i < a.n_rows * n; i += GEMM_THREADS) {
+        const uint32_t col = i / n, own = i % n;
+        const uint32_t row = a.is_gated ? own + own / GPU_TILE_N * GPU_TILE_N : own;
+        if (first + row >= all)
+            continue;
+        const float v = sum(col, row);
+        if (a.is_gated)
+            gemm_store_gated(a, first / 2 + own, col, v, sum(col, row + GPU_TILE_N));
+        else
+            gemm_store(a, first + row, col, v);
+    }
 }
 
 /* Adds what the warps along K have, then what the blocks along K have. */
@@ -47,20 +88,22 @@ __device__ __forceinline__ void gemm_finish(const gemm_args &a, const float (&su
             }
     __syncthreads();
     const uint32_t first = blockIdx.x * outputs, all = a.n_tiles * GPU_TILE_N;
-    for (uint32_t i = threadIdx.x; i < a.n_rows * outputs; i += GEMM_THREADS) {
-        const uint32_t col = i / outputs, row = i % outputs;
+    const auto own_sum = [&](uint32_t col, uint32_t row) {
         float v = 0.0f;
         for (uint32_t j = 0; j < a.warps_k; j++)
             v += room[j * plane + col * line + row];
-        if (first + row >= all)
-            continue;
-        if (gridDim.y == 1)
-            gemm_store(a, first + row, col, v);
-        else
-            a.partial[((size_t)blockIdx.y * a.n_rows + col) * all + first + row] = v;
-    }
-    if (gridDim.y == 1)
+        return v;
+    };
+    if (gridDim.y == 1) {
+        gemm_store_all(a, first, outputs, own_sum);
         return;
+    }
+    for (uint32_t i = threadIdx.x; i < a.n_rows * outputs; i += GEMM_THREADS) {
+        const uint32_t col = i / outputs, row = i % outputs;
+        if (first + row < all)
+            a.partial[((size_t)blockIdx.y * a.n_rows + col) * all + first + row] =
+                own_sum(col, row);
+    }
     __threadfence(); /* the partial sums before the arrival */
     __syncthreads();
     if (threadIdx.x == 0)
@@ -69,15 +112,12 @@ __device__ __forceinline__ void gemm_finish(const gemm_args &a, const float (&su
     if (n_arrived != gridDim.y - 1)
         return;
     __threadfence(); /* the arrivals before the others' sums */
-    for (uint32_t i = threadIdx.x; i < a.n_rows * outputs; i += GEMM_THREADS) {
-        const uint32_t col = i / outputs, row = i % outputs;
+    gemm_store_all(a, first, outputs, [&](uint32_t col, uint32_t row) {
         float v = 0.0f;
-        if (first + row >= all)
-            continue;
         for (uint32_t j = 0; j < gridDim.y; j++)
             v += __ldcg(&a.partial[((size_t)j * a.n_rows + col) * all + first + row]);
-        gemm_store(a, first + row, col, v);
-    }
+        return v;
+    });
     if (threadIdx.x == 0)
         a.arrived[blockIdx.x] = 0;
 }

@@ -91,7 +91,8 @@ static gemm_plan gemm_plan_with(const gemm_args &a, const gemm_limits &limits, u
     const uint32_t ring = n_stages * gemm_stage_bytes<F, GROUP>(mt, sized);
     const uint32_t finish = warps_k * a.n_rows * (outputs + 4) * (uint32_t)sizeof(float);
     p.shared_bytes = ring > finish ? ring : finish;
-    if (p.shared_bytes <= limits.shared_bytes)
+    const bool has_pairs = !a.is_gated || tiles % 2 == 0; /* both tiles of a pair in one block */
+    if (p.shared_bytes <= limits.shared_bytes && has_pairs)
         p.cost = gemm_cost<F, GROUP>(a, limits, p);
     return p;
 }

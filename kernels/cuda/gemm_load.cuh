@@ -16,8 +16,11 @@ __device__ __forceinline__ gemm_tile gemm_tile_of(const gemm_args &a, uint32_t t
     gemm_tile t = {a.parts[0].codes, a.parts[0].scales, tile < a.n_tiles};
 #pragma unroll
     for (uint32_t i = 0; i < GEMM_MAX_PARTS; i++) {
-        if (i < a.n_parts && t.is_there && tile >= a.parts[i].first_tile) {
-            const size_t at = (size_t)(tile - a.parts[i].first_tile) * a.parts[i].tile_bytes;
+        const uint32_t first = a.is_gated ? 0 : a.parts[i].first_tile;
+        const bool is_of = a.is_gated ? i == tile % 2 : i < a.n_parts && tile >= first;
+        if (t.is_there && is_of) {
+            const size_t own = a.is_gated ? tile / 2 : tile - first;
+            const size_t at = own * a.parts[i].tile_bytes;
             t.codes = a.parts[i].codes + at;
             t.scales = a.parts[i].scales + at;
         }

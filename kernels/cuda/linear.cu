@@ -61,6 +61,9 @@ static gemm_args args_of(const struct gpu_products *p)
         to.to_float = from.to_float;
         a.n_tiles += gpu_n_row_tiles(&from.w);
     }
+    a.is_gated = p->is_gated;
+    a.act = p->act;
+    a.limit = p->limit;
     a.x_stride = p->x.stride;
     a.x_is_aligned = (uintptr_t)p->x.data % 16 == 0 && p->x.stride % 8 == 0;
     a.k = p->parts[0].w.k;

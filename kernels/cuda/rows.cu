@@ -3,6 +3,7 @@
  * rows along the grid's second dimension, so that a pass of one row still has several blocks. Each
  * is launched early (launch.cuh): between two kernels of a decode step nothing is waited for but
  * the numbers. */
+#include "kernels/cuda/activation.cuh"
 #include "kernels/cuda/chunks.cuh"
 #include "kernels/cuda/launch.cuh"
 
@@ -122,22 +123,6 @@ struct add_chunk {
     }
 };
 
-__device__ __forceinline__ float sigmoid(float x)
-{
-    return 1.0f / (1.0f + expf(-x));
-}
-
-template <enum activation ACT> __device__ __forceinline__ float gate_of(float g, float u, float max)
-{
-    if (ACT == ACT_SILU)
-        return g * sigmoid(g) * u;
-    if (ACT == ACT_GELU_TANH)
-        return 0.5f * g * (1.0f + tanhf(0.7978845608028654f * (g + 0.044715f * g * g * g))) * u;
-    g = fminf(g, max);
-    u = fmaxf(fminf(u, max), -max);
-    return g * sigmoid(1.702f * g) * (u + 1.0f);
-}
-
 template <enum activation ACT> struct gated_chunk {
     rows_out out;
     rows_in gate, up;
@@ -150,7 +135,7 @@ template <enum activation ACT> struct gated_chunk {
         read(up, row, i * CHUNK, dim, u);
 #pragma unroll
         for (uint32_t k = 0; k < CHUNK; k++)
-            g[k] = gate_of<ACT>(g[k], u[k], limit);
+            g[k] = activation_of<ACT>(g[k], u[k], limit);
         write(out, row, i * CHUNK, dim, g);
     }
 };
@@ -163,7 +148,7 @@ struct gate_rows_chunk {
     {
         float v[CHUNK];
         const uint32_t bits = gate.data[(size_t)row * gate.stride];
-        const float share = sigmoid(__uint_as_float(bits << 16));
+        const float share = activation_sigmoid(__uint_as_float(bits << 16));
         read(x, row, i * CHUNK, dim, v);
 #pragma unroll
         for (uint32_t k = 0; k < CHUNK; k++)

@@ -14,6 +14,7 @@
 #include "kernels/cpu/narrow.h"
 #include "kernels/cpu/pack.h"
 #include "kernels/cuda/cuda_linear.h"
+#include "kernels/cuda/cuda_rows.h"
 #include "kernels/cuda/pack.h"
 #include "tests/cuda/gpu_numbers.h"
 
@@ -305,6 +306,131 @@ static void run_case(struct rig *r, const struct linear_case *c)
     mem_free(x.host);
 }
 
+/* ---- gate and up with their activation ---- */
+
+struct gated_case {
+    enum dtype dtype;
+    uint32_t k, group, n, n_rows;
+    enum activation act;
+    bool bias, is_same_cut; /* of codes, where a warp has two row tiles: as the product alone is */
+};
+
+static void *device_copy(struct rig *r, const void *from, size_t n_bytes)
+{
+    struct error err;
+    void *to;
+    must(gpu_alloc(r->device, n_bytes, &to, &err), &err, "gpu_alloc");
+    must(gpu_copy_to_device(r->stream, to, from, n_bytes, &err), &err, "copy");
+    must(gpu_stream_sync(r->stream, &err), &err, "sync");
+    return to;
+}
+
+static void download(struct rig *r, void *to, const void *from, size_t n_bytes)
+{
+    struct error err;
+    must(gpu_copy_from_device(r->stream, to, from, n_bytes, &err), &err, "copy");
+    must(gpu_stream_sync(r->stream, &err), &err, "sync");
+}
+
+/* One launch against two: the same bits, or where K may be cut in another way nearly all of them,
+ * and numbers that are near; nothing is written beside the result, nor where up would be. */
+static void run_gated(struct rig *r, const struct gated_case *c)
+{
+    enum { PAD = 3 };
+    const struct linear_case plain = {
+        .dtype = c->dtype, .k = c->k, .group = c->group, .n = {c->n, c->n}, .n_rows = c->n_rows};
+    const uint32_t width = c->n + PAD;
+    const size_t n = (size_t)c->n_rows * width;
+    struct error err;
+    struct rows x = rows_new(r, &plain);
+    struct matrix m[2];
+    float *bias = mem_array(c->n, sizeof *bias);
+    uint16_t *out[4]; /* of one launch: the result, up; of two: the same */
+    void *d_out[4], *d_bias[2];
+    r->n_cases++;
+    struct gpu_products one = {.x = {x.device, x.stride},
+                               .n_rows = c->n_rows,
+                               .n_parts = 2,
+                               .scratch = r->scratch,
+                               .scratch_bytes = SCRATCH_BYTES};
+    struct gpu_products two = one;
+    one.is_gated = true, one.act = c->act, one.limit = 0.4f;
+    for (int i = 0; i < 4; i++) {
+        out[i] = mem_array(n, sizeof *out[i]);
+        memset(out[i], POISON, n * sizeof *out[i]);
+        d_out[i] = device_copy(r, out[i], n * sizeof *out[i]);
+    }
+    for (int i = 0; i < 2; i++) {
+        m[i] = matrix_new(r, c->dtype, c->n, c->k, c->group);
+        for (uint32_t j = 0; j < c->n; j++)
+            bias[j] = random_unit(&r->rng);
+        d_bias[i] = c->bias ? device_copy(r, bias, c->n * sizeof *bias) : NULL;
+        one.parts[i] = (struct gpu_product){m[i].packed, d_bias[i], {d_out[i], width}, false};
+        two.parts[i] = (struct gpu_product){m[i].packed, d_bias[i], {d_out[2 + i], width}, false};
+    }
+    const struct gated_params act = {.gate = {d_out[2], width},
+                                     .up = {d_out[3], width},
+                                     .out = {d_out[2], width},
+                                     .n_rows = c->n_rows,
+                                     .dim = c->n,
+                                     .act = c->act,
+                                     .limit = one.limit};
+    must(cuda_linear_few(r->linear, &one, &err), &err, "one launch");
+    must(cuda_linear_few(r->linear, &two, &err), &err, "two launches");
+    must(cuda_gated(r->stream, &act, &err), &err, "gated");
+    for (int i = 0; i < 4; i++)
+        download(r, out[i], d_out[i], n * sizeof *out[i]);
+    unsigned n_other = 0, n_far = 0, n_written = 0;
+    for (size_t i = 0; i < n; i++) {
+        const double got = (double)narrow_float((uint32_t)out[0][i] << 16);
+        const double want = (double)narrow_float((uint32_t)out[2][i] << 16);
+        n_other += out[0][i] != out[2][i];
+        n_far += i % width < c->n && !(fabs(got - want) <= fabs(want) * 0x1p-5 + 1e-3);
+        n_written += i % width >= c->n && out[0][i] != (POISON << 8 | POISON);
+        n_written += out[1][i] != (POISON << 8 | POISON);
+    }
+    if (n_far > 0 || n_other > (c->is_same_cut ? 0 : n / 50 + 1))
+        fail(r, &plain, "gate, up and activation in one launch are not those of two");
+    if (n_written > 0)
+        fail(r, &plain, "a gated product wrote beside its result");
+    for (int i = 0; i < 4; i++) {
+        gpu_release(r->device, d_out[i]);
+        mem_free(out[i]);
+    }
+    for (int i = 0; i < 2; i++) {
+        gpu_release(r->device, d_bias[i]);
+        matrix_free(r, &m[i]);
+    }
+    gpu_release(r->device, x.device);
+    mem_free(x.host);
+    mem_free(bias);
+}
+
+/* Every format; rows of each kernel; K in splits (few outputs, many inputs) and whole; outputs that
+ * end inside of a row tile, in an odd number of them, and in an odd number of blocks. */
+static void run_all_gated(struct rig *r)
+{
+    static const struct gated_case all[] = {
+        {DTYPE_BF16, 512, 0, 33, 1, ACT_SILU, false, false},
+        {DTYPE_BF16, 4096, 0, 16, 3, ACT_GELU_TANH, true, false},
+        {DTYPE_BF16, 200, 0, 150, 9, ACT_SWIGLU_LIMITED, true, false},
+        {DTYPE_BF16, 136, 0, 272, 30, ACT_SILU, false, false},
+        {DTYPE_BF16, 64, 0, 5, 64, ACT_SILU, true, false},
+        {DTYPE_INT4, 512, 128, 48, 2, ACT_SILU, false, true},
+        {DTYPE_INT4, 512, 128, 40, 70, ACT_GELU_TANH, true, false},
+        {DTYPE_INT4, 256, 32, 100, 20, ACT_SILU, false, true},
+        {DTYPE_Q4_K, 2048, 0, 17, 1, ACT_SILU, true, true},
+        {DTYPE_Q4_K, 256, 0, 80, 50, ACT_SWIGLU_LIMITED, false, false},
+        {DTYPE_Q8_0, 256, 0, 96, 8, ACT_SILU, false, true},
+        {DTYPE_Q6_K, 256, 0, 24, 33, ACT_SILU, true, false},
+        {DTYPE_INT8, 256, 128, 40, 6, ACT_SILU, false, true},
+        {DTYPE_FP8, 256, 128, 130, 17, ACT_SILU, true, true},
+        {DTYPE_MXFP4, 256, 0, 64, 5, ACT_SWIGLU_LIMITED, true, true},
+    };
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
+        run_gated(r, &all[i]);
+}
+
 /* ---- rows and columns ---- */
 
 static void run_embed(struct rig *r, enum dtype dtype, uint32_t n, uint32_t k, uint32_t group)
@@ -505,10 +631,12 @@ int main(int argc, char **argv)
     must(gpu_linear_new(r.stream, &info, &r.linear, &err), &err, "gpu_linear_new");
     must(gpu_alloc(r.device, SCRATCH_BYTES, &r.scratch, &err), &err, "gpu_alloc");
     run_small(&r);
+    run_all_gated(&r);
     gpu_linear_free(r.linear);    /* and cut as for the smallest shared memory there is */
     info.shared_bytes = 99 << 10; /* of 8.6 and 8.9 */
     must(gpu_linear_new(r.stream, &info, &r.linear, &err), &err, "gpu_linear_new");
     run_small(&r);
+    run_all_gated(&r);
     if (!small)
         run_all(&r);
     gpu_linear_free(r.linear);

@@ -48,6 +48,28 @@ static const struct product_case cases[] = {
 };
 #define N_CASES (sizeof cases / sizeof cases[0])
 
+/* Two parts, gate and up, and their activation: the result lies where the first part would. */
+struct gated_case {
+    enum activation act;
+    struct product_case c;
+};
+static const struct gated_case gated_cases[] = {
+    /* One launch, of one block and of several, in splits of K and without, in turns of 64 rows. */
+    {ACT_SILU, {512, 1, false, {{DTYPE_BF16, 33, 0, 0, false}, {DTYPE_BF16, 33, 0, 0, false}}}},
+    {ACT_SILU, {1024, 1, false, {{DTYPE_BF16, 8, 0, 1, false}, {DTYPE_BF16, 8, 0, 0, false}}}},
+    {ACT_SILU, {96, 12, false, {{DTYPE_BF16, 300, 0, 0, false}, {DTYPE_BF16, 300, 0, 1, false}}}},
+    {ACT_GELU_TANH,
+     {256, 40, false, {{DTYPE_Q4_K, 150, 0, 0, false}, {DTYPE_Q4_K, 150, 0, 0, false}}}},
+    {ACT_SWIGLU_LIMITED,
+     {256, 100, false, {{DTYPE_INT4, 40, 128, 1, false}, {DTYPE_INT4, 40, 128, 1, false}}}},
+    {ACT_SILU, {512, 5, false, {{DTYPE_FP8, 64, 128, 0, false}, {DTYPE_FP8, 64, 128, 0, false}}}},
+    /* Two launches: of other formats, in an order of inputs, by cuBLASLt. */
+    {ACT_SILU, {512, 3, false, {{DTYPE_Q4_K, 32, 0, 0, false}, {DTYPE_Q6_K, 32, 0, 0, false}}}},
+    {ACT_SILU, {384, 3, true, {{DTYPE_INT4, 20, 0, 0, false}, {DTYPE_INT4, 20, 0, 0, false}}}},
+    {ACT_SILU, {256, 70, false, {{DTYPE_BF16, 40, 0, 1, false}, {DTYPE_BF16, 40, 0, 1, false}}}},
+};
+#define N_GATED (sizeof gated_cases / sizeof gated_cases[0])
+
 static unsigned n_failures;
 static uint64_t random_state = 88172645463325252ull;
 
@@ -167,8 +189,8 @@ struct inputs {
 };
 
 /* The results of all parts, side by side in rows of `width` floats. */
-static void run(struct device *d, const struct product_case *c, const struct inputs *in, float *out,
-                uint32_t width)
+static void run(struct device *d, const struct product_case *c, const enum activation *act,
+                const struct inputs *in, float *out, uint32_t width)
 {
     uint32_t x_width = in->x_width;
     struct weight w[LINEAR_MAX_PARTS];
@@ -198,7 +220,20 @@ static void run(struct device *d, const struct product_case *c, const struct inp
     void *scratch = n_scratch > 0 ? d->ops->alloc(d, n_scratch) : NULL;
     if (n_scratch > 0)
         d->ops->use_scratch(d, scratch, n_scratch);
-    d->ops->linear(d, &p);
+    const struct gated_params g = {.gate = p.parts[0].out,
+                                   .up = p.parts[1].out,
+                                   .out = p.parts[0].out,
+                                   .n_rows = c->n_rows,
+                                   .dim = c->parts[0].n,
+                                   .act = act ? *act : ACT_SILU,
+                                   .limit = 0.7f};
+    if (act && d->ops->linear_gated) {
+        d->ops->linear_gated(d, &p, &g);
+    } else {
+        d->ops->linear(d, &p);
+        if (act)
+            d->ops->gated(d, &g);
+    }
     must(d->ops->sync(d, &err), &err, "sync");
     for (uint32_t i = 0, at = 0; i < p.n_parts; at += c->parts[i++].n) {
         uint32_t n = c->parts[i].n;
@@ -219,7 +254,9 @@ static void run(struct device *d, const struct product_case *c, const struct inp
     d->ops->release(d, d_x, ((size_t)c->n_rows * x_width + 1) * d->ops->activation_bytes);
 }
 
-static void check_case(struct device *const *devices, const struct product_case *c, size_t i_case)
+/* act NULL: the product alone. */
+static void check_case(struct device *const *devices, const struct product_case *c,
+                       const enum activation *act, size_t i_case)
 {
     struct inputs in = {.x_width = c->in_order ? c->k - 40 : c->k};
     uint32_t width = 0;
@@ -236,23 +273,26 @@ static void check_case(struct device *const *devices, const struct product_case 
         in.x[i] = rounded(uniform());
     for (int d = 0; d < N_DEVICES; d++) {
         out[d] = mem_array((size_t)c->n_rows * width, sizeof *out[d]);
-        run(devices[d], c, &in, out[d], width);
+        run(devices[d], c, act, &in, out[d], width);
     }
     double off = 0, size = 0, shift = 0; /* of the whole: a wrong row, part or order is far off */
     for (size_t i = 0; i < (size_t)c->n_rows * width; i++) {
+        if (act && i % width >= c->parts[0].n)
+            continue; /* up, which may be left unwritten */
         double want = (double)out[CPU][i], diff = (double)out[CUDA][i] - want;
         off += diff * diff;
         shift += diff;
         size += want * want;
     }
-    /* Results are rounded to 2^-9 of themselves, at most; of many rows weights are, too. */
-    if (!(sqrt(off) <= 0x1p-8 * sqrt(size)) || !(size > 0)) {
+    /* Results are rounded to 2^-9 of themselves, at most; of many rows weights are, too, and of two
+     * launches what is between them. */
+    if (!(sqrt(off) <= (act ? 0x1p-7 : 0x1p-8) * sqrt(size)) || !(size > 0)) {
         printf("FAILED: case %zu: off by %.3g of %.3g\n", i_case, sqrt(off), sqrt(size));
         n_failures++;
     }
     /* Results are rounded up as often as down, also those around a bias of which a bit is lost. */
     shift /= (double)c->n_rows * width;
-    if (c->parts[0].bias > 1 && fabs(shift) > 0.1) {
+    if (c->parts[0].bias > 1 && !act && fabs(shift) > 0.1) {
         printf("FAILED: case %zu: off by %.3g in the mean\n", i_case, shift);
         n_failures++;
     }
@@ -309,11 +349,13 @@ int main(void)
                          &devices[CPU], &err),
          &err, "cpu_device_open");
     for (size_t i = 0; i < N_CASES; i++)
-        check_case(devices, &cases[i], i);
+        check_case(devices, &cases[i], NULL, i);
+    for (size_t i = 0; i < N_GATED; i++)
+        check_case(devices, &gated_cases[i].c, &gated_cases[i].act, N_CASES + i);
     for (int d = 0; d < N_DEVICES; d++)
         devices[d]->ops->close(devices[d]);
     n_failures +=
         !refuses(multiply, "a product") + !refuses(look_up, "rows") + !refuses(pack, "the packing");
-    printf("%zu cases, %u failures\n", N_CASES, n_failures);
+    printf("%zu cases, %u failures\n", N_CASES + N_GATED, n_failures);
     return n_failures > 0;
 }
