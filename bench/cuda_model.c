@@ -14,6 +14,8 @@
  * positions. What a step takes beside them is what is outside of these kernels: drawing, results
  * and the host. Median of the rounds' differences.
  *
+ * kernels a step: nodes of the passes and draws that a step replays, of the last round.
+ *
  * Usage: cuda_model_bench [FOLDER...] [--tokens 8192] [--context 1024] [--batches 1,64]
  * [--steps 64] [--seconds N]. Without a FOLDER: the shapes of the table below. Figures of other
  * folders, lengths and batches are told and not judged. With --seconds, what would take longer is
@@ -28,6 +30,7 @@
 #include "common/base/clock.h"
 #include "common/base/log.h"
 
+#include "kernels/cuda/cuda.h"
 enum { N_ROUNDS = 5, WARM_STEPS = 8, MAX_MODELS = 8, MAX_BATCHES = 8 };
 enum { BAR_TOKENS = 8192, BAR_BATCH = 64 }; /* what the bars are said of */
 
@@ -105,6 +108,7 @@ struct decode {
     double steps[N_ROUNDS], beside[N_ROUNDS]; /* seconds of a step; without its pass */
     double rates[N_ROUNDS];                   /* bytes that had to be read by the second */
     double n_experts;
+    double n_kernels;                         /* of a step, in what was recorded of it */
 };
 
 static void run_rounds(struct bench *b, struct decode *d)
@@ -115,9 +119,11 @@ static void run_rounds(struct bench *b, struct decode *d)
         uint64_t begin_ns = clock_mono_ns();
         uint32_t first = d->position;
         for (uint32_t i = 0; i < b->n_steps; i++)
+        uint64_t nodes = cuda_device_nodes(b->drive.engine->device);
             drive_decode(&b->drive, d->batch, d->position++);
         drive_finish(&b->drive);
         double step = seconds_since(begin_ns) / b->n_steps;
+        d->n_kernels = (double)(cuda_device_nodes(b->drive.engine->device) - nodes) / b->n_steps;
         double middle = first + (b->n_steps - 1) / 2.0 + 1; /* positions that a row sees */
         d->steps[d->n_rounds] = step;
         d->beside[d->n_rounds] = step - drive_passes(&b->drive, d->batch, first, b->n_steps);
@@ -141,6 +147,7 @@ static void tell_decode(struct bench *b, struct decode *d)
            work_step_weights(&b->work, d->batch, d->n_experts) / 1e9,
            d->batch * work_kv_bytes(&b->work, b->context) / 1e9, rate / 1e9, beside);
     if (b->work.n_mixtures > 0)
+    printf("  kernels a step: %.0f\n", d->n_kernels);
         printf("  experts read in a layer: %.1f of %u; rows that choose at random read %.1f\n",
                d->n_experts / b->work.n_mixtures, m->n_experts,
                work_random_experts(m->n_experts, m->n_chosen, d->batch));

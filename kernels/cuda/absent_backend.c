@@ -24,6 +24,11 @@ enum status cuda_device_query(struct device *d, struct error *err)
     return absent(err);
 }
 
+uint64_t cuda_device_nodes(const struct device *d)
+{
+    return 0;
+}
+
 uint64_t gpu_draws_bytes(const struct gpu_draws_options *o)
 {
     return 0;

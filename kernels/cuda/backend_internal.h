@@ -41,6 +41,7 @@ struct cuda_device {
     struct gpu_scratch scratch;
     struct gpu_staging *staging;
     struct gpu_records *records;
+    uint64_t n_nodes; /* cuda_device_nodes */
     struct gpu_rows rows[GPU_MAX_ROW_GROUPS];
     uint32_t n_row_groups;
     struct cuda_adapter_rows adapters; /* list NULL: no row of the pass has one */
@@ -81,8 +82,8 @@ enum record_state cuda_backend_record(struct device *d, uint64_t key, bool of_ro
                                       struct error *why);
 enum record_state cuda_backend_record_end(struct device *d, uint64_t key, bool is_whole,
                                           struct error *why);
-void cuda_backend_record_drop(struct device *d);
 bool cuda_backend_can_record(const struct device *d, const struct kv_row *rows, uint32_t n_rows);
+void cuda_backend_record_drop(struct device *d);
 uint64_t cuda_backend_record_bytes(const struct device *d);
 bool cuda_is_recording(const struct cuda_device *x);
 void cuda_records_close(struct cuda_device *x);
@@ -118,9 +119,9 @@ void cuda_backend_weight_pack(struct device *d, struct weight *w, const struct w
 void cuda_packer_free(struct cuda_device *x);
 void cuda_backend_embed(struct device *d, const struct embed_params *p);
 void cuda_backend_linear(struct device *d, const struct linear_params *p);
-uint64_t cuda_linear_scratch_bytes(const struct scratch_shape *s);
 void cuda_backend_linear_gated(struct device *d, const struct linear_params *p,
                                const struct gated_params *g);
+uint64_t cuda_linear_scratch_bytes(const struct scratch_shape *s);
 /* backend_attention.c */
 void cuda_backend_kv_write(struct device *d, const struct kv_write_params *p);
 void cuda_backend_rope_kv(struct device *d, const struct rope_params *q,

@@ -33,6 +33,18 @@ static uint64_t mix(uint64_t h, uint64_t v)
     return h ^ (h >> 31);
 }
 
+static enum status launch(struct cuda_device *x, struct gpu_graph *g, struct error *err)
+{
+    TRY(gpu_graph_launch(x->stream, g, err));
+    x->n_nodes += gpu_graph_nodes(g);
+    return STATUS_OK;
+}
+
+uint64_t cuda_device_nodes(const struct device *d)
+{
+    return ((const struct cuda_device *)d)->n_nodes;
+}
+
 /* Launches depend on how many tiles there are, too, and on where rows and adapters lie. */
 static uint64_t whole_key(const struct cuda_device *x, uint64_t key)
 {
@@ -104,7 +116,7 @@ enum record_state cuda_backend_record(struct device *d, uint64_t key, bool of_ro
         all->all[all->n++] = (struct record){.key = key};
     if (!r || r->is_refused)
         return RECORD_NONE;
-    enum status s = r->graph ? gpu_graph_launch(x->stream, r->graph, &err) : begin(x, r, &err);
+    enum status s = r->graph ? launch(x, r->graph, &err) : begin(x, r, &err);
     if (s == STATUS_OK)
         return r->graph ? RECORD_PLAYED : RECORD_BEGUN;
     if (refuse(x, r, &err, why))
@@ -120,7 +132,7 @@ static enum status end(struct cuda_device *x, struct record *r, struct error *er
     TRY(gpu_graph_end(x->stream, &r->graph, err));
     TRY(gpu_memory_free(x->gpu, &free_now, err));
     all->n_bytes += all->free_before > free_now ? all->free_before - free_now : 0;
-    return gpu_graph_launch(x->stream, r->graph, err);
+    return launch(x, r->graph, err);
 }
 
 /* Nothing of what was begun has run: what failed in it is forgotten where the device works on. */
@@ -152,6 +164,11 @@ enum record_state cuda_backend_record_end(struct device *d, uint64_t key, bool i
     return RECORD_PLAYED;
 }
 
+bool cuda_backend_can_record(const struct device *d, const struct kv_row *rows, uint32_t n_rows)
+{
+    return n_rows <= GPU_RECORD_ROWS && gpu_tiles_are_few(rows, n_rows);
+}
+
 void cuda_backend_record_drop(struct device *d)
 {
     struct cuda_device *x = cuda_of(d);
@@ -164,11 +181,6 @@ void cuda_backend_record_drop(struct device *d)
     else if (x->failed == STATUS_OK) /* one of them may be running */
         cuda_note(x, gpu_stream_sync(x->stream, &err), &err);
     for (uint32_t i = 0; i < all->n; i++)
-bool cuda_backend_can_record(const struct device *d, const struct kv_row *rows, uint32_t n_rows)
-{
-    return n_rows <= GPU_RECORD_ROWS && gpu_tiles_are_few(rows, n_rows);
-}
-
         gpu_graph_free(all->all[i].graph);
     *all = (struct gpu_records){0};
 }

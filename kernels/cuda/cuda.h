@@ -20,6 +20,9 @@ MUST_USE enum status cuda_device_open(const struct cuda_device_options *o, struc
                                       struct error *err);
 /* Of an opened one: what sync would say, without waiting. STATUS_AGAIN: it is still at work. */
 MUST_USE enum status cuda_device_query(struct device *d, struct error *err);
+/* Nodes of the recorded passes that were launched so far, each as often as it was: the kernels that
+ * they ran. What was enqueued kernel by kernel is not in it. */
+uint64_t cuda_device_nodes(const struct device *d);
 
 /* Copies between an opened device's memory and the host's, enqueued on a stream of their own:
  * beside what the device does, in the order of the calls. Used by one thread, which may be another

@@ -8,6 +8,7 @@ extern "C" {
 struct gpu_graph {
     struct gpu_device *device;
     cudaGraphExec_t native;
+    uint32_t n_nodes;
 };
 
 /* Other threads go on allocating: what they do is none of this stream's business. */
@@ -22,17 +23,26 @@ enum status gpu_graph_end(struct gpu_stream *s, struct gpu_graph **out, struct e
 {
     cudaGraph_t recorded = nullptr;
     cudaGraphExec_t native = nullptr;
+    size_t n_nodes = 0;
     *out = nullptr;
     TRY(gpu_enter(s->device, err));
     TRY(gpu_check(cudaStreamEndCapture(s->native, &recorded), "cudaStreamEndCapture", err));
     enum status st =
-        gpu_check(cudaGraphInstantiate(&native, recorded, 0), "cudaGraphInstantiate", err);
+        gpu_check(cudaGraphGetNodes(recorded, nullptr, &n_nodes), "cudaGraphGetNodes", err);
+    if (st == STATUS_OK)
+        st = gpu_check(cudaGraphInstantiate(&native, recorded, 0), "cudaGraphInstantiate", err);
     (void)cudaGraphDestroy(recorded);
     TRY(st);
     *out = static_cast<struct gpu_graph *>(mem_zalloc(sizeof **out));
     (*out)->device = s->device;
     (*out)->native = native;
+    (*out)->n_nodes = (uint32_t)n_nodes;
     return STATUS_OK;
+}
+
+uint32_t gpu_graph_nodes(const struct gpu_graph *g)
+{
+    return g->n_nodes;
 }
 
 void gpu_graph_cancel(struct gpu_stream *s)

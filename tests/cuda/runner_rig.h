@@ -41,10 +41,12 @@ static inline void expect(bool ok, const char *what)
 }
 
 /* n_loras: adapters that may be loaded, of ranks up to RIG_MAX_RANK. */
-static inline void open_engine(struct side *s, const char *folder, uint32_t n_loras)
+static inline void open_engine_of(struct side *s, const char *folder, uint32_t n_loras,
+                                  enum worker_load_format load_format)
 {
     struct error err;
     must(engine_open(&(struct engine_setup){.model = folder,
+                                            .load_format = load_format,
                                             .tp = 1,
                                             .device = s->device,
                                             .kv_dtype_set = true,
@@ -58,6 +60,11 @@ static inline void open_engine(struct side *s, const char *folder, uint32_t n_lo
                                             .interrupt = &interrupt},
                      &s->engine, &err),
          &err, "engine");
+}
+
+static inline void open_engine(struct side *s, const char *folder, uint32_t n_loras)
+{
+    open_engine_of(s, folder, n_loras, WORKER_LOAD_AUTO);
 }
 
 /* Sequence i has four blocks, in no order. */

@@ -427,9 +427,20 @@ static void test_refusals(struct side *gpu)
 
 /* ---- what the host enqueues ---- */
 
+/* The kernels of a step over the emulation (4 multiprocessors), as docs/gpu.md has them: a launch
+ * that comes or goes is meant to show here. */
+struct count {
+    uint32_t n_rows;
+    bool has_adapters;
+    unsigned n_kernels;
+};
+static const struct count of_llama[] = {
+    {1, false, 27}, {1, true, 33}, {8, false, 25}, {8, true, 35}};
+static const struct count of_deepseek[] = {{1, false, 47}, {8, false, 48}};
+
 /* A step that is recorded is two graphs and four copies: numbers, block tables, lists, results (and
  * ids, which this test asks for). */
-static void test_counts(struct side *gpu)
+static void test_counts(struct side *gpu, const char *name, const struct count *counts, uint32_t n)
 {
     static const uint32_t eight[] = {20, 15, 5, 30, 7, 9, 3, 1}, each[] = {1, 1, 1, 1, 1, 1, 1, 1};
     static const uint64_t mix[] = {FOURTH, 0, FOURTH, THIRD, 0, FOURTH, 0, THIRD};
@@ -439,11 +450,12 @@ static void test_counts(struct side *gpu)
     if (!emulate_n_enqueued)
         return;
     open_draws(gpu, &d);
-    for (uint32_t i = 0; i < 4; i++) {
-        const uint32_t n = i < 2 ? 1 : 8;
+    for (uint32_t i = 0; i < n; i++) {
+        const struct count *c = &counts[i];
         struct emulate_enqueued before = {0}, after = {0}, eager[2];
-        make_pass(&p, n, eight, each);
-        if (i % 2)
+        uint64_t nodes = 0;
+        make_pass(&p, c->n_rows, eight, each);
+        if (c->has_adapters)
             give_adapters(&p, gpu->engine->loras, mix);
         runner_drop_records(gpu->engine->runner);
         eager[0] = enqueued();
@@ -451,19 +463,44 @@ static void test_counts(struct side *gpu)
         eager[1] = enqueued();
         for (int k = 0; k < 2; k++) {
             before = enqueued();
+            nodes = cuda_device_nodes(gpu->device);
             step(gpu, &d, &p, got);
+            nodes = cuda_device_nodes(gpu->device) - nodes;
             after = enqueued();
         }
         const unsigned long long kernels = after.kernels - before.kernels;
         const unsigned long long copies = after.copies - before.copies;
         const unsigned long long graphs = after.graphs - before.graphs;
-        printf("a step of %u rows%s: %llu kernels; recorded %llu kernels, %llu graphs, %llu "
-               "copies\n",
-               n, i % 2 ? " with adapters" : "", eager[1].kernels - eager[0].kernels, kernels,
-               graphs, copies);
+        const unsigned long long alone = eager[1].kernels - eager[0].kernels;
+        printf("%s, a step of %u rows%s: %llu kernels; recorded %llu nodes, %llu kernels, %llu "
+               "graphs, %llu copies\n",
+               name, c->n_rows, c->has_adapters ? " with adapters" : "", alone,
+               (unsigned long long)nodes, kernels, graphs, copies);
         expect(kernels == 0 && graphs == 2 && copies == 5, "what the host enqueues of a step");
+        expect(alone == c->n_kernels && nodes == alone, "the kernels of a step");
     }
     d.draws->ops->close(d.draws);
+}
+
+/* Latent attention, a dense layer, then a mixture with a shared expert: numbers are made up. */
+static void test_deepseek_counts(struct side *gpu, const char *folder)
+{
+    static const char config[] =
+        "{\"model_type\":\"deepseek_v2\",\"hidden_size\":32,\"intermediate_size\":64,"
+        "\"moe_intermediate_size\":32,\"num_hidden_layers\":2,\"num_attention_heads\":2,"
+        "\"num_key_value_heads\":2,\"kv_lora_rank\":32,\"q_lora_rank\":null,"
+        "\"qk_nope_head_dim\":16,\"qk_rope_head_dim\":8,\"v_head_dim\":16,"
+        "\"n_routed_experts\":8,\"n_shared_experts\":1,\"num_experts_per_tok\":2,"
+        "\"first_k_dense_replace\":1,\"moe_layer_freq\":1,\"topk_method\":\"greedy\","
+        "\"n_group\":1,\"topk_group\":1,\"routed_scaling_factor\":1.0,"
+        "\"norm_topk_prob\":false,\"scoring_func\":\"softmax\",\"vocab_size\":100,"
+        "\"max_position_embeddings\":128,\"rms_norm_eps\":1e-6,\"rope_theta\":10000,"
+        "\"hidden_act\":\"silu\",\"tie_word_embeddings\":false}";
+    struct side own = {.device = gpu->device};
+    put_file(folder, "config.json", STR(config));
+    open_engine_of(&own, folder, 0, WORKER_LOAD_DUMMY);
+    test_counts(&own, "deepseek", of_deepseek, sizeof of_deepseek / sizeof *of_deepseek);
+    engine_close(own.engine);
 }
 
 static void remove_all(const char *folder, const char *const *names, size_t n)
@@ -498,14 +535,19 @@ int main(void)
     load(sides, FIRST, 0, adapters[0]);
     load(sides, SECOND, 0, adapters[1]);
     test_prompts(sides);
+    test_many_rows(sides);
+    test_prompts(sides); /* what is in the caches is what the others go on from */
+    test_buckets(gpu.engine->runner);
     test_mixes(sides);
     test_places_are_taken_again(sides, adapters[2], adapters[3]);
     test_tiles(sides, adapters[0], adapters[3]);
     test_draws(&gpu);
+    test_many_draws(&gpu);
     test_refusals(&gpu);
-    test_counts(&gpu);
+    test_counts(&gpu, "llama", of_llama, sizeof of_llama / sizeof *of_llama);
     engine_close(cpu.engine);
     engine_close(gpu.engine);
+    test_deepseek_counts(&gpu, folder);
     gpu.device->ops->close(gpu.device);
     cpu.device->ops->close(cpu.device);
     remove_all(folder, model, 2);
@@ -514,7 +556,3 @@ int main(void)
     printf("steps_test: %u checks, %u failures\n", n_checks, n_failures);
     return n_failures > 0;
 }
-    test_many_rows(sides);
-    test_prompts(sides); /* what is in the caches is what the others go on from */
-    test_buckets(gpu.engine->runner);
-    test_many_draws(&gpu);
