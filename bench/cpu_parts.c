@@ -118,7 +118,8 @@ const char *cpu_parts_fill(struct engine *e, uint32_t n_blocks)
     uint32_t state = 7;
     if (e->kv_dtype != DTYPE_F16)
         return "the KV cache is not of float16";
-    kv_store_view(e->kv, &v);
+    if (!kv_store_view(e->kv, &v))
+        return "a block of the KV cache is not one piece (COX_KV_LAYOUT)";
     for (uint32_t i = 0; i < v.n_groups; i++) {
         const struct kv_view_group *g = &v.groups[i];
         if (n_blocks > g->n_blocks)

@@ -19,7 +19,8 @@
  * Usage: cuda_model_bench [FOLDER...] [--tokens 8192] [--context 1024] [--batches 1,64]
  * [--steps 64] [--seconds N]. Without a FOLDER: the shapes of the table below. Figures of other
  * folders, lengths and batches are told and not judged. With --seconds, what would take longer is
- * cut; so are models that do not fit. Exit status: cuda_bars.h. */
+ * cut; so are models that do not fit. COX_KV_LAYOUT=layer in the environment lays the KV cache out
+ * by layers (worker/kv_store.h), for figures beside those of blocks. Exit status: cuda_bars.h. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -29,8 +30,8 @@
 #include "bench/cuda_work.h"
 #include "common/base/clock.h"
 #include "common/base/log.h"
-
 #include "kernels/cuda/cuda.h"
+
 enum { N_ROUNDS = 5, WARM_STEPS = 8, MAX_MODELS = 8, MAX_BATCHES = 8 };
 enum { BAR_TOKENS = 8192, BAR_BATCH = 64 }; /* what the bars are said of */
 
@@ -107,8 +108,8 @@ struct decode {
     uint32_t batch, position, n_rounds;
     double steps[N_ROUNDS], beside[N_ROUNDS]; /* seconds of a step; without its pass */
     double rates[N_ROUNDS];                   /* bytes that had to be read by the second */
-    double n_experts;
     double n_kernels;                         /* of a step, in what was recorded of it */
+    double n_experts;
 };
 
 static void run_rounds(struct bench *b, struct decode *d)
@@ -118,12 +119,12 @@ static void run_rounds(struct bench *b, struct decode *d)
            (d->n_rounds == 0 || bars_seconds_left(&b->bars) > 1.5 * last)) {
         uint64_t begin_ns = clock_mono_ns();
         uint32_t first = d->position;
-        for (uint32_t i = 0; i < b->n_steps; i++)
         uint64_t nodes = cuda_device_nodes(b->drive.engine->device);
+        for (uint32_t i = 0; i < b->n_steps; i++)
             drive_decode(&b->drive, d->batch, d->position++);
         drive_finish(&b->drive);
-        double step = seconds_since(begin_ns) / b->n_steps;
         d->n_kernels = (double)(cuda_device_nodes(b->drive.engine->device) - nodes) / b->n_steps;
+        double step = seconds_since(begin_ns) / b->n_steps;
         double middle = first + (b->n_steps - 1) / 2.0 + 1; /* positions that a row sees */
         d->steps[d->n_rounds] = step;
         d->beside[d->n_rounds] = step - drive_passes(&b->drive, d->batch, first, b->n_steps);
@@ -146,8 +147,8 @@ static void tell_decode(struct bench *b, struct decode *d)
            d->batch, b->context, step * 1e3, d->n_rounds, d->batch / step,
            work_step_weights(&b->work, d->batch, d->n_experts) / 1e9,
            d->batch * work_kv_bytes(&b->work, b->context) / 1e9, rate / 1e9, beside);
-    if (b->work.n_mixtures > 0)
     printf("  kernels a step: %.0f\n", d->n_kernels);
+    if (b->work.n_mixtures > 0)
         printf("  experts read in a layer: %.1f of %u; rows that choose at random read %.1f\n",
                d->n_experts / b->work.n_mixtures, m->n_experts,
                work_random_experts(m->n_experts, m->n_chosen, d->batch));
@@ -205,7 +206,9 @@ static void run_model(struct bench *b, const char *folder)
     }
     must(work_of(b->drive.engine->program, b->drive.engine->kv_dtype, &b->work, &err), &err,
          folder);
-    printf("\n%s: %.2f GB of weights on the device, open in %.2f s\n", folder,
+    const char *layout = getenv("COX_KV_LAYOUT");
+    printf("\n%s: KV blocks by %s, %.2f GB of weights on the device, open in %.2f s\n", folder,
+           layout ? layout : "block",
            (double)b->drive.executor->ops->info(b->drive.executor)->weights_bytes / 1e9,
            seconds_since(begin_ns));
     for (uint32_t i = 0; i < b->n_batches; i++)

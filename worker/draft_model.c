@@ -135,7 +135,8 @@ void draft_model_view(const struct draft_model *m, struct kv_view *out)
 {
     struct kv_view own = {0};
     struct kv_view_group *g = &out->groups[m->i_group];
-    kv_store_view(m->engine->kv, &own);
+    if (!kv_store_view(m->engine->kv, &own))
+        return; /* nor has the target's store a view: both are laid out alike */
     for (uint32_t i = 0; i < own.n_groups; i++)
         g->pieces[g->n_pieces++] = own.groups[i].pieces[0];
 }

@@ -243,7 +243,8 @@ static bool model_kv_view(const struct executor *e, struct kv_view *out)
     *out = (struct kv_view){.copies = x->copies};
     if (!x->copies && !x->engine->device->ops->on_host)
         return false;
-    kv_store_view(x->engine->kv, out);
+    if (!kv_store_view(x->engine->kv, out))
+        return false;
     if (x->draft_model && executor_draws(x))
         draft_model_view(x->draft_model, out);
     return true;

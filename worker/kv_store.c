@@ -1,5 +1,8 @@
 #include "worker/kv_store.h"
 
+#include <stdlib.h>
+#include <string.h>
+
 #include "common/base/mem.h"
 #include "kernels/kv_layout.h"
 
@@ -12,11 +15,13 @@ enum { DEFAULT_SEQUENCES = 4, DEFAULT_WINDOWS = 64, WINDOW_SLACK_TOKENS = 512 };
 #define TAKE_ALL_MAX_BLOCKS (1u << 20)
 
 /* A group's blocks follow each other, each with all layers of the group: a sequence touches few
- * pages, and a block moves in one piece. */
+ * pages, and a block moves in one piece. By layers (COX_KV_LAYOUT=layer) a block has a piece for
+ * each layer, and the pieces of one layer follow each other: its attention reads fewer pages. Piece
+ * i of block b lies at ptr + (i * n_blocks + b) * piece_bytes. */
 struct group_memory {
     uint8_t *ptr;
-    uint64_t block_bytes;
-    uint32_t block_tokens, n_blocks;
+    uint64_t piece_bytes;
+    uint32_t n_pieces, block_tokens, n_blocks;
 };
 
 struct kv_store {
@@ -138,9 +143,40 @@ enum status kv_store_size(const struct program *p, const struct kv_shape *s,
     return STATUS_OK;
 }
 
+/* A switch to measure by, not an option: both layouts hold the same numbers. */
+static enum status take_layout(bool *by_layers, struct error *err)
+{
+    const char *name = getenv("COX_KV_LAYOUT");
+    *by_layers = name && strcmp(name, "layer") == 0;
+    if (!name || *by_layers || strcmp(name, "block") == 0)
+        return STATUS_OK;
+    return error_set(err, STATUS_INVALID, "COX_KV_LAYOUT is \"%.40s\": it can be block or layer",
+                     name);
+}
+
+static uint8_t *piece_at(const struct group_memory *g, uint32_t i_piece, uint32_t i_block)
+{
+    return g->ptr + ((uint64_t)i_piece * g->n_blocks + i_block) * g->piece_bytes;
+}
+
+/* Where the group's memory begins, and how it is cut. */
+static struct group_memory cut_group(const struct program *p, uint32_t i_group,
+                                     const struct kv_group *g, uint8_t *ptr, bool by_layers)
+{
+    uint32_t n_layers = p->kv_groups[i_group].n_layers;
+    uint32_t n_pieces = by_layers && n_layers > 0 ? n_layers : 1;
+    return (struct group_memory){.ptr = ptr,
+                                 .piece_bytes = g->bytes_per_block / n_pieces,
+                                 .n_pieces = n_pieces,
+                                 .block_tokens = g->block_tokens,
+                                 .n_blocks = g->n_blocks};
+}
+
 enum status kv_store_new(const struct program *p, struct device *d, enum dtype dtype,
                          const struct kv_group *groups, struct kv_store **out, struct error *err)
 {
+    bool by_layers;
+    TRY(take_layout(&by_layers, err));
     struct kv_store *s = mem_zalloc(sizeof *s);
     s->device = d;
     for (uint32_t i = 0; i < p->n_kv_groups; i++)
@@ -164,23 +200,24 @@ enum status kv_store_new(const struct program *p, struct device *d, enum dtype d
     s->n_groups = p->n_kv_groups;
     uint8_t *at = s->memory;
     for (uint32_t i = 0; i < p->n_kv_groups; i++) {
-        s->groups[i] = (struct group_memory){at, groups[i].bytes_per_block, groups[i].block_tokens,
-                                             groups[i].n_blocks};
+        s->groups[i] = cut_group(p, i, &groups[i], at, by_layers);
         at += groups[i].n_blocks * groups[i].bytes_per_block;
     }
-    uint64_t in_block[PROGRAM_MAX_KV_GROUPS] = {0}; /* where the next layer of a group begins */
+    uint32_t n_laid_out[PROGRAM_MAX_KV_GROUPS] = {0}; /* layers of a group */
     for (uint32_t l = p->layer_begin; l < p->layer_end; l++) {
         uint32_t i_group = p->kv_group_of[l];
-        const struct kv_group *g = &groups[i_group];
+        const struct group_memory *g = &s->groups[i_group];
+        uint32_t i_layer = n_laid_out[i_group]++;
+        uint64_t in_block = i_layer * layer_bytes(p, dtype, g->block_tokens);
         s->layers[l] =
-            (struct kv_cache){.block_stride = g->bytes_per_block,
+            (struct kv_cache){.block_stride = g->piece_bytes,
                               .dtype = dtype,
                               .n_kv_heads = p->most_kv_heads,
                               .head_dim = p->config->head_dim,
                               .v_dim = is_latent(p) ? p->config->mla.kv_rank : p->config->head_dim,
                               .block_tokens = g->block_tokens};
-        kv_layout(&s->layers[l], s->groups[i_group].ptr + in_block[i_group], is_latent(p));
-        in_block[i_group] += layer_bytes(p, dtype, g->block_tokens);
+        kv_layout(&s->layers[l], by_layers ? piece_at(g, i_layer, 0) : g->ptr + in_block,
+                  is_latent(p));
     }
     *out = s;
     return STATUS_OK;
@@ -205,19 +242,23 @@ uint32_t kv_store_block_tokens(const struct kv_store *s, uint32_t i_group)
     return s->groups[i_group].block_tokens;
 }
 
-void kv_store_view(const struct kv_store *s, struct kv_view *out)
+bool kv_store_view(const struct kv_store *s, struct kv_view *out)
 {
+    bool is_whole = true;
     out->n_groups = s->n_groups;
     for (uint32_t i = 0; i < s->n_groups; i++) {
         const struct group_memory *g = &s->groups[i];
         out->groups[i] = (struct kv_view_group){
-            .pieces = {{g->ptr, g->block_bytes}}, .n_pieces = 1, .n_blocks = g->n_blocks};
+            .pieces = {{g->ptr, g->piece_bytes}}, .n_pieces = 1, .n_blocks = g->n_blocks};
+        is_whole = is_whole && g->n_pieces == 1;
     }
+    return is_whole;
 }
 
 void kv_store_copy(struct kv_store *s, const struct plan_copy *c)
 {
     const struct group_memory *g = &s->groups[c->i_group];
-    s->device->ops->copy(s->device, g->ptr + c->to * g->block_bytes,
-                         g->ptr + c->from * g->block_bytes, g->block_bytes);
+    for (uint32_t i = 0; i < g->n_pieces; i++)
+        s->device->ops->copy(s->device, piece_at(g, i, c->to), piece_at(g, i, c->from),
+                             g->piece_bytes);
 }

@@ -30,7 +30,9 @@ uint64_t kv_store_sequence_tokens(uint32_t window, uint32_t max_model_len);
 uint64_t kv_store_block_bytes(const struct program *p, const struct kv_shape *s, uint32_t i_group);
 
 struct kv_store;
-/* groups as sized; program and device are borrowed. */
+/* groups as sized; program and device are borrowed. COX_KV_LAYOUT in the environment says how a
+ * block lies: "block" (as if it were not there), all layers in one piece; "layer", each layer's
+ * blocks side by side, which moves no block to other groups. STATUS_INVALID: something else. */
 MUST_USE enum status kv_store_new(const struct program *p, struct device *d, enum dtype dtype,
                                   const struct kv_group *groups, struct kv_store **out,
                                   struct error *err);
@@ -38,7 +40,9 @@ void kv_store_free(struct kv_store *s); /* NULL is fine */
 /* Of this stage. */
 const struct kv_cache *kv_store_layer(const struct kv_store *s, uint32_t layer);
 uint32_t kv_store_block_tokens(const struct kv_store *s, uint32_t i_group);
-/* Its groups, as one piece each. */
-void kv_store_view(const struct kv_store *s, struct kv_view *out);
+/* Its groups, as one piece each. false: a block is in more than one, and the view is not to be
+ * used.
+ */
+MUST_USE bool kv_store_view(const struct kv_store *s, struct kv_view *out);
 /* Copies a block of every layer of a group. */
 void kv_store_copy(struct kv_store *s, const struct plan_copy *c);

@@ -44,7 +44,8 @@ static void run_both(struct side *cpu, struct side *gpu, const struct pass *p, f
                "a row of logits is near the CPU's");
 }
 
-static void test_passes(struct side *cpu, struct side *gpu)
+/* last: the GPU's logits of the last pass, [MOST_SEQUENCES][TINY_VOCAB]. */
+static void test_passes(struct side *cpu, struct side *gpu, float *last)
 {
     static struct pass p;
     static const uint32_t zeros[MOST_SEQUENCES] = {0},
@@ -71,6 +72,8 @@ static void test_passes(struct side *cpu, struct side *gpu)
         make_pass(&p, 3, at, guesses);
         run_both(cpu, gpu, &p, got);
     }
+    memset(last, 0, sizeof got);
+    memcpy(last, got, (size_t)p.n_sampled * TINY_VOCAB * sizeof *got);
 }
 
 /* Seen, recorded, replayed, with the n-th call of a recording refused: n = 1, 2, ... until none is
@@ -152,18 +155,23 @@ int main(void)
     struct side cpu = {0}, gpu = {0};
     char folder[] = "/tmp/cox-runner-XXXXXX", path[64];
     open_sides(&cpu, &gpu, folder);
-    for (int windows = 0; windows < 2; windows++) { /* of one KV group, and of two */
+    static float last[2][2][MOST_SEQUENCES * TINY_VOCAB];
+    for (int i = 0; i < 4; i++) { /* of one KV group, and of two; blocks whole, and by layers */
+        const int windows = i % 2, layers = i / 2;
+        (void)setenv("COX_KV_LAYOUT", layers ? "layer" : "block", 1);
         if (windows)
             tiny_window_model_write(folder, 7);
         else
             tiny_model_write(folder, 7);
         open_engine(&cpu, folder, 0);
         open_engine(&gpu, folder, 0);
-        test_passes(&cpu, &gpu);
-        test_refusals(&gpu);
+        test_passes(&cpu, &gpu, last[layers][windows]);
+        if (!layers)
+            test_refusals(&gpu);
         engine_close(cpu.engine);
         engine_close(gpu.engine);
     }
+    expect(memcmp(last[0], last[1], sizeof last[0]) == 0, "other bits by the layout of blocks");
     test_shapes(gpu.device);
     test_early_launches();
     expect(!emulate_n_limits_lowered || emulate_n_limits_lowered() == 0,

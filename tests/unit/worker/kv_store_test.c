@@ -297,8 +297,23 @@ static void check_copy(struct kv_store *store, const struct program *p)
         }
 }
 
-static void test_nothing_overlaps(void **state)
+/* A block's stride is what all layers have of it, or one; only as one piece has it a view. */
+static void check_layout(const struct kv_store *store, const struct program *p, bool by_layers,
+                         uint32_t layer_bytes)
 {
+    struct kv_view view;
+    assert_int_equal(kv_store_view(store, &view), !by_layers);
+    for (uint32_t l = 0; l < p->config->n_layers; l++) {
+        uint32_t n_layers = p->kv_groups[p->kv_group_of[l]].n_layers;
+        assert_int_equal(kv_store_layer(store, l)->block_stride,
+                         (by_layers ? 1 : n_layers) * layer_bytes);
+    }
+}
+
+/* layout: of COX_KV_LAYOUT, NULL: it is not there. */
+static void check_nothing_overlaps(const char *layout)
+{
+    bool by_layers = layout && strcmp(layout, "layer") == 0;
     static const struct {
         enum dtype dtype;
         uint32_t layer_bytes; /* of a block: keys and values of 16 tokens of 256 */
@@ -328,11 +343,51 @@ static void test_nothing_overlaps(void **state)
         assert_int_equal(kv_store_size(p, &s, g, &err), STATUS_OK);
         assert_int_equal(g[1].bytes_per_block, 3 * dtypes[i].layer_bytes);
         assert_int_equal(kv_store_new(p, &d, dtypes[i].dtype, g, &store, &err), STATUS_OK);
+        check_layout(store, p, by_layers, dtypes[i].layer_bytes);
         fill_or_check(store, c.n_layers, false);
         fill_or_check(store, c.n_layers, true);
         check_copy(store, p);
         kv_store_free(store);
     }
+    program_free(p);
+}
+
+static void test_nothing_overlaps(void **state)
+{
+    static const char *const layouts[] = {NULL, "block", "layer"};
+    for (size_t i = 0; i < sizeof layouts / sizeof *layouts; i++) {
+        (void)unsetenv("COX_KV_LAYOUT");
+        if (layouts[i])
+            assert_int_equal(setenv("COX_KV_LAYOUT", layouts[i], 1), 0);
+        check_nothing_overlaps(layouts[i]);
+    }
+    (void)unsetenv("COX_KV_LAYOUT");
+}
+
+static void test_unknown_layout(void **state)
+{
+    const struct ops ops = {.alloc = fake_alloc, .release = fake_release};
+    struct device d = {&ops};
+    struct model_config c = config(true);
+    const struct kv_shape s = {.dtype = DTYPE_F16,
+                               .block_tokens = 16,
+                               .max_model_len = 1024,
+                               .n_blocks = N_BLOCKS,
+                               .available_bytes = 1u << 30};
+    struct kv_group g[PROGRAM_MAX_KV_GROUPS];
+    struct kv_store *store;
+    struct program *p;
+    struct error err = {0};
+    assert_int_equal(program_build(&c,
+                                   &(struct program_setup){
+                                       .tp = 1, .rank = 0, .max_model_len = 1024, .inner_unit = 16},
+                                   &p, &err),
+                     STATUS_OK);
+    assert_int_equal(kv_store_size(p, &s, g, &err), STATUS_OK);
+    assert_int_equal(setenv("COX_KV_LAYOUT", "layers", 1), 0);
+    assert_int_equal(kv_store_new(p, &d, DTYPE_F16, g, &store, &err), STATUS_INVALID);
+    assert_non_null(strstr(err.text, "\"layers\""));
+    (void)unsetenv("COX_KV_LAYOUT");
     program_free(p);
 }
 
@@ -362,6 +417,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_sizes), cmocka_unit_test(test_groups),
                                        cmocka_unit_test(test_nothing_overlaps),
+                                       cmocka_unit_test(test_unknown_layout),
                                        cmocka_unit_test(test_no_memory_of_a_device)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -384,7 +384,7 @@ static void test_kinds_and_dtypes(void **state)
         assert_int_equal(kv_store_size(p, &s, g, &err), STATUS_OK);
         for (int k = 0; k < 2; k++) {
             assert_int_equal(kv_store_new(p, &d, s.dtype, g, &stores[k], &err), STATUS_OK);
-            kv_store_view(stores[k], &v[k]);
+            assert_true(kv_store_view(stores[k], &v[k]));
         }
         struct list l = {.n = 0};
         uint64_t n_bytes = 0;
