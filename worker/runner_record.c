@@ -7,8 +7,8 @@
 
 /* From 64 rows on a step is still bound by the reading of weights (on an H100 up to some 266 rows
  * of bfloat16: 798 TFLOP/s to 3.0 TB/s), so that padding costs the rows' activations alone: steps
- * of 16, then of 32, pad by 25 % at most and by some 10 % in the middle. Each number is a record or
- * two of a pass and up to four of draws. */
+ * of 16, then of 32, pad by 25 % at most and by 8 % on average. Each number is a record or two of a
+ * pass and up to four of draws. */
 static const uint32_t buckets[] = {1,  2,  4,  8,   12,  16,  24,  32,  48,
                                    64, 80, 96, 112, 128, 160, 192, 224, RUNNER_RECORD_ROWS};
 

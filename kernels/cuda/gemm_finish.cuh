@@ -30,7 +30,8 @@ __device__ __forceinline__ float gemm_rounded(float v)
 }
 
 /* The same of output `n` of a gated product. Gate and up are rounded as two launches would store
- * them: a row has the same bits beside rows with adapters, which keep the launches apart. */
+ * them: where K is cut alike a row has the same bits beside rows with adapters, which keep the
+ * launches apart. */
 __device__ __forceinline__ void gemm_store_gated(const gemm_args &a, uint32_t n, uint32_t col,
                                                  float gate, float up)
 {
