@@ -82,6 +82,7 @@ void column_widen(std::vector<float> &to, const uint16_t *m, const emulate_blas_
 void product_run(const product &p)
 {
     const uint64_t k = p.a_layout.rows, n_columns = p.out_layout.columns;
+    emulate::operations_count(2 * k * n_columns * p.out_layout.rows);
     std::vector<float> a(k), column(k), b(k * n_columns);
     for (uint64_t j = 0; j < n_columns; j++) {
         column_widen(column, p.b, p.b_layout, j);

@@ -34,6 +34,9 @@ struct emulate_enqueued {
     unsigned long long kernels, copies, graphs; /* copies: and what sets memory */
 };
 void emulate_n_enqueued(struct emulate_enqueued *out);
+/* Operations of the tensor cores' instruction and of cuBLASLt's products (a product and its sum are
+ * two) that ran since the start. */
+unsigned long long emulate_n_operations(void);
 /* Times that cuBLASLt was asked for an algorithm. */
 unsigned long long emulate_n_algorithms(void);
 #ifdef __cplusplus

@@ -1,17 +1,21 @@
 #include "tensor.h"
 
 #include <string.h>
+
+#include <atomic>
 #ifdef __x86_64__
 #include <immintrin.h>
 #endif
 
 #include "engine.h"
+#include "faults.h"
 
 namespace emulate
 {
 namespace
 {
 constexpr unsigned M = 16, N = 8, K = 16;
+std::atomic<unsigned long long> n_operations;
 
 typedef float floats8 __attribute__((vector_size(32)));
 
@@ -155,6 +159,11 @@ float dot(const float *a, const float *b, uint64_t n)
     return dot_best(a, b, n);
 }
 
+void operations_count(unsigned long long n)
+{
+    n_operations.fetch_add(n, std::memory_order_relaxed);
+}
+
 void mma_bf16_16816(float *d, const uint32_t *a, const uint32_t *b)
 {
     mma_tile *t = reinterpret_cast<mma_tile *>(warp_exchange()->tile);
@@ -167,6 +176,8 @@ void mma_bf16_16816(float *d, const uint32_t *a, const uint32_t *b)
         t->b[column + 8 * i][row] = as_float(b[i] << 16);
         t->b[column + 8 * i + 1][row] = as_float(b[i] & 0xffff0000u);
     }
+    if (lane == 0)
+        operations_count(2 * M * N * K);
     memcpy(&t->d[row][column], d, 2 * sizeof(float));
     memcpy(&t->d[row + 8][column], d + 2, 2 * sizeof(float));
     (void)meet(ALL_LANES, &MMA, 0, 0);
@@ -180,3 +191,8 @@ void ldmatrix(uint32_t *r, const void *row, unsigned n_matrices, bool trans)
     memcpy(r, warp_exchange()->loaded[lane_index()], n_matrices * sizeof *r);
 }
 } // namespace emulate
+
+unsigned long long emulate_n_operations(void)
+{
+    return emulate::n_operations;
+}

@@ -10,4 +10,6 @@ void mma_bf16_16816(float *d, const uint32_t *a, const uint32_t *b);
 void ldmatrix(uint32_t *r, const void *row, unsigned n_matrices, bool trans);
 /* Sum over i of a[i] b[i], in sixteen interleaved parts. */
 float dot(const float *a, const float *b, uint64_t n);
+/* Into emulate_n_operations. */
+void operations_count(unsigned long long n);
 } // namespace emulate
