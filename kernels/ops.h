@@ -18,6 +18,7 @@
 
 #include "common/base/status.h"
 #include "kernels/adapter_params.h"
+#include "kernels/latent_params.h"
 #include "kernels/op_params.h"
 
 /* The largest of everything a program does in a pass of n_rows. */
@@ -28,6 +29,8 @@ struct scratch_shape {
     uint32_t hidden;
     bool is_latent;                /* v_dim: of the latent, whose first elements are the values */
     uint64_t most_weight_elements; /* n * k of the largest matrix */
+    uint32_t head_nope, head_v;    /* of a latent: what the model's own heads have of it */
+    uint32_t max_len;              /* positions of a sequence at most */
 };
 
 enum record_state {
@@ -177,6 +180,9 @@ struct ops {
     void (*sum_exp)(struct device *d, struct view x, uint32_t n_rows, uint32_t dim,
                     const float *shift, double *out);
     MUST_USE enum status (*sync)(struct device *d, struct error *err);
+    /* The five operators of MLA's attention at once, in whichever form is the cheaper one for each
+     * row; NULL: one by one. */
+    void (*latent)(struct device *d, const struct latent_params *p);
 };
 
 struct device {

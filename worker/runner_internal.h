@@ -3,9 +3,9 @@
 #include "worker/runner.h"
 
 /* What is known of an operator of the program before any pass. */
-enum step_kind { STEP_ONE, STEP_ADD_NORM, STEP_ROPE_KV, STEP_LINEAR_GATED };
+enum step_kind { STEP_ONE, STEP_ADD_NORM, STEP_ROPE_KV, STEP_LINEAR_GATED, STEP_LATENT };
 struct runner_step {
-    /* ADD_NORM, LINEAR_GATED: it and the next one; ROPE_KV: it and the next two */
+    /* ADD_NORM, LINEAR_GATED: it and the next one; ROPE_KV: and two; LATENT: and four */
     enum step_kind kind;
     struct moe_expert *experts; /* MOE: [experts of this rank] */
     void *table;                /* MOE, HEADS: of the device, where it wants one */

@@ -177,36 +177,48 @@ static void run_rope_kv(struct runner *r, const struct op *o, const struct row_b
     r->ops->rope_kv(r->s.device, &q, &k, &p);
 }
 
-static void run_attention(struct runner *r, const struct op *o, const struct row_batch *b)
+static struct attention_params attention_of(const struct runner *r, const struct op *o,
+                                            const struct row_batch *b)
 {
     const struct program *g = r->s.program;
-    const struct attention_params p = {.q = runner_view(r, o->in),
-                                       .out = runner_view(r, o->out),
-                                       .rows = b->kv_rows[g->kv_group_of[o->layer]],
-                                       .n_rows = r->n_rows,
-                                       .n_heads = g->heads.q.n,
-                                       .group = g->config->n_heads / g->config->n_kv_heads,
-                                       .first_in_group = g->heads.first_in_group,
-                                       .window = o->attention.window,
-                                       .scale = g->config->attention_scale,
-                                       .softcap = g->config->attention_softcap,
-                                       .sinks = o->attention.sinks,
-                                       .kv = kv_store_layer(r->s.kv, o->layer)};
+    return (struct attention_params){.q = runner_view(r, o->in),
+                                     .out = runner_view(r, o->out),
+                                     .rows = b->kv_rows[g->kv_group_of[o->layer]],
+                                     .n_rows = r->n_rows,
+                                     .n_heads = g->heads.q.n,
+                                     .group = g->config->n_heads / g->config->n_kv_heads,
+                                     .first_in_group = g->heads.first_in_group,
+                                     .window = o->attention.window,
+                                     .scale = g->config->attention_scale,
+                                     .softcap = g->config->attention_softcap,
+                                     .sinks = o->attention.sinks,
+                                     .kv = kv_store_layer(r->s.kv, o->layer)};
+}
+
+static void run_attention(struct runner *r, const struct op *o, const struct row_batch *b)
+{
+    const struct attention_params p = attention_of(r, o, b);
     r->ops->attention(r->s.device, &p);
+}
+
+static struct heads_params heads_of(const struct runner *r, const struct op *o,
+                                    const struct runner_step *step)
+{
+    return (struct heads_params){.x = slice(r, o->in, o->heads.in_first),
+                                 .out = runner_view(r, o->out),
+                                 .n_rows = r->n_rows,
+                                 .n_heads = o->heads.n,
+                                 .in_stride = o->heads.in_stride,
+                                 .out_stride = o->heads.out_stride,
+                                 .first = &r->s.program->weights[o->heads.first].w,
+                                 .table = step->table};
 }
 
 static void run_heads(struct runner *r, const struct op *o, const struct runner_step *step)
 {
     if (r->ops->heads && o->heads.n > 0) {
-        r->ops->heads(r->s.device,
-                      &(struct heads_params){.x = slice(r, o->in, o->heads.in_first),
-                                             .out = runner_view(r, o->out),
-                                             .n_rows = r->n_rows,
-                                             .n_heads = o->heads.n,
-                                             .in_stride = o->heads.in_stride,
-                                             .out_stride = o->heads.out_stride,
-                                             .first = &r->s.program->weights[o->heads.first].w,
-                                             .table = step->table});
+        const struct heads_params p = heads_of(r, o, step);
+        r->ops->heads(r->s.device, &p);
         return;
     }
     for (uint32_t h = 0; h < o->heads.n; h++) {
@@ -220,16 +232,32 @@ static void run_heads(struct runner *r, const struct op *o, const struct runner_
     }
 }
 
+static struct copy_heads_params copy_heads_of(const struct runner *r, const struct op *o)
+{
+    return (struct copy_heads_params){.from = slice(r, o->in, o->copy.in_first),
+                                      .to = slice(r, o->out, o->copy.out_first),
+                                      .n_rows = r->n_rows,
+                                      .n_heads = o->copy.n_heads,
+                                      .from_stride = o->copy.in_stride,
+                                      .to_stride = o->copy.out_stride,
+                                      .n = o->copy.n};
+}
+
 static void run_copy_heads(struct runner *r, const struct op *o)
 {
-    r->ops->copy_heads(r->s.device,
-                       &(struct copy_heads_params){.from = slice(r, o->in, o->copy.in_first),
-                                                   .to = slice(r, o->out, o->copy.out_first),
-                                                   .n_rows = r->n_rows,
-                                                   .n_heads = o->copy.n_heads,
-                                                   .from_stride = o->copy.in_stride,
-                                                   .to_stride = o->copy.out_stride,
-                                                   .n = o->copy.n});
+    const struct copy_heads_params p = copy_heads_of(r, o);
+    r->ops->copy_heads(r->s.device, &p);
+}
+
+static void run_latent(struct runner *r, const struct op *o, const struct runner_step *steps,
+                       const struct row_batch *b)
+{
+    const struct latent_params p = {.keys = heads_of(r, &o[0], &steps[0]),
+                                    .rope = copy_heads_of(r, &o[1]),
+                                    .write = kv_write_of(r, &o[2], b),
+                                    .attention = attention_of(r, &o[3], b),
+                                    .values = heads_of(r, &o[4], &steps[4])};
+    r->ops->latent(r->s.device, &p);
 }
 
 static void run_route(struct runner *r, const struct op *o)
@@ -349,6 +377,10 @@ enum status runner_run_step(struct runner *r, uint32_t *i_op, const struct row_b
             break;
         run_linear_gated(r, o);
         *i_op += 2;
+        return STATUS_OK;
+    case STEP_LATENT:
+        run_latent(r, o, &r->steps[*i_op], b);
+        *i_op += 5;
         return STATUS_OK;
     case STEP_ONE:
         break;

@@ -41,7 +41,10 @@ struct scratch_shape runner_scratch_shape(const struct program *p, const struct 
                               .n_chosen = c->moe.n_chosen,
                               .expert_width = c->moe.n_experts ? p->expert_inner.n : 0,
                               .hidden = c->hidden,
-                              .is_latent = c->mla.kv_rank > 0};
+                              .is_latent = c->mla.kv_rank > 0,
+                              .head_nope = c->mla.nope,
+                              .head_v = c->mla.v,
+                              .max_len = p->max_model_len};
     for (uint32_t i = 0; i < p->n_weights; i++) {
         uint64_t n = (uint64_t)p->weights[i].n_len * p->weights[i].k_len;
         s.most_weight_elements = n > s.most_weight_elements ? n : s.most_weight_elements;
@@ -74,6 +77,14 @@ static bool is_linear_gated(const struct program *p, const struct op *o)
            w[1].n_len == gated->gated.dim;
 }
 
+/* As build_mla writes it. */
+static bool is_latent(const struct op *o)
+{
+    return o[0].kind == OP_HEADS && o[0].heads.n > 0 && o[1].kind == OP_COPY_HEADS &&
+           o[2].kind == OP_KV_WRITE && o[3].kind == OP_ATTENTION && o[4].kind == OP_HEADS &&
+           o[0].layer == o[4].layer;
+}
+
 static enum step_kind kind_of(const struct runner *r, uint32_t i_op)
 {
     const struct program *p = r->s.program;
@@ -84,6 +95,8 @@ static enum step_kind kind_of(const struct runner *r, uint32_t i_op)
         return STEP_ROPE_KV;
     if (r->ops->linear_gated && left > 1 && is_linear_gated(p, &p->ops[i_op]))
         return STEP_LINEAR_GATED;
+    if (r->ops->latent && left > 4 && is_latent(&p->ops[i_op]))
+        return STEP_LATENT;
     return STEP_ONE;
 }
 

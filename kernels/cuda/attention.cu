@@ -17,7 +17,7 @@
  * So n is the least whose blocks leave the fewest places empty, in up to FEW_WAVES turns and up to
  * CUDA_ATTENTION_MAX_SPLITS; FEW_SPLITS, whose parts are small, may take MOST_WAVES turns. Tiles of
  * many rows, whose parts are large, are split only where their blocks fill no turn. */
-#include "kernels/cuda/attention_launch.cuh"
+#include "kernels/cuda/attention_expanded.cuh"
 #include "kernels/cuda/attention_store.cuh"
 
 #include "kernels/kv_layout.h"
@@ -245,7 +245,29 @@ int32_t shift_of(uint32_t n)
     return 1u << shift == n ? shift : -1;
 }
 
-attention_args args_of(const struct attention_params *p)
+tile_class class_of(const struct cuda_attention_params *p, uint32_t width, uint32_t shared_bytes,
+                    bool many)
+{
+    const uint32_t group = p->p.group, tile_rows = many ? GPU_TILE_ROWS : 1;
+    tile_class c = {};
+    c.n_entries = many ? p->counts.n_many_tiles : p->counts.n_few;
+    c.n_rows = many ? p->counts.n_many_rows : p->counts.n_few;
+    c.many = many;
+    c.packed_rows = width == 0 ? attention_latent_rows(group, many, shared_bytes)
+                    : many     ? attention_many_rows(width, shared_bytes)
+                               : 0;
+    c.by_few = width && c.packed_rows == 0;
+    if (c.by_few)
+        c.packed_rows = ATTENTION_FEW_ROWS;
+    c.n_chunks = (tile_rows * group + c.packed_rows - 1) / c.packed_rows;
+    c.n_blocks = width == 0 ? attention_latent_blocks(c.packed_rows, shared_bytes)
+                 : c.by_few ? attention_few_blocks(width, shared_bytes)
+                            : attention_many_blocks(width, shared_bytes);
+    return c;
+}
+} // namespace
+
+attention_args attention_args_of(const struct attention_params *p)
 {
     const struct kv_cache *kv = p->kv;
     attention_args a = {};
@@ -277,28 +299,6 @@ attention_args args_of(const struct attention_params *p)
     return a;
 }
 
-tile_class class_of(const struct cuda_attention_params *p, uint32_t width, uint32_t shared_bytes,
-                    bool many)
-{
-    const uint32_t group = p->p.group, tile_rows = many ? GPU_TILE_ROWS : 1;
-    tile_class c = {};
-    c.n_entries = many ? p->counts.n_many_tiles : p->counts.n_few;
-    c.n_rows = many ? p->counts.n_many_rows : p->counts.n_few;
-    c.many = many;
-    c.packed_rows = width == 0 ? attention_latent_rows(group, many, shared_bytes)
-                    : many     ? attention_many_rows(width, shared_bytes)
-                               : 0;
-    c.by_few = width && c.packed_rows == 0;
-    if (c.by_few)
-        c.packed_rows = ATTENTION_FEW_ROWS;
-    c.n_chunks = (tile_rows * group + c.packed_rows - 1) / c.packed_rows;
-    c.n_blocks = width == 0 ? attention_latent_blocks(c.packed_rows, shared_bytes)
-                 : c.by_few ? attention_few_blocks(width, shared_bytes)
-                            : attention_many_blocks(width, shared_bytes);
-    return c;
-}
-} // namespace
-
 uint64_t cuda_attention_parts_bytes(uint32_t n_rows, uint32_t n_heads, uint32_t v_dim)
 {
     const uint64_t most = (uint64_t)n_rows * n_heads * CUDA_ATTENTION_MAX_SPLITS;
@@ -321,7 +321,7 @@ enum status cuda_attention(struct gpu_stream *s, const struct cuda_attention_par
                            struct error *err)
 {
     const struct kv_cache *kv = p->p.kv;
-    attention_args a = args_of(&p->p);
+    attention_args a = attention_args_of(&p->p);
     const uint32_t width = attention_width(kv->head_dim);
     if (p->p.n_rows == 0 || p->p.n_heads == 0)
         return STATUS_OK;
@@ -331,4 +331,77 @@ enum status cuda_attention(struct gpu_stream *s, const struct cuda_attention_par
     a.is_staged = a.is_staged && (width == 0 || !a.is_latent);
     TRY(enqueue_class(p, a, class_of(p, width, a.shared_bytes, false), s, err));
     return enqueue_class(p, a, class_of(p, width, a.shared_bytes, true), s, err);
+}
+
+/* ---- over what was made of a latent (cuda_latent.h) ---- */
+
+namespace
+{
+expanded_args expanded_args_of(const struct cuda_latent_attention *p)
+{
+    const struct cuda_latent_shape *shape = &p->shape;
+    expanded_args e = {};
+    e.a.q = static_cast<const uint16_t *>(p->q.data), e.a.q_stride = p->q.stride;
+    e.a.out = static_cast<uint16_t *>(p->out.data), e.a.out_stride = p->out.stride;
+    e.a.rows = p->rows, e.a.tiles = p->tiles, e.a.n_tiles = p->n_tiles, e.a.n_chunks = 1;
+    e.a.n_heads = shape->n_heads, e.a.group = 1;
+    e.a.head_dim = shape->nope + shape->rope, e.a.v_dim = shape->v;
+    e.a.scale = p->scale, e.a.softcap = p->softcap, e.a.sinks = p->sinks;
+    e.keys = static_cast<const uint16_t *>(p->keys);
+    e.ropes = static_cast<const uint16_t *>(p->ropes);
+    e.first_keys = p->first_keys;
+    e.key_begin = p->key_begin, e.key_end = p->key_end;
+    e.head_stride = cuda_latent_head(shape);
+    e.key_stride = shape->n_heads * e.head_stride;
+    e.nope = shape->nope, e.rope = shape->rope, e.value = cuda_latent_value(shape);
+    return e;
+}
+
+/* Of one chunk; the same number for each of them. */
+uint32_t chunk_splits(const struct cuda_latent_attention *p, const tile_class &c)
+{
+    struct kv_cache kv = {};
+    struct cuda_attention_params of = {};
+    kv.v_dim = p->shape.v;
+    of.p.kv = &kv, of.p.n_heads = p->shape.n_heads;
+    of.n_multiprocessors = p->n_multiprocessors, of.n_splits = p->n_splits;
+    of.n_scratch_bytes = p->n_scratch_bytes / p->n_chunks;
+    const uint32_t n = splits_of(&of, c, p->shape.n_heads), most = CUDA_ATTENTION_MAX_SPLITS;
+    return n < most / p->n_chunks ? n : most / p->n_chunks;
+}
+} // namespace
+
+uint64_t cuda_latent_parts_bytes(const struct cuda_latent_shape *s, uint64_t n_parts)
+{
+    return n_parts * (s->v + PART_EXTRA) * sizeof(float);
+}
+
+uint64_t cuda_latent_most_parts(const struct cuda_latent_shape *s, uint32_t n_rows)
+{
+    const uint64_t most = (uint64_t)n_rows * s->n_heads * CUDA_ATTENTION_MAX_SPLITS;
+    return most < MAX_PART_ROWS ? most : MAX_PART_ROWS;
+}
+
+enum status cuda_latent_attention(struct gpu_stream *s, const struct cuda_latent_attention *p,
+                                  struct error *err)
+{
+    expanded_args e = expanded_args_of(p);
+    tile_class c = {};
+    if (p->n_tiles == 0 || p->shape.n_heads == 0)
+        return STATUS_OK;
+    TRY(gpu_enter(s->device, err));
+    c.n_entries = p->n_tiles, c.n_rows = p->n_rows, c.many = true, c.n_chunks = 1;
+    c.n_blocks = attention_expanded_blocks(s->device->shared_bytes);
+    const uint32_t n_splits = chunk_splits(p, c);
+    const uint64_t part_rows = (uint64_t)p->n_rows * e.a.n_heads;
+    e.a.n_splits = n_splits * p->n_chunks;
+    e.first_split = n_splits * p->i_chunk;
+    e.a.sums = static_cast<float2 *>(p->scratch);
+    e.a.parts = static_cast<float *>(p->scratch) + part_rows * e.a.n_splits * PART_EXTRA;
+    if (e.a.n_splits > 1 &&
+        cuda_latent_parts_bytes(&p->shape, part_rows * e.a.n_splits) > p->n_scratch_bytes)
+        return error_set(err, STATUS_INTERNAL, "%llu bytes of scratch are too few for %u chunks",
+                         (unsigned long long)p->n_scratch_bytes, p->n_chunks);
+    TRY(attention_expanded(e, n_splits, s, err));
+    return e.a.n_splits > 1 && p->i_chunk + 1 == p->n_chunks ? merge(e.a, c, s, err) : STATUS_OK;
 }

@@ -17,7 +17,7 @@ __device__ inline void tile_store(const attention_args &a, const attention_task 
                 continue;
             const row_result r = result_begin(a, t, row, w.max[m][half], w.sum[m][half], t4 == 0);
 #pragma unroll
-            for (uint32_t d = 0; d < S::D / 8; d++)
+            for (uint32_t d = 0; d < S::DV / 8; d++)
                 result_store(a, r, d * 8 + t4 * 2, w.o[m][d][2 * half], w.o[m][d][2 * half + 1]);
         }
 }

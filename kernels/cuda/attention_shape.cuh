@@ -3,12 +3,14 @@
 #include "kernels/cuda/attention_codes.cuh"
 #include "kernels/cuda/attention_store.cuh"
 
-template <uint32_t D_, uint32_t WM_, uint32_t WN_, uint32_t MT_, uint32_t BN_, uint32_t BLOCKS_>
+/* Keys of D dimensions, values of DV. */
+template <uint32_t D_, uint32_t WM_, uint32_t WN_, uint32_t MT_, uint32_t BN_, uint32_t BLOCKS_,
+          uint32_t DV_ = D_>
 struct tile_shape {
-    static constexpr uint32_t D = D_, WM = WM_, WN = WN_, MT = MT_, BN = BN_;
+    static constexpr uint32_t D = D_, DV = DV_, WM = WM_, WN = WN_, MT = MT_, BN = BN_;
     static constexpr uint32_t BLOCKS = BLOCKS_; /* of an SM at least: bounds the registers */
     static constexpr uint32_t BM = 16 * WM * MT, THREADS = 32 * WM * WN;
-    static constexpr uint32_t NT = BN / WN / 8, LD = D + 8;
+    static constexpr uint32_t NT = BN / WN / 8, LD = D + 8, LDV = DV + 8;
     static constexpr bool KEEP_Q = MT == 1 && D <= 128; /* in registers */
     static constexpr uint32_t Q_BYTES = BM * LD * 2, UNIT_BYTES = BN * LD * 2;
     static constexpr uint32_t PLACES_BYTES = 4 * BN * sizeof(token_place);
@@ -44,7 +46,7 @@ template <class S> struct tile_shared {
 
 /* A warp's share of the result: o is not divided by sum yet. [half]: rows g and g + 8. */
 template <class S> struct tile_state {
-    float o[S::MT][S::D / 8][4];
+    float o[S::MT][S::DV / 8][4];
     float max[S::MT][2], sum[S::MT][2];
     int32_t position[S::MT][2];
     uint32_t q[S::KEEP_Q ? S::D / 16 : 1][4];

@@ -116,7 +116,7 @@ __device__ inline void unit_softmax(tile_state<S> &w, float to_exponent,
         if (!__any_sync(0xffffffffu, old[0] != 1.0f || old[1] != 1.0f))
             continue;
 #pragma unroll
-        for (uint32_t d = 0; d < S::D / 8; d++)
+        for (uint32_t d = 0; d < S::DV / 8; d++)
 #pragma unroll
             for (uint32_t i = 0; i < 4; i++)
                 w.o[m][d][i] *= old[i / 2];
@@ -129,7 +129,7 @@ __device__ inline void unit_values(tile_state<S> &w, const uint16_t *v, const fl
                                    float (&scores)[S::MT][S::NT][4])
 {
     const uint32_t lane = threadIdx.x % 32;
-    const uint16_t *v_lane = v + lane % 16 * S::LD + lane / 16 * 8;
+    const uint16_t *v_lane = v + lane % 16 * S::LDV + lane / 16 * 8;
     if (scales)
 #pragma unroll
         for (uint32_t n = 0; n < S::NT; n++)
@@ -148,9 +148,9 @@ __device__ inline void unit_values(tile_state<S> &w, const uint16_t *v, const fl
                 p[m][i] =
                     pack_bf16(scores[m][n + i / 2][i % 2 * 2], scores[m][n + i / 2][i % 2 * 2 + 1]);
 #pragma unroll
-        for (uint32_t d = 0; d < S::D / 16; d++) {
+        for (uint32_t d = 0; d < S::DV / 16; d++) {
             uint32_t vf[4];
-            ldmatrix_x4_trans(vf, v_lane + n * 8 * S::LD + d * 16);
+            ldmatrix_x4_trans(vf, v_lane + n * 8 * S::LDV + d * 16);
             const uint32_t b0[2] = {vf[0], vf[1]}, b1[2] = {vf[2], vf[3]};
 #pragma unroll
             for (uint32_t m = 0; m < S::MT; m++) {

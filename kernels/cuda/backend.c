@@ -149,7 +149,8 @@ static void cuda_copy(struct device *d, void *to, const void *from, uint64_t n_b
 static uint64_t cuda_scratch_bytes(const struct device *d, const struct scratch_shape *s)
 {
     uint64_t most = cuda_linear_scratch_bytes(s);
-    const uint64_t others[] = {cuda_attention_scratch_bytes(s), cuda_moe_scratch_bytes(s)};
+    const uint64_t others[] = {cuda_attention_scratch_bytes(s), cuda_moe_scratch_bytes(s),
+                               cuda_latent_scratch_bytes((const struct cuda_device *)d, s)};
     for (size_t i = 0; i < sizeof others / sizeof *others; i++)
         most = others[i] > most ? others[i] : most;
     return most;
@@ -216,6 +217,7 @@ static void cuda_close(struct device *d)
     if (x->stream)
         (void)!gpu_stream_sync(x->stream, &err); /* nobody is left to be told */
     cuda_records_close(x);
+    cuda_latent_free(x);
     gpu_linear_free(x->linear);
     cuda_packer_free(x);
     cuda_staging_close(x);
@@ -263,6 +265,7 @@ static const struct ops cuda_ops = {
     .expert_table = cuda_backend_expert_table,
     .head_table = cuda_backend_head_table,
     .heads = cuda_backend_heads,
+    .latent = cuda_backend_latent,
     .norm = cuda_backend_norm,
     .sum_squares = cuda_backend_sum_squares,
     .clear = cuda_backend_clear,
@@ -296,6 +299,7 @@ static enum status open_parts(struct cuda_device *x, const struct cuda_device_op
     snprintf(x->isa, sizeof x->isa, "sm_%u", x->info.capability);
     TRY(gpu_device_open(o->ordinal, &x->gpu, err));
     (void)gpu_launch_early(x->gpu, !o->no_early_launch);
+    x->expand_rows = o->expand_rows;
     TRY(reserve(x, o->utilization, err));
     TRY(gpu_stream_new(x->gpu, &x->stream, err));
     TRY(gpu_linear_new(x->stream, &x->info, &x->linear, err));

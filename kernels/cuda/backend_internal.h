@@ -4,6 +4,7 @@
  * fails is kept, the first with its text, and sync tells it; after it nothing is enqueued. */
 #include "kernels/cpu/threads.h"
 #include "kernels/cuda/cuda.h"
+#include "kernels/cuda/cuda_latent.h"
 #include "kernels/cuda/cuda_moe.h"
 #include "kernels/cuda/cuda_ops.h"
 #include "kernels/cuda/tiles.h"
@@ -18,10 +19,24 @@ struct gpu_scratch {
 
 /* What upload_rows gave, found again by the pointer that operators carry. */
 struct gpu_rows {
-    const struct kv_row *rows;    /* of the device, as is all below */
+    const struct kv_row *rows;    /* of the device, as are the tiles */
     const struct gpu_tile *tiles; /* tiles.h */
+    const struct kv_row *on_host; /* as they were uploaded: tables are the device's */
     uint32_t n_rows;
     struct gpu_tile_counts counts;
+};
+
+/* The rows of a pass whose keys and values are made out of latents (backend_latent.c). */
+struct gpu_expanded {
+    bool is_found; /* of this pass */
+    uint32_t n_runs;
+    struct gpu_run *runs; /* [n_runs], owned, as is at */
+    struct cuda_latent_run *at;
+    const struct cuda_latent_run *d_at; /* of the device, as are: */
+    const struct gpu_tile *tiles;       /* of all runs in order, each batch's slots from 0 */
+    const uint32_t *first_keys;         /* [tile] */
+    const struct gpu_tile *beside;      /* of the other rows */
+    struct gpu_tile_counts beside_counts;
 };
 
 struct gpu_linear;
@@ -45,7 +60,10 @@ struct cuda_device {
     struct gpu_rows rows[GPU_MAX_ROW_GROUPS];
     uint32_t n_row_groups;
     struct cuda_adapter_rows adapters; /* list NULL: no row of the pass has one */
-    enum status failed;                /* STATUS_OK while nothing has */
+    uint32_t expand_rows;              /* of the options */
+    bool may_be_recorded;              /* the pass: its launches may be replayed for others */
+    struct gpu_expanded expanded;
+    enum status failed; /* STATUS_OK while nothing has */
     struct error error;
 };
 
@@ -128,6 +146,11 @@ void cuda_backend_rope_kv(struct device *d, const struct rope_params *q,
                           const struct rope_params *k, const struct kv_write_params *p);
 void cuda_backend_attention(struct device *d, const struct attention_params *p);
 uint64_t cuda_attention_scratch_bytes(const struct scratch_shape *s);
+/* backend_latent.c */
+void cuda_backend_latent(struct device *d, const struct latent_params *p);
+uint64_t cuda_latent_scratch_bytes(const struct cuda_device *x, const struct scratch_shape *s);
+void cuda_latent_begin(struct cuda_device *x); /* a pass */
+void cuda_latent_free(struct cuda_device *x);
 /* backend_moe.c */
 void cuda_backend_route(struct device *d, const struct route_params *p);
 void cuda_backend_moe(struct device *d, const struct moe_params *p);

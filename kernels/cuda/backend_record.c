@@ -107,6 +107,7 @@ enum record_state cuda_backend_record(struct device *d, uint64_t key, bool of_ro
     struct cuda_device *x = cuda_of(d);
     struct gpu_records *all = records_of(x);
     struct error err;
+    x->may_be_recorded = x->may_be_recorded || of_rows;
     if (!cuda_goes_on(x)) /* sends what was uploaded, which a recording must not */
         return RECORD_NONE;
     if (of_rows)

@@ -81,6 +81,8 @@ void cuda_backend_begin(struct device *d)
     zone_begin(&s->numbers);
     zone_begin(&s->tables);
     x->n_row_groups = 0;
+    x->may_be_recorded = false;
+    cuda_latent_begin(x);
     x->adapters = (struct cuda_adapter_rows){0};
     if (x->failed == STATUS_OK)
         cuda_note(x, gpu_event_wait(s->slots[s->i_slot].sent, &err), &err);
@@ -183,6 +185,7 @@ const struct kv_row *cuda_backend_upload_rows(struct device *d, const struct kv_
     struct gpu_rows *g = &x->rows[x->n_row_groups++];
     g->rows = (const struct kv_row *)(const void *)(s->device + rows_at);
     g->tiles = (const struct gpu_tile *)(const void *)(s->device + tiles_at);
+    g->on_host = to;
     g->n_rows = n_rows;
     g->counts = gpu_tiles_find(rows, n_rows, tiles);
     return g->rows;

@@ -10,6 +10,9 @@ struct cuda_device_options {
     uint64_t staging_bytes; /* room for a pass's uploads; 0: 32 MiB */
     uint32_t n_threads;     /* of the host, for packing weights; 0: all */
     bool no_early_launch;   /* each kernel waits for the one in front to have ended */
+    /* For tests and measurements: MLA's attention makes keys and values out of the latents for each
+     * sequence that has so many rows in a pass. 0: where that is less work; UINT32_MAX: never. */
+    uint32_t expand_rows;
 };
 /* In place of a device, for sizes alone: nothing but weight_bytes, scratch_bytes, table_bytes and
  * close may be called. No device and no driver is needed. STATUS_UNSUPPORTED without the toolchain.

@@ -2,7 +2,7 @@
  * reads its tiles of codes 16 bytes a lane, turns them into values as the small products do, and
  * hands them over in shared memory so that each row's 128 bytes are written at once, 16 bytes a
  * lane. Bound by writing: 2 bytes for half a byte or one that is read. */
-#include "kernels/cuda/formats.cuh"
+#include "kernels/cuda/dequantise.cuh"
 #include "kernels/cuda/launch.cuh"
 
 extern "C" {
@@ -11,8 +11,7 @@ extern "C" {
 
 namespace
 {
-constexpr uint32_t WARPS = 8, SPAN = 64; /* inputs of a warp */
-constexpr uint32_t LINE = SPAN / 2 + 4; /* words of a row in shared memory: no two rows in a bank */
+constexpr uint32_t WARPS = 8, SPAN = DEQUANTISE_SPAN;
 
 struct dequantise_args {
     const uint8_t *codes, *scales;
@@ -20,54 +19,19 @@ struct dequantise_args {
     uint32_t tile_bytes, k, group, row_elems, n_spans, n_units;
 };
 
-__device__ __forceinline__ float low_of(uint32_t pair)
-{
-    return __uint_as_float(pair << 16);
-}
-__device__ __forceinline__ float high_of(uint32_t pair)
-{
-    return __uint_as_float(pair & 0xffff0000u);
-}
-
 template <enum gpu_format F>
 __global__ __launch_bounds__(32 * WARPS) void dequantise_kernel(const dequantise_args a)
 {
-    using W = weights_traits<F>;
-    __shared__ __align__(16) uint32_t lines[WARPS][GPU_TILE_N][LINE];
-    const uint32_t lane = threadIdx.x % 32, warp = threadIdx.x / 32, g = lane / 4, t = lane % 4;
+    __shared__ __align__(16) dequantise_lines lines[WARPS];
+    const uint32_t lane = threadIdx.x % 32, warp = threadIdx.x / 32;
     const uint32_t unit = blockIdx.x * WARPS + warp;
     dependency_wait(); /* the product in front reads what is written here */
     dependency_launch();
     if (unit >= a.n_units)
         return;
     const uint32_t tile = unit / a.n_spans, k0 = unit % a.n_spans * SPAN;
-    const uint8_t *codes = a.codes + (size_t)tile * a.tile_bytes;
-    const uint8_t *scales = a.scales + (size_t)tile * a.tile_bytes;
-#pragma unroll
-    for (uint32_t i = 0; i < SPAN / W::TILE_K; i++) {
-        const uint32_t k = k0 + i * W::TILE_K;
-        if (k >= a.k)
-            break;
-        const uint4 v = load_stream_16(codes + (size_t)(k / W::TILE_K) * 512 + 16 * lane);
-        const uint32_t words[4] = {v.x, v.y, v.z, v.w};
-#pragma unroll
-        for (uint32_t j = 0; j < W::TILE_K / 16; j++) {
-            const uint32_t at = k + 16 * j;
-            if (at >= a.k)
-                break;
-            const uint8_t *group = scales + (size_t)(at / a.group) * GPU_TILE_N * W::SCALE_BYTES;
-            const weights_scale s = weights_scales<F>(group, g);
-            uint32_t pairs[4];
-            weights_fragment<F>(pairs, words + j * W::WORDS, s);
-#pragma unroll
-            for (uint32_t p = 0; p < 4; p++) {
-                const uint32_t h = p % 2;
-                const float low = fmaf(s.scale[h], low_of(pairs[p]), s.offset[h]);
-                const float high = fmaf(s.scale[h], high_of(pairs[p]), s.offset[h]);
-                lines[warp][g + 8 * h][(at - k0) / 2 + t + p / 2 * 4] = bf16x2_of(low, high);
-            }
-        }
-    }
+    dequantise_span<F>(lines[warp], a.codes + (size_t)tile * a.tile_bytes,
+                       a.scales + (size_t)tile * a.tile_bytes, k0, a.k, a.group);
     __syncwarp();
 #pragma unroll
     for (uint32_t i = 0; i < 4; i++) { /* eight lanes to a row */

@@ -33,3 +33,23 @@ struct gpu_tile_counts gpu_tiles_find(const struct kv_row *rows, uint32_t n_rows
                                       struct gpu_tile *out);
 /* Whether gpu_tiles_find gives tiles of few rows alone: then its number of entries is n_rows. */
 bool gpu_tiles_are_few(const struct kv_row *rows, uint32_t n_rows);
+
+/* A sequence's rows of a pass, all of them at successive positions. */
+struct gpu_run {
+    uint32_t first_row, n_rows;
+    uint32_t position; /* of the first row */
+};
+/* Which runs are taken: those of at least least_rows (at least 1) for which
+ * position * of_key <= pairs * of_pair, where pairs are those of a row and a position that it sees.
+ */
+struct gpu_run_rule {
+    uint32_t least_rows;
+    uint64_t of_key, of_pair;
+};
+/* The number of runs; out has room for n_rows / least_rows. */
+uint32_t gpu_runs_find(const struct kv_row *rows, uint32_t n_rows, const struct gpu_run_rule *rule,
+                       struct gpu_run *out);
+/* gpu_tiles_find of the rows that are in none of the runs, which gpu_runs_find gave. */
+struct gpu_tile_counts gpu_tiles_find_beside(const struct kv_row *rows, uint32_t n_rows,
+                                             const struct gpu_run *runs, uint32_t n_runs,
+                                             struct gpu_tile *out);
