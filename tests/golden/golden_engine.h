@@ -25,7 +25,8 @@ struct golden_engine_options {
     uint32_t max_len;
     uint32_t tp, pp; /* pp 0: 1 */
     bool expert_parallel;
-    bool sockets; /* between the ranks, not shared memory */
+    bool sockets;  /* between the ranks, not shared memory */
+    bool is_eager; /* passes are never recorded */
     enum quant_at_load quantization;
     enum cpu_activations activations;
     const char *lora;      /* folder of the adapter that every row has; NULL: none */

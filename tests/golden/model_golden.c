@@ -2,16 +2,17 @@
  * the demo model its perplexity.
  *   model_golden [--isa LEVEL,..|all|best] [--kv f32|f16|bf16|fp8|int8] [--tp N] [--pp N]
  *                [--sockets] [--expert-parallel] [--quantization int8|int4|fp8] [--device cuda]
- *                [--nccl LIBRARY] [--longest N] SET|FOLDER...
+ *                [--nccl LIBRARY] [--longest N] [--expand-rows N] SET|FOLDER...
  * --tp: over so many ranks; --pp: in so many stages of them; --sockets: which do not share memory;
  * --expert-parallel: with experts of their own; --device cuda: in bfloat16 on a GPU, which is the
  * emulation of tests/cuda/emulate in model_golden_cuda, several ranks of it over that library;
  * --longest: prompts of at most N tokens with what follows them, and of each model at least its
- * shortest. Adapters below a model's folder (loras/NAME) are models of their own. own
- * build/goldens, by scripts/make-goldens reference $COX_GOLDENS/models, made with transformers
- * (default ../shared/goldens) demo $COX_GOLDENS/real/gemma3-270m with the demo model of the cache
- * FOLDER     one that has expected.json Exit status 77: a set that was asked for is not there (and
- * nothing failed). */
+ * shortest; --expand-rows: MLA's attention is expanded for sequences of so many rows in a pass,
+ * decode rows too where N is 1, and no pass is recorded (docs/gpu.md). Adapters below a model's
+ * folder (loras/NAME) are models of their own. own build/goldens, by scripts/make-goldens reference
+ * $COX_GOLDENS/models, made with transformers (default ../shared/goldens) demo
+ * $COX_GOLDENS/real/gemma3-270m with the demo model of the cache FOLDER     one that has
+ * expected.json Exit status 77: a set that was asked for is not there (and nothing failed). */
 #include <dirent.h>
 #include <getopt.h>
 #include <limits.h>
@@ -72,6 +73,7 @@ struct options {
     enum cpu_activations activations;
     struct device *device; /* NULL: a CPU, one for each model */
     bool on_cuda;
+    uint32_t expand_rows; /* of cuda_device_options */
     const char *nccl;
     uint32_t longest;
 };
@@ -298,6 +300,7 @@ static void check_levels(const struct options *o, const struct target *t, uint32
                                       .expert_parallel = o->expert_parallel,
                                       .quantization = o->quantization,
                                       .activations = o->activations,
+                                      .is_eager = o->expand_rows > 0,
                                       .device = o->device};
     if (o->device) {
         *n_failed += check_target(t, &e);
@@ -449,7 +452,7 @@ static enum quant_at_load quantization_of(const char *name)
 }
 
 /* Exit status 77: there is none. Ranks share out the devices that there are. */
-static struct device *open_cuda(uint32_t n_ranks)
+static struct device *open_cuda(uint32_t n_ranks, uint32_t expand_rows)
 {
     struct device *d = NULL;
     struct error err;
@@ -459,7 +462,8 @@ static struct device *open_cuda(uint32_t n_ranks)
     if (s == STATUS_OK)
         s = cuda_device_open(&(struct cuda_device_options){.ordinal = golden_gpus_position() % n,
                                                            .utilization = 0.9 / n_each,
-                                                           .n_threads = 2},
+                                                           .n_threads = 2,
+                                                           .expand_rows = expand_rows},
                              &d, &err);
     if (s == STATUS_UNSUPPORTED) {
         printf("SKIPPED: %s\n", err.text);
@@ -483,6 +487,7 @@ static void read_options(struct options *o, int argc, char **argv)
                                           {"device", required_argument, NULL, 'd'},
                                           {"longest", required_argument, NULL, 'l'},
                                           {"nccl", required_argument, NULL, 'n'},
+                                          {"expand-rows", required_argument, NULL, 'x'},
                                           {0}};
     int c;
     o->tp = o->pp = 1;
@@ -510,13 +515,15 @@ static void read_options(struct options *o, int argc, char **argv)
             o->on_cuda = true;
         } else if (c == 'n') {
             o->nccl = optarg;
+        } else if (c == 'x' && atoi(optarg) > 0) {
+            o->expand_rows = (uint32_t)atoi(optarg);
         } else if (c == 'l' && atoi(optarg) > 0) {
             o->longest = (uint32_t)atoi(optarg);
         } else {
             golden_die("usage: model_golden [--isa LEVEL,..|all|best] [--kv f32|f16|bf16|fp8|int8] "
                        "[--tp N] [--pp N] [--sockets] [--expert-parallel] [--quantization Q] "
                        "[--activations narrow] [--device cuda] [--nccl LIBRARY] [--longest N] "
-                       "own|reference|demo|FOLDER...");
+                       "[--expand-rows N] own|reference|demo|FOLDER...");
         }
     }
 }
@@ -527,7 +534,7 @@ static void open_device(struct options *o)
         return;
     if (o->tp * o->pp > 1)
         golden_gpus_fork(o->tp, o->pp, o->nccl);
-    o->device = open_cuda(o->tp * o->pp);
+    o->device = open_cuda(o->tp * o->pp, o->expand_rows);
     golden_gpus_use(o->device);
 }
 
