@@ -53,13 +53,13 @@ __device__ __forceinline__ void dequantise_span(dequantise_lines &lines, const u
     }
 }
 
-/* The same of BF16, whose rows are row_elems long. */
+/* The same of BF16, whose rows are filled up to pieces of 16 bytes (gpu_padded_k). */
 template <>
 __device__ __forceinline__ void dequantise_span<GPU_BF16>(dequantise_lines &lines,
                                                           const uint8_t *codes, const uint8_t *,
                                                           uint32_t k0, uint32_t k_end, uint32_t)
 {
-    const uint32_t lane = threadIdx.x % 32, row_bytes = gpu_padded_k(GPU_BF16, k_end) * 2;
+    const uint32_t lane = threadIdx.x % 32, row_bytes = (k_end + 7) / 8 * 16;
 #pragma unroll
     for (uint32_t i = 0; i < 4; i++) { /* eight lanes to a row */
         const uint32_t row = 4 * i + lane / 8, c = lane % 8;
