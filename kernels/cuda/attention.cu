@@ -333,7 +333,7 @@ enum status cuda_attention(struct gpu_stream *s, const struct cuda_attention_par
     return enqueue_class(p, a, class_of(p, width, a.shared_bytes, true), s, err);
 }
 
-/* ---- over what was made of a latent (cuda_latent.h) ---- */
+/* ---- over keys and values that were made out of latents (cuda_latent.h) ---- */
 
 namespace
 {
@@ -357,7 +357,7 @@ expanded_args expanded_args_of(const struct cuda_latent_attention *p)
     return e;
 }
 
-/* Of one chunk; the same number for each of them. */
+/* The splits of one chunk: every chunk of a batch has the same number. */
 uint32_t chunk_splits(const struct cuda_latent_attention *p, const tile_class &c)
 {
     struct kv_cache kv = {};

@@ -42,13 +42,13 @@ static uint64_t least(uint64_t a, uint64_t b)
 
 /* ---- the scratch ---- */
 
-/* What is made at once. */
+/* The heads and keys that are made at once. */
 struct turn {
     uint32_t n_heads, n_keys; /* n_keys: of all sequences; of several chunks a multiple of 32 */
     uint32_t n_chunks;        /* of one sequence's keys */
 };
 
-/* What all turns share: the products' own scratch, then the weights. */
+/* All turns share the products' own scratch and, behind it, the weights. */
 static uint64_t shared_bytes(const struct cuda_latent_shape *s)
 {
     return GPU_BLAS_WORKSPACE +
@@ -68,7 +68,7 @@ static uint64_t expanded_bytes(const struct cuda_latent_shape *s, uint64_t n_key
     return aligned(n_keys * n_heads * cuda_latent_head(s) * sizeof(uint16_t));
 }
 
-/* Keys of one head that a turn has at most. */
+/* A turn has at most so many keys of one head. */
 static uint32_t most_keys(const struct cuda_latent_shape *s)
 {
     const uint64_t n = EXPANDED_BYTES / (cuda_latent_head(s) * sizeof(uint16_t));
@@ -174,7 +174,7 @@ static uint32_t run_tiles(const struct gpu_run *r)
     return (r->n_rows + GPU_TILE_ROWS - 1) / GPU_TILE_ROWS;
 }
 
-/* Says where each run's keys lie: as many runs are a batch as have all heads in one turn. */
+/* Says where each run's keys lie. A batch has as many runs as have all heads in one turn. */
 static void place_keys(const struct cuda_device *x, const struct cuda_latent_shape *s)
 {
     const struct gpu_expanded *e = &x->expanded;
@@ -225,7 +225,7 @@ static void upload_runs(struct cuda_device *x, const struct gpu_rows *rows)
     mem_free(first_keys);
 }
 
-/* Once a pass: all of its layers have one shape. */
+/* Runs are found once a pass, since all of its layers have one shape. */
 static void find_runs(struct cuda_device *x, const struct latent_params *p,
                       const struct cuda_latent_shape *s)
 {
@@ -275,7 +275,7 @@ static void batch_next(const struct gpu_expanded *e, struct batch *b)
     }
 }
 
-/* One operator of a pass, and where what lies in its scratch. */
+/* One operator of a pass, and the parts of its scratch. */
 struct work {
     struct cuda_device *x;
     const struct latent_params *p;
@@ -296,7 +296,8 @@ static void lay_out(struct work *w)
     w->parts = w->expanded + expanded_bytes(&w->shape, w->turn.n_keys, w->turn.n_heads);
 }
 
-/* Keys and values of some heads and of n keys from first on, of latents that are there. */
+/* Makes keys and values of some heads out of the latents of n keys from first on, which are there.
+ */
 static enum status make_keys(const struct work *w, uint32_t head, uint32_t n_heads, uint32_t first,
                              uint32_t n, struct error *err)
 {
@@ -315,8 +316,8 @@ static enum status make_keys(const struct work *w, uint32_t head, uint32_t n_hea
     return cuda_linear_many(w->x->linear, &p, err);
 }
 
-/* The same of all keys of a chunk, out of the cache. Latents that were one piece are still there
- * for the next heads. */
+/* Makes all keys of a chunk, out of the cache. Latents that were one piece are still there for the
+ * next heads. */
 static enum status expand(const struct work *w, uint32_t head, uint32_t n_heads, uint32_t key_begin,
                           uint32_t n_keys, struct error *err)
 {
@@ -412,7 +413,7 @@ static struct view rows_from(struct view v, uint32_t first)
     return v;
 }
 
-/* Rows first .. end - 1 into the latents' space, or out of it. */
+/* Takes rows first .. end - 1 into the latents' space, or out of it. */
 static void run_heads(struct device *d, const struct latent_params *p, bool into, uint32_t first,
                       uint32_t end)
 {
@@ -439,7 +440,7 @@ static void run_heads_beside(struct device *d, const struct latent_params *p, bo
     run_heads(d, p, into, first, p->attention.n_rows);
 }
 
-/* The rows beside the runs. */
+/* Runs the rows beside the runs. */
 static void run_absorbed(struct device *d, const struct latent_params *p)
 {
     struct cuda_device *x = cuda_of(d);
@@ -457,7 +458,7 @@ static void run_absorbed(struct device *d, const struct latent_params *p)
     run_heads_beside(d, p, false);
 }
 
-/* All rows. */
+/* Runs all rows in the absorbed form. */
 static void run_one_by_one(struct device *d, const struct latent_params *p)
 {
     d->ops->heads(d, &p->keys);

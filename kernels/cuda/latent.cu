@@ -1,6 +1,6 @@
-/* What keys and values of latent attention are made of: the cached latents of several sequences as
- * rows without gaps, and the projections of all heads as one matrix. Between the two stands an
- * ordinary product (blas.cu).
+/* The two operands of the product that makes keys and values out of latents: the cached latents of
+ * several sequences as rows without gaps, and the projections of all heads as one matrix. The
+ * product itself is an ordinary one (blas.cu).
  *
  * How bytes move: a warp for each latent, 16 bytes a lane at successive places, all of them asked
  * for before the first is stored. Of a matrix a warp has 16 outputs and 64 inputs in shared memory;
@@ -85,7 +85,7 @@ struct weights_args {
     bool transposed;
 };
 
-/* Two bfloat16 of a column of lines: of rows row and row + 1. */
+/* Rows row and row + 1 of column k, as two bfloat16. */
 __device__ inline uint32_t column_pair(const dequantise_lines &lines, uint32_t row, uint32_t k)
 {
     const uint32_t shift = k % 2 * 16;

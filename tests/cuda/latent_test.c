@@ -28,7 +28,8 @@
 
 #pragma weak emulate_n_operations
 
-enum { MAX_SEQUENCES = 6, CPU, CUDA = CPU + 1, N_SIDES };
+enum { MAX_SEQUENCES = 6 };
+enum { CPU, CUDA, N_SIDES };
 #define SPIKE 16.0f
 /* Of a row's root mean square, all rows of a case together; and one row. Weights of codes are
  * rounded to bfloat16 when they are expanded, and a cache of codes is rounded on both sides alike.
@@ -144,7 +145,7 @@ static const struct latent_case large_cases[] = {
 };
 
 static struct rng rng = {.state = 20251128};
-static unsigned n_cases, n_failures, n_chunked;
+static unsigned n_cases, n_failures, n_chunked, n_recorded;
 static double worst;
 
 static void failed(const struct latent_case *c, const char *what, double got, double want)
@@ -491,9 +492,10 @@ static void compare(const struct scene *s, const uint16_t *out, const char *how)
     }
 }
 
-/* The pass on the device; scratch_bytes 0: what a worker has. Products that it launched, or 0. */
+/* The pass on the device; scratch_bytes 0: what a worker has; key: of a pass that may be recorded,
+ * or 0. Operations of products that it launched, where they are counted. */
 static unsigned long long run_gpu(struct scene *s, struct device *gpu, uint64_t scratch_bytes,
-                                  const char *how)
+                                  uint64_t key, const char *how)
 {
     const struct latent_case *c = s->c;
     const struct ops *ops = gpu->ops;
@@ -528,8 +530,10 @@ static unsigned long long run_gpu(struct scene *s, struct device *gpu, uint64_t 
     ops->use_scratch(gpu, rooms[5], scratch_bytes);
     p.attention.rows = p.write.rows = ops->upload_rows(gpu, s->rows, s->n_rows, c->block_tokens);
     const unsigned long long before = emulate_n_operations ? emulate_n_operations() : 0;
-    ops->latent(gpu, &p);
     struct error err = {0};
+    if (key && ops->record(gpu, key, true, &err) != RECORD_NONE)
+        failed(c, "the first pass of a key is enqueued as it is", 1, 0);
+    ops->latent(gpu, &p);
     must(ops->read(gpu, out, rooms[4], sizes[4], &err), &err, how);
     const unsigned long long after = emulate_n_operations ? emulate_n_operations() : 0;
     compare(s, out, how);
@@ -619,10 +623,10 @@ static void run_tight(struct scene *s, struct device *gpu)
     const uint32_t keys = longest(s->c), each = (keys / 3 + 32) / 32 * 32;
     const uint64_t turns = tight_bytes(s, keys, 0), chunks = tight_bytes(s, each, 3);
     if (s->c->n_heads > 1)
-        (void)run_gpu(s, gpu, turns, "a head a turn");
+        (void)run_gpu(s, gpu, turns, 0, "a head a turn");
     if (chunks >= turns)
         return;
-    (void)run_gpu(s, gpu, chunks, "keys in chunks");
+    (void)run_gpu(s, gpu, chunks, 0, "keys in chunks");
     n_chunked++;
 }
 
@@ -634,9 +638,12 @@ static void run_case(const struct latent_case *c, struct device *cpu, struct dev
             struct scene s;
             const char *const how[] = {"never", "as chosen", "always"};
             scene_open(&s, c, spikes, cpu, devices[d]);
-            n[d] = run_gpu(&s, devices[d], 0, how[d]);
+            n[d] = run_gpu(&s, devices[d], 0, 0, how[d]);
             if (d == ALWAYS)
                 run_tight(&s, devices[d]);
+            if (d == ALWAYS && emulate_n_operations &&
+                run_gpu(&s, devices[d], 0, ++n_recorded, "may be recorded") != n[NEVER])
+                failed(c, "a pass that may be recorded was expanded", 1, 0);
             scene_close(&s, devices[d]);
         }
         check_counts(c, n[CHOSEN], n[NEVER], n[ALWAYS]);
