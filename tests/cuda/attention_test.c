@@ -661,54 +661,6 @@ static void run_tiles(struct rig *r)
     }
 }
 
-/* Runs of the rule and the tiles of all other rows: every row is in one of them, once, and no tile
- * has a row of a run. */
-static void run_beside(struct rig *r)
-{
-    static const uint32_t tables[6][1];
-    const struct att_case c = {0};
-    struct kv_row rows[900];
-    struct gpu_tile tiles[900];
-    struct gpu_run runs[900];
-    for (uint32_t i_case = 0; i_case < 60; i_case++) {
-        const struct gpu_run_rule rule = {1 + random_u32(&r->rng) % 200, random_u32(&r->rng) % 200,
-                                          1};
-        uint32_t n_rows = 0, n_want = 0, seen = 0;
-        for (uint32_t i = 0; i < 6; i++) {
-            const uint32_t n = 1 + random_u32(&r->rng) % (i % 2 ? 3 : 260);
-            const uint64_t position = random_u32(&r->rng) % 300,
-                           pairs = n * position + n * (n + 1) / 2;
-            const bool is_padding = random_u32(&r->rng) % 8 == 0;
-            n_want += !is_padding && n >= rule.least_rows && position * rule.of_key <= pairs;
-            for (uint32_t k = 0; k < n; k++)
-                rows[n_rows++] = (struct kv_row){tables[i], 0,
-                                                 is_padding ? KV_ROW_NONE : (uint32_t)position + k};
-        }
-        const uint32_t n_runs = gpu_runs_find(rows, n_rows, &rule, runs);
-        const struct gpu_tile_counts n = gpu_tiles_find_beside(rows, n_rows, runs, n_runs, tiles);
-        bool taken[900] = {false};
-        if (n_runs != n_want)
-            fail(r, &c, "runs", n_runs, n_want);
-        for (uint32_t i = 0; i < n_runs; i++)
-            for (uint32_t k = 0; k < runs[i].n_rows; k++) {
-                seen += !taken[runs[i].first_row + k];
-                taken[runs[i].first_row + k] = true;
-            }
-        for (uint32_t i = 0; i < n.n_few + n.n_many_tiles; i++) {
-            const bool many = i >= n.n_few;
-            for (uint32_t k = 0; k < (many ? tiles[i].n_rows : 1); k++) {
-                const uint32_t row = tiles[i].first_row + (many ? k : tiles[i].part);
-                if (taken[row])
-                    fail(r, &c, "a row that is in two places", row, 0);
-                seen += !taken[row];
-                taken[row] = true;
-            }
-        }
-        if (seen != n_rows)
-            fail(r, &c, "rows in runs and tiles", seen, n_rows);
-    }
-}
-
 static void run_refused(struct rig *r)
 {
     struct error err = {0};
@@ -779,7 +731,6 @@ int main(int argc, char **argv)
     must(gpu_stream_new(r.device, &r.stream, &err), &err, "stream");
     must(cpu_device_open(&cpu, &r.cpu, &err), &err, "CPU");
     run_tiles(&r);
-    run_beside(&r);
     run_refused(&r);
     for (size_t i = 0; i < N_SMALL; i++)
         run_case(&r, &small_cases[i]);
