@@ -6,6 +6,7 @@
  * what the product begins with, and what bfloat16 does not hold of it is a vector that cuBLASLt
  * adds in float before it rounds: the result is rounded once, with a bias of 16 bits of fraction
  * (all of it, where the result is float). */
+#include "kernels/cuda/find_library.h"
 #include "kernels/cuda/launch.cuh"
 #include "kernels/cuda/linear_state.cuh"
 
@@ -93,12 +94,12 @@ enum status load(struct blas *b, struct error *err)
 #else
 enum status load(struct blas *b, struct error *err)
 {
-    b->library = dlopen(BLAS_LIBRARY, RTLD_NOW | RTLD_LOCAL);
-    if (!b->library)
+    struct error why;
+    if (gpu_find_library(BLAS_LIBRARY, &b->library, &why) != STATUS_OK)
         return error_set(err, STATUS_UNSUPPORTED,
                          "%s; prompts of many tokens need cuBLAS 13: install it, or put the folder "
                          "of " BLAS_LIBRARY " into LD_LIBRARY_PATH",
-                         dlerror());
+                         why.text);
     bool complete = true;
 #define X(name)                                                                                    \
     b->api.name = reinterpret_cast<decltype(&::name)>(dlsym(b->library, #name));                   \

@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "kernels/cuda/find_library.h"
 #include "kernels/cuda/nccl_internal.h"
 
 #define DEFAULT_LIBRARY "libnccl.so.2"
@@ -44,15 +45,25 @@ static enum status find_symbols(struct nccl_comm *c, void *handle, const char *l
     return STATUS_OK;
 }
 
+/* A library that is named is that one or none. */
+static enum status open_library(const char *library, void **handle, struct error *err)
+{
+    struct error why;
+    if (!library && gpu_find_library(DEFAULT_LIBRARY, handle, &why) == STATUS_OK)
+        return STATUS_OK;
+    if (library && (*handle = dlopen(library, RTLD_NOW | RTLD_LOCAL)))
+        return STATUS_OK;
+    return error_set(err, STATUS_UNSUPPORTED,
+                     "ranks on GPUs need NCCL: %s; install it or name it with --nccl-library",
+                     library ? dlerror() : why.text);
+}
+
 enum status nccl_load(struct nccl_comm *c, const char *library, struct error *err)
 {
     const char *name = library ? library : DEFAULT_LIBRARY;
     int version = 0;
-    void *handle = dlopen(name, RTLD_NOW | RTLD_LOCAL);
-    if (!handle)
-        return error_set(err, STATUS_UNSUPPORTED,
-                         "ranks on GPUs need NCCL: %s; install it or name it with --nccl-library",
-                         dlerror());
+    void *handle = NULL;
+    TRY(open_library(library, &handle, err));
     TRY(find_symbols(c, handle, name, err));
     int result = c->api.get_version(&version);
     if (result != NCCL_SUCCESS || version < MIN_VERSION)

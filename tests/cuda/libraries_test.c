@@ -1,9 +1,14 @@
-/* cuBLASLt and NCCL load as the worker loads them (dlopen, by name), and are of the version of
- * their headers. Needs no device: what neither can say without one is not asked. */
+/* cuBLASLt and NCCL load as a worker loads them (find_library.h), and their major versions are the
+ * ones that this program was compiled for. A host may have another minor version than the build
+ * had: within a major version both libraries keep their interface, so the rest is only printed.
+ * Needs no device. */
 #include <cublasLt.h>
 #include <dlfcn.h>
 #include <nccl.h>
+#include <stdbool.h>
 #include <stdio.h>
+
+#include "kernels/cuda/find_library.h"
 
 #define TEXT(x)    #x
 #define EXPAND(x)  TEXT(x)
@@ -12,11 +17,24 @@
 
 static void *find(const char *library, const char *symbol)
 {
-    void *handle = dlopen(library, RTLD_NOW | RTLD_LOCAL); /* for as long as the program runs */
-    void *found = handle ? dlsym(handle, symbol) : NULL;
+    void *handle = NULL;
+    struct error err = {0};
+    const bool is_loaded = gpu_find_library(library, &handle, &err) == STATUS_OK;
+    void *found = is_loaded ? dlsym(handle, symbol) : NULL;
     if (!found)
-        fprintf(stderr, "FAILED %s: %s\n", library, dlerror());
+        fprintf(stderr, "FAILED %s: %s\n", library, is_loaded ? dlerror() : err.text);
     return found;
+}
+
+/* Versions are 10000 majors each, cuBLAS's and NCCL's alike. */
+static bool same_major(const char *library, size_t version, size_t header)
+{
+    const bool same = version / 10000 == header / 10000;
+    printf("%s %zu, compiled for %zu%s\n", library, version, header,
+           !same               ? ": FAILED: another major version"
+           : version == header ? ""
+                               : ": same major");
+    return same;
 }
 
 int nccl_abi_holds(void); /* nccl_abi.c */
@@ -29,7 +47,7 @@ int main(void)
     if (!cublas_version || !nccl_version || nccl_version(&nccl) != ncclSuccess)
         return 1;
     const size_t cublas = cublas_version();
-    printf("cuBLASLt %zu (header %d), NCCL %d (header %d)\n", cublas, CUBLAS_VERSION, nccl,
-           NCCL_VERSION_CODE);
-    return !nccl_abi_holds() || cublas != CUBLAS_VERSION || nccl != NCCL_VERSION_CODE;
+    bool ok = same_major("cuBLASLt", cublas, CUBLAS_VERSION);
+    ok = same_major("NCCL", (size_t)nccl, NCCL_VERSION_CODE) && ok;
+    return nccl_abi_holds() && ok ? 0 : 1;
 }

@@ -1,0 +1,23 @@
+#pragma once
+/* Where a worker finds cuBLASLt and NCCL. NVIDIA ships both in three ways: as packages of a
+ * distribution, in a toolkit (/usr/local/cuda), and as wheels, which put them beside Python's
+ * modules, where the dynamic linker does not look. */
+#include "common/base/status.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* Loads the library `name` ("libcublasLt.so.13": no path) and puts dlopen's handle into *handle.
+ * The places are tried in this order, and the first library that loads is taken:
+ *   1. wherever the dynamic linker looks: LD_LIBRARY_PATH, the program's RUNPATH, the system;
+ *   2. lib/python3* /{site,dist}-packages/nvidia/{cu13,cublas,nccl}/lib beside each absolute folder
+ *      of PATH, which finds an active virtual environment, conda's, and the system's Python;
+ *   3. /usr/local/cuda/lib64 and /usr/local/cuda/targets/<machine>/lib.
+ * The library stays loaded as long as the process runs: both libraries have threads. Any thread.
+ * STATUS_UNSUPPORTED: no place has it; the text is the dynamic linker's own, of place 1. */
+MUST_USE enum status gpu_find_library(const char *name, void **handle, struct error *err);
+
+#ifdef __cplusplus
+}
+#endif
