@@ -11,7 +11,7 @@ extern "C" {
 /* Loads the library `name` ("libcublasLt.so.13": no path) and puts dlopen's handle into *handle.
  * The places are tried in this order, and the first library that loads is taken:
  *   1. wherever the dynamic linker looks: LD_LIBRARY_PATH, the program's RUNPATH, the system;
- *   2. lib/python3* /{site,dist}-packages/nvidia/{cu13,cublas,nccl}/lib beside each absolute folder
+ *   2. lib/python3.N/{site,dist}-packages/nvidia/{cu13,cublas,nccl}/lib beside each absolute folder
  *      of PATH, which finds an active virtual environment, conda's, and the system's Python;
  *   3. /usr/local/cuda/lib64 and /usr/local/cuda/targets/<machine>/lib.
  * The library stays loaded as long as the process runs: both libraries have threads. Any thread.

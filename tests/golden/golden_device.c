@@ -74,6 +74,7 @@ struct run {
     struct side exact, rounding;
     uint32_t piece_rows;                           /* the most that are fed at once */
     uint32_t n_passes, n_wrong;                    /* of the prompt; greedy steps that failed */
+    struct golden_excess excess;                   /* of n_failed */
     uint32_t n_failed, n_prompts, n_rows, n_alone; /* n_alone: rows that the file has no word on */
     /* Greedy steps: the reference's token, or why not; n_named: the exceptions of `undecided`. */
     uint32_t n_same, n_close, n_rounded, n_named;
@@ -87,11 +88,26 @@ static bool is_coarse(enum dtype kv)
     return kv == DTYPE_F8_E4M3 || kv == DTYPE_I8;
 }
 
-static void fail(struct run *r, const char *what, uint32_t row, double value, double limit)
+static void tell_failure(struct run *r, const char *what, uint32_t row, double value, double limit)
 {
     r->n_failed++;
     printf("  FAILED %s, %s, row %u: %s: %g, allowed is %g\n", r->check->title, r->prompt->name,
            row, what, value, limit);
+}
+
+/* A check whose outcome follows from how the device rounds. */
+static void fail(struct run *r, const char *what, uint32_t row, double value, double limit)
+{
+    golden_excess_add(&r->excess, value, limit);
+    tell_failure(r, what, row, value, limit);
+}
+
+/* A check of the CPU that stands for the reference: the device has no part in it. */
+static void fail_reference(struct run *r, const char *what, uint32_t row, double value,
+                           double limit)
+{
+    r->excess.n_other++;
+    tell_failure(r, what, row, value, limit);
 }
 
 /* ---- opening ---- */
@@ -275,7 +291,8 @@ static void check_reference(struct run *r, uint32_t i)
     for (uint32_t k = 0; i + 1 == p->n_ids && k < p->n_top; k++)
         golden_widen(&worst, fabs((double)got[p->top[k].id] - p->top[k].logit));
     if (worst > r->check->file_distance)
-        fail(r, "distance of the CPU from the golden file", i, worst, r->check->file_distance);
+        fail_reference(r, "distance of the CPU from the golden file", i, worst,
+                       r->check->file_distance);
 }
 
 /* How much rather the CPU that rounds would say the one than the other. */
@@ -314,7 +331,8 @@ static void check_step(struct run *r, uint32_t i, uint32_t i_step)
     struct golden_two want = golden_two_best(row_of(r, r->exact.rows, i), n);
     if (is_own(r, i) && !is_coarse(r->check->options->kv_dtype)) {
         if (want.id != p->greedy[i_step] && p->gaps[i_step] >= r->check->file_gap)
-            fail(r, "the CPU's token, not the golden file's", i_row, want.id, p->greedy[i_step]);
+            fail_reference(r, "the CPU's token, not the golden file's", i_row, want.id,
+                           p->greedy[i_step]);
         want = (struct golden_two){.id = p->greedy[i_step], .gap = p->gaps[i_step]};
     }
     const double limit = r->is_behind ? greedy_gap_behind : greedy_gap;
@@ -409,6 +427,8 @@ static void run_prompt(struct run *r, const struct golden_prompt *p)
 static void tell(const struct run *r, uint64_t began_ns)
 {
     const struct side *e = &r->exact, *o = &r->rounding;
+    char excess[256];
+    golden_excess_text(&r->excess, excess, sizeof excess);
     printf("%s: %u rows of %u prompts, from the reference %.2g (%.2g of a prompt), from a CPU that "
            "rounds %.2g (%.2g, %.2f of its own); ",
            r->check->title, r->n_rows, r->n_prompts, e->worst, e->mean, o->worst, o->mean,
@@ -423,7 +443,8 @@ static void tell(const struct run *r, uint64_t began_ns)
            r->n_rounded);
     if (r->undecided > 0)
         printf("%u as the exception of this model (gaps to %g), ", r->n_named, r->undecided);
-    printf("%.1f s%s\n", (double)(clock_mono_ns() - began_ns) / 1e9, r->n_failed ? "; FAILED" : "");
+    printf("%.1f s%s%s\n", (double)(clock_mono_ns() - began_ns) / 1e9,
+           r->n_failed ? "; FAILED: " : "", excess);
     fflush(stdout);
 }
 
@@ -436,6 +457,10 @@ uint32_t golden_device_run(const struct golden_device_check *check)
         if (is_wanted(check, &check->want->prompts[i]))
             run_prompt(&r, &check->want->prompts[i]);
     tell(&r, began_ns);
+    check->excess->n_near += r.excess.n_near;
+    check->excess->n_far += r.excess.n_far;
+    check->excess->n_other += r.excess.n_other;
+    golden_widen(&check->excess->worst, r.excess.worst);
     close_run(&r);
     return r.n_failed;
 }

@@ -8,6 +8,7 @@
  * where the experts are its own it has to agree with the golden file first. */
 #include "tests/golden/golden_engine.h"
 #include "tests/golden/golden_file.h"
+#include "tests/golden/golden_math.h"
 
 struct golden_device_check {
     const char *model, *title;
@@ -17,7 +18,8 @@ struct golden_device_check {
     /* Of the CPU, in float32, from the golden file: of a logit; and tokens may differ from the
      * file's at closer gaps. */
     double file_distance, file_gap;
+    struct golden_excess *excess; /* failures are added to it */
 };
-/* Prints what it found. Returns the number of failures. Ends the program
- * when the model cannot be opened. */
+/* Prints what it found. Returns the number of failures. Ends the program when the model cannot be
+ * opened. */
 uint32_t golden_device_run(const struct golden_device_check *check);

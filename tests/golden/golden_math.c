@@ -1,6 +1,8 @@
 #include "tests/golden/golden_math.h"
 
 #include <math.h>
+#include <stdbool.h>
+#include <stdio.h>
 
 double golden_share_of_spread(const float *got, double shift, const float *want, uint32_t n)
 {
@@ -50,4 +52,35 @@ struct golden_two golden_two_best(const float *x, uint32_t n)
         if (i != best && (double)x[i] > second)
             second = (double)x[i];
     return (struct golden_two){.id = best, .gap = (double)x[best] - second};
+}
+
+void golden_excess_add(struct golden_excess *x, double value, double limit)
+{
+    const double share = value / limit - 1;
+    const bool is_near = share <= GOLDEN_NEAR; /* of NaN it is not */
+    x->n_near += is_near;
+    x->n_far += !is_near;
+    golden_widen(&x->worst, share);
+}
+
+void golden_excess_text(const struct golden_excess *x, char *out, size_t size)
+{
+    const uint32_t n = x->n_near + x->n_far;
+    char others[64] = "";
+    out[0] = '\0';
+    if (n + x->n_other == 0)
+        return;
+    if (x->n_other > 0)
+        snprintf(others, sizeof others, "%s%u that no rounding explains", n > 0 ? ", and " : "",
+                 x->n_other);
+    if (n == 0)
+        snprintf(out, size, "%s", others);
+    else if (x->n_far > 0)
+        snprintf(out, size, "%u beyond their bounds, %u of them FAR beyond, by up to %.0f %%%s", n,
+                 x->n_far, 100 * x->worst, others);
+    else
+        snprintf(out, size,
+                 "%u beyond their bounds by at most %.0f %%: within what a tensor core's truncated "
+                 "sums explain (%.0f %%), to be judged by hand%s",
+                 n, 100 * x->worst, 100 * GOLDEN_NEAR, others);
 }

@@ -76,6 +76,7 @@ struct options {
     uint32_t expand_rows; /* of cuda_device_options */
     const char *nccl;
     uint32_t longest;
+    struct golden_excess *excess; /* of all models on a device */
 };
 
 /* One model at one level. */
@@ -265,7 +266,8 @@ static uint32_t check_model(const struct target *t, const struct golden_engine_o
     return c.n_failed;
 }
 
-static uint32_t check_target(const struct target *t, const struct golden_engine_options *o)
+static uint32_t check_target(const struct target *t, const struct golden_engine_options *o,
+                             struct golden_excess *excess)
 {
     char title[PATH_MAX];
     uint32_t n_prompts = 0;
@@ -280,6 +282,7 @@ static uint32_t check_target(const struct target *t, const struct golden_engine_
                                                            .title = title,
                                                            .want = t->want,
                                                            .options = o,
+                                                           .excess = excess,
                                                            .shortest = t->shortest,
                                                            .longest = t->longest,
                                                            .file_distance = t->tolerance->logit,
@@ -303,12 +306,12 @@ static void check_levels(const struct options *o, const struct target *t, uint32
                                       .is_eager = o->expand_rows > 0,
                                       .device = o->device};
     if (o->device) {
-        *n_failed += check_target(t, &e);
+        *n_failed += check_target(t, &e, o->excess);
         return;
     }
     for (e.isa = 0; e.isa <= cpu_isa_best(); e.isa++)
         if (o->isa[e.isa])
-            *n_failed += check_target(t, &e);
+            *n_failed += check_target(t, &e, o->excess);
 }
 
 static int by_name(const struct dirent **a, const struct dirent **b)
@@ -541,7 +544,9 @@ static void open_device(struct options *o)
 int main(int argc, char **argv)
 {
     uint32_t n_failed = 0, n_missing = 0;
-    struct options o = {.kv_set = false};
+    struct golden_excess excess = {0};
+    char text[256];
+    struct options o = {.excess = &excess};
     read_options(&o, argc, argv);
     open_device(&o);
     for (int i = optind; i < argc; i++) {
@@ -554,7 +559,8 @@ int main(int argc, char **argv)
         golden_die("which models? own, reference, demo or a folder");
     if (o.device)
         o.device->ops->close(o.device);
+    golden_excess_text(&excess, text, sizeof text);
     if (n_failed > 0)
-        printf("%u checks failed\n", n_failed);
+        printf("%u checks failed%s%s\n", n_failed, text[0] ? ": " : "", text);
     return golden_gpus_end(n_failed > 0 ? 1 : n_missing > 0 ? SKIPPED : 0);
 }

@@ -1,0 +1,47 @@
+# shellcheck shell=bash
+# Rows of first-run's table: what ran, how it ended, how long it took, its last line. Sourced by first-run, which sets
+# LOG, ROWS, FIGURES (files) and left, has_device, ours (functions).
+
+# A program that skips on a host with a device has failed, unless it wants more devices than there are.
+skipped() { # skipped LAST_LINE
+    if has_device && ! [[ $1 =~ (needs\ [0-9]+\ devices|need\ two\ of\ them) ]]; then echo "FAILED: skipped"; else echo skipped; fi
+}
+result_of() { # result_of STATUS LIMIT LAST_LINE
+    case $1 in
+    0) echo passed ;;
+    75) echo "cut short" ;;
+    77) skipped "$3" ;;
+    124 | 137) echo "NOT DONE in $2 s" ;;
+    1) if [[ $3 =~ ^[0-9]+\ of\ [0-9]+\ bars\ held ]]; then echo "BELOW A BAR"; else echo "FAILED (1)"; fi ;;
+    *) echo "FAILED ($1)" ;;
+    esac
+}
+last_line() { # last_line FILE: the last that is not empty, as one cell's text
+    grep -av '^ *$' "$1" 2>/dev/null | tail -n 1 | tr -d '\000-\010\013-\037' | cut -c 1-180
+}
+row() { # row NAME RESULT SECONDS TEXT
+    printf '| `%s` | %s | %s s | %s |\n' "$1" "$2" "$3" "${4//|/\\|}" >>"$ROWS"
+    printf '%4d s  %-34s %-20s %4s s  %s\n' "$SECONDS" "$1" "$2" "$3" "${4:0:120}"
+}
+complaints() { # complaints NAME: a few lines that say why
+    grep -aiE 'fail|error|hazard|invalid|illegal|misaligned|not within|beyond' "$LOG/$1.txt" | head -n 6 | cut -c 1-200 | sed 's/^/        /'
+}
+run() { # run NAME LIMIT COMMAND...: its output is a log, its last line the row's text; the rows of benches are kept
+    local name=$1 limit=$2 from=$SECONDS rc=0
+    shift 2
+    [ "$limit" -le "$(left)" ] || limit=$(left)
+    if [ "$limit" -lt 3 ]; then
+        row "$name" "no time left" 0 ""
+        return 0
+    fi
+    timeout --kill-after=3 "$limit" "$@" >"$LOG/$name.txt" 2>&1 </dev/null || rc=$?
+    row "$name" "$(result_of $rc "$limit" "$(last_line "$LOG/$name.txt")")" $((SECONDS - from)) "$(last_line "$LOG/$name.txt")"
+    case $rc in 0 | 75 | 77) ;; *) complaints "$name" ;; esac
+    grep -ahE '^\| (cuda_[a-z_]+|torch|serve) \|' "$LOG/$name.txt" >>"$FIGURES" 2>/dev/null
+    return $rc
+}
+bench() { # bench NAME LIMIT PROGRAM ARGUMENTS...: one of the pack's, with its libraries
+    local name=$1 limit=$2
+    shift 2
+    run "$name" "$limit" bash -c 'ours "$@"' _ "$@"
+}
