@@ -7,6 +7,9 @@
  * really chose, counted in a pass before and one behind the rounds; keys and values of every
  * context) by its time, as a part of the copy's rate.
  *
+ * Times of a step and of a prompt are told as well: tests/cuda/first-run/predict.py has a
+ * prediction for each.
+ *
  * prefill: the operations of a prompt by its time, as a part of cuBLASLt's rate. A model that takes
  * fewer tokens at once gets several prompts, side by side.
  *
@@ -99,6 +102,8 @@ static void measure_prefill(struct bench *b)
     bars_figure(&b->bars, what_of(b, "prefill of ", b->n_tokens, " tokens"), "of cuBLAS's rate",
                 ops / took / b->ceilings.gemm_rate,
                 b->is_judged && b->n_tokens == BAR_TOKENS ? BAR_AT_LEAST : BAR_NONE, BAR_PREFILL);
+    bars_figure(&b->bars, what_of(b, "prefill of ", b->n_tokens, " tokens, time"), "ms", took * 1e3,
+                BAR_NONE, 0);
 }
 
 /* ---- decode ---- */
@@ -158,6 +163,8 @@ static void tell_decode(struct bench *b, struct decode *d)
                 d->batch > 1 ? BAR_DECODE_MANY
                 : is_codes   ? BAR_DECODE_CODES
                              : BAR_DECODE_BF16);
+    bars_figure(&b->bars, what_of(b, "decode at batch ", d->batch, ", a step"), "ms", step * 1e3,
+                BAR_NONE, 0);
     bars_figure(&b->bars, what_of(b, "a step at batch ", d->batch, " beside its passes"), "us",
                 beside, is_judged && d->batch == 1 ? BAR_AT_MOST : BAR_NONE, BAR_OVERHEAD_US);
 }

@@ -128,8 +128,8 @@ int main(int argc, char **argv)
     bool ok = true;
     uint32_t n_devices = comm_devices();
     if (n_devices < 2) {
-        printf("SKIPPED: sums between GPUs need two of them, here %s %u\n",
-               n_devices == 1 ? "is" : "are", n_devices);
+        /* tests/cuda/run-all goes by these words: with one device this is no failure */
+        printf("SKIPPED: needs 2 devices, here %s %u\n", n_devices == 1 ? "is" : "are", n_devices);
         return 77;
     }
     if (small)

@@ -2,11 +2,10 @@
 /* Where a worker finds cuBLASLt and NCCL. NVIDIA ships both in three ways: as packages of a
  * distribution, in a toolkit (/usr/local/cuda), and as wheels, which put them beside Python's
  * modules, where the dynamic linker does not look. */
-#include "common/base/status.h"
-
 #ifdef __cplusplus
 extern "C" {
 #endif
+#include "common/base/status.h"
 
 /* Loads the library `name` ("libcublasLt.so.13": no path) and puts dlopen's handle into *handle.
  * The places are tried in this order, and the first library that loads is taken:

@@ -103,13 +103,14 @@ bool comm_sums(struct rank *r)
     return true;
 }
 
-/* Rank 0's whole rows after a gather of columns that are shared out unevenly: rank 2 has none. */
+/* Rank 0's whole rows after a gather of columns that are shared out unevenly: rank 2 has none, and
+ * neither has a rank from `most` on. */
 static bool gather_rows(struct rank *r, uint32_t n_rows, uint32_t most)
 {
     uint32_t first[RANKS_MAX], n[RANKS_MAX], width = 0;
     for (uint32_t i = 0; i < r->n; i++) {
         first[i] = width;
-        n[i] = i == 2 ? 0 : most - i;
+        n[i] = i == 2 || i >= most ? 0 : most - i;
         width += n[i];
     }
     uint32_t stride = r->i == 0 ? width : n[r->i] + 1;

@@ -12,7 +12,7 @@
 #include "kernels/cuda/cuda_graph.h"
 #include "tests/cuda/comm_cases.h"
 
-enum { WEIGHTS_BYTES = 1 << 16, LEAVE_MS = 400, MOST_MS = 10000, JOINED = 3 };
+enum { LEAVE_MS = 400, MOST_MS = 10000 };
 
 /* The ranks do not agree: told, and not answered with other numbers. */
 static bool mismatch(struct rank *r)
@@ -144,15 +144,6 @@ static void *interrupt_soon(void *arg)
     return NULL;
 }
 
-static bool leaves(struct rank *r)
-{
-    uint32_t ms;
-    struct error err = {0};
-    enum gpu_comm_end end = r->comm->ops->leave(r->comm, &ms, &err);
-    return rank_is(r, __LINE__, end == GPU_COMM_LEFT && !r->comm->ops->overdue(r->comm), "leave",
-                   &err);
-}
-
 /* Its peer comes to the second group only. */
 static bool interrupted_join(struct rank *r)
 {
@@ -163,7 +154,7 @@ static bool interrupted_join(struct rank *r)
         RANK_CHECK(r, !rank_join(r, 0, 2, 1, &err) && err.status == STATUS_CLOSED);
         RANK_CHECK(r, !rank_join(r, 1, 2, 1, &err) && err.status == STATUS_CLOSED);
         pthread_join(thread, NULL);
-        if (!leaves(r))
+        if (!comm_leaves(r))
             return false;
     }
     RANK_CHECK(r, rank_join(r, 2, 2, 1, NULL));
@@ -175,7 +166,7 @@ static bool late_join(struct rank *r)
     struct error err = {0};
     if (r->i == 0) {
         RANK_CHECK(r, !rank_join(r, 0, 2, 1, &err) && err.status == STATUS_TIMEOUT);
-        if (!leaves(r))
+        if (!comm_leaves(r))
             return false;
     }
     RANK_CHECK(r, rank_join(r, 1, 2, 1, NULL));
@@ -205,111 +196,6 @@ static bool waits(struct rank *r)
 
 /* ---- loss ---- */
 
-/* The head's Abort: comes when a rank's end was seen elsewhere. */
-static void *interrupt_on_loss(void *arg)
-{
-    struct rank *r = arg;
-    while (!atomic_load(&r->shared->killed))
-        usleep(1000);
-    r->comm->ops->interrupt(r->comm);
-    return NULL;
-}
-
-static bool make_weights(struct rank *r, void **weights)
-{
-    uint8_t host[WEIGHTS_BYTES];
-    for (size_t i = 0; i < sizeof host; i++)
-        host[i] = (uint8_t)(i * 31);
-    RANK_TRY(r, gpu_alloc(r->device, sizeof host, weights, why));
-    RANK_TRY(r, gpu_copy_to_device(r->stream, *weights, host, sizeof host, why));
-    RANK_TRY(r, gpu_stream_sync(r->stream, why));
-    return true;
-}
-
-static bool weights_are_whole(struct rank *r, void *weights)
-{
-    uint8_t host[WEIGHTS_BYTES];
-    RANK_TRY(r, gpu_copy_from_device(r->stream, host, weights, sizeof host, why));
-    RANK_TRY(r, gpu_stream_sync(r->stream, why));
-    for (size_t i = 0; i < sizeof host; i++)
-        RANK_CHECK(r, host[i] == (uint8_t)(i * 31));
-    gpu_release(r->device, weights);
-    return true;
-}
-
-/* When all others are in: one stage's ranks do not wait for another's. */
-static void be_killed(struct rank *r)
-{
-    for (uint32_t i = 0; i < r->n; i++)
-        while (i != 1 && atomic_load(&r->shared->at[i]) != JOINED)
-            usleep(100);
-    atomic_store(&r->shared->at[1], 1);
-    for (;;)
-        pause();
-}
-
-/* Rank 1 is killed while the others wait for it in a sum. */
-static bool lose_rank_1(struct rank *r, uint32_t tp, uint32_t pp)
-{
-    void *x;
-    struct error err = {0};
-    RANK_CHECK(r, rank_join(r, 0, tp, pp, NULL));
-    if (!comm_sum_once(r, tp, 1000, true))
-        return false;
-    if (r->i == 1)
-        be_killed(r);
-    atomic_store(&r->shared->at[r->i], JOINED);
-    RANK_TRY(r, gpu_alloc(r->device, 4096, &x, why));
-    enum status s = r->comm->ops->sum_bf16(r->comm, x, 2048, &err);
-    if (s == STATUS_OK)
-        s = r->comm->ops->wait(r->comm, NULL, NULL, &err);
-    /* In another stage nobody waits for it: the head says so. */
-    RANK_CHECK(r, s == STATUS_IO || s == STATUS_CLOSED || r->i / tp > 0);
-    r->comm->ops->interrupt(r->comm); /* memory is given back when the device has ended */
-    gpu_release(r->device, x);
-    return true;
-}
-
-static bool lose_and_join(struct rank *r, uint32_t tp, uint32_t pp, bool told)
-{
-    void *weights;
-    pthread_t thread;
-    if (atomic_load(&r->shared->at[1]) != 2) {
-        if (!make_weights(r, &weights))
-            return false;
-        if (told)
-            pthread_create(&thread, NULL, interrupt_on_loss, r);
-        if (!lose_rank_1(r, tp, pp))
-            return false;
-        if (told)
-            pthread_join(thread, NULL);
-        if (!leaves(r) || !weights_are_whole(r, weights))
-            return false;
-    }
-    RANK_CHECK(r, rank_join(r, 1, tp, pp, NULL));
-    if (r->i == 0)
-        atomic_store(&r->shared->ready_ns, clock_mono_ns());
-    if (r->i == 0)
-        RANK_CHECK(r, atomic_load(&r->shared->ready_ns) - atomic_load(&r->shared->killed_ns) <
-                          MOST_MS * NS_PER_MS);
-    return comm_sum_once(r, tp, 1000, true);
-}
-
-static bool loss_of_two(struct rank *r)
-{
-    return lose_and_join(r, 2, 1, false);
-}
-
-static bool loss_of_two_told(struct rank *r)
-{
-    return lose_and_join(r, 2, 1, true);
-}
-
-static bool loss_in_stages(struct rank *r)
-{
-    return lose_and_join(r, 2, 2, true);
-}
-
 /* What was recorded is dropped when the stream has come to its end, and before the group is left.
  */
 static bool loss_of_recorded(struct rank *r)
@@ -318,7 +204,7 @@ static bool loss_of_recorded(struct rank *r)
     struct error err = {0};
     pthread_t thread;
     if (atomic_load(&r->shared->at[1]) != 2) {
-        pthread_create(&thread, NULL, interrupt_on_loss, r);
+        pthread_create(&thread, NULL, comm_interrupt_on_loss, r);
         RANK_CHECK(r, rank_join(r, 0, 2, 1, NULL));
         if (!record(r, &a) || !replay(r, &a, 0))
             return false;
@@ -332,7 +218,7 @@ static bool loss_of_recorded(struct rank *r)
         RANK_CHECK(r, r->comm->ops->drain(r->comm, &err) == GPU_COMM_LEFT);
         forget(r, &a);
         pthread_join(thread, NULL);
-        if (!leaves(r))
+        if (!comm_leaves(r))
             return false;
     }
     RANK_CHECK(r, rank_join(r, 1, 2, 1, NULL));
@@ -366,7 +252,7 @@ static bool idle_hang(struct rank *r)
 /* As the loop's thread of a worker looks, while the compute thread may be stuck. */
 static void *end_when_overdue(void *arg)
 {
-    struct rank *r = interrupt_on_loss(arg) ? NULL : arg;
+    struct rank *r = comm_interrupt_on_loss(arg) ? NULL : arg;
     while (r && !r->comm->ops->overdue(r->comm))
         usleep(1000);
     _exit(0);
@@ -381,7 +267,7 @@ static bool busy_hang(struct rank *r)
     if (atomic_load(&r->shared->at[1]) == 2)
         _exit(0);
     pthread_create(&thread, NULL, end_when_overdue, r);
-    if (!lose_rank_1(r, 2, 1))
+    if (!comm_lose_rank_1(r, 2, 1))
         return false;
     RANK_CHECK(r, r->comm->ops->leave(r->comm, &ms, &err) == GPU_COMM_STUCK);
     _exit(0);
@@ -421,8 +307,10 @@ static const struct ranks_case cases[] = {
     {.name = "sums of one", .n = 1, .fn = comm_sums},
     {.name = "sums of two", .n = 2, .fn = comm_sums},
     {.name = "sums of four", .n = 4, .fn = comm_sums},
+    {.name = "sums of eight", .n = 8, .fn = comm_sums},
     {.name = "columns of two", .n = 2, .fn = comm_gathers},
     {.name = "columns of four", .n = 4, .fn = comm_gathers},
+    {.name = "columns of eight", .n = 8, .fn = comm_gathers},
     {.name = "broadcasts", .n = 4, .fn = comm_broadcasts},
     {.name = "two stages of two", .n = 4, .fn = comm_stages_of_two},
     {.name = "recorded and replayed", .n = 2, .fn = recorded},
@@ -433,22 +321,27 @@ static const struct ranks_case cases[] = {
      .fn = late_join,
      .options = {.join_timeout_ms = 2000}},
     {.name = "waits that end", .n = 2, .fn = waits, .options = {.wait_timeout_ms = 2000}},
-    {.name = "a rank killed", .n = 2, .fn = loss_of_two, .kills = true},
+    {.name = "a rank killed", .n = 2, .fn = comm_loss_of_two, .kills = true},
     {.name = "killed, kernels that spin",
      .n = 2,
-     .fn = loss_of_two_told,
+     .fn = comm_loss_of_two_told,
      .loss = "spin",
      .kills = true},
-    {.name = "killed, in two stages", .n = 4, .fn = loss_in_stages, .loss = "spin", .kills = true},
+    {.name = "killed, in two stages",
+     .n = 4,
+     .fn = comm_loss_in_stages,
+     .loss = "spin",
+     .kills = true},
     {.name = "killed, before grouped aborts",
      .n = 4,
-     .fn = loss_in_stages,
+     .fn = comm_loss_in_stages,
      .loss = "spin",
      .version = "21903",
      .kills = true},
     {.name = "killed, in a replay", .n = 2, .fn = loss_of_recorded, .loss = "spin", .kills = true},
     {.name = "one-shot sums of two", .n = 2, .fn = one_shot_sums, .one_shot = true},
     {.name = "one-shot sums of four", .n = 4, .fn = one_shot_sums, .one_shot = true},
+    {.name = "one-shot sums of eight", .n = 8, .fn = one_shot_sums, .one_shot = true},
     {.name = "one-shot sums in two stages", .n = 4, .fn = one_shot_in_stages, .one_shot = true},
     {.name = "one-shot sums, recorded", .n = 2, .fn = recorded, .one_shot = true},
     {.name = "one-shot sums, off on one rank",
@@ -458,18 +351,18 @@ static const struct ranks_case cases[] = {
      .off_on_1 = true},
     {.name = "one-shot sums, a rank killed",
      .n = 2,
-     .fn = loss_of_two,
+     .fn = comm_loss_of_two,
      .one_shot = true,
      .kills = true},
     {.name = "one-shot sums, killed and told",
      .n = 2,
-     .fn = loss_of_two_told,
+     .fn = comm_loss_of_two_told,
      .loss = "spin",
      .one_shot = true,
      .kills = true},
     {.name = "one-shot sums, killed in stages",
      .n = 4,
-     .fn = loss_in_stages,
+     .fn = comm_loss_in_stages,
      .loss = "spin",
      .one_shot = true,
      .kills = true},

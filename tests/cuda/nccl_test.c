@@ -1,6 +1,6 @@
-/* The collectives of ranks on GPUs over the real NCCL: one rank, and two and four where there are
- * as many devices (one process each). Sums are NCCL's, in an order of its own. nccl_test [LIBRARY]
- */
+/* The collectives of ranks on GPUs over the real NCCL: one rank, and two, four and eight where
+ * there are as many devices (one process each). Sums are NCCL's, in an order of its own. In the
+ * last cases rank 1 is killed in a sum. nccl_test [LIBRARY] */
 #include <stdio.h>
 #include <unistd.h>
 
@@ -46,6 +46,15 @@ static const struct ranks_case cases[] = {
     {.name = "NCCL: sums of four", .n = 4, .fn = comm_sums},
     {.name = "NCCL: broadcasts", .n = 4, .fn = comm_broadcasts},
     {.name = "NCCL: two stages of two", .n = 4, .fn = comm_stages_of_two},
+    {.name = "NCCL: sums of eight", .n = 8, .fn = comm_sums},
+    {.name = "NCCL: one-shot sums of eight", .n = 8, .fn = comm_sums, .one_shot = true},
+    {.name = "NCCL: killed and told", .n = 2, .fn = comm_loss_of_two_told, .kills = true},
+    {.name = "NCCL: one-shot, killed and told",
+     .n = 2,
+     .fn = comm_loss_of_two_told,
+     .one_shot = true,
+     .kills = true},
+    {.name = "NCCL: killed in two stages", .n = 4, .fn = comm_loss_in_stages, .kills = true},
 };
 
 /* Needs no device. */

@@ -80,6 +80,16 @@ class RunAll(unittest.TestCase):
     def test_a_build_that_is_not_done(self):
         self.check(1, ["**not done in 2 s**"], {}, tools=BUILDS, seconds=3)
 
+    def test_libraries_of_python(self):
+        """Programs that came along find cuBLASLt and NCCL where Python's packages have them."""
+        with tempfile.TemporaryDirectory() as site:
+            for name, library in (("cu13", "libcublasLt.so.13"), ("nccl", "libnccl.so.2")):
+                Path(site, "nvidia", name, "lib").mkdir(parents=True)
+                Path(site, "nvidia", name, "lib", library).touch()
+            shows = "echo 'device: GPU X'; echo path: $LD_LIBRARY_PATH"
+            self.check(0, [f"path: {site}/nvidia/cu13/lib:{site}/nvidia/nccl/lib\n"], {"cuda_a_test": shows},
+                       tools={"python3": f"echo {site}"})
+
     def test_a_misspelt_program(self):
         self.check(2, ["there is no program cuda_b_tset"], {"cuda_a_test": PASSES}, tools=BUILDS,
                    args=("--program", "cuda_b_tset"))
