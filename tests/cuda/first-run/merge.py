@@ -7,8 +7,8 @@ the same key in the status table; a key that has no row yet gets one at the end.
 "program: what" is a key of the table of predicted times fills that row's last cell. Everything else stays byte for byte:
 rows that were not run, and rows with a later run. Merging the same table twice changes nothing.
 
-Nothing is written when the table is not whole: no first line, no "End of the table.", a row with too few cells, a key
-twice. --partial takes the whole rows of a table that was cut off. A run's text is data: markup in it is taken out.
+Nothing is written when the table is of a host without a device, or is not whole: no first line, no "End of the table.", a
+row with too few cells, a key twice. --partial takes the whole rows of a table that was cut off. A run's text is data: markup in it is taken out.
 Exit status: 0 merged, 1 the table or a document is not what it has to be, 2 wrong arguments."""
 import argparse
 import re
@@ -54,7 +54,9 @@ class Table:
             raise Refused("its first line is not that of a run (First run: commit ..., date, device, seconds)")
         self.commit, day, minute, device = head[1], head[2], head[3], plain(head[4], 60)
         self.when = f"{day} {minute}"
-        self.by = f"{self.when}, {self.commit}, {device or 'no device'}"
+        if not device:
+            raise Refused("it is of a host without a device")
+        self.by = f"{self.when}, {self.commit}, {device}"
         self.rows, self.figures = {}, {}
         if END not in lines and not partial:
             raise Refused(f"it was cut off: the line \"{END}\" is missing (--partial takes the rows that are whole)")

@@ -35,6 +35,7 @@ killed_rank() { # kill -9 of one of two ranks under 16 streams: each of them mus
     victim=$(newest_worker)
     if [ -n "$victim" ]; then kill -KILL "$victim"; fi
     wait $loader || rc=$?
+    for _ in $(seq 50); do grep -aq collective_aborted "$LOG/up-tp2.txt" && break; sleep 0.1; done
     serve_stop
     done_ids=$(number_of "$f" 'Total generated tokens')
     grep -aoE 'collective_aborted.*ms=[0-9]+' "$LOG/up-tp2.txt" | tail -n 1 >>"$f"

@@ -72,7 +72,7 @@ bisect() { # what failed runs again with each launch waiting for the one before:
 }
 
 # ---- the profiler and the checkers
-ncu_part() { # what fills the time of the two kernels that matter most
+ncu_part() { # what fills the time of the kernels that matter most: attention of decode and of a prompt, products of one row
     local metrics=gpu__time_duration.sum,dram__throughput.avg.pct_of_peak_sustained_elapsed
     metrics+=,sm__inst_executed_pipe_tensor.avg.pct_of_peak_sustained_active
     metrics+=,l1tex__data_pipe_lsu_wavefronts_mem_shared.avg.pct_of_peak_sustained_elapsed
@@ -82,6 +82,9 @@ ncu_part() { # what fills the time of the two kernels that matter most
         return
     fi
     bench ncu-attention 35 ncu --clock-control none --metrics $metrics -k regex:attention_tile --launch-skip 4 --launch-count 2 tests/cuda_attention_bench --seconds 10
+    # The shape of many rows has four warps side by side (attention_many.cu): tile_shape<128, 4, 1, ...>; ncu writes (int)4.
+    bench ncu-prefill 45 ncu --clock-control none --metrics $metrics --kernel-name-base demangled -k 'regex:tile_shape<[^,]*128, [^,]*4, [^,]*1,' \
+        --launch-count 1 tests/cuda_attention_bench --seconds 20
     bench ncu-linear 35 ncu --clock-control none --metrics $metrics -k regex:gemm_kernel --launch-skip 20 --launch-count 3 tests/cuda_linear_bench 1 --seconds 8
 }
 sanitize() { # sanitize TOOL NAME: the small cases of one test
