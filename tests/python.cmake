@@ -15,16 +15,23 @@ add_test(NAME check_scripts COMMAND ${PYTHON3} ${CMAKE_SOURCE_DIR}/tests/scripts
 add_test(NAME fetch_scripts COMMAND ${PYTHON3} ${CMAKE_SOURCE_DIR}/tests/scripts/fetch_test.py)
 add_test(NAME alone_scripts COMMAND ${PYTHON3} ${CMAKE_SOURCE_DIR}/tests/scripts/alone_test.py)
 add_test(NAME run_all_scripts COMMAND ${PYTHON3} ${CMAKE_SOURCE_DIR}/tests/scripts/run_all_test.py)
+add_test(NAME first_run_scripts COMMAND ${PYTHON3} ${CMAKE_SOURCE_DIR}/tests/scripts/first_run_test.py)
 add_test(NAME acceptance_scripts COMMAND ${PYTHON3} ${CMAKE_SOURCE_DIR}/tests/scripts/acceptance_test.py)
 add_test(NAME bench_scripts COMMAND ${PYTHON3} ${CMAKE_SOURCE_DIR}/tests/scripts/bench_test.py)
 add_test(NAME build_scripts COMMAND ${PYTHON3} ${CMAKE_SOURCE_DIR}/tests/scripts/build_test.py)
 add_test(NAME cached_scripts COMMAND ${PYTHON3} ${CMAKE_SOURCE_DIR}/tests/scripts/cached_test.py)
 add_test(NAME grafana_files COMMAND ${PYTHON3} ${CMAKE_SOURCE_DIR}/deploy/grafana/render --check)
 set_tests_properties(grafana_files check_layers check_size check_notices check_scripts fetch_scripts alone_scripts run_all_scripts
-                     acceptance_scripts bench_scripts build_scripts cached_scripts
+                     acceptance_scripts bench_scripts build_scripts cached_scripts first_run_scripts
                      PROPERTIES LABELS quick
                      TIMEOUT 300
                      ENVIRONMENT PYTHONDONTWRITEBYTECODE=1)
+
+if(COX_CUDA) # over build/release if it is there, with the kernels that were just built
+  add_test(NAME first_run_pack COMMAND ${PYTHON3} ${CMAKE_SOURCE_DIR}/tests/scripts/first_run_pack_test.py
+                                       --objects $<TARGET_FILE_DIR:kernels_cuda>)
+  set_tests_properties(first_run_pack PROPERTIES LABELS cuda_link TIMEOUT 1200 SKIP_RETURN_CODE 77 ENVIRONMENT PYTHONDONTWRITEBYTECODE=1)
+endif()
 
 set(e2e_environment "COX_BIN=${CMAKE_RUNTIME_OUTPUT_DIRECTORY};COX_SANITIZE=${COX_SANITIZE};COX_CUDA=${COX_CUDA}")
 file(GLOB e2e_tests CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/e2e/test_*.py)

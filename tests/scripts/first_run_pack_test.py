@@ -1,0 +1,147 @@
+"""The pack of tests/cuda/first-run over this tree's release build, without a device: prepare makes it, first-run says that there
+is no device, each program starts and finds its libraries in the pack, also in bare roots of Debian 12 and Ubuntu 24.04.
+  first_run_pack_test.py [--objects DIR] [--pack FOLDER] [--roots DIR]
+--objects: kernels that a build has compiled, since compiling them anew takes minutes; without it for sm_90a alone.
+--pack: a folder that prepare has made. --roots: where bare roots are kept (build/roots); Debian's is made with debootstrap when
+it is absent and this is root, Ubuntu's only if its archive can be reached. Exit status 77: no release build, or no nvcc."""
+import argparse
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tarfile
+import tempfile
+import time
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+RELEASE = ROOT / "build/release"
+GLIBC = (2, 36)  # Debian 12's; Ubuntu 24.04 has 2.39
+SYSTEM = re.compile(r"(libc|libm|libdl|libpthread|librt|libresolv|libutil|ld-linux-x86-64|libstdc\+\+|libgcc_s)\.so")
+LIMIT_MIB = 60
+KEYRINGS = {"bookworm": "/usr/share/keyrings/debian-archive-keyring.gpg", "noble": "/usr/share/keyrings/ubuntu-archive-keyring.gpg"}
+failures = []
+
+
+def check(holds, what, detail=""):
+    print(f"{'ok    ' if holds else 'FAILED'} {what}{': ' + detail if detail else ''}", flush=True)
+    if not holds:
+        failures.append(what)
+
+
+def run(*command, **options):
+    return subprocess.run([str(c) for c in command], text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, **options)
+
+
+def prepare(folder, objects):
+    begin = time.monotonic()
+    more = ["--objects", objects] if objects else []
+    done = run(ROOT / "tests/cuda/first-run/prepare", "--release", RELEASE, "--out", folder / "first", "--work", folder / "work", "--jobs", 2, *more)
+    check(done.returncode == 0, f"prepare in {time.monotonic() - begin:.0f} s", done.stdout.strip().split("\n")[-2] if done.returncode == 0 else done.stdout[-1500:])
+    return folder / "first"
+
+
+def check_no_device(first):
+    begin = time.monotonic()
+    done = run("bash", first / "first-run", env={**os.environ, "PATH": "/usr/bin:/bin"})
+    seconds = time.monotonic() - begin
+    check(done.returncode == 77 and seconds < 10, f"no device: exit status {done.returncode} in {seconds:.1f} s", done.stdout.strip()[:80])
+
+
+def programs(pack):
+    return sorted(p for folder in ("bin", "tests") for p in (pack / folder).iterdir() if os.access(p, os.X_OK) and p.suffix != ".so")
+
+
+def check_needs(pack):
+    """Each library is in the pack or in any system; no symbol is newer than GLIBC."""
+    here, newest = {p.name for p in (pack / "lib").iterdir()}, (0, 0)
+    for file in [*programs(pack), *(pack / "lib").iterdir(), *(pack / "tests").glob("*.so")]:
+        needed = re.findall(r"NEEDED +(\S+)", run("objdump", "-p", file).stdout)
+        absent = [name for name in needed if name not in here and not SYSTEM.match(name)]
+        if absent:
+            check(False, f"{file.name} needs what is not there", " ".join(absent))
+        for version in re.findall(r"GLIBC_(\d+)\.(\d+)", run("objdump", "-T", file).stdout):
+            newest = max(newest, tuple(map(int, version)))
+    check(newest <= GLIBC, f"the newest symbol is of glibc {newest[0]}.{newest[1]}", f"at most {GLIBC[0]}.{GLIBC[1]}")
+
+
+def start_all(pack, title, command=(), at=None):
+    """Each program starts and says that there is no device (77), or what it is. Two of them fail where NVIDIA's libraries are
+    not: that they say so is a start, too."""
+    at, bad = at or pack, []
+    for p in programs(pack):
+        args = ["--version"] if p.parent.name == "bin" else ["--device", "cuda", "own"] if p.name == "model_golden" else []
+        done = run(*command, "/usr/bin/env", f"LD_LIBRARY_PATH={at}/lib", at / p.relative_to(pack), *args, cwd=pack, timeout=120)
+        wants_libraries = p.name in ("cuda_libraries_test", "cuda_nccl_test") and done.returncode == 1 and re.search("lib(cublasLt|nccl).so", done.stdout)
+        if not (done.returncode in (0, 77) or wants_libraries) or "while loading shared libraries" in done.stdout:
+            bad.append(f"{p.name} ({done.returncode}): {done.stdout.strip()[:200]}")
+    check(not bad, f"{len(programs(pack))} programs start {title}", "; ".join(bad))
+
+
+def bare_root(roots, suite, mirror):
+    """A bare root of a distribution, or None and why not."""
+    root = roots / suite
+    if (root / "usr/bin/env").exists():
+        return root, ""
+    if os.geteuid() != 0 or not shutil.which("debootstrap"):
+        return None, "this needs root and debootstrap"
+    # A debootstrap older than the release: the script of an older one makes it as well (scripts/clean-root).
+    script = [] if Path("/usr/share/debootstrap/scripts", suite).exists() else ["/usr/share/debootstrap/scripts/gutsy"]
+    keyring = KEYRINGS[suite]
+    if not Path(keyring).exists():
+        return None, f"{keyring} is not here"
+    done = run("debootstrap", "--variant=minbase", f"--keyring={keyring}", suite, root, mirror, *script)
+    if done.returncode != 0:
+        shutil.rmtree(root, ignore_errors=True)
+        return None, done.stdout.strip().split("\n")[-1][:160]
+    return root, ""
+
+
+def check_roots(pack, roots):
+    roots.mkdir(parents=True, exist_ok=True)
+    for name, suite, mirror in (("Debian 12", "bookworm", "http://deb.debian.org/debian"), ("Ubuntu 24.04", "noble", "http://archive.ubuntu.com/ubuntu")):
+        root, why = bare_root(roots, suite, mirror)
+        if not root:
+            print(f"not run in {name}: {why}")
+            continue
+        inside = root / "pack"
+        shutil.rmtree(inside, ignore_errors=True)
+        shutil.copytree(pack, inside, symlinks=True)
+        start_all(pack, f"in a bare {name}", ("chroot", root), Path("/pack"))
+        shutil.rmtree(inside, ignore_errors=True)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--objects", type=Path)
+    parser.add_argument("--pack", type=Path)
+    parser.add_argument("--roots", type=Path, default=ROOT / "build/roots")
+    args = parser.parse_args()
+    if not args.pack and not (RELEASE / "bin/cox").exists():
+        print("SKIPPED: no build/release (scripts/build release)")
+        return 77
+    if not args.pack and not (ROOT / ".deps/cuda/bin/nvcc").exists():
+        print("SKIPPED: no nvcc (scripts/setup --cuda)")
+        return 77
+    with tempfile.TemporaryDirectory(prefix="first-run-") as name:
+        folder = Path(name)
+        first = args.pack or prepare(folder, args.objects)
+        if failures:
+            return 1
+        tree = sum((ROOT / f).stat().st_size for f in run("git", "-C", ROOT, "ls-files", "-z").stdout.split("\0") if f and (ROOT / f).is_file())
+        size = sum(f.stat().st_size for f in first.iterdir())
+        check(tree + size <= LIMIT_MIB << 20, f"the pack is {size >> 10} KiB, the tree {tree >> 10}", f"at most {LIMIT_MIB} MiB together")
+        check_no_device(first)
+        pack = folder / "unpacked"
+        with tarfile.open(first / "pack.tar.xz") as tar:
+            tar.extractall(pack)
+        check_needs(pack)
+        start_all(pack, "here")
+        check_roots(pack, args.roots)
+    print(f"{len(failures)} checks failed" if failures else "all held")
+    return 1 if failures else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
