@@ -27,9 +27,8 @@ set_tests_properties(grafana_files check_layers check_size check_notices check_s
                      TIMEOUT 300
                      ENVIRONMENT PYTHONDONTWRITEBYTECODE=1)
 
-if(COX_CUDA) # over build/release if it is there, with the kernels that were just built
-  add_test(NAME first_run_pack COMMAND ${PYTHON3} ${CMAKE_SOURCE_DIR}/tests/scripts/first_run_pack_test.py
-                                       --objects $<TARGET_FILE_DIR:kernels_cuda>)
+if(COX_CUDA) # over build/release if it is there; kernels for one architecture, which ccache has where they have not changed
+  add_test(NAME first_run_pack COMMAND ${PYTHON3} ${CMAKE_SOURCE_DIR}/tests/scripts/first_run_pack_test.py)
   set_tests_properties(first_run_pack PROPERTIES LABELS cuda_link TIMEOUT 1200 SKIP_RETURN_CODE 77 ENVIRONMENT PYTHONDONTWRITEBYTECODE=1)
 endif()
 
