@@ -1,6 +1,8 @@
 """Completions over HTTP, many at once; body_of and ids for tests that compare tokens."""
 import asyncio
 import json
+import threading
+import time
 
 import httpx
 from cluster import SHORT, SLOW
@@ -49,6 +51,43 @@ def once_all_run(n, n_chunks, strike):
             strike(got)
 
     return on_event
+
+
+def strike_while_all_run(cluster, bodies, n, strike):
+    """The results of all bodies at once. strike(status) is called once, on a thread, when the head has said that n of them run and
+    has run STEPS more steps since. It asks the head because a client reads late: a busy machine's client may read the first tokens
+    of the last stream when a tiny model has already made all the others."""
+    STEPS, ended, failures, struck = 10, threading.Event(), [], []
+
+    def watch():
+        began = None
+        while not struck and not ended.is_set():
+            status = cluster.status()
+            steps = sum(g["steps"] for g in status["groups"])
+            if status["requests"]["running"] >= n:
+                began = steps if began is None else began
+                if steps >= began + STEPS:
+                    struck.append(status)
+                    strike(status)
+            time.sleep(0.005)
+
+    def guarded():
+        try:
+            watch()
+        except BaseException as e:
+            failures.append(e)
+
+    thread = threading.Thread(target=guarded)
+    thread.start()
+    try:
+        results = run(cluster, bodies)
+    finally:
+        ended.set()
+        thread.join()
+    if failures:
+        raise failures[0]
+    assert struck, f"the streams ended before {n} of them had run for {STEPS} steps"
+    return results
 
 
 def ids(got, i=0):

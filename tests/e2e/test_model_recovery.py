@@ -9,7 +9,7 @@ import time
 
 import pytest
 from cluster import ROOT, SHORT, SLOW, get, wait_for
-from completions import body_of, once_all_run, run
+from completions import body_of, run, strike_while_all_run
 from real_model import DRAWN, GREEDY, LONG, MODEL, Alone, answer, cpu_cluster
 
 TINY = ROOT / "build/goldens/gemma3_tiny_gguf_q4_0/model.gguf"
@@ -57,17 +57,8 @@ def losses(c, since):
 
 
 def run_under_strike(c, strike):
-    """BODIES at once; strike() is called when the first stream is well under way, with all of them open: LONG at its prompt."""
-    struck = []
-
-    def look(_):
-        struck.append(c.status()["requests"]["running"])
-        strike()
-
-    # not LONG: others may be through when its prompt has been computed
-    results = run(c, BODIES, once_all_run(2 * N_EACH, 5, look))
-    assert struck and struck[0] >= 2, f"streams were running when it struck: {struck}"
-    return results
+    """BODIES at once; strike() when all but LONG have made some tokens: others may be through when LONG's prompt has been computed."""
+    return strike_while_all_run(c, BODIES, 2 * N_EACH, lambda _: strike())
 
 
 def kill(c, *names):
