@@ -39,20 +39,6 @@ def run(cluster, bodies, on_event=None):
     return asyncio.run(main())
 
 
-def once_all_run(n, n_chunks, strike):
-    """An on_event: strike(got) once, when n streams have begun and one of them is under way: a busy client may have read that much
-    of the first before it has sent the last."""
-    begun, struck = set(), []
-
-    def on_event(got):
-        begun.add(id(got))
-        if not struck and len(begun) >= n and got.n_chunks > n_chunks:
-            struck.append(True)
-            strike(got)
-
-    return on_event
-
-
 def strike_while_all_run(cluster, bodies, n, strike):
     """The results of all bodies at once. strike(status) is called once, on a thread, when the head has said that n of them run and
     has run STEPS more steps since. It asks the head because a client reads late: a busy machine's client may read the first tokens

@@ -8,7 +8,7 @@ import httpx
 import null_oracle as oracle
 import pytest
 from cluster import SLOW, Cluster, run_cox, wait_for
-from completions import once_all_run, run
+from completions import run, strike_while_all_run
 
 
 @pytest.fixture(scope="module")
@@ -57,10 +57,10 @@ def test_disconnect_cancels(cluster):
 def test_status_while_a_load_runs(cluster):
     seen = []
 
-    def look(_):
-        seen.append((cluster.status(), run_cox("status", "--address", f"127.0.0.1:{cluster.admin_port}")))
+    def look(status):
+        seen.append((status, run_cox("status", "--address", f"127.0.0.1:{cluster.admin_port}")))
 
-    run(cluster, [{"prompt": "x", "max_tokens": 200, "seed": i} for i in range(4)], once_all_run(4, 10, look))
+    strike_while_all_run(cluster, [{"prompt": "x", "max_tokens": 200, "seed": i} for i in range(4)], 4, look)
     status, shown = seen[0]
     assert status["healthy"] and status["requests"]["running"] == 4
     assert len(status["workers"]) == 2 and len(status["gateways"]) == 1 and len(status["nodes"]) >= 1
