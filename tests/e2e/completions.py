@@ -5,7 +5,7 @@ import threading
 import time
 
 import httpx
-from cluster import SHORT, SLOW
+from cluster import SHORT, SLOW, get
 from sse import Collected
 
 N_TOKENS = 6 if SHORT else 16
@@ -39,22 +39,22 @@ def run(cluster, bodies, on_event=None):
     return asyncio.run(main())
 
 
-def strike_while_all_run(cluster, bodies, n, strike):
-    """The results of all bodies at once. strike(status) is called once, on a thread, when the head has said that n of them run and
-    has run STEPS more steps since. It asks the head because a client reads late: a busy machine's client may read the first tokens
-    of the last stream when a tiny model has already made all the others."""
-    STEPS, ended, failures, struck = 10, threading.Event(), [], []
+def run_under_strike(cluster, bodies, when, strike):
+    """Each body is asked for again and again until strike(status) has returned: a list of results for each. strike is called once,
+    on a thread, when the head's status says that tokens are made and that when(status) is true. A tiny model's streams may be over
+    before a busy client has read of them, or before the thread has looked: then the next ones are struck."""
+    over, failures = threading.Event(), []
 
     def watch():
-        began = None
-        while not struck and not ended.is_set():
-            status = cluster.status()
+        began, end = None, time.monotonic() + 60 * SLOW
+        while not over.is_set():
+            assert time.monotonic() < end, f"not within {60 * SLOW} s: a status to strike at"
+            code, text = get(cluster.admin + "/api/status")
+            status = json.loads(text) if code == 200 else {"groups": []}
             steps = sum(g["steps"] for g in status["groups"])
-            if status["requests"]["running"] >= n:
-                began = steps if began is None else began
-                if steps >= began + STEPS:
-                    struck.append(status)
-                    strike(status)
+            began = steps if began is None else began
+            if steps >= began + 10 and when(status):
+                return strike(status)
             time.sleep(0.005)
 
     def guarded():
@@ -62,18 +62,27 @@ def strike_while_all_run(cluster, bodies, n, strike):
             watch()
         except BaseException as e:
             failures.append(e)
+        over.set()
+
+    async def user(client, body):
+        results = []
+        while not (results and over.is_set()):
+            results.append(await stream(client, body))
+        return results
+
+    async def main():
+        async with httpx.AsyncClient(base_url=cluster.url, timeout=60 * SLOW, limits=httpx.Limits(max_connections=None)) as client:
+            return await asyncio.gather(*(user(client, b) for b in bodies))
 
     thread = threading.Thread(target=guarded)
     thread.start()
     try:
-        results = run(cluster, bodies)
+        return asyncio.run(main())
     finally:
-        ended.set()
+        over.set()
         thread.join()
-    if failures:
-        raise failures[0]
-    assert struck, f"the streams ended before {n} of them had run for {STEPS} steps"
-    return results
+        if failures:
+            raise failures[0]
 
 
 def ids(got, i=0):

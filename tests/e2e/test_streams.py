@@ -8,7 +8,7 @@ import httpx
 import null_oracle as oracle
 import pytest
 from cluster import SLOW, Cluster, run_cox, wait_for
-from completions import run, strike_while_all_run
+from completions import run, run_under_strike
 
 
 @pytest.fixture(scope="module")
@@ -60,7 +60,8 @@ def test_status_while_a_load_runs(cluster):
     def look(status):
         seen.append((status, run_cox("status", "--address", f"127.0.0.1:{cluster.admin_port}")))
 
-    strike_while_all_run(cluster, [{"prompt": "x", "max_tokens": 200, "seed": i} for i in range(4)], 4, look)
+    run_under_strike(cluster, [{"prompt": "x", "max_tokens": 200, "seed": i} for i in range(4)],
+                     lambda status: status["requests"]["running"] == 4, look)
     status, shown = seen[0]
     assert status["healthy"] and status["requests"]["running"] == 4
     assert len(status["workers"]) == 2 and len(status["gateways"]) == 1 and len(status["nodes"]) >= 1
