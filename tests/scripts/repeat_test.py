@@ -5,6 +5,7 @@ import re
 import shutil
 import subprocess
 import tempfile
+import time
 import unittest
 from pathlib import Path
 
@@ -123,6 +124,20 @@ class Repeat(unittest.TestCase):
         self.assertEqual((code, rows), (1, {"tests/e2e/test_slow.py::test_s": (1, 1, 0)}), out)
         left = subprocess.run(["pgrep", "-f", str(tree.root / "pytest-stub")], capture_output=True, text=True).stdout
         self.assertEqual(left, "")
+
+    def test_a_call_that_is_stopped_ends_what_it_started(self):
+        tree = self.tree("pytest tests/e2e/test_slow.py::test_s\npytest tests/e2e/test_a.py::test_b\n")
+        p = subprocess.Popen([tree.root / "scripts/repeat", "--runs", "1"], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+                             env={**os.environ, "PATH": f"{tree.root}/bin:{os.environ['PATH']}"})
+        end = time.monotonic() + 60
+        while not ((tree.root / "test_slow.running").exists() and (tree.root / "build/release/repeat/results.jsonl").exists()):
+            self.assertLess(time.monotonic(), end)
+            time.sleep(0.05)
+        p.terminate()
+        out = p.communicate(timeout=60)[0]
+        self.assertEqual(p.returncode, 0, out)
+        self.assertRegex(out, r" 1 +0 +0 +\S+ s  tests/e2e/test_a.py::test_b")
+        self.assertEqual(subprocess.run(["pgrep", "-f", str(tree.root / "pytest-stub")], capture_output=True, text=True).stdout, "")
 
     def test_wrong_usage(self):
         self.assertEqual(self.tree("").repeat("--runs", 0)[0], 2)
