@@ -23,7 +23,7 @@ bool rank_is(struct rank *r, int line, bool holds, const char *what, const struc
 bool rank_id(struct rank *r, uint32_t epoch, uint8_t out[GPU_COMM_ID_BYTES])
 {
     struct ranks_shared *s = r->shared;
-    if (r->i == 0) {
+    if (r->i == 0 && !atomic_load(&s->has_id[epoch])) {
         RANK_TRY(r, r->comm->ops->make_id(r->comm, s->ids[epoch], why));
         atomic_store(&s->has_id[epoch], 1);
     }
@@ -50,6 +50,8 @@ static bool rank_main(const struct ranks_case *c, struct ranks_shared *shared, u
     RANK_TRY(&r, gpu_device_open(c->devices_of_their_own ? i : 0, &r.device, why));
     RANK_TRY(&r, gpu_stream_new(r.device, &r.stream, why));
     r.options.stream = r.stream;
+    if (c->only_0_gives_up && i > 0)
+        r.options.join_timeout_ms = 0;
     r.options.no_one_shot = !c->one_shot || (c->off_on_1 && i == 1);
     RANK_TRY(&r, gpu_comm_open(&r.options, &r.comm, why));
     bool ok = c->fn(&r);

@@ -39,6 +39,7 @@ struct ranks_case {
     bool any_order;             /* of sums: the library's own */
     bool one_shot;              /* small sums over peer memory: they are off elsewhere */
     bool off_on_1;              /* but not of rank 1 */
+    bool only_0_gives_up;       /* join_timeout_ms is rank 0's; the others have the default */
     const char *lacks;          /* "NAME=1", of rank 1's environment alone; or NULL */
     bool kills; /* rank 1 is killed when its `at` is 1, and begins anew with `at` 2 */
     struct gpu_comm_options options; /* but for the stream */
