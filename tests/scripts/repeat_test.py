@@ -102,6 +102,17 @@ class Repeat(unittest.TestCase):
         self.assertEqual((code, rows[all_of[0]]), (0, (1, 0, 0)), out)
         self.assertEqual(tree.repeat("--report")[2][all_of[2]], (3, 0, 0))
 
+    def test_minutes_are_shared_and_kept(self):
+        for how in ((), ("--fair",)):
+            tree = self.tree("pytest tests/e2e/test_a.py::test_b\npytest tests/e2e/test_alone.py::test_d\n")
+            tree.repeat("--runs", 1)
+            began = time.monotonic()
+            code, out, rows = tree.repeat("--runs", 1000, "--minutes", 0.05, *how)
+            self.assertLess(time.monotonic() - began, 60)
+            self.assertEqual(code, 0, out)
+            self.assertTrue(all(1 < n < 1000 for n, _, _ in rows.values()), out)
+            self.assertIn("2 tests have fewer than 1000 runs", out)
+
     def test_a_unit_test_that_fails(self):
         code, out, rows = self.tree("ctest unit/two\nctest unit/one\n").repeat("--runs", 2, STUB_TWO="1")
         self.assertEqual((code, rows), (1, {"unit/two": (2, 2, 0), "unit/one": (2, 0, 0)}), out)
