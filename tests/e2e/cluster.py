@@ -21,6 +21,11 @@ BIN = Path(os.environ.get("COX_BIN", ROOT / "build/release/bin"))
 SHORT = SANITIZED and not os.environ.get("COX_WHOLE")
 SLOW = 4 if SHORT else 16 if SANITIZED else 1  # how much longer a deadline may be
 findings.install()
+# A shell starts a command in its background with SIGINT ignored, nohup one with SIGHUP ignored, and children inherit that: the
+# programs under test would not end when a test interrupts them.
+for number in (signal.SIGINT, signal.SIGHUP):
+    if signal.getsignal(number) == signal.SIG_IGN:
+        signal.signal(number, signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL)
 
 
 class Block:
