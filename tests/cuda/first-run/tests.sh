@@ -47,13 +47,13 @@ tests_part() {
     at_most 30
     start cuda_copy_test tests/cuda_copy_test # alone and first: does the device answer at all?
     reap_all
-    for name in norm route elementwise linear attention moe sample products runner steps pack; do
+    for name in norm route elementwise linear attention latent moe sample products runner steps pack; do
         [ ! -x "tests/cuda_${name}_test" ] || start "small-$name" "tests/cuda_${name}_test" --small
     done
     reap_all
     at_most 110
     goldens golden-few --longest 45 -- goldens/few/*/
-    for name in comm attention linear elementwise moe norm products sample route runner steps copies pack oneshot nccl libraries find_library; do
+    for name in comm attention latent linear elementwise moe norm products sample route runner steps copies pack oneshot nccl libraries find_library; do
         case " ${failed_tests[*]-} " in *" small-$name "*) continue ;; esac # whose small cases fail has failed
         [ ! -x "tests/cuda_${name}_test" ] || start "cuda_${name}_test" "tests/cuda_${name}_test"
     done
