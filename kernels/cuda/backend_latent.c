@@ -1,10 +1,12 @@
 /* MLA's attention, in one of two forms for each sequence of a pass.
  *
- *   absorbed   queries go into the latents' space and attention reads the cache as it is: nothing
- * is made for a key, but a pair of a query and a key costs 2 kv_rank + rope products for each head
- * in place of nope + rope + v. Decode, guesses, short rests. expanded   keys and values of each
- * head are made out of the latents (kv_rank * (nope + v) products for each key and head, as many as
- * an absorbed query costs) and forgotten after the operator. Prompts.
+ * Absorbed: queries go into the latents' space, and attention reads the cache as it is. Nothing is
+ * made for a key, but a pair of a query and a key costs 2 kv_rank + rope products for each head, in
+ * place of nope + rope + v. Decode, draft tokens and short rests of prompts run so.
+ *
+ * Expanded: keys and values of each head are made out of the latents and forgotten behind the
+ * operator. That costs kv_rank * (nope + v) products for each key and head, as many as an absorbed
+ * query costs. Prompts run so.
  *
  * A sequence whose n rows follow `position` computed ones is expanded when that is less work:
  *
