@@ -68,6 +68,8 @@ struct relay {
     uint32_t n_accepted;
     struct rng rng;
     uint64_t period_ns, last_ns[WAY_COUNT][ROLE_COUNT];
+    uint64_t n_tokens,
+        tokens_then[WAY_COUNT][ROLE_COUNT]; /* frames of tokens; at the last strike */
     uint32_t n_strikes[WAY_COUNT][ROLE_COUNT];
     enum mode mode;
     bool is_seen[WAY_COUNT][ROLE_COUNT][MSG_TYPE_COUNT];
@@ -148,15 +150,19 @@ static void strike(struct relay *r, struct peer *p, enum way way, struct frame *
     send_frame(r, p, way, f->bytes, f->n);
 }
 
-/* Each kind of link has its turn. What opens a session is left alone, or none would open. */
-static bool is_time(struct relay *r, uint64_t *last_ns, enum msg_type t)
+/* Each kind of link has its turn. What opens a session is left alone, or none would open. Between
+ * two strikes on one kind of link tokens pass: sessions and a group take a busy machine longer to
+ * come about than a period, and with a strike in each period they never would. */
+static bool is_time(struct relay *r, enum way way, enum peer_role role, enum msg_type t)
 {
-    uint64_t now = clock_mono_ns();
+    uint64_t now = clock_mono_ns(), *last_ns = &r->last_ns[way][role];
     bool small_talk = t == MSG_HEARTBEAT || t == MSG_CREDIT;
-    if (r->mode != STRIKES || now - *last_ns < r->period_ns || t == MSG_HELLO || t == MSG_WELCOME ||
-        (small_talk && rng_below(&r->rng, 8) > 0))
+    bool no_progress = r->n_strikes[way][role] > 0 && r->n_tokens == r->tokens_then[way][role];
+    if (r->mode != STRIKES || now - *last_ns < r->period_ns || no_progress || t == MSG_HELLO ||
+        t == MSG_WELCOME || (small_talk && rng_below(&r->rng, 8) > 0))
         return false;
     *last_ns = now;
+    r->tokens_then[way][role] = r->n_tokens;
     return true;
 }
 
@@ -235,7 +241,8 @@ static void pass(struct relay *r, struct peer *p, enum way way, struct frame *f)
         memcpy(r->old[way][p->role].bytes, f->bytes, f->n);
     }
     struct frame *held = p->held_way == way ? p->held : NULL;
-    if (!p->held && is_time(r, &r->last_ns[way][p->role], h.type))
+    r->n_tokens += h.type == MSG_TOKENS;
+    if (!p->held && is_time(r, way, p->role, h.type))
         strike(r, p, way, f, h.type);
     else
         send_frame(r, p, way, f->bytes, f->n);
