@@ -3,6 +3,7 @@ those who are served: nothing."""
 import json
 import subprocess
 import threading
+import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import httpx
@@ -183,17 +184,19 @@ def test_errors_and_those_who_left_have_spans(cluster, collector):
 def test_a_collector_that_is_slow_or_refuses_hurts_nobody(cluster, collector):
     exported, dropped = (metric(cluster, f"coxswain_gateway_spans_{n}_total") for n in ("exported", "dropped"))
     collector.go_on.clear()
-    posts = collector.posts
-    for i in range(20):
-        assert ask(cluster, f"8{i:031}").status_code == 200
+    posts, n, end = collector.posts, 0, time.monotonic() + 5
+    # For 5 s at most: the gateway gives a collector 10 s to answer, tries four times, and then drops the spans, as it should.
+    while n < 20 and (n == 0 or time.monotonic() < end):
+        assert ask(cluster, f"8{n:031}").status_code == 200
+        n += 1
     assert collector.posts == posts
     collector.answers = [503, 200]  # come again
     collector.go_on.set()
-    wait_for("all are there", lambda: sum(len(collector.of(f"8{i:031}")) for i in range(20)) == 20)
+    wait_for("all are there", lambda: sum(len(collector.of(f"8{i:031}")) for i in range(n)) == n)
     collector.answers = [400]  # no
     assert ask(cluster, "9" * 32).status_code == 200
     wait_for("it is counted", lambda: metric(cluster, "coxswain_gateway_spans_dropped_total") == dropped + 1)
-    assert metric(cluster, "coxswain_gateway_spans_exported_total") >= exported + 20
+    assert metric(cluster, "coxswain_gateway_spans_exported_total") >= exported + n
     assert collector.of("9" * 32) == []
     wait_for("it is told of", lambda: "spans_refused" in cluster.log())  # cox up passes it on
 
