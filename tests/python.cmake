@@ -7,26 +7,29 @@ set(alone_tests "^(busy_machine|host_failures|overload|processes|sizes|straggler
 string(CONCAT memory_tests "^(answers|api|bad_frames|bad_input|batches|debug_dump|elastic_tp|files|http_bytes|key_rotation|keys|"
        "kv_transfers|moves|overload|pooling|quotas|replay|sagemaker|scores|stages|stats|streams|tiny_models|tls|traces|upgrade|workers)$")
 find_program(PYTHON3 NAMES python3 REQUIRED)
-foreach(script check_layers check_size)
-  add_test(NAME ${script} COMMAND ${PYTHON3} ${CMAKE_SOURCE_DIR}/scripts/${script}.py)
-endforeach()
-add_test(NAME check_notices COMMAND ${PYTHON3} ${CMAKE_SOURCE_DIR}/scripts/notices.py --check)
-add_test(NAME check_scripts COMMAND ${PYTHON3} ${CMAKE_SOURCE_DIR}/tests/scripts/check_test.py)
-add_test(NAME fetch_scripts COMMAND ${PYTHON3} ${CMAKE_SOURCE_DIR}/tests/scripts/fetch_test.py)
-add_test(NAME alone_scripts COMMAND ${PYTHON3} ${CMAKE_SOURCE_DIR}/tests/scripts/alone_test.py)
-add_test(NAME run_all_scripts COMMAND ${PYTHON3} ${CMAKE_SOURCE_DIR}/tests/scripts/run_all_test.py)
-add_test(NAME first_run_scripts COMMAND ${PYTHON3} ${CMAKE_SOURCE_DIR}/tests/scripts/first_run_test.py)
-add_test(NAME acceptance_scripts COMMAND ${PYTHON3} ${CMAKE_SOURCE_DIR}/tests/scripts/acceptance_test.py)
-add_test(NAME bench_scripts COMMAND ${PYTHON3} ${CMAKE_SOURCE_DIR}/tests/scripts/bench_test.py)
-add_test(NAME build_scripts COMMAND ${PYTHON3} ${CMAKE_SOURCE_DIR}/tests/scripts/build_test.py)
-add_test(NAME cached_scripts COMMAND ${PYTHON3} ${CMAKE_SOURCE_DIR}/tests/scripts/cached_test.py)
-add_test(NAME repeat_scripts COMMAND ${PYTHON3} ${CMAKE_SOURCE_DIR}/tests/scripts/repeat_test.py)
-add_test(NAME grafana_files COMMAND ${PYTHON3} ${CMAKE_SOURCE_DIR}/deploy/grafana/render --check)
-set_tests_properties(grafana_files check_layers check_size check_notices check_scripts fetch_scripts alone_scripts run_all_scripts
-                     acceptance_scripts bench_scripts build_scripts cached_scripts first_run_scripts repeat_scripts
-                     PROPERTIES LABELS quick
-                     TIMEOUT 300
-                     ENVIRONMENT PYTHONDONTWRITEBYTECODE=1)
+# Scripts and sources: the same in every build, so the plain ones alone test them.
+if(NOT COX_SANITIZE AND NOT COX_CUDA)
+  foreach(script check_layers check_size)
+    add_test(NAME ${script} COMMAND ${PYTHON3} ${CMAKE_SOURCE_DIR}/scripts/${script}.py)
+  endforeach()
+  add_test(NAME check_notices COMMAND ${PYTHON3} ${CMAKE_SOURCE_DIR}/scripts/notices.py --check)
+  add_test(NAME check_scripts COMMAND ${PYTHON3} ${CMAKE_SOURCE_DIR}/tests/scripts/check_test.py)
+  add_test(NAME fetch_scripts COMMAND ${PYTHON3} ${CMAKE_SOURCE_DIR}/tests/scripts/fetch_test.py)
+  add_test(NAME alone_scripts COMMAND ${PYTHON3} ${CMAKE_SOURCE_DIR}/tests/scripts/alone_test.py)
+  add_test(NAME run_all_scripts COMMAND ${PYTHON3} ${CMAKE_SOURCE_DIR}/tests/scripts/run_all_test.py)
+  add_test(NAME first_run_scripts COMMAND ${PYTHON3} ${CMAKE_SOURCE_DIR}/tests/scripts/first_run_test.py)
+  add_test(NAME acceptance_scripts COMMAND ${PYTHON3} ${CMAKE_SOURCE_DIR}/tests/scripts/acceptance_test.py)
+  add_test(NAME bench_scripts COMMAND ${PYTHON3} ${CMAKE_SOURCE_DIR}/tests/scripts/bench_test.py)
+  add_test(NAME build_scripts COMMAND ${PYTHON3} ${CMAKE_SOURCE_DIR}/tests/scripts/build_test.py)
+  add_test(NAME cached_scripts COMMAND ${PYTHON3} ${CMAKE_SOURCE_DIR}/tests/scripts/cached_test.py)
+  add_test(NAME repeat_scripts COMMAND ${PYTHON3} ${CMAKE_SOURCE_DIR}/tests/scripts/repeat_test.py)
+  add_test(NAME grafana_files COMMAND ${PYTHON3} ${CMAKE_SOURCE_DIR}/deploy/grafana/render --check)
+  set_tests_properties(grafana_files check_layers check_size check_notices check_scripts fetch_scripts alone_scripts run_all_scripts
+                       acceptance_scripts bench_scripts build_scripts cached_scripts first_run_scripts repeat_scripts
+                       PROPERTIES LABELS quick
+                       TIMEOUT 300
+                       ENVIRONMENT PYTHONDONTWRITEBYTECODE=1)
+endif()
 
 if(COX_CUDA) # over build/release if it is there; kernels for one architecture, which ccache has where they have not changed
   add_test(NAME first_run_pack COMMAND ${PYTHON3} ${CMAKE_SOURCE_DIR}/tests/scripts/first_run_pack_test.py)
