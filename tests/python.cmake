@@ -33,7 +33,7 @@ endif()
 
 if(COX_CUDA) # over build/release if it is there; kernels for one architecture, which ccache has where they have not changed
   add_test(NAME first_run_pack COMMAND ${PYTHON3} ${CMAKE_SOURCE_DIR}/tests/scripts/first_run_pack_test.py)
-  set_tests_properties(first_run_pack PROPERTIES LABELS cuda_link TIMEOUT 1200 SKIP_RETURN_CODE 77 ENVIRONMENT PYTHONDONTWRITEBYTECODE=1)
+  set_tests_properties(first_run_pack PROPERTIES LABELS cuda_link TIMEOUT 3600 SKIP_RETURN_CODE 77 ENVIRONMENT PYTHONDONTWRITEBYTECODE=1)
 endif()
 
 set(e2e_environment "COX_BIN=${CMAKE_RUNTIME_OUTPUT_DIRECTORY};COX_SANITIZE=${COX_SANITIZE};COX_CUDA=${COX_CUDA}")

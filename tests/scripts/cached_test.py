@@ -63,6 +63,28 @@ class Cached(unittest.TestCase):
         self.made()
         self.assertEqual((self.root / "out").stat().st_mtime, 1000)
 
+    def test_an_output_that_another_build_made_is_not_taken(self):
+        self.made()
+        self.write("in/a", "2")
+        self.assertEqual(self.run_cached("echo plain >out", cache=""), 0)
+        self.write("in/a", "1")
+        self.assertEqual(self.made(), 1)
+
+    def test_an_output_that_was_damaged_is_not_taken(self):
+        self.made()
+        self.write("out", "garbage")
+        self.assertEqual(self.made(), 1)
+
+    def test_a_look_says_whether_a_result_is_there_and_makes_none(self):
+        line = [SCRIPT, "--output", "out", "--input", "in", "--look"]
+        env = {**os.environ, "COX_BUILD_CACHE": str(self.root / "cache")}
+        self.assertEqual(subprocess.run(line, cwd=self.root, env=env).returncode, 1)
+        self.made()
+        self.assertEqual(subprocess.run(line, cwd=self.root, env=env).returncode, 0)
+        self.forget()
+        self.assertEqual(subprocess.run(line, cwd=self.root, env=env).returncode, 0)
+        self.assertFalse((self.root / "out").exists())
+
     def test_a_failure_is_passed_on_and_kept_by_nobody(self):
         self.assertEqual(self.run_cached("echo half >out; exit 3"), 3)
         self.assertEqual(self.run_cached("echo whole >out"), 0)
