@@ -117,6 +117,26 @@ class FirstRun(unittest.TestCase):
         self.check(2, ["--seconds"], {}, "--seconds")
         self.check(2, ["take numbers"], {}, "--seconds", "soon")
 
+    def test_results_that_cannot_be_written(self):
+        self.check(2, ["cannot be written to /proc/nowhere/out: name another folder in OUT"], {"tests/cuda_copy_test": PASSES}, OUT="/proc/nowhere/out")
+
+    def test_a_host_that_is_taken_away(self):
+        """A killed run leaves the table of the parts that had ended, without the line that says that it is whole."""
+        with tempfile.TemporaryDirectory() as folder:
+            host = Host(folder, {"tests/cuda_moe_bench": f"touch {folder}/begun; sleep 60", "tests/cuda_linear_bench": PASSES})
+            p = subprocess.Popen(["bash", host.first / "first-run", "--parts", "env,linear,moe"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+                                 start_new_session=True,
+                                 env={"PATH": f"{host.bin}:{os.environ['PATH']}", "HOME": folder, "OUT": str(host.out), "TMPDIR": folder})
+            while not (host.folder / "begun").exists():
+                self.assertIsNone(p.poll())
+                time.sleep(0.05)
+            os.killpg(p.pid, 9)
+            p.wait()
+            table = (host.out / "table.md").read_text()
+            self.assertTrue((host.out / "logs.tar.gz").exists())
+        self.assertIn("| `linear` | passed |", table)
+        self.assertNotIn("End of the table.", table)
+
     def test_parts_and_the_table(self):
         programs = {"tests/cuda_copy_test": PASSES, "tests/cuda_norm_test": "echo 'sum | difference'", "tests/model_golden": "echo got: $*",
                     "tests/cuda_model_bench": BENCH, "torch_peers.py": "print('| torch | copy | 3000 GB/s | | |'); print('done')"}

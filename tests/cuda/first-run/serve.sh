@@ -4,6 +4,11 @@
 # they differ there is a race. Sourced by first-run.
 
 port=18400 up=
+at_most() { # at_most SECONDS: so many, or what is left for all parts; at least one
+    local n=$1
+    [ "$n" -le "$(left)" ] || n=$(left)
+    echo $((n > 1 ? n : 1))
+}
 serve_start() { # serve_start NAME SHAPE FLAGS...: the process `up`, which leads a session of its own; waits for an answer
     local name=$1 shape=$2
     shift 2
@@ -14,7 +19,7 @@ serve_start() { # serve_start NAME SHAPE FLAGS...: the process `up`, which leads
         --load-format dummy --served-model-name m --host 127.0.0.1 --port $port --head-port $((port + 1)) --admin-port $((port + 2)) \
         --worker-http-port $((port + 3)) "$@" >"$LOG/up-$name.txt" 2>&1 </dev/null) &
     up=$!
-    python3 "$HERE/ask.py" $port 60 64 $up >"$LOG/ask-$name.txt" 2>&1
+    python3 "$HERE/ask.py" $port "$(at_most 60)" 64 $up >"$LOG/ask-$name.txt" 2>&1
 }
 serve_stop() {
     kill -TERM -- "-$up" 2>/dev/null
@@ -29,7 +34,7 @@ number_of() { # number_of FILE LABEL: of the table that cox bench serve prints
 }
 load() { # load NAME SHAPE STREAMS PROMPTS IN OUT: one figure
     local f="$LOG/load-$1-$3-$5.txt" rate
-    ours timeout 60 bin/cox bench serve --base-url http://127.0.0.1:$port --model m --tokenizer "$T/model-$2" --num-prompts "$4" --max-concurrency "$3" \
+    ours timeout "$(at_most 60)" bin/cox bench serve --base-url http://127.0.0.1:$port --model m --tokenizer "$T/model-$2" --num-prompts "$4" --max-concurrency "$3" \
         --random-input-len "$5" --random-output-len "$6" --ignore-eos --disable-tqdm --num-warmups "$3" --percentile-metrics ttft,tpot,itl >"$f" 2>&1
     rate=$(number_of "$f" 'Output token throughput (tok\/s)')
     echo "| serve | $1: $3 streams, $5 in, $6 out | ${rate:-FAILED} tok/s out, $(number_of "$f" 'Total token throughput (tok\/s)') all," \
@@ -47,7 +52,7 @@ serve() { # serve NAME SHAPE MOST_SECONDS LOADS FLAGS...; LOADS: STREAMS:PROMPTS
     if serve_start "$name" "$shape" --workers 1 --tp 1 "$@"; then
         echo "| serve | $name: from nothing to a first answer of 64 tokens | $(head -n 1 "$LOG/ask-$name.txt") s | | |" | tee -a "$FIGURES"
         for l in ${loads//,/ }; do
-            [ $((SECONDS - from)) -lt "$most" ] || { echo "        cut: $l" && continue; }
+            { [ $((SECONDS - from)) -lt "$most" ] && [ "$(left)" -gt 3 ]; } || { echo "        cut: $l" && continue; }
             IFS=: read -r a b c d <<<"$l"
             load "$name" "$shape" "$a" "$b" "$c" "$d" || result="FAILED: a load"
         done
