@@ -55,7 +55,7 @@ __device__ inline void floats_load(const float *from, bool is_wanted, float (&to
     }
 }
 
-/* What the warps of a merging block share. */
+/* Shared memory of a merging block. */
 template <uint32_t N> struct merge_room {
     float shares[CUDA_ATTENTION_MAX_SPLITS];
     float totals[MERGE_WARPS][N][32]; /* of each warp: lane's dimensions */

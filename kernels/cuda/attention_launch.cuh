@@ -44,7 +44,7 @@ template <class S64, class S96, class S128, class S256> struct attention_shapes 
     }
 };
 
-/* What the kernels read of p; tiles, splits and parts are the launch's. */
+/* Fills in the kernels' arguments that follow from p; tiles, splits and parts are the launch's. */
 attention_args attention_args_of(const struct attention_params *p);
 
 #define ATTENTION_FEW_ROWS 16u

@@ -29,7 +29,7 @@ static void *open_matching(const char *pattern)
     return handle;
 }
 
-/* Of the Python whose programs are in the folder bin. */
+/* Looks among the packages of the Python whose programs are in the folder bin. */
 static void *open_of_python(const char *bin, size_t n_bin, const char *name)
 {
     char pattern[PATH_MAX];

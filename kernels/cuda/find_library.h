@@ -13,7 +13,7 @@ extern "C" {
  *   2. lib/python3.N/{site,dist}-packages/nvidia/{cu13,cublas,nccl}/lib beside each absolute folder
  *      of PATH, which finds an active virtual environment, conda's, and the system's Python;
  *   3. /usr/local/cuda/lib64 and /usr/local/cuda/targets/<machine>/lib.
- * The library stays loaded as long as the process runs: both libraries have threads. Any thread.
+ * Who gets the handle closes it. Any thread.
  * STATUS_UNSUPPORTED: no place has it; the text is the dynamic linker's own, of place 1. */
 MUST_USE enum status gpu_find_library(const char *name, void **handle, struct error *err);
 

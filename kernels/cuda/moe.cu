@@ -121,9 +121,9 @@ struct sum_args {
     uint32_t stride, out_stride, n_chosen, first, n, dim;
 };
 
-/* Of a row's experts, SUM_LIST at a time: where their results lie, and their shares. An expert that
- * is not there, or that another rank has, is at NONE with a share of -0: zero times that, added to
- * a sum, leaves all of its bits, also those of a zero. */
+/* A list of a row's experts, SUM_LIST at a time: where their results lie, and their shares. An
+ * expert that is not there, or that another rank has, is at NONE with a share of -0: zero times
+ * that, added to a sum, leaves all of its bits, also those of a zero. */
 struct sum_list {
     uint32_t places[SUM_LIST];
     float shares[SUM_LIST];

@@ -497,8 +497,8 @@ static struct attention_params params_of(const struct scene *s, const struct pas
                                      .kv = &s->kv};
 }
 
-/* What the parts of the case's splits take, to the byte: reads beyond them are found. As many as
- * there may be where the launch chooses their number. */
+/* The bytes that the parts of the case's splits take, exactly: reads beyond them are found. As many
+ * as there may be where the launch chooses their number. */
 static uint64_t scratch_bytes(const struct att_case *c, const struct gpu_tile_counts *n)
 {
     const uint64_t n_splits =

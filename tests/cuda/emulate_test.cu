@@ -291,7 +291,7 @@ __global__ void prefetch_kernel(const char *from, bool reads)
         (void)load_stream_16(from + 64 * threadIdx.x + 48);
 }
 
-/* What is read behind its prefetch is fine; what is not, or lies outside of the memory, is not. */
+/* A read behind its prefetch passes; a prefetch without a read, or outside of the memory, fails. */
 void test_prefetches()
 {
     static char *bytes;

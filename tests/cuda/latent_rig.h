@@ -115,7 +115,7 @@ static float scale_for(const struct scene *s, const float *queries, const float 
     return (float)(want / deviation(scores, 256));
 }
 
-/* What the CPU gives; the scene's scale follows from its queries. */
+/* The CPU's result; the scene's scale follows from its queries. */
 static void run_cpu(struct scene *s, struct device *cpu)
 {
     const struct latent_case *c = s->c;

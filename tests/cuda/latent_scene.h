@@ -1,5 +1,5 @@
 #pragma once
-/* What a case of latent_test.c is made of: its shape, the two matrices of each head on both sides,
+/* The parts of a case of latent_test.c: its shape, the two matrices of each head on both sides,
  * the rows of its sequences and their numbers. latent_rig.h runs a pass over them. */
 #include <math.h>
 

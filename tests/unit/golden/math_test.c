@@ -1,4 +1,4 @@
-/* What model_golden says of checks that are beyond their bounds: near ones are to be judged by
+/* The words of model_golden for checks beyond their bounds: near ones are to be judged by
  * hand, far ones and those that no rounding explains are not. */
 #include <math.h>
 #include <setjmp.h>
