@@ -20,9 +20,9 @@
 
 #pragma weak emulate_n_operations
 
-/* Of a row's root mean square, all rows of a case together; and one row. Weights of codes are
- * rounded to bfloat16 when they are expanded, and a cache of codes is rounded on both sides alike.
- */
+/* The bounds are parts of the results' root mean square: MOST_OFF for all rows of a case together,
+ * MOST_ROW_OFF for one row. Weights of codes are rounded to bfloat16 when they are expanded; a
+ * cache of codes is rounded on both sides alike. */
 #define MOST_OFF     0.012
 #define MOST_ROW_OFF 0.03
 
