@@ -109,7 +109,7 @@ class Repeat(unittest.TestCase):
             began = time.monotonic()
             code, out, rows = tree.repeat("--runs", 1000, "--minutes", 0.05, *how)
             self.assertLess(time.monotonic() - began, 60)
-            self.assertEqual(code, 0, out)
+            self.assertEqual(code, 3, out)
             self.assertTrue(all(1 < n < 1000 for n, _, _ in rows.values()), out)
             self.assertIn("2 tests have fewer than 1000 runs", out)
 
@@ -126,7 +126,7 @@ class Repeat(unittest.TestCase):
 
     def test_a_skipped_test_is_not_repeated(self):
         code, out, rows = self.tree("pytest tests/e2e/test_skipped.py::test_skipped\n").repeat("--runs", 5)
-        self.assertEqual((code, rows), (0, {"tests/e2e/test_skipped.py::test_skipped": (0, 0, 1)}), out)
+        self.assertEqual((code, rows), (3, {"tests/e2e/test_skipped.py::test_skipped": (0, 0, 1)}), out)
         self.assertIn("fewer than 5 runs", out)
 
     def test_a_run_beyond_its_limit_is_ended_with_all_that_it_started(self):
@@ -146,12 +146,15 @@ class Repeat(unittest.TestCase):
             time.sleep(0.05)
         p.terminate()
         out = p.communicate(timeout=60)[0]
-        self.assertEqual(p.returncode, 0, out)
+        self.assertEqual(p.returncode, 3, out)
         self.assertRegex(out, r" 1 +0 +0 +\S+ s  tests/e2e/test_a.py::test_b")
         self.assertEqual(subprocess.run(["pgrep", "-f", str(tree.root / "pytest-stub")], capture_output=True, text=True).stdout, "")
 
     def test_wrong_usage(self):
         self.assertEqual(self.tree("").repeat("--runs", 0)[0], 2)
+        code, out, _ = self.tree("ctest unit/one\n").repeat("--tests", "unti")
+        self.assertEqual(code, 2, out)
+        self.assertIn("is selected by --tests unti", out)
         code, out, _ = self.tree("pytest tests/e2e/test_a.py\n").repeat()
         self.assertEqual(code, 2, out)
         self.assertIn("flaky.txt:1: write", out)
