@@ -1,4 +1,5 @@
-"""scripts/build over stand-ins for its tools: a download of crates that breaks off is tried again before the build."""
+"""scripts/build and scripts/test over stand-ins for what they call: a download of crates that breaks off is tried again before the
+build; --long runs every part, also after one that fails, and one part where a preset, a label or tests are named."""
 import os
 import shutil
 import subprocess
@@ -48,6 +49,82 @@ class Build(unittest.TestCase):
 
     def test_what_is_built_asks_nobody(self):
         self.assertEqual(build(built=True)[2], ["setup", "cmake", "ninja"])
+
+    def test_a_whole_build_of_a_clean_tree_leaves_its_commit(self):
+        with tempfile.TemporaryDirectory() as folder:
+            tree, tools = Path(folder, "tree"), Path(folder, "bin")
+            stamp = tree / "build/release/built-commit"
+            for path in ("scripts/build", "scripts/steps.sh", "CMakePresets.json"):
+                (tree / path).parent.mkdir(parents=True, exist_ok=True)
+                shutil.copy(ROOT / path, tree / path)
+            (tree / ".gitignore").write_text("/build/\n")
+            tools.mkdir()
+            for path in (tree / "scripts/setup", *(tools / name for name in ("cmake", "ninja", "cargo"))):
+                path.write_text("#!/bin/sh\nmkdir -p build/release\nexit ${NINJA_FAILS:-0}\n" if path.name == "ninja" else "#!/bin/sh\n")
+                path.chmod(0o755)
+            git = ["git", "-C", tree, "-c", "user.name=x", "-c", "user.email=x@x"]
+            for command in (["init", "-q"], ["add", "."], ["commit", "-qm", "x"]):
+                subprocess.run([*git, *command], check=True, stdout=subprocess.DEVNULL)
+            commit = subprocess.run([*git, "rev-parse", "HEAD"], check=True, text=True, capture_output=True).stdout
+
+            def built(*args, **env):
+                subprocess.run([tree / "scripts/build", *args], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, timeout=60,
+                               env={"PATH": f"{tools}:{os.environ['PATH']}", **env})
+                return stamp.read_text() if stamp.exists() else ""
+
+            self.assertEqual(built(), commit)
+            self.assertEqual(built("release", "--", "cox"), "", "a part")
+            self.assertEqual(built(), commit)
+            self.assertEqual(built(NINJA_FAILS="1"), "", "a build that failed")
+            (tree / "scripts/steps.sh").write_text((tree / "scripts/steps.sh").read_text() + "\n")
+            self.assertEqual(built(), "", "a changed tree")
+
+
+def test_script(*args, fails=""):
+    """(exit status, output, what was called) of a call of scripts/test; the call whose first words are `fails` ends with 1."""
+    with tempfile.TemporaryDirectory() as folder:
+        tree = Path(folder, "tree")
+        tool = f'#!/bin/sh\necho "${{0##*/}} $*" >>"$LOG"\ncase "${{0##*/}} $*" in {fails or "-"}*) exit 1 ;; esac\n'
+        for name in ("tree/scripts/build", "tree/scripts/make-goldens", "tree/scripts/lint", "tree/scripts/fuzz", "tree/scripts/setup", "bin/ctest"):
+            path = Path(folder, name)
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(tool)
+            path.chmod(0o755)
+        shutil.copy(ROOT / "scripts/test", tree / "scripts/test")
+        log = Path(folder, "log")
+        done = subprocess.run([tree / "scripts/test", *args], text=True, timeout=60, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                              env={"PATH": f"{folder}/bin:{os.environ['PATH']}", "LOG": str(log), "COX_TEST_JOBS": "2"})
+        return done.returncode, done.stdout, log.read_text().splitlines() if log.exists() else []
+
+
+class Test(unittest.TestCase):
+    def test_long_is_every_part(self):
+        for verbose in ((), ("--verbose",)):
+            got, out, calls = test_script("--long", *verbose)
+            self.assertEqual(got, 0, out)
+            suites = [call for call in calls if call.startswith("ctest")]
+            self.assertEqual([call.split()[2] for call in suites], ["build/release", "build/asan", "build/tsan", "build/cuda"])
+            self.assertEqual(["--verbose" in call for call in suites], [bool(verbose)] * 4)
+            self.assertEqual(calls[-3:], ["build clang", "lint --analyze", "fuzz "])
+            self.assertIn("skipped: scripts/test --preset arm64", out)
+
+    def test_parts_behind_one_that_fails_run(self):
+        got, out, calls = test_script("--long", fails="ctest?--test-dir?build/asan")
+        self.assertEqual((got, calls[-1]), (1, "fuzz "), out)
+        self.assertIn("1 parts failed", out)
+        self.assertIn("    scripts/test --long --preset asan\n", out)
+
+    def test_long_of_one_part(self):
+        for args in (("--preset", "asan"), ("--label", "e2e"), ("--tests", "x"), ()):
+            long = ("--long",) if args else ()
+            got, out, calls = test_script(*long, *args)
+            self.assertEqual((got, len(calls)), (0, 3), out)
+            self.assertEqual("-LE long" in calls[-1], not args)
+
+    def test_wrong_usage(self):
+        got, out, calls = test_script("--lnog")
+        self.assertEqual((got, calls), (2, []), out)
+        self.assertIn("unknown option --lnog", out)
 
 
 if __name__ == "__main__":
