@@ -14,8 +14,9 @@
  *   e = kv_rank * (nope + v),  pairs = n * position + n (n + 1) / 2
  *
  * which is position * e <= pairs * (2 kv_rank - nope - v): always at position 0, and far behind it
- * from n = e / (2 kv_rank - nope - v) on (DeepSeek's shapes: 171 rows). Below LEAST_ROWS, one tile,
- * launches are too small to be worth their number.
+ * from n = e / (2 kv_rank - nope - v) on (DeepSeek's shapes: 171 rows); and never where the latents
+ * are so short that 2 kv_rank <= nope + v. Below LEAST_ROWS, one tile, launches are too small to be
+ * worth their number.
  *
  * The decision is the host's, from rows that it uploaded; a pass that may be recorded is never
  * expanded, since its launches would follow from whose rows they are.
@@ -112,6 +113,12 @@ static uint32_t least_rows(const struct cuda_device *x)
     return x->expand_rows ? x->expand_rows : LEAST_ROWS;
 }
 
+/* Whether a pair costs less of keys and values than of latents. */
+static bool is_worth_it(const struct cuda_device *x, const struct cuda_latent_shape *s)
+{
+    return x->expand_rows != 0 || 2 * s->kv_rank > cuda_latent_head(s);
+}
+
 /* Enough for turn_choose, whatever the sequences of a pass are. */
 uint64_t cuda_latent_scratch_bytes(const struct cuda_device *x, const struct scratch_shape *s)
 {
@@ -120,7 +127,8 @@ uint64_t cuda_latent_scratch_bytes(const struct cuda_device *x, const struct scr
                                             .nope = s->head_nope,
                                             .rope = s->head_dim - s->v_dim,
                                             .v = s->head_v};
-    if (!s->is_latent || s->n_heads == 0 || !cuda_latent_fits(&shape) || s->n_rows < least_rows(x))
+    if (!s->is_latent || s->n_heads == 0 || !cuda_latent_fits(&shape) || !is_worth_it(x, &shape) ||
+        s->n_rows < least_rows(x))
         return 0;
     const uint64_t tokens = s->max_len > s->n_rows ? s->max_len : s->n_rows;
     const uint64_t keys = least(tokens, most_keys(&shape)), n_chunks = (tokens + keys - 1) / keys;
@@ -150,7 +158,7 @@ static bool is_expandable(const struct cuda_device *x, const struct latent_param
 {
     const uint16_t *q = p->keys.x.data;
     return !x->may_be_recorded && x->expand_rows != UINT32_MAX && p->attention.window == 0 &&
-           cuda_latent_fits(s) && p->keys.in_stride == s->nope + s->rope &&
+           cuda_latent_fits(s) && is_worth_it(x, s) && p->keys.in_stride == s->nope + s->rope &&
            p->rope.from.data == q + s->nope && p->rope.from_stride == p->keys.in_stride &&
            p->values.out_stride == s->v && (uintptr_t)q % 16 == 0 && p->keys.x.stride % 8 == 0 &&
            shared_bytes(s) <= x->scratch.n_bytes;
@@ -159,7 +167,7 @@ static bool is_expandable(const struct cuda_device *x, const struct latent_param
 static struct gpu_run_rule rule_of(const struct cuda_device *x, const struct cuda_latent_shape *s)
 {
     struct gpu_run_rule rule = {.least_rows = least_rows(x)};
-    if (x->expand_rows == 0 && 2 * s->kv_rank > cuda_latent_head(s)) {
+    if (x->expand_rows == 0) {
         rule.of_key = (uint64_t)s->kv_rank * cuda_latent_head(s);
         rule.of_pair = 2 * s->kv_rank - cuda_latent_head(s);
     }

@@ -103,10 +103,11 @@ static double deviation(const float *x, uint64_t n)
 /* The scale with which scores deviate by `want`, from what a few queries give with a few keys. */
 static float scale_for(const struct scene *s, const float *queries, const float *keys, double want)
 {
-    const uint32_t dim = latent_dim(s->c);
+    const uint32_t dim = latent_dim(s->c), n_queries = s->n_rows * s->c->n_heads;
     float scores[256];
     for (uint32_t i = 0; i < 256; i++) {
-        const float *q = queries + (uint64_t)(i / 16) * dim, *k = keys + (uint64_t)(i % 16) * dim;
+        const float *q = queries + (uint64_t)(i / 16 % n_queries) * dim;
+        const float *k = keys + (uint64_t)(i % 16 % s->n_rows) * dim;
         double sum = 0;
         for (uint32_t e = 0; e < dim; e++)
             sum += (double)q[e] * (double)k[e];

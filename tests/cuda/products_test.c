@@ -337,6 +337,51 @@ static void pack(struct device *d, struct weight *w)
     d->ops->weight_pack(d, w, &(struct weight_rows){0});
 }
 
+/* A matrix that fills five of the rooms that the host packs in, the first of them twice, and a part
+ * of one more: rows at the edges of all rooms are there, each with its own numbers. */
+static float big_value(uint32_t row, uint32_t column)
+{
+    return (float)((row * 31 + column * 7 + row / 16) % 251); /* a bfloat16 has them exactly */
+}
+static void check_rooms(struct device *d)
+{
+    enum { K = 8224, ROOM_ROWS = (32 << 20) / (K * 32) * 16, N = 5 * ROOM_ROWS + 36, N_IDS = 24 };
+    struct weight w = {.dtype = DTYPE_BF16, .n = N, .k = K};
+    uint16_t *rows = mem_array((size_t)N * K, sizeof *rows);
+    for (uint32_t r = 0; r < N; r++)
+        for (uint32_t k = 0; k < K; k++)
+            rows[(size_t)r * K + k] = bf16_from_f32(big_value(r, k));
+    w.n_bytes = d->ops->weight_bytes(d, w.dtype, N, K, 0);
+    w.data = d->ops->alloc(d, w.n_bytes);
+    if (!w.data)
+        must(STATUS_NO_MEMORY, &(struct error){.text = "a matrix of 160 MiB"}, "check_rooms");
+    d->ops->weight_pack(d, &w, &(struct weight_rows){(const uint8_t *)rows, K * sizeof *rows});
+    mem_free(rows);
+    uint32_t ids[N_IDS];
+    for (uint32_t i = 0; i < N_IDS; i++) {
+        static const uint32_t at[] = {0, 17, ROOM_ROWS / 2 + 3, ROOM_ROWS - 1};
+        const uint32_t row = i / 4 * ROOM_ROWS + at[i % 4];
+        ids[i] = row < N ? row : N - 1;
+    }
+    const uint32_t *d_ids = upload_bytes(d, ids, sizeof ids);
+    void *out = d->ops->alloc(d, (size_t)N_IDS * K * sizeof(uint16_t));
+    d->ops->embed(d, &(struct embed_params){
+                         .w = &w, .ids = d_ids, .out = {out, K}, .n_rows = N_IDS, .scale = 1});
+    float *got = mem_array((size_t)N_IDS * K, sizeof *got);
+    download(d, out, false, (size_t)N_IDS * K, got);
+    for (uint32_t i = 0; i < N_IDS; i++)
+        for (uint32_t k = 0; k < K; k++)
+            if (got[(size_t)i * K + k] != big_value(ids[i], k)) {
+                printf("FAILED: row %u of a matrix of many rooms has %g at %u, wanted is %g\n",
+                       ids[i], (double)got[(size_t)i * K + k], k, (double)big_value(ids[i], k));
+                n_failures++;
+                break;
+            }
+    mem_free(got);
+    d->ops->release(d, out, (size_t)N_IDS * K * sizeof(uint16_t));
+    d->ops->release(d, w.data, w.n_bytes);
+}
+
 int main(void)
 {
     struct device *devices[N_DEVICES];
@@ -352,6 +397,7 @@ int main(void)
         check_case(devices, &cases[i], NULL, i);
     for (size_t i = 0; i < N_GATED; i++)
         check_case(devices, &gated_cases[i].c, &gated_cases[i].act, N_CASES + i);
+    check_rooms(devices[CUDA]);
     for (int d = 0; d < N_DEVICES; d++)
         devices[d]->ops->close(devices[d]);
     n_failures +=

@@ -40,9 +40,10 @@ static inline void expect(bool ok, const char *what)
         printf("FAILED: %s\n", what);
 }
 
-/* n_loras: adapters that may be loaded, of ranks up to RIG_MAX_RANK. */
+/* n_loras: adapters that may be loaded, of ranks up to RIG_MAX_RANK. pass_rows: PASS_ROWS at most.
+ */
 static inline void open_engine_of(struct side *s, const char *folder, uint32_t n_loras,
-                                  enum worker_load_format load_format)
+                                  enum worker_load_format load_format, uint32_t pass_rows)
 {
     struct error err;
     must(engine_open(&(struct engine_setup){.model = folder,
@@ -52,7 +53,7 @@ static inline void open_engine_of(struct side *s, const char *folder, uint32_t n
                                             .kv_dtype_set = true,
                                             .kv_dtype = DTYPE_F32,
                                             .block_tokens = BLOCK,
-                                            .pass_rows = PASS_ROWS,
+                                            .pass_rows = pass_rows,
                                             .n_kv_blocks = N_BLOCKS,
                                             .max_loras = n_loras,
                                             .max_lora_rank = RIG_MAX_RANK,
@@ -64,7 +65,7 @@ static inline void open_engine_of(struct side *s, const char *folder, uint32_t n
 
 static inline void open_engine(struct side *s, const char *folder, uint32_t n_loras)
 {
-    open_engine_of(s, folder, n_loras, WORKER_LOAD_AUTO);
+    open_engine_of(s, folder, n_loras, WORKER_LOAD_AUTO, PASS_ROWS);
 }
 
 /* Sequence i has four blocks, in no order. */

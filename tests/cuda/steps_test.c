@@ -240,6 +240,30 @@ static void test_buckets(const struct runner *r)
         expect(runner_draw_rows(r, want[i][0]) == want[i][1], "rows of a recorded draw");
 }
 
+/* Of a worker whose passes have 100 rows at most: 97 and more would be padded to 112, more than its
+ * memory is for, and are not recorded. */
+static void test_short_passes(struct side *const sides[2], const char *folder)
+{
+    static const uint32_t from[16] = {0}, n[] = {8, 8, 8, 8, 8, 8, 8, 8, 8, 8, 16, 3};
+    static struct pass p;
+    struct side small[2], *const both[] = {&small[0], &small[1]};
+    float got[LOGITS];
+    for (int i = 0; i < 2; i++) {
+        small[i] = (struct side){.device = sides[i]->device};
+        open_engine_of(&small[i], folder, 0, WORKER_LOAD_AUTO, 100);
+    }
+    const struct runner *r = small[1].engine->runner;
+    expect(runner_draw_rows(r, 96) == 96 && runner_draw_rows(r, 97) == 0 &&
+               runner_draw_rows(r, 100) == 0,
+           "rows of a recorded draw, of passes of 100 rows");
+    for (uint32_t i = 0; i < 6; i++) { /* 96 rows, then 99 */
+        make_pass(&p, i < 3 ? 11 : 12, from, n);
+        run_both(both, &p, got, i == 1 || i == 2);
+    }
+    for (int i = 0; i < 2; i++)
+        engine_close(small[i].engine);
+}
+
 /* Passes that are never recorded. */
 static void test_prompts(struct side *const sides[2])
 {
@@ -482,8 +506,33 @@ static void test_counts(struct side *gpu, const char *name, const struct count *
     d.draws->ops->close(d.draws);
 }
 
+/* Passes of 72 and 73 rows, padded to 80, and of 255: seen, recorded, replayed, with the same bits.
+ */
+static void test_replays(struct side *gpu)
+{
+    static const uint32_t from[16] = {0};
+    static const uint32_t n[][16] = {
+        {9, 9, 9, 9, 9, 9, 9, 9},
+        {16, 3, 13, 1, 16, 7, 9, 8},
+        {16, 16, 16, 16, 16, 16, 16, 16, 15, 16, 16, 16, 16, 16, 16, 16}};
+    static struct pass p;
+    float seen[LOGITS], got[LOGITS];
+    for (uint32_t i = 0; i < sizeof n / sizeof *n; i++) {
+        make_pass(&p, n[i][8] ? 16 : 8, from, n[i]);
+        runner_drop_records(gpu->engine->runner);
+        run(gpu, &p, seen);
+        for (int k = 0; k < 2; k++) {
+            const unsigned long long before = enqueued().graphs;
+            run(gpu, &p, got);
+            expect(!emulate_n_enqueued || enqueued().graphs > before, "a recorded pass of latents");
+            expect(memcmp(seen, got, p.n_sampled * TINY_VOCAB * sizeof *got) == 0,
+                   "a replay of latents and a mixture has other bits than its operators");
+        }
+    }
+}
+
 /* Latent attention, a dense layer, then a mixture with a shared expert: numbers are made up. */
-static void test_deepseek_counts(struct side *gpu, const char *folder)
+static void test_deepseek(struct side *gpu, const char *folder)
 {
     static const char config[] =
         "{\"model_type\":\"deepseek_v2\",\"hidden_size\":32,\"intermediate_size\":64,"
@@ -498,8 +547,9 @@ static void test_deepseek_counts(struct side *gpu, const char *folder)
         "\"hidden_act\":\"silu\",\"tie_word_embeddings\":false}";
     struct side own = {.device = gpu->device};
     put_file(folder, "config.json", STR(config));
-    open_engine_of(&own, folder, 0, WORKER_LOAD_DUMMY);
+    open_engine_of(&own, folder, 0, WORKER_LOAD_DUMMY, PASS_ROWS);
     test_counts(&own, "deepseek", of_deepseek, sizeof of_deepseek / sizeof *of_deepseek);
+    test_replays(&own);
     engine_close(own.engine);
 }
 
@@ -547,7 +597,8 @@ int main(void)
     test_counts(&gpu, "llama", of_llama, sizeof of_llama / sizeof *of_llama);
     engine_close(cpu.engine);
     engine_close(gpu.engine);
-    test_deepseek_counts(&gpu, folder);
+    test_short_passes(sides, folder);
+    test_deepseek(&gpu, folder);
     gpu.device->ops->close(gpu.device);
     cpu.device->ops->close(cpu.device);
     remove_all(folder, model, 2);
