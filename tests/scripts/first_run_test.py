@@ -112,6 +112,28 @@ class FirstRun(unittest.TestCase):
         self.check(77, ["no device here"], {"tests/cuda_copy_test": PASSES}, devices=0)
         self.assertLess(time.monotonic() - begin, 10)
 
+    def test_a_device_without_nvidia_smi(self):
+        """The driver's nodes say that there is a device; its table has a name that --merge takes."""
+        made_up = {"dev/nvidia0": "", "dev/nvidia1": "", "dev/nvidiactl": "",
+                   "proc/driver/nvidia/gpus/0000:01:00.0/information": "Model: \t\t NVIDIA H100\nIRQ: 5\n"}
+        for names, said in ((list(made_up), ", NVIDIA H100, "), (["dev/nvidia0"], ", a device without a name, "), (["dev/nvidiactl"], ", a device without a node, ")):
+            with tempfile.TemporaryDirectory() as nodes:
+                for name in names:
+                    Path(nodes, name).parent.mkdir(parents=True, exist_ok=True)
+                    Path(nodes, name).write_text(made_up[name])
+                table = self.check(0, [said, "| `cuda_copy_test` | passed |", f"{max(1, len(names) - 2)} in all"], {"tests/cuda_copy_test": PASSES, "tests/model_golden": PASSES},
+                                   "--parts", "env,tests", devices=0, tools={"nvidia-smi": "exit 9"}, COX_FIRST_RUN_NODES=nodes)
+            self.assertTrue(load("merge").Table(table).when)
+
+    def test_library_folders_have_no_empty_one(self):
+        """The loader takes an empty name for the working folder."""
+        for before in ("", "/before"):
+            table = self.check(0, ["| `cuda_copy_test` | passed |"], {"tests/cuda_copy_test": "echo \"folders $LD_LIBRARY_PATH.\"",
+                               "tests/model_golden": PASSES}, "--parts", "env,tests", LD_LIBRARY_PATH=before)
+            folders = re.search(r"folders (\S*)\.", table)[1].split(":")
+            self.assertNotIn("", folders)
+            self.assertEqual(folders[:1] == ["/before"], bool(before))
+
     def test_wrong_arguments(self):
         self.check(2, ["there is no part 'tset'"], {}, "--parts", "tset")
         self.check(2, ["--seconds"], {}, "--seconds")
@@ -216,6 +238,39 @@ class Prepare(unittest.TestCase):
     def test_a_release_that_is_not_one(self):
         self.check("has no bin/cox: build it", "--release", "build/release")
 
+    def test_a_work_folder_with_blanks(self):
+        self.check("link commands cannot have that path", "--work", "/tmp/cox gpu pack")
+
+    def test_which_release_is_taken(self):
+        """One that scripts/build made of the commit that is packed, and in which nothing was built since."""
+        text = (HERE / "prepare").read_text()
+        function = text[text.index("is_of_commit() {"):text.index('if [ -z "$release" ]')]
+        with tempfile.TemporaryDirectory() as folder:
+            def git(*args):
+                done = subprocess.run(["git", "-C", folder, "-c", "user.name=x", "-c", "user.email=x@x", *args], check=True, text=True, capture_output=True)
+                return done.stdout.strip()
+
+            def is_taken():
+                return subprocess.run(["bash", "-euo", "pipefail", "-c", f"{function}\nis_of_commit release"], cwd=folder).returncode == 0
+
+            build = Path(folder, "release")
+            (build / "bin").mkdir(parents=True)
+            for name in ("bin/cox", ".ninja_log"):
+                (build / name).touch()
+                os.utime(build / name, (1000, 1000))
+            os.utime(build / "bin", (1000, 1000))
+            git("init", "-q")
+            git("commit", "-q", "--allow-empty", "-m", "x")
+            self.assertFalse(is_taken())
+            (build / "built-commit").write_text(git("rev-parse", "HEAD") + "\n")
+            self.assertTrue(is_taken())
+            for name in ("bin/cox", ".ninja_log"):  # built again, of whatever the tree had then
+                os.utime(build / name, (time.time() + 10,) * 2)
+                self.assertFalse(is_taken())
+                os.utime(build / name, (1000, 1000))
+            git("commit", "-q", "--allow-empty", "-m", "y")
+            self.assertFalse(is_taken())
+
     def test_wrong_arguments(self):
         self.check("--out .gpu-first", "--release")
         self.check("--out .gpu-first", "--no-such", "1")
@@ -311,7 +366,8 @@ class Merge(unittest.TestCase):
         for bad in ("<", ">", "[", "]", "\x1b", "!--"):
             self.assertNotIn(bad, line.replace("!--", "") if bad == "!--" else line)
         for bad in ("| `a`b` | passed | 3 s | |\n", "| `` | passed | 3 s | |\n", "| `../x<` | passed | 3 s | |\n", "| `a` | passed |\n",
-                    "| `a` | passed | 3 s | x | y |\n", "| `a` | passed | 1 s | |\n| `a` | passed | 1 s | |\n", "| `" + "a" * 90 + "` | passed | 1 s | |\n"):
+                    "| `a` | passed | 3 s | x | y |\n", "| `a` | passed | 1 s | |\n| `a` | passed | 1 s | |\n", "| `" + "a" * 90 + "` | passed | 1 s | |\n",
+                    "| `emulated-norm` | passed | 1 s | |\n", "| `cuda_norm_test` |  | 1 s | |\n", "| `cuda_norm_test` | <> | 1 s | |\n"):
             code, out, status, _ = self.merge(table_of(bad))
             self.assertEqual((code, status), (1, STATUS), bad)
         code, _, status, _ = self.merge(table_of("| `cuda_norm_test` | passed | 3 s | " + "x" * 5000 + " |\n"))

@@ -8,7 +8,8 @@ the same key in the status table; a key that has no row yet gets one at the end.
 rows that were not run, and rows with a later run. Merging the same table twice changes nothing.
 
 Nothing is written when the table is of a host without a device, or is not whole: no first line, no "End of the table.", a
-row with too few cells, a key twice. --partial takes the whole rows of a table that was cut off. A run's text is data: markup in it is taken out.
+row with too few cells or without a result, a key twice, a key of the emulation's rows (emulated-...), which no device
+runs. --partial takes the whole rows of a table that was cut off. A run's text is data: markup in it is taken out.
 Exit status: 0 merged, 1 the table or a document is not what it has to be, 2 wrong arguments."""
 import argparse
 import re
@@ -20,6 +21,7 @@ HEAD = re.compile(r"First run: commit ([\w.-]{1,60}), (\d{4}-\d\d-\d\d)T(\d\d:\d
 KEY = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.:+ -]{0,79}")
 RUN = re.compile(r"(\d{4}-\d\d-\d\d \d\d:\d\d)")
 END = "End of the table."
+EMULATED = "emulated-"
 NOT_RUN = ("skipped", "no time left")
 RESULT_MAX = 160
 STATUS_CELLS, PREDICTED_CELLS = 5, 6
@@ -89,7 +91,11 @@ class Table:
         key = cells[0].strip("`")
         if not KEY.fullmatch(key) or key in self.rows:
             raise Refused(f"line {number}: the key {key!r} {'comes twice' if key in self.rows else 'is none'}")
+        if key.startswith(EMULATED):
+            raise Refused(f"line {number}: the row {key!r} is of the emulation, which is no device")
         self.rows[key] = (plain(cells[1], 40), plain(cells[2], 20), plain(cells[3], RESULT_MAX))
+        if not self.rows[key][0]:
+            raise Refused(f"line {number}: the row {key!r} has no result")
 
     def _add_figure(self, number, cells):
         key = f"{plain(cells[0], 40)}: {plain(cells[1], 100)}"
