@@ -1,10 +1,14 @@
 /* Includes bus.c to reach its inside: the test stops the ZAP handler of a living bus. */
 #include "common/net/bus.c"
 
+#include <arpa/inet.h>
+#include <netinet/in.h>
+#include <poll.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdlib.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -124,7 +128,6 @@ static void pair_fini(struct pair *p)
     authorized_fini(&p->authorized);
 }
 
-/* IMMEDIATE: nothing is accepted before the link is up. */
 static void wait_up(struct pair *p)
 {
     p->peer.stop_on_up = true;
@@ -142,7 +145,6 @@ static void test_right_key_brings_its_role(void **state)
     struct pair p;
     pair_open(&p, false);
     assert_null(strstr(bus_endpoint(p.head.bus), ":0"));
-    assert_int_equal(peer_send(&p, "early"), STATUS_AGAIN);
     wait_up(&p);
     p.head.echo = true;
     p.head.want_frames = 0;
@@ -160,6 +162,32 @@ static void test_right_key_brings_its_role(void **state)
     struct bus_peer nobody = {.n = 3, .id = "abc"};
     assert_int_equal(bus_send(p.head.bus, nobody, STR("x")), STATUS_NOT_FOUND);
     pair_fini(&p);
+}
+
+/* IMMEDIATE: nothing is taken before the link is up, also where somebody listens who says nothing. */
+static void test_nothing_is_taken_before_the_link_is_up(void **state)
+{
+    struct pair p;
+    struct sockaddr_in at = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    socklen_t n = sizeof at;
+    char endpoint[64];
+    const int listener = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    assert_int_equal(bind(listener, (struct sockaddr *)&at, n), 0);
+    assert_int_equal(listen(listener, 8), 0);
+    assert_int_equal(getsockname(listener, (struct sockaddr *)&at, &n), 0);
+    snprintf(endpoint, sizeof endpoint, "tcp://127.0.0.1:%u", ntohs(at.sin_port));
+    pair_init(&p);
+    peer_open(&p, false, endpoint);
+    assert_int_equal(peer_send(&p, "early"), STATUS_AGAIN);
+    struct pollfd connected = {listener, POLLIN, 0};
+    assert_int_equal(poll(&connected, 1, GIVE_UP_MS), 1);
+    const int silent = accept4(listener, NULL, NULL, SOCK_CLOEXEC);
+    assert_true(silent >= 0);
+    assert_int_equal(peer_send(&p, "as early"), STATUS_AGAIN);
+    assert_int_equal(p.peer.n_up, 0);
+    pair_fini(&p);
+    close(silent);
+    close(listener);
 }
 
 static void expect_refused(struct pair *p, const char *word)
@@ -639,6 +667,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_right_key_brings_its_role),
+        cmocka_unit_test(test_nothing_is_taken_before_the_link_is_up),
         cmocka_unit_test(test_stranger_is_refused),
         cmocka_unit_test(test_wrong_head_key_is_refused),
         cmocka_unit_test(test_dead_zap_handler_admits_nobody),
