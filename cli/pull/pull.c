@@ -74,19 +74,20 @@ enum status pull_make_folders(const char *cache_dir, const char *below, struct e
 enum status pull_check_space(const char *folder, uint64_t n_bytes, struct error *err)
 {
     struct statvfs v;
-    char wanted[24], is_free[24];
+    char wanted[24], left[24], is_free[24];
     if (statvfs(folder, &v) != 0)
         return error_set(err, STATUS_IO, "%s: %s", folder, strerror(errno));
     uint64_t free_bytes = (uint64_t)v.f_bavail * v.f_frsize;
     if (n_bytes == 0 || free_bytes >= n_bytes + SPACE_LEFT)
         return STATUS_OK;
     pull_bytes_text(wanted, sizeof wanted, n_bytes);
+    pull_bytes_text(left, sizeof left, SPACE_LEFT);
     pull_bytes_text(is_free, sizeof is_free, free_bytes);
     return error_set(
         err, STATUS_LIMIT,
-        "%s: %s more are wanted and %s are free: make room, or set COX_CACHE to another "
-        "place",
-        folder, wanted, is_free);
+        "%s: %s more are wanted, with %s to stay free beside them, and %s are free: make "
+        "room, or set COX_CACHE to another place",
+        folder, wanted, left, is_free);
 }
 
 /* A folder that is read-only, or may not be looked into, would keep its files: opened on the way.
@@ -339,7 +340,7 @@ static enum status publish(const struct pull *p, struct error *err)
 
 static enum status fetch(struct pull *p, struct pull_result *out, struct error *err)
 {
-    uint64_t have = 0, all;
+    uint64_t have = 0, room = 0, all;
     TRY(make_list(p, err));
     all = pull_list_bytes(&p->list);
     char *end = mem_strndup(p->list.identity, IDENTITY_SHOWN);
@@ -349,9 +350,11 @@ static enum status fetch(struct pull *p, struct pull_result *out, struct error *
     if (mkdir(p->staging, 0777) != 0 && errno != EEXIST)
         return error_set(err, STATUS_IO, "%s: %s", p->staging, strerror(errno));
     TRY(take_files(p, err));
-    for (uint32_t i = 0; i < p->list.n_files; i++)
+    for (uint32_t i = 0; i < p->list.n_files; i++) {
         have += pull_file_have(&p->list.files[i], p->staging);
-    TRY(pull_check_space(p->staging, all - have, err));
+        room += pull_file_room(&p->list.files[i], p->staging);
+    }
+    TRY(pull_check_space(p->staging, all - room, err));
     struct pulled done = {.folder = mem_strdup(p->staging),
                           .commit = mem_strdup(p->list.commit),
                           .files = mem_array(p->list.n_files, sizeof *done.files)};

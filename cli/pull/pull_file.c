@@ -41,6 +41,21 @@ uint64_t pull_file_have(const struct pull_file *f, const char *folder)
     return (uint64_t)st.st_size;
 }
 
+uint64_t pull_file_room(const struct pull_file *f, const char *folder)
+{
+    enum { STAT_BLOCK = 512 }; /* st_blocks is of these, whatever the file system's are */
+    char path[PATH_MAX];
+    struct stat st;
+    struct error err;
+    const uint64_t have = pull_file_have(f, folder);
+    if (pull_part_path(folder, f->name, ".part", path, &err) != STATUS_OK || stat(path, &st) != 0 ||
+        !S_ISREG(st.st_mode) || st.st_size <= 0)
+        return have;
+    const uint64_t taken = (uint64_t)st.st_blocks * STAT_BLOCK;
+    const uint64_t own = taken < f->n_bytes ? taken : f->n_bytes;
+    return own > have ? own : have;
+}
+
 /* ---- what comes ---- */
 
 /* From the first byte on, all of it. */

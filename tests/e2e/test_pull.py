@@ -495,6 +495,20 @@ def test_a_full_disk(world, hub):
 
 
 @needs_mounts
+def test_a_part_s_room_is_its_own(world, hub):
+    """What a part takes of the disk is not wanted again, also where none of its ranges is whole."""
+    world.cache.mkdir()
+    hub.models["org/tiny"][WEIGHTS] = bytes_of(30 << 20)  # ranges of 16 and 14 MiB
+    hub.faults[AT] = [("cut", 13 << 20)] * 2 + [("status", 403)] * 2
+    done = in_mounts(world, """mount -t tmpfs -o size=52m none $COX_CACHE
+        $COX pull org/tiny && exit 9
+        for i in 1 2 3; do $COX pull org/tiny && exit 0; done
+        exit 8""", hub)
+    assert done.returncode == 0, (done.returncode, done.stderr)
+    assert not hub.faults[AT]
+
+
+@needs_mounts
 def test_a_cache_that_cannot_be_written(world, hub):
     script = "mount --bind $COX_CACHE $COX_CACHE; mount -o remount,ro,bind $COX_CACHE; $COX pull org/tiny"
     world.cache.mkdir()
