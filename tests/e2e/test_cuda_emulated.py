@@ -98,7 +98,8 @@ def test_ranks(programs, tp, pp, collectives, args):
         log = c.log()
     tables = [line.split("|")[1].split() for line in log.splitlines() if "| collectives " in line]
     assert tables == [["collectives", str(collectives), "MiB"]] * (tp * pp)
-    assert sum("one_shot_sums max_bytes=524288" in line for line in log.splitlines()) == tp * pp
+    told = [line.split()[0] for line in log.splitlines() if "one_shot_sums max_bytes=524288" in line]
+    assert set(told) == {f"worker-{i}" for i in range(tp * pp)}
 
 
 def test_ranks_without_memory_of_each_other(programs):
@@ -106,7 +107,9 @@ def test_ranks_without_memory_of_each_other(programs):
     with cluster_of(programs, 2, 1, "--no-one-shot") as c:
         check_greedy(c)
         log = c.log()
-    assert sum("one_shot_sums max_bytes=0 reason=" in line for line in log.splitlines()) == 2
+    told = [line for line in log.splitlines() if "one_shot_sums " in line]  # again, where the group was formed again
+    assert {line.split()[0] for line in told} == {"worker-0", "worker-1"}
+    assert all("one_shot_sums max_bytes=0 reason=" in line for line in told), told
 
 
 def tell_kill(c, n_said, capsys):

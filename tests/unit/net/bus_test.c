@@ -164,7 +164,8 @@ static void test_right_key_brings_its_role(void **state)
     pair_fini(&p);
 }
 
-/* IMMEDIATE: nothing is taken before the link is up, also where somebody listens who says nothing. */
+/* IMMEDIATE: nothing is taken before the link is up, also where somebody listens who says nothing.
+ */
 static void test_nothing_is_taken_before_the_link_is_up(void **state)
 {
     struct pair p;
