@@ -93,6 +93,7 @@ def test_drawn_tokens_in_a_crowd(cluster, alone):
 
 
 @needs_model
+@pytest.mark.timeout(400 * SLOW)  # two clusters of a real model, one prompt after the other
 def test_as_many_ranks_as_you_like(exact, tp):
     """Several ranks add up in another order than one: only a step whose two best are close may turn out
     differently."""
