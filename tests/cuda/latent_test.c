@@ -161,7 +161,7 @@ static void compare(const struct scene *s, const uint16_t *out, const char *how)
     }
 }
 
-/* What an operator ran, where it is counted: operations of products, and kernels. */
+/* The emulation counts what an operator ran: operations of products, and kernels. */
 struct counted {
     unsigned long long operations, kernels;
 };

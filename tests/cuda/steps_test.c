@@ -240,8 +240,8 @@ static void test_buckets(const struct runner *r)
         expect(runner_draw_rows(r, want[i][0]) == want[i][1], "rows of a recorded draw");
 }
 
-/* Of a worker whose passes have 100 rows at most: 97 and more would be padded to 112, more than its
- * memory is for, and are not recorded. */
+/* A worker whose passes have 100 rows at most does not record passes of 97 rows and more: they
+ * would be padded to 112, and its memory is not for so many. */
 static void test_short_passes(struct side *const sides[2], const char *folder)
 {
     static const uint32_t from[16] = {0}, n[] = {8, 8, 8, 8, 8, 8, 8, 8, 8, 8, 16, 3};
