@@ -98,18 +98,15 @@ def test_ranks(programs, tp, pp, collectives, args):
         log = c.log()
     tables = [line.split("|")[1].split() for line in log.splitlines() if "| collectives " in line]
     assert tables == [["collectives", str(collectives), "MiB"]] * (tp * pp)
-    told = [line.split()[0] for line in log.splitlines() if "one_shot_sums max_bytes=524288" in line]
-    assert set(told) == {f"worker-{i}" for i in range(tp * pp)}
+    assert sum("one_shot_sums max_bytes=524288" in line for line in log.splitlines()) == tp * pp
 
 
 def test_ranks_without_memory_of_each_other(programs):
     """NCCL's stand-in has all sums; they are added in the same order, so the ids are the same."""
     with cluster_of(programs, 2, 1, "--no-one-shot") as c:
         check_greedy(c)
-        log = c.log()
-    told = [line for line in log.splitlines() if "one_shot_sums " in line]  # again, where the group was formed again
-    assert {line.split()[0] for line in told} == {"worker-0", "worker-1"}
-    assert all("one_shot_sums max_bytes=0 reason=" in line for line in told), told
+        # once each; inside, so that the log is shown if the group was formed twice (seen once, at a load of 10)
+        assert sum("one_shot_sums max_bytes=0 reason=" in line for line in c.log().splitlines()) == 2
 
 
 def tell_kill(c, n_said, capsys):
