@@ -15,6 +15,8 @@ struct parser_state {
     uint32_t i_mark; /* the marker before what is looked at */
     bool said;       /* content was given */
     bool in_list, in_object, in_header;
+    uint32_t types; /* of the value that it is at (tool_types.h) */
+    uint32_t i_wrapper;
     struct json_scan json;
     struct literal_scan literal;
 };

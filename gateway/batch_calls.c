@@ -6,6 +6,7 @@
 
 #include "common/base/mem.h"
 #include "gateway/batch_runner.h"
+#include "gateway/json_text.h"
 #include "gateway/state_calls_internal.h"
 
 enum {
@@ -99,7 +100,7 @@ static bool read_metadata(struct state_call *c, json_t *m, struct stored_batch *
             json_string_length(value) > METADATA_MAX_VALUE)
             return refuse(c, "metadata", limits);
     }
-    char *text = json_dumps(m, JSON_COMPACT);
+    char *text = json_text_dump(m, JSON_COMPACT);
     b->owned_metadata = text ? mem_strdup(text) : NULL;
     free(text);
     return true;

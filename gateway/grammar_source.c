@@ -3,6 +3,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "gateway/json_text.h"
+#include "gateway/tool_schema.h"
 #include "proto/limits.h"
 
 #define ANY_OBJECT "{\"type\":\"object\"}"
@@ -33,7 +35,7 @@ static bool keep(struct params *p, const char *name, enum grammar_kind kind, str
 static bool keep_json(struct params *p, const char *name, enum grammar_kind kind, const json_t *v,
                       struct api_error *e)
 {
-    char *text = json_dumps(v, JSON_COMPACT | JSON_ENCODE_ANY);
+    char *text = json_text_dump(v, JSON_COMPACT | JSON_ENCODE_ANY);
     bool ok = text ? keep(p, name, kind, (struct str){text, strlen(text)}, e)
                    : api_error_set(e, 500, name, "%s cannot be written as JSON.", name);
     free(text);
@@ -174,54 +176,25 @@ bool grammar_from_structured_outputs(struct params *p, const char *name, const j
     return grammar_from_value(p, name, what, found, e);
 }
 
-/* Definitions that a tool's parameters refer to as their own root's lie in the whole schema's. */
-static void hoist(json_t *whole, json_t *parameters, const char *key)
+/* A shape of the answer's text is nothing for an answer that is calls: vLLM leaves it out as well. */
+static void drop_format(struct params *p)
 {
-    json_t *own = json_object_get(parameters, key), *all = json_object_get(whole, key);
-    if (!json_is_object(own))
-        return;
-    if (!all)
-        json_object_set_new(whole, key, all = json_object());
-    json_object_update_missing(all, own);
-    json_object_del(parameters, key);
-}
-
-/* {"name": the tool's, "arguments": by its parameters} */
-static json_t *schema_of_call(json_t *whole, const json_t *function)
-{
-    json_t *parameters = json_deep_copy(json_object_get(function, "parameters"));
-    if (!json_is_object(parameters)) {
-        json_decref(parameters);
-        parameters = json_pack("{s:s}", "type", "object");
-    }
-    hoist(whole, parameters, "$defs");
-    hoist(whole, parameters, "definitions");
-    return json_pack("{s:s, s:{s:{s:O}, s:o}, s:[s, s], s:b}", "type", "object", "properties",
-                     "name", "const", json_object_get(function, "name"), "arguments", parameters,
-                     "required", "name", "arguments", "additionalProperties", 0);
+    static const char *const formats[] = {"response_format", "text.format", "output_config.format"};
+    for (size_t i = 0; p->grammar_field && i < sizeof formats / sizeof *formats; i++)
+        if (strcmp(p->grammar_field, formats[i]) == 0)
+            p->grammar_field = NULL;
 }
 
 bool grammar_from_tools(struct params *p, struct api_error *e)
 {
-    json_t *calls = json_array();
-    json_t *whole = json_pack("{s:s, s:i, s:{s:O}, s:{s:b}}", "type", "array", "minItems", 1,
-                              "items", "anyOf", calls, "x-guidance", "whitespace_flexible", 0);
-    bool named = p->tool_name.len > 0;
-    if (named || !p->parallel_tool_calls)
-        json_object_set_new(whole, "maxItems", json_integer(1));
-    for (size_t i = 0; i < json_array_size(p->tools); i++) {
-        const json_t *function = json_object_get(json_array_get(p->tools, i), "function");
-        struct str name = params_json_str(json_object_get(function, "name"));
-        if (!named || str_eq(name, p->tool_name))
-            json_array_append_new(calls, schema_of_call(whole, function));
-    }
-    bool ok =
-        json_array_size(calls) > 0
-            ? keep_json(p, "tool_choice", GRAMMAR_JSON_SCHEMA, whole, e)
-            : api_error_set(e, 400, "tool_choice", "tool_choice: there is no tool \"%.*s\".",
-                            (int)(p->tool_name.len < 64 ? p->tool_name.len : 64), p->tool_name.ptr);
+    json_t *whole = tool_schema_of_calls(p->tools, p->tool_name, !p->parallel_tool_calls);
+    if (!whole)
+        return api_error_set(e, 400, "tool_choice", "tool_choice: there is no tool \"%.*s\".",
+                             (int)(p->tool_name.len < 64 ? p->tool_name.len : 64),
+                             p->tool_name.ptr);
+    drop_format(p);
+    const bool ok = keep_json(p, "tool_choice", GRAMMAR_JSON_SCHEMA, whole, e);
     json_decref(whole);
-    json_decref(calls);
     return ok;
 }
 

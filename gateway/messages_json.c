@@ -4,6 +4,7 @@
 
 #include <string.h>
 
+#include "gateway/json_text.h"
 #include "gateway/openai_json.h"
 
 static void begin_event(struct strbuf *out, const char *type)
@@ -146,7 +147,7 @@ static void write_close(struct strbuf *out, const struct answer_shape *a, struct
  */
 static void append_input(struct strbuf *out, struct str text)
 {
-    json_t *v = json_loadb(text.ptr, text.len, JSON_ALLOW_NUL, NULL);
+    json_t *v = json_text_load(text, JSON_ALLOW_NUL, NULL);
     if (json_is_object(v))
         strbuf_append_str(out, text);
     else

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "common/base/mem.h"
+#include "gateway/json_text.h"
 
 enum { FINAL_SEARCH_BYTES = 4096 };
 
@@ -65,24 +66,23 @@ static json_t *join_parts(const json_t *parts, size_t i_message, struct api_erro
     return joined;
 }
 
-/* Arguments come as JSON text, and templates want what it says. A call without is one with none. */
-static bool parse_arguments(json_t *call, size_t i_message, struct api_error *e)
+/* Arguments come as JSON text, and templates want what it says. A call without, or with null, is one
+ * with none. Text that is no JSON (a model's call that broke off, sent back with what came of it)
+ * stays the text that it is. */
+static void parse_arguments(json_t *call)
 {
     json_t *function = json_object_get(call, "function");
     const json_t *arguments = json_object_get(function, "arguments");
     if (!json_is_object(function) || !json_is_string(arguments))
-        return true;
-    json_error_t why;
+        return;
     json_t *parsed = json_string_length(arguments) == 0
                          ? json_object()
-                         : json_loadb(json_string_value(arguments), json_string_length(arguments),
-                                      JSON_ALLOW_NUL | JSON_DECODE_ANY, &why);
-    if (!parsed)
-        return api_error_set(e, 400, "messages",
-                             "messages[%zu].tool_calls: function.arguments is not JSON.",
-                             i_message);
-    json_object_set_new(function, "arguments", parsed);
-    return true;
+                         : json_text_load(params_json_str(arguments),
+                                          JSON_ALLOW_NUL | JSON_DECODE_ANY, NULL);
+    if (json_is_null(parsed))
+        parsed = json_object();
+    if (parsed)
+        json_object_set_new(function, "arguments", parsed);
 }
 
 /* What is tried where a template fails with messages as they are: some (DeepSeek's) join a call's
@@ -107,8 +107,7 @@ static bool copy_calls(json_t *out, size_t i_message, unsigned variant, struct a
     json_t *own = json_deep_copy(calls); /* the body is the client's, and may be read again */
     json_object_set_new(out, "tool_calls", own);
     for (size_t i = 0; i < json_array_size(own) && !(variant & TEXT_ARGUMENTS); i++)
-        if (!parse_arguments(json_array_get(own, i), i_message, e))
-            return false;
+        parse_arguments(json_array_get(own, i));
     return true;
 }
 
@@ -205,7 +204,7 @@ static bool make_context(const struct params *p, const struct text_tokenizer *to
     }
     json_object_set_new(context, "add_generation_prompt", json_boolean(p->add_generation_prompt));
     add_variables(p, tokenizer, context);
-    char *text = e->http_status ? NULL : json_dumps(context, JSON_COMPACT);
+    char *text = e->http_status ? NULL : json_text_dump(context, JSON_COMPACT);
     if (text) {
         strbuf_append_c(out, text);
         free(text);

@@ -1,4 +1,5 @@
 /* A body's text to its JSON tree. */
+#include "gateway/json_text.h"
 #include "gateway/params.h"
 
 struct str params_json_str(const json_t *string)
@@ -46,7 +47,7 @@ json_t *params_parse_json(struct str body, struct api_error *e)
         return NULL;
     }
     json_error_t je;
-    json_t *j = json_loadb(body.ptr, body.len, JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL, &je);
+    json_t *j = json_text_load(body, JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL, &je);
     if (!j) {
         api_error_set(e, 400, NULL, "The body is not valid JSON: %s (line %d, column %d).", je.text,
                       je.line, je.column);

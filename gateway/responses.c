@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "gateway/json_text.h"
 #include "gateway/openai_chat.h"
 
 struct reader {
@@ -134,8 +135,7 @@ static bool read_message(struct reader *r, const json_t *item)
 
 static bool is_json(const json_t *text)
 {
-    json_t *v = json_loadb(json_string_value(text), json_string_length(text),
-                           JSON_ALLOW_NUL | JSON_DECODE_ANY, NULL);
+    json_t *v = json_text_load(params_json_str(text), JSON_ALLOW_NUL | JSON_DECODE_ANY, NULL);
     json_decref(v);
     return v != NULL || json_string_length(text) == 0;
 }
@@ -287,7 +287,7 @@ bool responses_for_template(struct params *p, struct api_error *e)
 
 static void append_member(struct strbuf *out, const char *name, const json_t *v, const char *unless)
 {
-    char *text = v ? json_dumps(v, JSON_COMPACT | JSON_ENCODE_ANY) : NULL;
+    char *text = v ? json_text_dump(v, JSON_COMPACT | JSON_ENCODE_ANY) : NULL;
     strbuf_printf(out, ",\"%s\":", name);
     strbuf_append_c(out, text ? text : unless);
     free(text);

@@ -25,7 +25,7 @@
         {                                                                                          \
             .marks = MARKS(open, "<function="), .name_end = ">",                                   \
             .inner = MARKS("<parameter=", "</function>", shut), .key_end = ">",                    \
-            .value_end = "</parameter>", .close = shut, .trim = true                               \
+            .value_end = "</parameter>", .close = shut, .trim = true, .may_lack_end = true         \
         }                                                                                          \
     }
 #define GLM(n)                                                                                     \
@@ -138,10 +138,12 @@ static const struct answer_parser rows[] = {
              .name_end = "\">",
              .inner = MARKS("<｜DSML｜parameter name=\"", "</｜DSML｜invoke>",
                             "</｜DSML｜function_calls>"),
-             .key_end = "\" string=\"", /* true or false: the tool's parameters say it, too */
+             .key_end = "\" string=\"",
              .value = "\">",
              .value_end = "</｜DSML｜parameter>",
-             .close = "</｜DSML｜function_calls>"}},
+             .close = "</｜DSML｜function_calls>",
+             .says_string = true,
+             .unwraps = true}},
     {.name = "minimax_m2",
      .markers = MARKS("<minimax:tool_call>", "</minimax:tool_call>"),
      .feed = tool_tagged_feed,

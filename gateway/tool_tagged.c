@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "gateway/answer.h"
+#include "gateway/tool_types.h"
 
 enum {
     STEP_TEXT,
@@ -13,10 +14,11 @@ enum {
     STEP_OTHER,   /* at one that is not */
     STEP_LITERAL, /* in a list or an object */
     STEP_PAST,    /* behind it, up to its tag */
+    STEP_WRAPPED, /* at one that may hold all arguments */
     STEP_NEXT,    /* behind a call */
 };
 
-enum { MAX_HELD = 512, NO_TOOL = UINT32_MAX };
+enum { MAX_HELD = 512, MAX_HELD_JSON = 64 << 10, NO_TOOL = UINT32_MAX };
 
 static struct str skip_space(struct str s)
 {
@@ -41,29 +43,10 @@ static uint32_t find_tool(const struct answer *a, struct str name)
     return NO_TOOL;
 }
 
-static bool names_string(const json_t *type)
+static const json_t *parameters_of(const struct answer *a, uint32_t i_tool)
 {
-    for (size_t i = 0; i < json_array_size(type); i++)
-        if (names_string(json_array_get(type, i)))
-            return true;
-    const char *word = json_string_value(type);
-    return word && strcmp(word, "string") == 0;
-}
-
-/* No type is any: text. */
-static bool is_string(const struct answer *a, uint32_t i_tool, struct str key)
-{
-    const json_t *tool = json_array_get(a->rules->tool_list, i_tool),
-                 *schema = json_object_get(json_object_get(tool, "function"), "parameters"),
-                 *all = json_object_get(schema, "properties"),
-                 *own = json_object_getn(all, key.ptr, key.len),
-                 *type = json_object_get(own, "type"), *any = json_object_get(own, "anyOf");
-    if (type)
-        return names_string(type);
-    for (size_t i = 0; i < json_array_size(any); i++)
-        if (names_string(json_object_get(json_array_get(any, i), "type")))
-            return true;
-    return json_array_size(any) == 0;
+    const json_t *tool = json_array_get(a->rules->tool_list, i_tool);
+    return json_object_get(json_object_get(tool, "function"), "parameters");
 }
 
 /* ---- steps ---- */
@@ -150,11 +133,37 @@ static size_t feed_head(const struct tagged_family *f, struct parser_state *s, s
     return (size_t)(rest.ptr - text.ptr) + n;
 }
 
+static void give_key(struct parser_state *s, struct str key, struct answer *a)
+{
+    answer_arguments(a, s->i_call, s->in_object ? STR(", \"") : STR("\""));
+    literal_give_text(a, s->i_call, key);
+    answer_arguments(a, s->i_call, STR("\": "));
+    s->in_object = true;
+    s->step = STEP_VALUE;
+}
+
+static const struct str wrappers[] = {{"arguments", 9}, {"input", 5}};
+
+/* The only argument so far is called as what holds all of them is, and the tool has none of that
+ * name. */
+static bool may_wrap(const struct tagged_family *f, struct parser_state *s, struct str key,
+                     const struct answer *a)
+{
+    const json_t *properties = json_object_get(parameters_of(a, s->i_mark), "properties");
+    if (!f->unwraps || s->in_object || json_object_size(properties) == 0 ||
+        json_object_getn(properties, key.ptr, key.len))
+        return false;
+    for (s->i_wrapper = 0; s->i_wrapper < sizeof wrappers / sizeof *wrappers; s->i_wrapper++)
+        if (str_eq(key, wrappers[s->i_wrapper]))
+            return true;
+    return false;
+}
+
 /* A key, behind its tag. Too long a one is passed over. */
 static size_t feed_key_name(const struct tagged_family *f, struct parser_state *s, struct str text,
                             struct answer *a)
 {
-    struct str rest = held(text), key;
+    struct str rest = held(text), key, says = {0};
     bool found;
     size_t n = parser_find_marker(rest, f->key_end, &found);
     if (!found)
@@ -165,14 +174,16 @@ static size_t feed_key_name(const struct tagged_family *f, struct parser_state *
         size_t at = parser_find_marker(rest, f->value, &found);
         if (!found)
             return text.len < MAX_HELD ? SIZE_MAX : 0;
+        says = (struct str){rest.ptr, at};
         rest = parser_skip(rest, at + strlen(f->value));
     }
-    answer_arguments(a, s->i_call, s->in_object ? STR(", \"") : STR("\""));
-    literal_give_text(a, s->i_call, key);
-    answer_arguments(a, s->i_call, STR("\": "));
-    s->in_object = true;
-    s->in_list = !is_string(a, s->i_mark, key);
-    s->step = STEP_VALUE;
+    s->types = tool_types_of(parameters_of(a, s->i_mark), key);
+    if (f->says_string ? str_eq_c(says, "true") : s->types == 0)
+        s->types = TOOL_STRING;
+    if (may_wrap(f, s, key, a))
+        s->step = STEP_WRAPPED;
+    else
+        give_key(s, key, a);
     return (size_t)(rest.ptr - text.ptr);
 }
 
@@ -197,10 +208,23 @@ static size_t feed_value(const struct tagged_family *f, struct parser_state *s, 
 {
     if (text.len == 0)
         return 0;
-    s->step = s->in_list ? STEP_OTHER : STEP_STRING;
-    if (!s->in_list)
+    s->step = s->types != TOOL_STRING ? STEP_OTHER : STEP_STRING;
+    if (s->types == TOOL_STRING)
         answer_arguments(a, s->i_call, STR("\""));
     return f->trim && text.ptr[0] == '\n';
+}
+
+/* Where a value ends: at its tag, or, where that may be left out, at the next one. */
+static size_t find_value_end(const struct tagged_family *f, struct str text, bool *found)
+{
+    enum { MOST = 8 };
+    const char *ends[MOST] = {f->value_end};
+    size_t i_found, n = 1;
+    for (size_t i = 0; f->may_lack_end && f->inner[i] && n + 1 < MOST; i++)
+        ends[n++] = f->inner[i];
+    const size_t at = parser_find_first(text, ends, &i_found);
+    *found = i_found != SIZE_MAX;
+    return at;
 }
 
 /* As it comes, but for a newline that may be the last. */
@@ -208,7 +232,7 @@ static size_t feed_string(const struct tagged_family *f, struct parser_state *s,
                           struct answer *a)
 {
     bool found;
-    size_t n = parser_find_marker(text, f->value_end, &found);
+    size_t n = find_value_end(f, text, &found);
     bool newline = f->trim && n > 0 && text.ptr[n - 1] == '\n';
     literal_give_text(a, s->i_call, (struct str){text.ptr, n - newline});
     if (!found)
@@ -218,29 +242,36 @@ static size_t feed_string(const struct tagged_family *f, struct parser_state *s,
     return n;
 }
 
+/* A value is known by its end. What may be a text as well is one as soon as it can be nothing else,
+ * or is too long to wait for. */
 static size_t feed_other(const struct tagged_family *f, struct parser_state *s, struct str text,
                          struct answer *a)
 {
-    struct str within = held(text), word = skip_space(within);
+    const bool may_be_text = s->types & TOOL_STRING;
+    const struct str word = skip_space(text);
+    const bool opens = word.len > 0 && (word.ptr[0] == '{' || word.ptr[0] == '[');
+    const size_t most = may_be_text && opens ? MAX_HELD_JSON : MAX_HELD;
+    struct str value = {text.ptr, text.len < most ? text.len : most};
     bool found;
-    size_t n = parser_find_marker(within, f->value_end, &found);
-    if (word.len > 0 && (word.ptr[0] == '{' || word.ptr[0] == '[')) {
+    if (opens && !may_be_text) {
         s->literal = (struct literal_scan){0};
         s->step = STEP_LITERAL;
         return (size_t)(word.ptr - text.ptr);
     }
-    if (!found && text.len < MAX_HELD)
+    value.len = find_value_end(f, value, &found);
+    const bool is_text = may_be_text && !tool_value_may_be_other(s->types, value);
+    if (!found && !is_text && text.len < most)
         return 0;
-    if (!found) {
+    if (!found || is_text) {
         answer_arguments(a, s->i_call, STR("\""));
         s->step = STEP_STRING;
         return 0;
     }
-    word = skip_space((struct str){text.ptr, n});
-    while (word.len > 0 && strchr(" \t\r\n", word.ptr[word.len - 1]) && word.ptr[word.len - 1])
-        word.len--;
-    literal_give_word(a, s->i_call, word);
     s->step = STEP_PAST;
+    const size_t n = value.len;
+    if (f->trim && n > 0 && value.ptr[n - 1] == '\n')
+        value.len--;
+    tool_value_give(a, s->i_call, s->types, value);
     return n;
 }
 
@@ -252,14 +283,59 @@ static size_t feed_literal(struct parser_state *s, struct str text, struct answe
     return n;
 }
 
+/* {"a": 1} as the members that it has. */
+static bool give_members(struct parser_state *s, struct str text, const json_t *properties,
+                         struct answer *a)
+{
+    json_error_t e;
+    json_t *v = text.len > 0 ? json_loadb(text.ptr, text.len, JSON_DECODE_INT_AS_REAL, &e) : NULL;
+    bool ok = json_is_object(v);
+    const char *key;
+    json_t *value;
+    json_object_foreach(v, key, value) ok = ok && json_object_get(properties, key);
+    if (ok && json_object_size(v) > 0) {
+        const char *open = memchr(text.ptr, '{', text.len);
+        const size_t from = (size_t)(open - text.ptr) + 1;
+        while (text.ptr[text.len - 1] != '}')
+            text.len--;
+        answer_arguments(a, s->i_call, (struct str){text.ptr + from, text.len - from - 1});
+        s->in_object = true;
+    }
+    json_decref(v);
+    return ok;
+}
+
+/* All arguments in one, which is no parameter of the tool: taken out of it where nothing but
+ * parameters of the tool is in it and the call ends behind it. */
+static size_t feed_wrapped(const struct tagged_family *f, struct parser_state *s, struct str text,
+                           struct answer *a)
+{
+    const json_t *properties = json_object_get(parameters_of(a, s->i_mark), "properties");
+    bool found = false;
+    size_t i_next = SIZE_MAX, n = parser_find_marker(text, f->value_end, &found);
+    const size_t behind = n + strlen(f->value_end);
+    if (found)
+        (void)parser_find_first(parser_skip(text, behind), f->inner, &i_next);
+    if (i_next == SIZE_MAX && text.len < MAX_HELD_JSON)
+        return 0;
+    if (i_next != SIZE_MAX && i_next > 0 &&
+        give_members(s, (struct str){text.ptr, n}, properties, a)) {
+        s->step = STEP_KEY;
+        return behind;
+    }
+    give_key(s, wrappers[s->i_wrapper], a);
+    return 0;
+}
+
 static size_t feed_past(const struct tagged_family *f, struct parser_state *s, struct str text)
 {
     bool found;
-    size_t n = parser_find_marker(text, f->value_end, &found);
+    size_t n = find_value_end(f, text, &found), n_end = strlen(f->value_end);
     if (!found)
         return n;
     s->step = STEP_KEY;
-    return n + strlen(f->value_end);
+    const bool is_end = text.len - n >= n_end && memcmp(text.ptr + n, f->value_end, n_end) == 0;
+    return is_end ? n + n_end : n;
 }
 
 /* Behind a call: the closing tag, or another call between the same tags, or neither. */
@@ -299,6 +375,8 @@ static size_t feed_step(const struct answer_parser *p, struct parser_state *s, s
         return feed_literal(s, text, a);
     case STEP_PAST:
         return feed_past(f, s, text);
+    case STEP_WRAPPED:
+        return feed_wrapped(f, s, text, a);
     default:
         return feed_next(f, s, text, end);
     }

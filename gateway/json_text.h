@@ -1,0 +1,17 @@
+#pragma once
+/* JSON text to jansson's tree and back, with numbers of any size. The tree holds integers of 64 bits
+ * and doubles; a number beyond both is kept as it was written: a string that begins with a mark
+ * (json_text_is_number), which json_text_dump writes as the number again. Values that are only
+ * passed on (schemas, arguments, metadata) come through unharmed; what reads a number gets one that
+ * is none of its own, and says so. */
+#include <jansson.h>
+
+#include "common/base/str.h"
+
+/* flags: jansson's. A new reference, or NULL and why in e, which may be NULL. Text that is not JSON
+ * is refused as jansson does. */
+json_t *json_text_load(struct str text, size_t flags, json_error_t *e);
+/* flags: jansson's; to be freed. NULL: as json_dumps has it. */
+char *json_text_dump(const json_t *v, size_t flags);
+/* Whether v is a number that the tree has no place for. */
+bool json_text_is_number(const json_t *v);

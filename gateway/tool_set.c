@@ -1,0 +1,238 @@
+#include "gateway/tool_set.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#define LIST    "tools for the template"
+#define ORIGINS "origins of tools"
+#define LEFT    "tools left out"
+
+enum { MAX_LEFT_OUT = 16 };
+
+static struct str text_of(const json_t *object, const char *key)
+{
+    return params_json_str(json_object_get(object, key));
+}
+
+/* ---- what a call is for the client ---- */
+
+static const json_t *origin(const struct params *p, struct str name)
+{
+    return json_object_getn(json_object_get(p->body, ORIGINS), name.ptr, name.len);
+}
+
+struct tool_origin tool_origin_of(const struct params *p, struct str name)
+{
+    const json_t *o = origin(p, name);
+    if (!o)
+        return (struct tool_origin){TOOL_IS_FUNCTION, name, {0}};
+    return (struct tool_origin){(enum tool_form)json_integer_value(json_object_get(o, "form")),
+                                text_of(o, "name"), text_of(o, "space")};
+}
+
+struct str tool_set_grammar(const struct params *p, struct str name)
+{
+    const json_t *o = origin(p, name);
+    return o ? text_of(o, "lark") : (struct str){0};
+}
+
+/* ---- making the list ---- */
+
+void tool_set_begin(struct params *p)
+{
+    json_object_set_new(p->body, LIST, json_array());
+    json_object_set_new(p->body, ORIGINS, json_object());
+    json_object_set_new(p->body, LEFT, json_array());
+}
+
+void tool_set_add(struct params *p, json_t *tool)
+{
+    json_array_append(json_object_get(p->body, LIST), tool);
+}
+
+static void add_owned(struct params *p, json_t *function)
+{
+    json_array_append_new(json_object_get(p->body, LIST),
+                          json_pack("{s:s,s:o}", "type", "function", "function", function));
+}
+
+static void set_given(json_t *function, const char *key, json_t *v)
+{
+    if (v && !json_is_null(v))
+        json_object_set(function, key, v);
+}
+
+void tool_set_add_function(struct params *p, const json_t *name, json_t *description,
+                           json_t *parameters)
+{
+    json_t *function = json_pack("{s:O}", "name", name);
+    set_given(function, "description", description);
+    set_given(function, "parameters", parameters);
+    add_owned(p, function);
+}
+
+static json_t *remember(struct params *p, const char *name, enum tool_form form,
+                        const json_t *own_name)
+{
+    json_t *o = json_pack("{s:i,s:O}", "form", (int)form, "name", own_name);
+    json_object_set_new(json_object_get(p->body, ORIGINS), name, o);
+    return o;
+}
+
+/* The description of a tool whose text follows a grammar, which a model is told as well. */
+static json_t *described(const json_t *tool, const char *syntax, const json_t *definition)
+{
+    struct strbuf b;
+    struct str own = text_of(tool, "description");
+    strbuf_init(&b, 0);
+    strbuf_append_str(&b, own);
+    if (definition) {
+        strbuf_printf(&b, "%sThe input is a text that follows this %s:\n", own.len ? "\n\n" : "",
+                      strcmp(syntax, "lark") == 0 ? "Lark grammar" : "regular expression");
+        strbuf_append_str(&b, params_json_str(definition));
+    }
+    struct str s = strbuf_str(&b);
+    json_t *out = json_stringn(s.ptr, s.len);
+    strbuf_fini(&b);
+    return out;
+}
+
+bool tool_set_add_custom(struct params *p, const json_t *tool, size_t i, struct api_error *e)
+{
+    const json_t *format = json_object_get(tool, "format"), *name = json_object_get(tool, "name");
+    const char *type = json_string_value(json_object_get(format, "type"));
+    const json_t *inner = json_object_get(format, "grammar"); /* chat has it one deeper */
+    const json_t *of = json_is_object(inner) ? inner : format;
+    const char *syntax = json_string_value(json_object_get(of, "syntax"));
+    json_t *definition = json_object_get(of, "definition");
+    const bool has_format = format && !json_is_null(format);
+    const bool is_grammar = has_format && type && strcmp(type, "grammar") == 0;
+    if (has_format && !is_grammar && (!type || strcmp(type, "text") != 0))
+        return api_error_set(e, 400, "tools", "tools[%zu].format must be of type text or grammar.",
+                             i);
+    if (is_grammar && (!json_is_string(definition) || !syntax ||
+                       (strcmp(syntax, "lark") != 0 && strcmp(syntax, "regex") != 0)))
+        return api_error_set(e, 400, "tools",
+                             "tools[%zu].format must have a syntax, lark or regex, and a "
+                             "definition, a string.",
+                             i);
+    json_t *input = json_pack("{s:s}", "type", "string");
+    json_t *o = remember(p, json_string_value(name), TOOL_IS_CUSTOM, name);
+    if (is_grammar && strcmp(syntax, "lark") == 0)
+        json_object_set(o, "lark", definition);
+    if (is_grammar && strcmp(syntax, "regex") == 0)
+        json_object_set_new(input, "pattern",
+                            json_sprintf("^(?:%s)$", json_string_value(definition)));
+    add_owned(p, json_pack("{s:O,s:o,s:{s:s,s:{s:o},s:[s],s:b}}", "name", name, "description",
+                           described(tool, syntax, is_grammar ? definition : NULL), "parameters",
+                           "type", "object", "properties", "input", input, "required", "input",
+                           "additionalProperties", 0));
+    return true;
+}
+
+bool tool_set_add_namespace(struct params *p, const json_t *tool, size_t i, struct api_error *e)
+{
+    const json_t *space = json_object_get(tool, "name"), *list = json_object_get(tool, "tools");
+    if (!json_is_array(list))
+        return api_error_set(e, 400, "tools", "tools[%zu].tools must be a list.", i);
+    for (size_t k = 0; k < json_array_size(list); k++) {
+        const json_t *one = json_array_get(list, k), *name = json_object_get(one, "name");
+        const char *type = json_string_value(json_object_get(one, "type"));
+        if (!type || json_string_length(name) == 0)
+            return api_error_set(e, 400, "tools", "tools[%zu].tools[%zu] must have a type and a name.",
+                                 i, k);
+        if (strcmp(type, "function") != 0) {
+            tool_set_leave_out(p, type);
+            continue;
+        }
+        json_t *flat =
+            json_sprintf("%s__%s", json_string_value(space), json_string_value(name));
+        json_t *o = remember(p, json_string_value(flat), TOOL_IS_NAMESPACED, name);
+        json_object_set(o, "space", (json_t *)space);
+        tool_set_add_function(p, flat, json_object_get(one, "description"),
+                              json_object_get(one, "parameters"));
+        json_decref(flat);
+    }
+    return true;
+}
+
+void tool_set_leave_out(struct params *p, const char *type)
+{
+    json_t *list = json_object_get(p->body, LEFT);
+    if (json_array_size(list) < MAX_LEFT_OUT)
+        json_array_append_new(list, json_string(type));
+}
+
+void tool_set_end(struct params *p)
+{
+    json_t *list = json_object_get(p->body, LIST);
+    p->tools = json_array_size(list) > 0 ? list : NULL;
+}
+
+/* ---- choosing ---- */
+
+static struct str name_at(const struct params *p, size_t i)
+{
+    return text_of(json_object_get(json_array_get(p->tools, i), "function"), "name");
+}
+
+struct str tool_set_name(const struct params *p, const json_t *name, const json_t *space)
+{
+    const struct str wanted = params_json_str(name);
+    const bool has_space = json_string_length(space) > 0;
+    for (int pass = 0; pass < 2; pass++) /* its own name before one in a namespace */
+        for (size_t i = 0; wanted.len > 0 && i < json_array_size(p->tools); i++) {
+            const struct tool_origin o = tool_origin_of(p, name_at(p, i));
+            const bool same = has_space ? str_eq(o.name, wanted) && o.space.len > 0 &&
+                                              str_eq(o.space, params_json_str(space))
+                              : pass == 0 ? str_eq(name_at(p, i), wanted)
+                                          : str_eq(o.name, wanted);
+            if (same)
+                return name_at(p, i);
+        }
+    return (struct str){0};
+}
+
+bool tool_set_allow(struct params *p, const json_t *list, struct api_error *e)
+{
+    json_t *kept = json_array();
+    for (size_t i = 0; i < json_array_size(list); i++) {
+        const json_t *one = json_array_get(list, i);
+        const char *type = json_string_value(json_object_get(one, "type"));
+        const json_t *inner = type ? json_object_get(one, type) : NULL;
+        const json_t *of = json_is_object(inner) ? inner : one;
+        const json_t *name = json_object_get(of, "name");
+        const struct str found = tool_set_name(p, name, json_object_get(of, "namespace"));
+        if (!name && type) { /* one that is left out */
+            tool_set_leave_out(p, type);
+            continue;
+        }
+        if (found.len == 0) {
+            json_decref(kept);
+            return api_error_set(e, 400, "tool_choice",
+                                 "tool_choice allows a tool \"%.64s\", which is not in tools.",
+                                 json_is_string(name) ? json_string_value(name) : "");
+        }
+        for (size_t k = 0; k < json_array_size(p->tools); k++)
+            if (str_eq(name_at(p, k), found))
+                json_array_append(kept, json_array_get(p->tools, k));
+    }
+    json_object_set_new(p->body, LIST, kept);
+    tool_set_end(p);
+    return true;
+}
+
+void tool_set_left_out(const struct params *p, struct strbuf *out)
+{
+    const json_t *list = json_object_get(p->body, LEFT);
+    for (size_t i = 0; i < json_array_size(list); i++) {
+        strbuf_append_c(out, i > 0 ? "," : "");
+        const char *type = json_string_value(json_array_get(list, i));
+        for (size_t n = 0; type[n] && n < 40; n++) {
+            const char c = type[n];
+            const bool is_plain = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') ||
+                                  (c >= '0' && c <= '9') || c == '_';
+            strbuf_append(out, is_plain ? &c : "_", 1);
+        }
+    }
+}

@@ -1,0 +1,57 @@
+#pragma once
+/* The tools of a request in the one form that templates, grammars and parsers read, OpenAI's chat's:
+ *
+ *   [{"type": "function", "function": {"name": …, "description": …, "parameters": …}}, …]
+ *
+ * and what each was in the request, so that an answer says a call the client's way:
+ *
+ *   function     as it is
+ *   custom       a function with one argument, the text `input`; its grammar, where it has one, is
+ *                said in the description and held where the tool is forced
+ *   namespace    its functions, called NAMESPACE__NAME
+ *   others       tools that a server runs (web_search, mcp, …): nobody runs them here. They are left
+ *                out, and the answer says so
+ *
+ * All of it is owned by p->body. Pure. */
+#include "gateway/params.h"
+
+enum tool_form { TOOL_IS_FUNCTION, TOOL_IS_CUSTOM, TOOL_IS_NAMESPACED };
+
+struct tool_origin { /* views */
+    enum tool_form form;
+    struct str name, space; /* as the client said them; space: of a namespace, else empty */
+};
+
+/* What a call of `name`, as tools have it, is in the client's words. */
+struct tool_origin tool_origin_of(const struct params *p, struct str name);
+
+/* ---- making the list, for parsers of fields ---- */
+
+void tool_set_begin(struct params *p);
+/* A tool in chat's form. */
+void tool_set_add(struct params *p, json_t *tool);
+/* description and parameters may be NULL or null. */
+void tool_set_add_function(struct params *p, const json_t *name, json_t *description,
+                           json_t *parameters);
+/* format: NULL, {"type": "text"}, or {"type": "grammar", "syntax": "lark" or "regex", "definition":
+ * …}. False: it is something else, and e says what. i: for e, the tool's place. */
+bool tool_set_add_custom(struct params *p, const json_t *tool, size_t i, struct api_error *e);
+bool tool_set_add_namespace(struct params *p, const json_t *tool, size_t i, struct api_error *e);
+/* type: of a tool that is left out. */
+void tool_set_leave_out(struct params *p, const char *type);
+/* p->tools is the list, NULL where nothing is in it. */
+void tool_set_end(struct params *p);
+
+/* ---- choosing ---- */
+
+/* The name that tools have for the client's `name`, of a namespace or of none (NULL); empty: there is
+ * no such tool. */
+struct str tool_set_name(const struct params *p, const json_t *name, const json_t *space);
+/* Keeps those tools alone that the list names: {"type": "function" or "custom", "name": …}, or with
+ * the name inside of `function` or `custom`. False: it names one that is not there, and e says so. */
+bool tool_set_allow(struct params *p, const json_t *list, struct api_error *e);
+/* The Lark grammar of the tool `name`, a custom one's; empty: it has none. */
+struct str tool_set_grammar(const struct params *p, struct str name);
+/* Types of tools that were left out, with commas between, for a header: letters, digits and
+ * underscores. Empty: none were. */
+void tool_set_left_out(const struct params *p, struct strbuf *out);

@@ -1,0 +1,346 @@
+#include "gateway/tool_types.h"
+
+#include <ctype.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+#include "gateway/answer.h"
+
+/* ---- what a schema says ---- */
+
+struct look {
+    const json_t *root; /* what a $ref leads into */
+    uint32_t n_left;
+};
+
+/* Names beside JSON Schema's own that models' templates and clients write. */
+static const struct {
+    const char *name;
+    uint32_t type;
+} names[] = {
+    {"null", TOOL_NULL},       {"none", TOOL_NULL},       {"integer", TOOL_INTEGER},
+    {"int", TOOL_INTEGER},     {"int32", TOOL_INTEGER},   {"int64", TOOL_INTEGER},
+    {"uint", TOOL_INTEGER},    {"uint32", TOOL_INTEGER},  {"uint64", TOOL_INTEGER},
+    {"long", TOOL_INTEGER},    {"short", TOOL_INTEGER},   {"unsigned", TOOL_INTEGER},
+    {"number", TOOL_NUMBER},   {"float", TOOL_NUMBER},    {"float32", TOOL_NUMBER},
+    {"float64", TOOL_NUMBER},  {"double", TOOL_NUMBER},   {"boolean", TOOL_BOOLEAN},
+    {"bool", TOOL_BOOLEAN},    {"object", TOOL_OBJECT},   {"dict", TOOL_OBJECT},
+    {"array", TOOL_ARRAY},     {"arr", TOOL_ARRAY},       {"list", TOOL_ARRAY},
+    {"sequence", TOOL_ARRAY},  {"string", TOOL_STRING},   {"str", TOOL_STRING},
+    {"text", TOOL_STRING},     {"varchar", TOOL_STRING},  {"char", TOOL_STRING},
+    {"enum", TOOL_STRING},
+};
+
+static uint32_t type_of_name(const char *name)
+{
+    while (*name == ' ')
+        name++;
+    size_t n = strlen(name);
+    while (n > 0 && name[n - 1] == ' ')
+        n--;
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        if (strlen(names[i].name) == n && strncasecmp(name, names[i].name, n) == 0)
+            return names[i].type;
+    return 0;
+}
+
+static uint32_t type_of_value(const json_t *v)
+{
+    switch (json_typeof(v)) {
+    case JSON_NULL:
+        return TOOL_NULL;
+    case JSON_TRUE:
+    case JSON_FALSE:
+        return TOOL_BOOLEAN;
+    case JSON_INTEGER:
+        return TOOL_INTEGER;
+    case JSON_REAL:
+        return TOOL_NUMBER;
+    case JSON_STRING:
+        return TOOL_STRING;
+    case JSON_ARRAY:
+        return TOOL_ARRAY;
+    default:
+        return TOOL_OBJECT;
+    }
+}
+
+/* A word, or a list of words. */
+static uint32_t types_of_word(const json_t *type)
+{
+    uint32_t all = json_is_string(type) ? type_of_name(json_string_value(type)) : 0;
+    for (size_t i = 0; i < json_array_size(type); i++) {
+        const char *word = json_string_value(json_array_get(type, i));
+        all |= word ? type_of_name(word) : 0;
+    }
+    return all;
+}
+
+/* One part of a JSON pointer: ~1 is a slash, ~0 a tilde, %XX a byte. False: too long, or malformed.
+ */
+static bool read_part(const char **at, char *out, size_t cap)
+{
+    size_t n = 0;
+    const char *s = *at;
+    for (; *s && *s != '/'; s++) {
+        char c = *s;
+        if (c == '~') {
+            c = *++s == '1' ? '/' : '~';
+            if (*s != '0' && *s != '1')
+                return false;
+        } else if (c == '%') {
+            char digits[3] = {s[1], s[1] ? s[2] : '\0', '\0'}, *end;
+            c = (char)strtoul(digits, &end, 16);
+            if (end != digits + 2)
+                return false;
+            s += 2;
+        }
+        if (n + 1 >= cap)
+            return false;
+        out[n++] = c;
+    }
+    out[n] = '\0';
+    *at = s;
+    return true;
+}
+
+/* What "#", "#/$defs/a" and so on lead to; NULL: nothing of this document. */
+static const json_t *target_of(const struct look *l, const char *ref)
+{
+    const json_t *at = l->root;
+    char part[256];
+    if (*ref++ != '#')
+        return NULL;
+    while (at && *ref == '/') {
+        ref++;
+        if (!read_part(&ref, part, sizeof part))
+            return NULL;
+        at = json_is_array(at) ? json_array_get(at, (size_t)strtoul(part, NULL, 10))
+                               : json_object_get(at, part);
+    }
+    return *ref ? NULL : at;
+}
+
+static uint32_t types_of(struct look *l, const json_t *schema);
+
+/* Of anyOf and oneOf: a branch that says no type may be a text, as a schema that says none is. */
+static uint32_t any_of(struct look *l, const json_t *branches)
+{
+    uint32_t all = 0;
+    for (size_t i = 0; i < json_array_size(branches); i++) {
+        const uint32_t one = types_of(l, json_array_get(branches, i));
+        all |= one ? one : TOOL_STRING;
+    }
+    return all;
+}
+
+static uint32_t types_of_values(const json_t *list)
+{
+    uint32_t all = 0;
+    for (size_t i = 0; i < json_array_size(list); i++)
+        all |= type_of_value(json_array_get(list, i));
+    return all;
+}
+
+/* Both hold. 0 says nothing. An integer is a number; what excludes each other is taken for either. */
+static uint32_t both(uint32_t a, uint32_t b)
+{
+    if (!a || !b)
+        return a | b;
+    const uint32_t wide_a = a & TOOL_NUMBER ? a | TOOL_INTEGER : a;
+    const uint32_t wide_b = b & TOOL_NUMBER ? b | TOOL_INTEGER : b;
+    uint32_t common = wide_a & wide_b;
+    if (!(a & b & TOOL_INTEGER) && (a & b & TOOL_NUMBER))
+        common &= ~(uint32_t)TOOL_INTEGER;
+    return common ? common : a | b;
+}
+
+/* 0: it says no type. */
+static uint32_t types_of(struct look *l, const json_t *schema)
+{
+    if (!json_is_object(schema) || l->n_left == 0)
+        return 0;
+    l->n_left--;
+    const json_t *constant = json_object_get(schema, "const");
+    const json_t *all = json_object_get(schema, "allOf");
+    const char *ref = json_string_value(json_object_get(schema, "$ref"));
+    uint32_t types = types_of_word(json_object_get(schema, "type"));
+    types = both(types, types_of_values(json_object_get(schema, "enum")));
+    types = both(types, constant ? type_of_value(constant) : 0);
+    types = both(types, any_of(l, json_object_get(schema, "anyOf")));
+    types = both(types, any_of(l, json_object_get(schema, "oneOf")));
+    for (size_t i = 0; i < json_array_size(all); i++)
+        types = both(types, types_of(l, json_array_get(all, i)));
+    return both(types, ref ? types_of(l, target_of(l, ref)) : 0);
+}
+
+/* The schema of a key, here or in what this part is made of; NULL: nothing names it. */
+static const json_t *property_of(struct look *l, const json_t *schema, struct str key)
+{
+    static const char *const parts[] = {"allOf", "anyOf", "oneOf"};
+    if (!json_is_object(schema) || l->n_left == 0)
+        return NULL;
+    l->n_left--;
+    const json_t *own =
+        json_object_getn(json_object_get(schema, "properties"), key.ptr, key.len);
+    const char *ref = json_string_value(json_object_get(schema, "$ref"));
+    if (!own && ref)
+        own = property_of(l, target_of(l, ref), key);
+    for (size_t i = 0; !own && i < sizeof parts / sizeof *parts; i++) {
+        const json_t *list = json_object_get(schema, parts[i]);
+        for (size_t k = 0; !own && k < json_array_size(list); k++)
+            own = property_of(l, json_array_get(list, k), key);
+    }
+    return own;
+}
+
+uint32_t tool_types_of(const json_t *parameters, struct str key)
+{
+    struct look l = {parameters, TOOL_TYPES_MAX_LOOKS};
+    const json_t *own = property_of(&l, parameters, key);
+    return types_of(&l, own ? own : json_object_get(parameters, "additionalProperties"));
+}
+
+/* ---- values ---- */
+
+static struct str trimmed(struct str s)
+{
+    while (s.len > 0 && isspace((unsigned char)s.ptr[0]))
+        s = parser_skip(s, 1);
+    while (s.len > 0 && isspace((unsigned char)s.ptr[s.len - 1]))
+        s.len--;
+    return s;
+}
+
+static bool is_word(struct str s, const char *word)
+{
+    return s.len == strlen(word) && strncasecmp(s.ptr, word, s.len) == 0;
+}
+
+/* As Python's int() reads it: a sign, digits with single underscores between. Gives it without a
+ * plus, leading zeros and underscores. */
+static bool give_integer(struct answer *a, uint32_t i_call, struct str s)
+{
+    bool negative = s.len > 0 && s.ptr[0] == '-', digit = false;
+    size_t i = s.len > 0 && (s.ptr[0] == '-' || s.ptr[0] == '+'), from = SIZE_MAX;
+    for (size_t k = i; k < s.len; k++) {
+        if (s.ptr[k] == '_' ? !digit || k + 1 == s.len : !isdigit((unsigned char)s.ptr[k]))
+            return false;
+        digit = s.ptr[k] != '_';
+        if (from == SIZE_MAX && digit && s.ptr[k] != '0')
+            from = k;
+    }
+    if (i == s.len || !digit)
+        return false;
+    if (from == SIZE_MAX) {
+        answer_arguments(a, i_call, STR("0"));
+        return true;
+    }
+    if (negative)
+        answer_arguments(a, i_call, STR("-"));
+    for (size_t k = from; k < s.len; k++)
+        if (s.ptr[k] != '_')
+            answer_arguments(a, i_call, (struct str){s.ptr + k, 1});
+    return true;
+}
+
+/* As Python's float() reads it, finite; one without a fraction as an integer. */
+static bool give_number(struct answer *a, uint32_t i_call, struct str s)
+{
+    enum { MOST = 400 };
+    char text[MOST + 1], out[48], *end;
+    if (s.len == 0 || s.len > MOST)
+        return false;
+    for (size_t i = 0; i < s.len; i++)
+        if (!strchr("0123456789+-.eE", s.ptr[i]) || !s.ptr[i])
+            return false;
+    memcpy(text, s.ptr, s.len);
+    text[s.len] = '\0';
+    const double v = strtod(text, &end);
+    if (*end || end == text || !isfinite(v))
+        return false;
+    if (v == floor(v) && fabs(v) < 0x1p63)
+        snprintf(out, sizeof out, "%.0f", v == 0 ? 0.0 : v);
+    else
+        for (int digits = 15; digits <= 17; digits++) {
+            snprintf(out, sizeof out, "%.*g", digits, v);
+            if (strtod(out, NULL) == v)
+                break;
+        }
+    answer_arguments(a, i_call, str_from(out));
+    return true;
+}
+
+static bool give_boolean(struct answer *a, uint32_t i_call, struct str s)
+{
+    const bool yes = is_word(s, "true") || is_word(s, "1");
+    if (!yes && !is_word(s, "false") && !is_word(s, "0"))
+        return false;
+    answer_arguments(a, i_call, yes ? STR("true") : STR("false"));
+    return true;
+}
+
+/* Whole and finite JSON goes on as it is written. */
+static bool give_json(struct answer *a, uint32_t i_call, struct str s)
+{
+    json_error_t e;
+    json_t *v = s.len > 0 ? json_loadb(s.ptr, s.len,
+                                       JSON_DECODE_ANY | JSON_DECODE_INT_AS_REAL | JSON_ALLOW_NUL, &e)
+                          : NULL;
+    if (!v)
+        return false;
+    json_decref(v);
+    answer_arguments(a, i_call, s);
+    return true;
+}
+
+static void give_text(struct answer *a, uint32_t i_call, struct str text)
+{
+    answer_arguments(a, i_call, STR("\""));
+    literal_give_text(a, i_call, text);
+    answer_arguments(a, i_call, STR("\""));
+}
+
+static bool begins(struct str s, const char *word)
+{
+    return s.len <= strlen(word) && strncasecmp(s.ptr, word, s.len) == 0;
+}
+
+bool tool_value_may_be_other(uint32_t types, struct str text)
+{
+    const struct str s = trimmed(text);
+    bool is_digits = true;
+    for (size_t i = 0; i < s.len && is_digits; i++)
+        is_digits = s.ptr[i] && strchr("0123456789+-._eE", s.ptr[i]);
+    if (s.len == 0)
+        return true;
+    return ((types & TOOL_NULL) && begins(s, "null")) ||
+           ((types & (TOOL_INTEGER | TOOL_NUMBER)) && is_digits) ||
+           ((types & TOOL_BOOLEAN) && (begins(s, "true") || begins(s, "false") ||
+                                       begins(s, "1") || begins(s, "0"))) ||
+           ((types & (TOOL_OBJECT | TOOL_ARRAY)) && strchr("{[", s.ptr[0]) && s.ptr[0]);
+}
+
+void tool_value_give(struct answer *a, uint32_t i_call, uint32_t types, struct str text)
+{
+    const struct str s = trimmed(text);
+    if ((types & TOOL_NULL) && is_word(s, "null")) {
+        answer_arguments(a, i_call, STR("null"));
+        return;
+    }
+    if ((types & TOOL_INTEGER) && give_integer(a, i_call, s))
+        return;
+    if ((types & TOOL_NUMBER) && give_number(a, i_call, s))
+        return;
+    if ((types & TOOL_BOOLEAN) && give_boolean(a, i_call, s))
+        return;
+    if ((types & (TOOL_OBJECT | TOOL_ARRAY)) && give_json(a, i_call, s))
+        return;
+    if (types & TOOL_STRING)
+        give_text(a, i_call, text);
+    else if (!give_json(a, i_call, s))
+        literal_give_word(a, i_call, s);
+}
