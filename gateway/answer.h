@@ -60,6 +60,7 @@ struct answer_rules {                              /* shared by the choices of a
     bool one_call;                                 /* parallel_tool_calls: false */
     const char *call_prefix;                       /* of the ids of calls */
     uint32_t n_call_id;                            /* answer_parser.h, n_id */
+    struct str raw_name;                           /* of tool_parser_raw: the tool */
     uint64_t id_hi, id_lo;                         /* the request's: calls' ids are made of it */
 };
 

@@ -53,6 +53,8 @@ enum { ANSWER_MARKER_MAX = 64 }; /* bytes */
 
 /* Of answers that are a list of calls by their grammar (grammar_from_tools). */
 extern const struct answer_parser tool_parser_list;
+/* Of answers that are the input of one custom tool by its own grammar. */
+extern const struct answer_parser tool_parser_raw;
 /* By name; NULL: there is none. */
 const struct answer_parser *reasoning_parser_find(const char *name);
 const struct answer_parser *tool_parser_find(const char *name);

@@ -144,6 +144,7 @@ static void choose_parsers(struct api_request *r)
         .one_call = !p->parallel_tool_calls,
         .call_prefix = r->dialect->call_prefix,
         .n_call_id = o->tool_parser ? o->tool_parser->n_id : 0,
+        .raw_name = p->tool_name,
         .id_hi = r->id.hi,
         .id_lo = r->id.lo,
     };
@@ -153,8 +154,9 @@ static void choose_parsers(struct api_request *r)
         p->sampling.grammar_kind == GRAMMAR_AFTER_REASONING)
         r->answer_rules.reasoning = o->model.reasoning;
     if (p->tools && p->tool_choice != TOOL_CHOICE_NONE)
-        r->answer_rules.tools =
-            p->tool_choice == TOOL_CHOICE_REQUIRED ? &tool_parser_list : o->tool_parser;
+        r->answer_rules.tools = p->tool_choice != TOOL_CHOICE_REQUIRED ? o->tool_parser
+                                : p->answer_is_input                   ? &tool_parser_raw
+                                                                       : &tool_parser_list;
     if (!r->answer_rules.reasoning && !r->answer_rules.tools)
         return;
     r->rules.marker_ids = o->marker_ids;

@@ -4,6 +4,7 @@
  * is one const table of functions. docs/gateway.md says what a new one has to do. */
 #include "gateway/answer.h"
 #include "gateway/prepare.h"
+#include "gateway/tool_set.h"
 
 /* Which block of a stream is open and how many events there were, for dialects whose events say so.
  * One per request, zeroed before open; only the dialect looks into it. */
@@ -11,6 +12,7 @@ struct dialect_state {
     uint32_t n_events, n_blocks;
     bool block_is_open;
     enum answer_part_kind open_block;
+    enum tool_form form; /* of a call */
     /* What was said so far, for dialects whose end repeats it. */
     struct strbuf items, text, head, logprobs;
     size_t n_logprobs_given;                /* bytes of logprobs that were said already */

@@ -162,9 +162,12 @@ static bool check_chat_message(const struct place *at, const json_t *v)
 
 static bool check_chat_tool(const struct place *at, const json_t *v)
 {
-    return is_known(at, v, " type function cache_control ") &&
-           member(at, v, "function",
-                  " name description parameters strict return returns response cache_control ");
+    return !is_of(v, " function custom ") ||
+           (is_known(at, v, " type function custom cache_control defer_loading ") &&
+            member(at, v, "custom", " name description format defer_loading ") &&
+            member(at, v, "function",
+                   " name description parameters strict return returns response cache_control "
+                   "defer_loading "));
 }
 
 /* ---- Anthropic's messages ---- */
@@ -205,14 +208,14 @@ static bool check_callers(const struct place *at, const json_t *v)
                   "must be [\"direct\"] on this server, or be left out: no code is run");
 }
 
-#define ALL_READ NOT_DONE ": the model reads all tools"
-
+/* defer_loading: the model reads all tools at once. Tools of a server are left out (tool_set.h). */
 static bool check_tool(const struct place *at, const json_t *v)
 {
-    return is_off(at, v, "defer_loading", ALL_READ) && check_callers(at, v) &&
-           is_known(at, v,
-                    " type name description input_schema input_examples cache_control strict "
-                    "defer_loading allowed_callers eager_input_streaming ");
+    return (has(v, "type") && !is_of(v, " custom ")) ||
+           (check_callers(at, v) &&
+            is_known(at, v,
+                     " type name description input_schema input_examples cache_control strict "
+                     "defer_loading allowed_callers eager_input_streaming "));
 }
 
 /* ---- OpenAI's responses ---- */
@@ -230,14 +233,16 @@ static bool check_item(const struct place *at, const json_t *v)
     if (is_of(v, " function_call "))
         known = " type id call_id name arguments status created_by parsed_arguments caller "
                 "namespace async async_ ";
-    else if (is_of(v, " function_call_output "))
+    else if (is_of(v, " custom_tool_call "))
+        known = " type id call_id name input status created_by caller namespace ";
+    else if (is_of(v, " function_call_output custom_tool_call_output "))
         known = " type id call_id output status created_by caller name namespace ";
     else if (is_of(v, " reasoning "))
         known = " type id summary content encrypted_content status created_by ";
     else if (is_of(v, " message ") || !has(v, "type"))
         known = " type role content id status phase created_by ";
     return !known || (is_known(at, v, known) && is_off(at, v, "async", NOT_DONE) &&
-                      is_off(at, v, "async_", NOT_DONE) && is_off(at, v, "namespace", NOT_DONE) &&
+                      is_off(at, v, "async_", NOT_DONE) &&
                       each_of(at, v, "content", check_item_part) &&
                       each_of(at, v, "summary", check_item_part) &&
                       each_of(at, v, "output", check_item_part));
@@ -245,12 +250,11 @@ static bool check_item(const struct place *at, const json_t *v)
 
 static bool check_flat_tool(const struct place *at, const json_t *v)
 {
-    return is_off(at, v, "defer_loading", ALL_READ) && is_off(at, v, "output_schema", NOT_DONE) &&
-           is_off(at, v, "async", NOT_DONE) && is_off(at, v, "namespace", NOT_DONE) &&
-           check_callers(at, v) &&
-           is_known(at, v,
-                    " type name description parameters strict defer_loading output_schema async "
-                    "namespace allowed_callers ");
+    return !is_of(v, " function custom namespace ") ||
+           (is_off(at, v, "async", NOT_DONE) && check_callers(at, v) &&
+            is_known(at, v,
+                     " type name description parameters strict defer_loading output_schema async "
+                     "format tools allowed_callers "));
 }
 
 /* ---- */

@@ -3,6 +3,7 @@
 
 #include "gateway/fields.h"
 #include "gateway/grammar_source.h"
+#include "gateway/tool_set.h"
 
 static const char *type_of(const json_t *v)
 {
@@ -10,26 +11,29 @@ static const char *type_of(const json_t *v)
 }
 
 /* A tool of the client's. One that Anthropic runs has another type, and nobody runs it here. */
-static bool check_tool(const json_t *tool, size_t i, const struct field_context *c)
+static bool read_tool(struct params *p, json_t *tool, size_t i, const struct field_context *c)
 {
     const char *type = type_of(tool);
+    json_t *description = json_object_get(tool, "description");
     if (!json_is_object(tool))
         return api_error_set(c->e, 400, c->name, "tools[%zu] must be an object.", i);
-    if (type && strcmp(type, "custom") != 0)
-        return api_error_set(c->e, 400, c->name,
-                             "tools[%zu] is of type \"%.40s\": this server runs no tools, only "
-                             "\"custom\" ones are taken.",
-                             i, type);
+    if (type && strcmp(type, "custom") != 0) {
+        tool_set_leave_out(p, type);
+        return true;
+    }
     if (json_string_length(json_object_get(tool, "name")) == 0)
         return api_error_set(c->e, 400, c->name, "tools[%zu] must have a name.", i);
     if (!json_is_object(json_object_get(tool, "input_schema")))
         return api_error_set(c->e, 400, c->name, "tools[%zu].input_schema must be an object.", i);
+    tool_set_add_function(p, json_object_get(tool, "name"),
+                          json_is_string(description) ? description : NULL,
+                          json_object_get(tool, "input_schema"));
     return true;
 }
 
 static bool parse_tools(struct params *p, const json_t *v, const struct field_context *c)
 {
-    return field_tools(p, v, c, check_tool);
+    return field_tools(p, v, c, read_tool);
 }
 
 static bool parse_tool_choice(struct params *p, const json_t *v, const struct field_context *c)
@@ -140,7 +144,7 @@ static const struct field rows[] = {
     {ROW("system", FIELD_JSON, ANTHROPIC), .offset = AT(system), .want = JSON_NULL,
      .why = "a text, or blocks of text"},
     {ROW("tools", FIELD_CUSTOM, ANTHROPIC), .parse = parse_tools,
-     .why = "Anthropic's form: name, description, input_schema"},
+     .why = "Anthropic's form: name, description, input_schema; those that a server runs are left out"},
     {ROW("tool_choice", FIELD_CUSTOM, ANTHROPIC), .parse = parse_tool_choice,
      .why = "any, tool, none; auto with --enable-auto-tool-choice; disable_parallel_tool_use"},
     ROW_CUSTOM(output_config, ANTHROPIC,
@@ -163,8 +167,7 @@ static const struct field rows[] = {
     ROW_REFUSE("output_format", ANTHROPIC, "is not supported by this server: use output_config"),
     ROW_REFUSE("container", MESSAGES, "is not supported by this server: no code is run"),
     ROW_REFUSE("mcp_servers", ANTHROPIC, "is not supported by this server: no tools are run"),
-    ROW_REFUSE("context_management", ANTHROPIC,
-               "is not supported by this server: send what the model is to read"),
+    ROW_HARMLESS("context_management", ANTHROPIC, "the model reads what is sent"),
 };
 
 FIELD_TABLE(messages);

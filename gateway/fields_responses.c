@@ -4,6 +4,7 @@
 
 #include "gateway/fields.h"
 #include "gateway/grammar_source.h"
+#include "gateway/tool_set.h"
 
 static bool is_word(const json_t *v, const char *const *words)
 {
@@ -14,49 +15,40 @@ static bool is_word(const json_t *v, const char *const *words)
     return false;
 }
 
-/* A function, in the flat form. Whatever else OpenAI's servers run, nobody runs here. */
-static bool check_tool(const json_t *tool, size_t i, const struct field_context *c)
+/* In the flat form. What OpenAI's servers run, nobody runs here. */
+static bool read_tool(struct params *p, json_t *tool, size_t i, const struct field_context *c)
 {
     const char *type = json_string_value(json_object_get(tool, "type"));
-    const json_t *parameters = json_object_get(tool, "parameters");
+    json_t *parameters = json_object_get(tool, "parameters"), *name = json_object_get(tool, "name");
+    const bool is_function = type && strcmp(type, "function") == 0;
+    const bool is_custom = type && strcmp(type, "custom") == 0;
+    const bool is_space = type && strcmp(type, "namespace") == 0;
     if (!type)
         return api_error_set(c->e, 400, c->name, "tools[%zu] must be an object with a type.", i);
-    if (strcmp(type, "function") != 0)
-        return api_error_set(c->e, 400, c->name,
-                             "tools[%zu] is of type \"%.40s\": this server runs no tools, only "
-                             "functions of the client's are taken.",
-                             i, type);
-    if (json_string_length(json_object_get(tool, "name")) == 0)
+    if (!is_function && !is_custom && !is_space) {
+        tool_set_leave_out(p, type);
+        return true;
+    }
+    if (json_string_length(name) == 0)
         return api_error_set(c->e, 400, c->name, "tools[%zu] must have a name.", i);
+    if (is_custom)
+        return tool_set_add_custom(p, tool, i, c->e);
+    if (is_space)
+        return tool_set_add_namespace(p, tool, i, c->e);
     if (parameters && !json_is_null(parameters) && !json_is_object(parameters))
         return api_error_set(c->e, 400, c->name, "tools[%zu].parameters must be an object.", i);
+    tool_set_add_function(p, name, json_object_get(tool, "description"), parameters);
     return true;
 }
 
 static bool parse_tools(struct params *p, const json_t *v, const struct field_context *c)
 {
-    return field_tools(p, v, c, check_tool);
+    return field_tools(p, v, c, read_tool);
 }
 
 static bool parse_tool_choice(struct params *p, const json_t *v, const struct field_context *c)
 {
-    const char *word = json_string_value(v);
-    const char *type = json_string_value(json_object_get(v, "type"));
-    const json_t *name = json_object_get(v, "name");
-    bool is_function = type && strcmp(type, "function") == 0 && json_string_length(name) > 0;
-    if (word && strcmp(word, "none") == 0)
-        p->tool_choice = TOOL_CHOICE_NONE;
-    else if (word && strcmp(word, "auto") == 0)
-        p->tool_choice = p->tools ? TOOL_CHOICE_AUTO : TOOL_CHOICE_NONE;
-    else if ((word && strcmp(word, "required") == 0) || is_function)
-        p->tool_choice = TOOL_CHOICE_REQUIRED;
-    else
-        return api_error_set(c->e, 400, c->name,
-                             "tool_choice must be \"none\", \"auto\", \"required\", or "
-                             "{\"type\": \"function\", \"name\": …}.");
-    if (is_function)
-        p->tool_name = params_json_str(name);
-    return true;
+    return field_tool_choice(p, v, c);
 }
 
 static bool parse_text(struct params *p, const json_t *v, const struct field_context *c)
@@ -74,10 +66,9 @@ static bool parse_text(struct params *p, const json_t *v, const struct field_con
             ok = field_known_format(c, "text.format", value, true) &&
                  grammar_from_flat_format(p, "text.format", value, c->e);
         else if (strcmp(key, "verbosity") == 0)
-            ok = is_word(value, (const char *[]){"medium", NULL}) ||
+            ok = is_word(value, (const char *[]){"low", "medium", "high", NULL}) ||
                  api_error_set(c->e, 400, "text.verbosity",
-                               "text.verbosity must be \"medium\" on this server, or be left out: "
-                               "say it in the instructions.");
+                               "text.verbosity must be low, medium or high.");
         else
             ok = field_unknown_member(c, c->name, key);
         if (!ok)
@@ -117,7 +108,22 @@ static bool parse_reasoning(struct params *p, const json_t *v, const struct fiel
     return true;
 }
 
-/* Encrypted reasoning is for servers that show none: here it is given in the open. */
+/* Encrypted reasoning is for servers that show none: here it is given in the open. What tools found
+ * that a server runs, there is none of. */
+static bool is_of_hosted_tools(const char *s)
+{
+    static const char *const found[] = {"file_search_call.results",
+                                        "web_search_call.results",
+                                        "web_search_call.action.sources",
+                                        "code_interpreter_call.outputs",
+                                        "computer_call_output.output.image_url",
+                                        "message.input_image.image_url"};
+    for (size_t i = 0; i < sizeof found / sizeof *found; i++)
+        if (strcmp(s, found[i]) == 0)
+            return true;
+    return false;
+}
+
 static bool parse_include(struct params *p, const json_t *v, const struct field_context *c)
 {
     if (!json_is_array(v))
@@ -128,7 +134,7 @@ static bool parse_include(struct params *p, const json_t *v, const struct field_
             return field_wrong_type(c->e, c->name, "a list of strings", json_array_get(v, i));
         if (strcmp(s, "message.output_text.logprobs") == 0)
             p->want_logprobs = true;
-        else if (strcmp(s, "reasoning.encrypted_content") != 0)
+        else if (strcmp(s, "reasoning.encrypted_content") != 0 && !is_of_hosted_tools(s))
             return api_error_set(c->e, 400, c->name,
                                  "include: \"%.60s\" is not given by this server: only "
                                  "message.output_text.logprobs and reasoning.encrypted_content "
@@ -159,10 +165,12 @@ static const struct field rows[] = {
     {ROW("instructions", FIELD_JSON, RESPONSES), .offset = AT(system), .want = JSON_STRING,
      .why = "a system message in front"},
     {ROW("tools", FIELD_CUSTOM, RESPONSES), .parse = parse_tools,
-     .why = "functions, in the flat form: type, name, description, parameters"},
+     .why = "functions, custom tools and namespaces of functions; those that a server runs are left "
+            "out"},
     {ROW("tool_choice", FIELD_CUSTOM, RESPONSES), .parse = parse_tool_choice,
-     .why = "none, required, a function; auto with --enable-auto-tool-choice"},
-    ROW_CUSTOM(text, RESPONSES, "format: text, json_object, json_schema; verbosity: medium"),
+     .why = "none, required, a function or a custom tool, allowed_tools; auto with "
+            "--enable-auto-tool-choice"},
+    ROW_CUSTOM(text, RESPONSES, "format: text, json_object, json_schema; verbosity: noted, not kept"),
     ROW_CUSTOM(reasoning, RESPONSES,
                "effort: what the template makes of it, none turns thinking off; summary: none is "
                "made, what is thought is given"),
@@ -181,8 +189,8 @@ static const struct field rows[] = {
     ROW_REFUSE("previous_response_id", RESPONSES, NOTHING_KEPT),
     ROW_REFUSE("conversation", RESPONSES, NOTHING_KEPT),
     ROW_REFUSE("prompt", RESPONSES, "is not supported by this server: no templates are kept"),
-    ROW_REFUSE("context_management", RESPONSES,
-               "is not supported by this server: send what the model is to read"),
+    ROW_HARMLESS("context_management", RESPONSES, "the model reads what is sent"),
+    ROW_HARMLESS("client_metadata", RESPONSES | CHAT, "noted by nobody"),
     ROW_REFUSE("moderation", CHAT | RESPONSES, "is not supported by this server"),
     ROW_REFUSE("image", RESPONSES, "is not supported by this server: answers are text"),
     ROW_REFUSE("access_programs", RESPONSES, "is not supported by this server"),

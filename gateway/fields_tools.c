@@ -4,6 +4,7 @@
 
 #include "gateway/fields.h"
 #include "gateway/grammar_source.h"
+#include "gateway/tool_set.h"
 
 /* What a client hangs on a format in hope of a shape, such as the schema that others read beside
  * json_object, is not lost in silence. A structural tag's members are llguidance's to judge. */
@@ -45,28 +46,36 @@ static bool parse_guided(struct params *p, const json_t *v, const struct field_c
     return grammar_from_value(p, c->name, c->name + strlen("guided_"), v, c->e);
 }
 
-static bool check_tool(const json_t *tool, size_t i, const struct field_context *c)
+static bool read_tool(struct params *p, json_t *tool, size_t i, const struct field_context *c)
 {
-    const json_t *function = json_object_get(tool, "function");
     const char *type = json_string_value(json_object_get(tool, "type"));
-    if (!type || strcmp(type, "function") != 0)
+    const json_t *inner = type ? json_object_get(tool, type) : NULL;
+    if (!type)
         return api_error_set(c->e, 400, c->name,
-                             "tools[%zu] must be an object of type \"function\".", i);
-    if (json_string_length(json_object_get(function, "name")) == 0)
-        return api_error_set(c->e, 400, c->name, "tools[%zu].function must have a name.", i);
+                             "tools[%zu] must be an object of type \"function\" or \"custom\".",
+                             i);
+    if (strcmp(type, "function") != 0 && strcmp(type, "custom") != 0) {
+        tool_set_leave_out(p, type);
+        return true;
+    }
+    if (json_string_length(json_object_get(inner, "name")) == 0)
+        return api_error_set(c->e, 400, c->name, "tools[%zu].%s must have a name.", i, type);
+    if (strcmp(type, "custom") == 0)
+        return tool_set_add_custom(p, inner, i, c->e);
+    tool_set_add(p, tool);
     return true;
 }
 
 bool field_tools(struct params *p, const json_t *v, const struct field_context *c,
-                 field_check_tool check)
+                 field_read_tool read)
 {
     if (!json_is_array(v))
         return field_wrong_type(c->e, c->name, "a list", v);
+    tool_set_begin(p);
     for (size_t i = 0; i < json_array_size(v); i++)
-        if (!check(json_array_get(v, i), i, c))
+        if (!read(p, json_array_get(v, i), i, c))
             return false;
-    if (json_array_size(v) > 0)
-        p->tools = (json_t *)v;
+    tool_set_end(p);
     return true;
 }
 
@@ -74,27 +83,66 @@ static bool parse_tools(struct params *p, const json_t *v, const struct field_co
 {
     if (json_is_array(v) && json_array_size(v) == 0)
         return api_error_set(c->e, 400, c->name, "tools must not be empty: leave it out.");
-    return field_tools(p, v, c, check_tool);
+    return field_tools(p, v, c, read_tool);
+}
+
+static bool choose_word(struct params *p, const char *word, const struct field_context *c)
+{
+    if (word && strcmp(word, "none") == 0)
+        p->tool_choice = TOOL_CHOICE_NONE;
+    else if (word && strcmp(word, "auto") == 0)
+        p->tool_choice = p->tools ? TOOL_CHOICE_AUTO : TOOL_CHOICE_NONE;
+    else if (word && strcmp(word, "required") == 0)
+        p->tool_choice = TOOL_CHOICE_REQUIRED;
+    else
+        return api_error_set(c->e, 400, c->name,
+                             "tool_choice must be \"none\", \"auto\", \"required\", a function or "
+                             "a custom tool by its name, or allowed_tools.");
+    return true;
+}
+
+/* A tool that the server would run cannot be forced: it is in no list. */
+static bool choose_tool(struct params *p, const json_t *of, const char *type,
+                        const struct field_context *c)
+{
+    const json_t *name = json_object_get(of, "name");
+    if (strcmp(type, "function") != 0 && strcmp(type, "custom") != 0)
+        return api_error_set(c->e, 400, c->name,
+                             "tool_choice asks for a tool of type \"%.40s\": this server runs no "
+                             "tools, only functions and custom tools of the client's can be called.",
+                             type);
+    if (json_string_length(name) == 0)
+        return api_error_set(c->e, 400, c->name, "tool_choice of type \"%s\" must have a name.",
+                             type);
+    p->tool_choice = TOOL_CHOICE_REQUIRED;
+    p->tool_name = tool_set_name(p, name, json_object_get(of, "namespace"));
+    return p->tool_name.len > 0 || !p->tools ||
+           api_error_set(c->e, 400, c->name, "tool_choice: there is no tool \"%.64s\".",
+                         json_string_value(name));
+}
+
+bool field_tool_choice(struct params *p, const json_t *v, const struct field_context *c)
+{
+    const char *type = json_string_value(json_object_get(v, "type"));
+    const json_t *inner = type ? json_object_get(v, type) : NULL;
+    const json_t *of = json_is_object(inner) ? inner : v;
+    if (!type)
+        return choose_word(p, json_string_value(v), c);
+    if (strcmp(type, "allowed_tools") != 0)
+        return choose_tool(p, of, type, c);
+    if (!json_is_array(json_object_get(of, "tools")))
+        return api_error_set(c->e, 400, c->name,
+                             "tool_choice of type \"allowed_tools\" must have a list of tools.");
+    return tool_set_allow(p, json_object_get(of, "tools"), c->e) &&
+           choose_word(p, json_string_value(json_object_get(of, "mode")), c);
 }
 
 /* Behind tools: what it chooses from is known. */
 static bool parse_tool_choice(struct params *p, const json_t *v, const struct field_context *c)
 {
-    const char *word = json_string_value(v);
-    const json_t *name = json_object_get(json_object_get(v, "function"), "name");
-    if (word && strcmp(word, "none") == 0)
-        p->tool_choice = TOOL_CHOICE_NONE;
-    else if (word && strcmp(word, "auto") == 0)
-        p->tool_choice = TOOL_CHOICE_AUTO;
-    else if ((word && strcmp(word, "required") == 0) || json_string_length(name) > 0)
-        p->tool_choice = TOOL_CHOICE_REQUIRED;
-    else
-        return api_error_set(c->e, 400, c->name,
-                             "tool_choice must be \"none\", \"auto\", \"required\", or "
-                             "{\"type\": \"function\", \"function\": {\"name\": …}}.");
-    if (name)
-        p->tool_name = params_json_str(name);
-    return field_known_members(c, c->name, v, (const char *[]){"type", "function", NULL}) &&
+    const char *type = json_string_value(json_object_get(v, "type"));
+    return field_tool_choice(p, v, c) &&
+           field_known_members(c, c->name, v, (const char *[]){"type", type ? type : "", NULL}) &&
            field_known_members(c, "tool_choice.function", json_object_get(v, "function"),
                                (const char *[]){"name", NULL});
 }
@@ -112,9 +160,11 @@ static const struct field rows[] = {
     ROW_GUIDED("guided_regex", "regex"),
     ROW_GUIDED("guided_choice", "choice"),
     ROW_GUIDED("guided_grammar", "grammar"),
-    ROW_CUSTOM(tools, CHAT | TOKENIZE, "functions"),
+    ROW_CUSTOM(tools, CHAT | TOKENIZE,
+               "functions and custom tools; those that a server runs are left out"),
     ROW_CUSTOM(tool_choice, CHAT,
-               "none, required, a function; auto with --enable-auto-tool-choice"),
+               "none, required, a function or a custom tool, allowed_tools; auto with "
+               "--enable-auto-tool-choice"),
     ROW_BOOL(parallel_tool_calls, CHAT | RESPONSES),
 };
 

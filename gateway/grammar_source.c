@@ -5,6 +5,7 @@
 
 #include "gateway/json_text.h"
 #include "gateway/tool_schema.h"
+#include "gateway/tool_set.h"
 #include "proto/limits.h"
 
 #define ANY_OBJECT "{\"type\":\"object\"}"
@@ -193,6 +194,12 @@ bool grammar_from_tools(struct params *p, struct api_error *e)
                              (int)(p->tool_name.len < 64 ? p->tool_name.len : 64),
                              p->tool_name.ptr);
     drop_format(p);
+    const struct str own = tool_set_grammar(p, p->tool_name);
+    p->answer_is_input = own.len > 0;
+    if (p->answer_is_input) {
+        json_decref(whole);
+        return keep(p, "tool_choice", GRAMMAR_LARK, own, e);
+    }
     const bool ok = keep_json(p, "tool_choice", GRAMMAR_JSON_SCHEMA, whole, e);
     json_decref(whole);
     return ok;

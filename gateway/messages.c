@@ -73,8 +73,16 @@ static void flush_text(struct turn *t, const char *role)
     }
 }
 
+/* Claude Code says in a block of its system prompt who pays, which differs from request to request:
+ * left out, so that prefixes stay the same. */
+static bool is_bookkeeping(const json_t *text)
+{
+    static const char mark[] = "x-anthropic-billing-header";
+    return json_is_string(text) && strncmp(json_string_value(text), mark, sizeof mark - 1) == 0;
+}
+
 /* A string, or text blocks; NULL where something else is among them. absent: an empty text. */
-static json_t *plain_text(struct turn *t, const json_t *content)
+static json_t *plain_text(struct turn *t, const json_t *content, bool is_system)
 {
     bool ok = true;
     if (json_is_string(content))
@@ -84,10 +92,11 @@ static json_t *plain_text(struct turn *t, const json_t *content)
         return NULL;
     }
     for (size_t k = 0; ok && k < json_array_size(content); k++) {
-        const json_t *block = json_array_get(content, k);
+        const json_t *block = json_array_get(content, k), *text = json_object_get(block, "text");
         const char *type = type_of(block);
-        ok = type && strcmp(type, "text") == 0 ? add_text(t, json_object_get(block, "text"))
-                                               : refuse_block(t, block);
+        if (is_system && type && strcmp(type, "text") == 0 && is_bookkeeping(text))
+            continue;
+        ok = type && strcmp(type, "text") == 0 ? add_text(t, text) : refuse_block(t, block);
     }
     return ok ? take_text(t) : NULL;
 }
@@ -99,7 +108,7 @@ static bool add_result(struct turn *t, const json_t *block)
         return api_error_set(t->e, 400, "messages",
                              "messages[%zu].content: a tool_result must have a tool_use_id.", t->i);
     flush_text(t, "user");
-    json_t *text = plain_text(t, json_object_get(block, "content"));
+    json_t *text = plain_text(t, json_object_get(block, "content"), false);
     if (!text)
         return false;
     json_array_append_new(
@@ -176,7 +185,7 @@ static bool read_assistant(struct turn *t, const json_t *content)
 /* Said at its place, as Anthropic has it; who may not show it there is seen once it is rendered. */
 static bool read_system_message(struct turn *t, const json_t *content)
 {
-    json_t *text = plain_text(t, content);
+    json_t *text = plain_text(t, content, true);
     if (!text)
         return false;
     add_text(t, text);
@@ -215,29 +224,13 @@ static bool read_system(struct turn *t, const json_t *system)
     if (!system)
         return true;
     if (json_is_string(system) || json_is_array(system))
-        text = plain_text(t, system);
+        text = plain_text(t, system, true);
     if (!text) {
         t->e->http_status = 0; /* it speaks of messages */
         return api_error_set(t->e, 400, "system", "system must be a string or blocks of text.");
     }
     json_array_append_new(t->out, json_pack("{s:s,s:o}", "role", "system", "content", text));
     return true;
-}
-
-static json_t *tools_for_template(const json_t *tools)
-{
-    json_t *out = json_array();
-    for (size_t i = 0; i < json_array_size(tools); i++) {
-        const json_t *tool = json_array_get(tools, i);
-        json_t *description = json_object_get(tool, "description");
-        json_t *function = json_pack("{s:O}", "name", json_object_get(tool, "name"));
-        if (json_is_string(description))
-            json_object_set(function, "description", description);
-        json_object_set(function, "parameters", json_object_get(tool, "input_schema"));
-        json_array_append_new(out,
-                              json_pack("{s:s,s:o}", "type", "function", "function", function));
-    }
-    return out;
 }
 
 /* An answer that the client has begun is gone on with. */
@@ -263,10 +256,6 @@ bool messages_for_template(struct params *p, struct api_error *e)
     /* the body owns what params borrow */
     json_object_set_new(p->body, "messages", t.out);
     p->messages = t.out;
-    if (ok && p->tools) {
-        p->tools = tools_for_template(p->tools);
-        json_object_set_new(p->body, "tools", p->tools);
-    }
     if (ok)
         choose_ending(p);
     return ok;

@@ -1,7 +1,9 @@
 /* The answers of /v1/chat/completions. */
+#include "gateway/json_text.h"
 #include "gateway/openai_chat.h"
 #include "gateway/openai_json.h"
 #include "gateway/sse.h"
+#include "gateway/tool_set.h"
 
 #define OBJECT_CHUNK "chat.completion.chunk"
 
@@ -58,9 +60,25 @@ static void append_reasoning(struct strbuf *out, const struct answer_delta *d)
     append_text(out, d, ANSWER_REASONING);
 }
 
+/* A call of a custom tool, whose text is the one argument of the function that it is here. */
+static void append_custom(struct strbuf *out, const struct answer_part *call, struct str name,
+                          struct str arguments)
+{
+    json_t *v = json_text_load(arguments, JSON_ALLOW_NUL, NULL);
+    const json_t *input = json_object_get(v, "input");
+    strbuf_append_c(out, "\"id\":");
+    strbuf_append_json(out, call->id);
+    strbuf_append_c(out, ",\"type\":\"custom\",\"custom\":{\"name\":");
+    strbuf_append_json(out, name);
+    strbuf_append_c(out, ",\"input\":");
+    strbuf_append_json(out, json_is_string(input) ? params_json_str(input) : arguments);
+    json_decref(v);
+}
+
 /* One entry per call: the parts of a call follow each other. In a stream a call that was begun
- * before has its index and the next of its arguments. */
-static void append_calls(struct strbuf *out, const struct answer_delta *d, bool in_stream)
+ * before has its index and the next of its arguments; OpenAI's chunks know functions alone. */
+static void append_calls(struct strbuf *out, const struct answer_shape *a,
+                         const struct answer_delta *d, bool in_stream)
 {
     bool first = true;
     strbuf_append_c(out, "\"tool_calls\":[");
@@ -72,20 +90,25 @@ static void append_calls(struct strbuf *out, const struct answer_delta *d, bool 
         first = false;
         if (in_stream)
             strbuf_printf(out, "\"index\":%u,", p->i_call);
-        if (p->kind == ANSWER_CALL) {
+        const bool has_text = p->kind == ANSWER_CALL && next && next->kind == ANSWER_ARGUMENTS &&
+                              next->i_call == p->i_call;
+        const struct str arguments = has_text ? next->text : STR("");
+        const struct tool_origin o = tool_origin_of(a->params, p->name);
+        if (p->kind == ANSWER_CALL && !in_stream && o.form == TOOL_IS_CUSTOM) {
+            append_custom(out, p, o.name, arguments);
+        } else if (p->kind == ANSWER_CALL) {
             strbuf_append_c(out, "\"id\":");
             strbuf_append_json(out, p->id);
             strbuf_append_c(out, ",\"type\":\"function\",\"function\":{\"name\":");
             strbuf_append_json(out, p->name);
             strbuf_append_c(out, ",\"arguments\":");
-            bool has_text = next && next->kind == ANSWER_ARGUMENTS && next->i_call == p->i_call;
-            strbuf_append_json(out, has_text ? next->text : STR(""));
-            i += has_text;
+            strbuf_append_json(out, arguments);
         } else {
             strbuf_append_c(out, "\"function\":{\"arguments\":");
             strbuf_append_json(out, p->text);
         }
         strbuf_append_c(out, "}}");
+        i += has_text;
     }
     strbuf_append_c(out, "]");
 }
@@ -96,7 +119,8 @@ static bool has_calls(const struct answer_delta *d)
 }
 
 /* The members of a chunk's delta. */
-static void append_delta(struct strbuf *out, const struct answer_delta *d)
+static void append_delta(struct strbuf *out, const struct answer_shape *a,
+                         const struct answer_delta *d)
 {
     const char *comma = "";
     if (count(d, ANSWER_REASONING) > 0) {
@@ -110,12 +134,13 @@ static void append_delta(struct strbuf *out, const struct answer_delta *d)
     }
     if (has_calls(d)) {
         strbuf_append_c(out, comma);
-        append_calls(out, d, true);
+        append_calls(out, a, d, true);
     }
 }
 
 /* The members of a message behind the role; content is null where something else was said. */
-static void append_message(struct strbuf *out, const struct answer_delta *d)
+static void append_message(struct strbuf *out, const struct answer_shape *a,
+                           const struct answer_delta *d)
 {
     bool reasons = count(d, ANSWER_REASONING) > 0, calls = has_calls(d);
     if ((reasons || calls) && count(d, ANSWER_CONTENT) == 0)
@@ -129,7 +154,7 @@ static void append_message(struct strbuf *out, const struct answer_delta *d)
     }
     if (calls) {
         strbuf_append_c(out, ",");
-        append_calls(out, d, false);
+        append_calls(out, a, d, false);
     }
 }
 
@@ -158,7 +183,7 @@ static void write_delta(struct strbuf *out, const struct answer_shape *a, struct
     openai_chunk_begin(out, a, OBJECT_CHUNK);
     strbuf_append_u64(out, d->i_choice);
     strbuf_append_c(out, ",\"delta\":{");
-    append_delta(out, d);
+    append_delta(out, a, d);
     strbuf_append_c(out, "}");
     append_logprobs(out, a, d);
     openai_finish(out, d);
@@ -180,7 +205,7 @@ static void append_choice(struct strbuf *out, const struct answer_shape *a,
 {
     strbuf_printf(out,
                   "{\"index\":%u,\"message\":{\"role\":\"assistant\",\"content\":", d->i_choice);
-    append_message(out, d);
+    append_message(out, a, d);
     strbuf_append_c(out, "}");
     append_logprobs(out, a, d);
     openai_finish(out, d);

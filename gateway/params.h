@@ -83,6 +83,7 @@ struct params {
     struct str reasoning_effort; /* empty: not given */
     enum tool_choice tool_choice;
     struct str tool_name;
+    bool answer_is_input; /* of the custom tool tool_name, by its grammar */
     bool parallel_tool_calls, include_reasoning, return_tokens_as_token_ids, return_prompt_text;
     uint32_t stream_interval;       /* least tokens of a chunk that is not the first or the last */
     int64_t truncate_prompt_tokens; /* so many are kept; -1: what fits; PARAMS_NO_TRUNCATION */

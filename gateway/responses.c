@@ -133,23 +133,9 @@ static bool read_message(struct reader *r, const json_t *item)
     return true;
 }
 
-static bool is_json(const json_t *text)
+/* A call of the assistant's: arguments are JSON text. Both are taken over. */
+static void add_call(struct reader *r, json_t *id, json_t *owned_name, json_t *owned_arguments)
 {
-    json_t *v = json_text_load(params_json_str(text), JSON_ALLOW_NUL | JSON_DECODE_ANY, NULL);
-    json_decref(v);
-    return v != NULL || json_string_length(text) == 0;
-}
-
-static bool read_call(struct reader *r, const json_t *item)
-{
-    json_t *id = json_object_get(item, "call_id"), *name = json_object_get(item, "name"),
-           *arguments = json_object_get(item, "arguments");
-    if (!json_is_string(id) || !json_is_string(name) || !json_is_string(arguments) ||
-        !is_json(arguments))
-        return api_error_set(r->e, 400, "input",
-                             "input[%zu]: a function_call must have a call_id, a name and "
-                             "arguments, a string of JSON.",
-                             r->i);
     json_t *turn = assistant_turn(r);
     if (!turn)
         turn = new_turn(r);
@@ -158,8 +144,62 @@ static bool read_call(struct reader *r, const json_t *item)
         calls = json_array();
         json_object_set_new(turn, "tool_calls", calls);
     }
-    json_array_append_new(calls, json_pack("{s:O,s:s,s:{s:O,s:O}}", "id", id, "type", "function",
-                                           "function", "name", name, "arguments", arguments));
+    json_array_append_new(calls, json_pack("{s:O,s:s,s:{s:o,s:o}}", "id", id, "type", "function",
+                                           "function", "name", owned_name, "arguments",
+                                           owned_arguments));
+}
+
+static bool read_call(struct reader *r, const json_t *item)
+{
+    json_t *id = json_object_get(item, "call_id"), *name = json_object_get(item, "name"),
+           *arguments = json_object_get(item, "arguments"),
+           *space = json_object_get(item, "namespace");
+    if (!json_is_string(id) || !json_is_string(name) || !json_is_string(arguments))
+        return api_error_set(r->e, 400, "input",
+                             "input[%zu]: a function_call must have a call_id, a name and "
+                             "arguments, a string.",
+                             r->i);
+    json_t *flat = json_string_length(space) > 0
+                       ? json_sprintf("%s__%s", json_string_value(space), json_string_value(name))
+                       : json_incref(name);
+    add_call(r, id, flat, json_incref(arguments));
+    return true;
+}
+
+/* As the function of one argument that the tool is here (tool_set.h). */
+static bool read_custom_call(struct reader *r, const json_t *item)
+{
+    json_t *id = json_object_get(item, "call_id"), *name = json_object_get(item, "name");
+    json_t *input = json_object_get(item, "input");
+    if (!json_is_string(id) || !json_is_string(name) || !json_is_string(input))
+        return api_error_set(r->e, 400, "input",
+                             "input[%zu]: a custom_tool_call must have a call_id, a name and an "
+                             "input, strings.",
+                             r->i);
+    json_t *whole = json_pack("{s:O}", "input", input);
+    char *text = json_dumps(whole, JSON_COMPACT);
+    add_call(r, id, json_incref(name), json_string(text ? text : "{}"));
+    free(text);
+    json_decref(whole);
+    return true;
+}
+
+/* A call that another server's client ran itself (local_shell_call, shell_call, apply_patch_call): of
+ * a function called as it is. */
+static bool read_client_call(struct reader *r, const json_t *item, const char *type)
+{
+    json_t *id = json_object_get(item, "call_id");
+    json_t *action = json_object_get(item, "action");
+    if (!action)
+        action = json_object_get(item, "operation");
+    if (!json_is_string(id) || !json_is_object(action))
+        return api_error_set(r->e, 400, "input",
+                             "input[%zu]: a %s must have a call_id and an action, an object.", r->i,
+                             type);
+    char *text = json_text_dump(action, JSON_COMPACT);
+    add_call(r, id, json_stringn(type, strlen(type) - strlen("_call")),
+             json_string(text ? text : "{}"));
+    free(text);
     return true;
 }
 
@@ -168,7 +208,7 @@ static bool read_output(struct reader *r, const json_t *item)
     json_t *id = json_object_get(item, "call_id");
     if (!json_is_string(id))
         return api_error_set(r->e, 400, "input",
-                             "input[%zu]: a function_call_output must have a call_id.", r->i);
+                             "input[%zu]: the output of a call must have a call_id.", r->i);
     json_t *text = text_of(r, json_object_get(item, "output"), "output");
     if (!text)
         return false;
@@ -194,6 +234,19 @@ static bool read_reasoning(struct reader *r, const json_t *item)
     return true;
 }
 
+static bool is_of_server(const char *type)
+{
+    static const char *const types[] = {
+        "web_search_call",  "file_search_call",      "image_generation_call", "computer_call",
+        "mcp_call",         "mcp_list_tools",        "mcp_approval_request",  "compaction",
+        "tool_search_call", "mcp_approval_response", "tool_search_output",    "additional_tools",
+        "code_interpreter_call", "computer_call_output"};
+    for (size_t i = 0; i < sizeof types / sizeof *types; i++)
+        if (is(type, types[i]))
+            return true;
+    return false;
+}
+
 static bool read_item(struct reader *r, const json_t *item)
 {
     const char *type = word_of(item, "type");
@@ -206,8 +259,16 @@ static bool read_item(struct reader *r, const json_t *item)
         return read_message(r, item);
     if (is(type, "function_call"))
         return read_call(r, item);
-    if (is(type, "function_call_output"))
+    if (is(type, "custom_tool_call"))
+        return read_custom_call(r, item);
+    if (is(type, "local_shell_call") || is(type, "shell_call") || is(type, "apply_patch_call"))
+        return read_client_call(r, item, type);
+    if (is(type, "function_call_output") || is(type, "custom_tool_call_output") ||
+        is(type, "local_shell_call_output") || is(type, "shell_call_output") ||
+        is(type, "apply_patch_call_output"))
         return read_output(r, item);
+    if (is_of_server(type)) /* what a server's own tools did: nobody reads it here */
+        return true;
     if (is(type, "reasoning"))
         return read_reasoning(r, item);
     if (is(type, "item_reference"))
@@ -216,8 +277,8 @@ static bool read_item(struct reader *r, const json_t *item)
                              "item itself.",
                              r->i);
     return api_error_set(r->e, 400, "input",
-                         "input[%zu] is of type \"%.40s\": messages, function_call, "
-                         "function_call_output and reasoning are taken.",
+                         "input[%zu] is of type \"%.40s\": messages, reasoning, calls of functions and "
+                         "custom tools and their outputs are taken.",
                          r->i, type);
 }
 
@@ -239,24 +300,6 @@ static void finish_messages(struct params *p, const json_t *input)
     p->add_generation_prompt = !p->continue_final_message;
 }
 
-static json_t *tools_for_template(const json_t *tools)
-{
-    static const char *const kept[] = {"description", "parameters"};
-    json_t *out = json_array();
-    for (size_t i = 0; i < json_array_size(tools); i++) {
-        const json_t *tool = json_array_get(tools, i);
-        json_t *function = json_pack("{s:O}", "name", json_object_get(tool, "name"));
-        for (size_t k = 0; k < sizeof kept / sizeof *kept; k++) {
-            json_t *v = json_object_get(tool, kept[k]);
-            if (v && !json_is_null(v))
-                json_object_set(function, kept[k], v);
-        }
-        json_array_append_new(out,
-                              json_pack("{s:s,s:o}", "type", "function", "function", function));
-    }
-    return out;
-}
-
 bool responses_for_template(struct params *p, struct api_error *e)
 {
     struct reader r = {.out = json_array(), .e = e};
@@ -276,10 +319,6 @@ bool responses_for_template(struct params *p, struct api_error *e)
     p->messages = r.out;
     if (ok)
         finish_messages(p, p->prompt);
-    if (ok && p->tools) {
-        p->tools = tools_for_template(p->tools);
-        json_object_set_new(p->body, "tools for the template", p->tools);
-    }
     return ok;
 }
 

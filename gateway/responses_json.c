@@ -2,9 +2,11 @@
  * each other and each is begun, given in pieces, and said again whole. */
 #include <string.h>
 
+#include "gateway/json_text.h"
 #include "gateway/openai_json.h"
 #include "gateway/responses.h"
 #include "gateway/sse.h"
+#include "gateway/tool_set.h"
 
 #define ID_PREFIX "resp_"
 
@@ -25,14 +27,42 @@ void dialect_state_fini(struct dialect_state *s)
 
 /* ---- items ---- */
 
+/* The item is a call of a custom tool (tool_set.h). */
+static bool is_custom(const struct writer *w)
+{
+    return w->s->open_block == ANSWER_CALL && w->s->form == TOOL_IS_CUSTOM;
+}
+
+/* The text that a custom tool is called with: the one argument of the function that it is here. What
+ * broke off is what there is of it. */
+static void append_input(struct strbuf *out, const struct writer *w)
+{
+    const struct str arguments = strbuf_str(&w->s->text);
+    json_t *v = json_text_load(arguments, JSON_ALLOW_NUL, NULL);
+    const json_t *input = json_object_get(v, "input");
+    strbuf_append_json(out, json_is_string(input) ? params_json_str(input) : arguments);
+    json_decref(v);
+}
+
+static void append_what(struct strbuf *out, const struct writer *w, bool is_whole)
+{
+    strbuf_append_c(out, is_custom(w) ? ",\"input\":" : ",\"arguments\":");
+    if (!is_whole)
+        strbuf_append_c(out, "\"\"");
+    else if (is_custom(w))
+        append_input(out, w);
+    else
+        strbuf_append_json(out, strbuf_str(&w->s->text));
+}
+
 /* "msg_" and the request's own letters, and which of its items this is. */
 static void append_item_id(struct strbuf *out, const struct writer *w)
 {
     static const char *const prefixes[ANSWER_PART_KIND_COUNT] = {
         [ANSWER_REASONING] = "rs_", [ANSWER_CONTENT] = "msg_", [ANSWER_CALL] = "fc_"};
-    const char *own = w->a->id;
+    const char *own = w->a->id, *prefix = is_custom(w) ? "ctc_" : prefixes[w->s->open_block];
     own += strncmp(own, ID_PREFIX, strlen(ID_PREFIX)) == 0 ? strlen(ID_PREFIX) : 0;
-    strbuf_printf(out, "\"%s%s_%u\"", prefixes[w->s->open_block], own, w->s->n_blocks);
+    strbuf_printf(out, "\"%s%s_%u\"", prefix, own, w->s->n_blocks);
 }
 
 /* The content part of a message or of reasoning, with all of its text or none yet. */
@@ -59,12 +89,12 @@ static void append_item(struct strbuf *out, const struct writer *w, const char *
                                                               [ANSWER_CALL] = "function_call"};
     strbuf_append_c(out, "{\"id\":");
     append_item_id(out, w);
-    strbuf_printf(out, ",\"type\":\"%s\",\"status\":\"%s\"", types[w->s->open_block],
+    strbuf_printf(out, ",\"type\":\"%s\",\"status\":\"%s\"",
+                  is_custom(w) ? "custom_tool_call" : types[w->s->open_block],
                   status ? status : "in_progress");
     if (w->s->open_block == ANSWER_CALL) {
         strbuf_append_str(out, strbuf_str(&w->s->head));
-        strbuf_append_c(out, ",\"arguments\":");
-        strbuf_append_json(out, status ? strbuf_str(&w->s->text) : STR(""));
+        append_what(out, w, status != NULL);
     } else {
         strbuf_append_c(out, w->s->open_block == ANSWER_CONTENT
                                  ? ",\"role\":\"assistant\",\"content\":["
@@ -147,11 +177,18 @@ static void write_piece(const struct writer *w, struct str text)
 static void write_text_done(const struct writer *w)
 {
     struct str text = strbuf_str(&w->s->text);
+    if (is_custom(w)) { /* its text is known when the arguments are */
+        begin_at(w, "response.custom_tool_call_input.delta");
+        strbuf_append_c(w->out, ",\"delta\":");
+        append_input(w->out, w);
+        end_event(w);
+    }
     if (w->s->open_block == ANSWER_CALL) {
-        begin_at(w, "response.function_call_arguments.done");
-        strbuf_append_str(w->out, strbuf_str(&w->s->head));
-        strbuf_append_c(w->out, ",\"arguments\":");
-        strbuf_append_json(w->out, text);
+        begin_at(w, is_custom(w) ? "response.custom_tool_call_input.done"
+                                 : "response.function_call_arguments.done");
+        if (!is_custom(w))
+            strbuf_append_str(w->out, strbuf_str(&w->s->head));
+        append_what(w->out, w, true);
         end_event(w);
         return;
     }
@@ -224,10 +261,16 @@ static void open_item(const struct writer *w, const struct answer_part *p)
     strbuf_reset(&s->text);
     strbuf_reset(&s->head);
     if (p->kind == ANSWER_CALL) {
+        const struct tool_origin o = tool_origin_of(w->a->params, p->name);
+        s->form = o.form;
         strbuf_append_c(&s->head, ",\"call_id\":");
         strbuf_append_json(&s->head, p->id);
         strbuf_append_c(&s->head, ",\"name\":");
-        strbuf_append_json(&s->head, p->name);
+        strbuf_append_json(&s->head, o.name);
+        if (o.form == TOOL_IS_NAMESPACED) {
+            strbuf_append_c(&s->head, ",\"namespace\":");
+            strbuf_append_json(&s->head, o.space);
+        }
     }
     if (!w->out)
         return;
@@ -251,7 +294,7 @@ static void feed(const struct writer *w, const struct answer_delta *d)
         if (p->kind == ANSWER_CALL || p->text.len == 0)
             continue;
         strbuf_append_str(&s->text, p->text);
-        if (w->out)
+        if (w->out && !is_custom(w))
             write_piece(w, p->text);
     }
     if (d->end)
