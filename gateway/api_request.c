@@ -296,6 +296,7 @@ static struct prepare_model model_now(const struct serving *s)
 {
     struct prepare_model m = s->o.model;
     m.max_model_len = serving_max_model_len(s);
+    m.now_unix = (int64_t)(clock_wall_ns() / 1000000000u);
     return m;
 }
 

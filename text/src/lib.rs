@@ -23,6 +23,7 @@ mod masks;
 mod pieces;
 mod pre_tokenizers;
 mod python;
+mod python_str;
 mod schema_check;
 mod source;
 mod splits;

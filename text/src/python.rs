@@ -1,6 +1,7 @@
 //! Python's ways of writing values, which templates rely on: str and repr of what `{{ }}` prints,
 //! json.dumps for `tojson`, and strftime.
 
+use crate::python_str::{self, is_space};
 use minijinja::value::{Kwargs, ValueKind};
 use minijinja::{Error, ErrorKind, Output, State, Value};
 use std::fmt::Write;
@@ -15,25 +16,19 @@ pub fn format(out: &mut Output, _state: &State, value: &Value) -> Result<(), Err
     Ok(())
 }
 
-/// str.isspace, which counts four separators that Unicode's White_Space does not.
-fn is_space(c: char) -> bool {
-    c.is_whitespace() || ('\u{1C}'..='\u{1F}').contains(&c)
-}
-
-/// str.strip, lstrip and rstrip as Python has them; every other method as minijinja-contrib has it.
+/// Methods of str as Python has them (python_str.rs); of others, and str.format, as minijinja-contrib
+/// has them.
 pub fn method(state: &State, value: &Value, name: &str, args: &[Value]) -> Result<Value, Error> {
-    if let (Some(text), []) = (value.as_str(), args) {
-        let stripped = match name {
-            "strip" => Some(text.trim_matches(is_space)),
-            "lstrip" => Some(text.trim_start_matches(is_space)),
-            "rstrip" => Some(text.trim_end_matches(is_space)),
-            _ => None,
-        };
-        if let Some(stripped) = stripped {
-            return Ok(Value::from(stripped));
-        }
+    if let Some(answer) = value.as_str().and_then(|text| python_str::method(state, text, name, args)) {
+        return answer;
     }
     minijinja_contrib::pycompat::unknown_method_callback(state, value, name, args)
+}
+
+pub fn repr_of(value: &Value) -> String {
+    let mut out = String::new();
+    repr(value, &mut out, 0);
+    out
 }
 
 /// jinja2's trim: of str(value), whatever it is.
@@ -320,14 +315,14 @@ impl Dump {
     }
 }
 
-/// strftime of a time in UTC, in the C locale.
+/// strftime of a time in the server's zone (TZ), as datetime.now() has it, in the C locale.
 pub fn strftime(format: &str, unix: i64) -> Option<String> {
     let format = std::ffi::CString::new(format).ok()?;
     let mut out = vec![0u8; 512];
-    // SAFETY: gmtime_r fills tm or returns null; strftime writes at most out.len() bytes.
+    // SAFETY: localtime_r fills tm or returns null; strftime writes at most out.len() bytes.
     let n = unsafe {
         let mut tm: libc::tm = std::mem::zeroed();
-        if libc::gmtime_r(&unix, &mut tm).is_null() {
+        if libc::localtime_r(&unix, &mut tm).is_null() {
             return None;
         }
         libc::strftime(out.as_mut_ptr().cast(), out.len(), format.as_ptr(), &tm)
