@@ -131,19 +131,18 @@ impl Masks {
     ) -> Option<Reach> {
         let (next, apart) = c.first_step(rec, state)?;
         let trie = self.env.tok_trie();
-        let apart: Vec<_> =
-            apart.iter().filter_map(|&b| trie.child_at_byte(trie.root(), b).map(|n| (b, n))).collect();
-        if apart.iter().map(|(_, n)| n.subtree_size()).sum::<usize>() > trie.root().subtree_size() / 8 {
+        let n_apart = |b: &u8| first_nodes(trie, *b).map(|n| n.subtree_size()).sum::<usize>();
+        if apart.iter().map(n_apart).sum::<usize>() > trie.root().subtree_size() / 8 {
             return None;
         }
         let chars = (c.reach(rec, next)? + 1).min(MAX_CHARS);
-        Some(Reach { class, chars, apart: apart.iter().map(|&(b, _)| b).collect() })
+        Some(Reach { class, chars, apart })
     }
 
     /// What begins with a byte: not as its class is, but as the grammar says.
     fn walk_apart(&self, rec: &mut ParserRecognizer<'_>, byte: u8, set: &mut SimpleVob) {
         let trie = self.env.tok_trie();
-        if let Some(n) = trie.child_at_byte(trie.root(), byte) {
+        for n in first_nodes(trie, byte) {
             disallow(trie, n, set);
             rec.trie_started("apart");
             walk(trie, n, rec, set);
@@ -157,6 +156,12 @@ struct Reach {
     class: usize,
     chars: usize,
     apart: Vec<u8>,
+}
+
+/// Where tokens that begin with a byte are: several places where several tokens have the same bytes, as
+/// vocabularies with a token for each byte have.
+fn first_nodes(trie: &TokTrie, byte: u8) -> impl Iterator<Item = &TrieNode> {
+    trie.node_children(trie.root()).filter(move |n| n.byte() == byte)
 }
 
 /// As deep as a token has bytes: grammar.rs has bounded them.
