@@ -66,12 +66,14 @@ fn structural_tag(source: &str) -> Result<String> {
         structures: Vec<Structure>,
         triggers: Vec<String>,
     }
-    let tags: Tags =
+    let mut tags: Tags =
         serde_json::from_str(source).map_err(|e| invalid(format!("structures and triggers: {e}")))?;
     if tags.structures.is_empty() || tags.triggers.iter().any(String::is_empty) {
         return Err(invalid("structural_tag needs structures, and triggers that are not empty"));
     }
-    tags.structures.iter().try_for_each(|s| schema_check::check_schema(&s.schema))?;
+    for s in &mut tags.structures {
+        s.schema = schema_check::check_schema(s.schema.take())?;
+    }
     let names: Vec<_> = (0..tags.structures.len()).map(|i| format!("tag_{i}")).collect();
     let mut lark =
         format!("start: ({})* tag_end\ntag_end: TAG_TEXT\nTAG_TEXT: /(\\n|.)*/\n", names.join(" | "));
@@ -151,14 +153,12 @@ pub fn top_level(kind: i32, source: &str, special: &Special<'_>) -> Result<TopLe
         JSON_SCHEMA => {
             let schema =
                 serde_json::from_str(source).map_err(|e| invalid(format!("the schema is not JSON: {e}")))?;
-            schema_check::check_schema(&schema)?;
-            Ok(TopLevelGrammar::from_json_schema(schema))
+            Ok(TopLevelGrammar::from_json_schema(schema_check::check_schema(schema)?))
         }
         REGEX => Ok(TopLevelGrammar::from_regex(source)),
         LARK if gbnf::is_gbnf(source) => Ok(TopLevelGrammar::from_lark(gbnf::to_lark(source)?)),
         LARK => {
-            schema_check::check_lark(source)?;
-            Ok(TopLevelGrammar::from_lark(source.to_owned()))
+            Ok(TopLevelGrammar::from_lark(schema_check::check_lark(source)?))
         }
         STRUCTURAL_TAG => structural_tag(source).map(TopLevelGrammar::from_lark),
         AFTER_REASONING => after_reasoning(source, special),

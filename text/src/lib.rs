@@ -25,6 +25,7 @@ mod pre_tokenizers;
 mod python;
 mod python_str;
 mod schema_check;
+mod schema_rules;
 mod source;
 mod splits;
 mod spm;

@@ -4,6 +4,7 @@
 //! character) loses what follows its run of literals, unless that is nothing but plain text.
 
 use crate::error::{fail, invalid, Code, Result};
+use crate::schema_rules;
 use serde_json::Value;
 
 fn is_escaped_in_json(c: char) -> bool {
@@ -138,34 +139,48 @@ fn check_counts(members: &serde_json::Map<String, Value>, items: &mut f64) -> Re
 }
 
 fn check_part(schema: &Value, items: &mut f64) -> Result<()> {
-    match schema {
-        Value::Array(parts) => parts.iter().try_for_each(|p| check_part(p, items)),
-        Value::Object(members) => {
-            check_counts(members, items)?;
-            if let Some(Value::String(p)) = members.get("pattern") {
-                check(p)?;
-            }
-            if let Some(Value::Object(patterns)) = members.get("patternProperties") {
-                patterns.keys().try_for_each(|p| check(p))?;
-            }
-            members.values().try_for_each(|p| check_part(p, items))
-        }
-        _ => Ok(()),
+    let Value::Object(members) = schema else { return Ok(()) };
+    check_counts(members, items)?;
+    if let Some(Value::String(p)) = members.get("pattern") {
+        check(p)?;
     }
+    if let Some(Value::Object(patterns)) = members.get("patternProperties") {
+        patterns.keys().try_for_each(|p| check(p))?;
+    }
+    let mut answer = Ok(());
+    schema_rules::inner(members, |part| {
+        if answer.is_ok() {
+            answer = check_part(part, items);
+        }
+    });
+    answer
 }
 
-/// Wherever in the schema; the depth of the value is bounded.
-pub fn check_schema(schema: &Value) -> Result<()> {
-    check_part(schema, &mut 0.0)
+/// The schema as the crate takes it (schema_rules.rs), checked wherever in it; the depth of the value is
+/// bounded.
+pub fn check_schema(schema: Value) -> Result<Value> {
+    let schema = schema_rules::apply(schema)?;
+    check_part(&schema, &mut 0.0)?;
+    Ok(schema)
 }
 
-/// The schemas inside of a Lark grammar. What is none there is the crate's to refuse.
-pub fn check_lark(source: &str) -> Result<()> {
-    for (i, marker) in source.match_indices("%json") {
-        let rest = &source[i + marker.len()..];
-        if let Some(Ok(schema)) = serde_json::Deserializer::from_str(rest).into_iter::<Value>().next() {
-            check_schema(&schema)?;
+/// The same of the schemas inside of a Lark grammar. What is none there is the crate's to refuse.
+pub fn check_lark(source: &str) -> Result<String> {
+    const MARKER: &str = "%json";
+    let (mut out, mut rest) = (String::with_capacity(source.len()), source);
+    while let Some(at) = rest.find(MARKER) {
+        let (before, behind) = rest.split_at(at + MARKER.len());
+        out.push_str(before);
+        let mut values = serde_json::Deserializer::from_str(behind).into_iter::<Value>();
+        match values.next() {
+            Some(Ok(schema)) => {
+                out.push(' ');
+                out.push_str(&check_schema(schema)?.to_string());
+                rest = &behind[values.byte_offset()..];
+            }
+            _ => rest = behind,
         }
     }
-    Ok(())
+    out.push_str(rest);
+    Ok(out)
 }
