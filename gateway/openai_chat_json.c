@@ -147,11 +147,12 @@ static void append_message(struct strbuf *out, const struct answer_shape *a,
         strbuf_append_c(out, "null");
     else
         append_text(out, d, ANSWER_CONTENT);
-    strbuf_append_c(out, ",\"refusal\":null");
-    if (reasons) {
-        strbuf_append_c(out, ",");
+    strbuf_append_c(out, ",\"refusal\":null,\"annotations\":null,\"audio\":null,"
+                         "\"function_call\":null,");
+    if (reasons)
         append_reasoning(out, d);
-    }
+    else
+        strbuf_append_c(out, "\"reasoning\":null,\"reasoning_content\":null");
     if (calls) {
         strbuf_append_c(out, ",");
         append_calls(out, a, d, false);
@@ -171,7 +172,9 @@ static void write_role(struct strbuf *out, const struct answer_shape *a,
     strbuf_append_c(out, ",\"delta\":{\"role\":\"assistant\",\"content\":\"\"},"
                          "\"logprobs\":null,\"finish_reason\":null}]");
     openai_prompt(out, a, d->prompt);
-    openai_chunk_end(out, a->params, NULL);
+    const struct answer_usage begun = {.prompt_tokens = d->usage.prompt_tokens,
+                                       .cached_tokens = d->usage.cached_tokens};
+    openai_chunk_end(out, a->params, a->params->continuous_usage_stats ? &begun : NULL);
     sse_end(out);
 }
 
@@ -211,6 +214,8 @@ static void append_choice(struct strbuf *out, const struct answer_shape *a,
     openai_finish(out, d);
     if (a->params->return_token_ids)
         openai_ids(out, "token_ids", d->ids, d->n_ids);
+    else
+        openai_absent(out, a, "token_ids");
     strbuf_append_c(out, "}");
 }
 
@@ -227,6 +232,8 @@ static void write_whole(struct strbuf *out, const struct answer_shape *a,
     openai_usage(out, u);
     openai_prompt(out, a, d->prompt);
     openai_prompt_logprobs(out, a, d->scores);
+    openai_absent(out, a, "kv_transfer_params");
+    openai_absent(out, a, "service_tier");
     strbuf_append_c(out, "}");
 }
 

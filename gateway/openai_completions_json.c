@@ -140,6 +140,8 @@ static void append_choice(struct strbuf *out, const struct answer_shape *a,
     openai_prompt_logprobs(out, a, d->scores);
     if (a->params->return_token_ids)
         openai_ids(out, "token_ids", d->ids, d->n_ids);
+    else
+        openai_absent(out, a, "token_ids");
     strbuf_append_c(out, "}");
 }
 
@@ -175,6 +177,8 @@ static void write_whole(struct strbuf *out, const struct answer_shape *a,
     }
     strbuf_append_c(out, "],\"usage\":");
     openai_usage(out, u);
+    openai_absent(out, a, "kv_transfer_params");
+    openai_absent(out, a, "service_tier");
     strbuf_append_c(out, "}");
 }
 

@@ -90,10 +90,18 @@ void openai_close(struct strbuf *out, const struct answer_shape *a, const char *
     strbuf_append_c(out, SSE_DONE);
 }
 
+void openai_absent(struct strbuf *out, const struct answer_shape *a, const char *name)
+{
+    if (!a->params->stream)
+        strbuf_printf(out, ",\"%s\":null", name);
+}
+
 void openai_prompt(struct strbuf *out, const struct answer_shape *a, const struct prompt *p)
 {
     if (a->params->return_token_ids)
         openai_ids(out, "prompt_token_ids", p->ids, p->n_ids);
+    else
+        openai_absent(out, a, "prompt_token_ids");
     if (!a->params->return_prompt_text)
         return;
     strbuf_append_c(out, ",\"prompt_text\":");

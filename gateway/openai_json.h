@@ -20,6 +20,9 @@ void openai_finish(struct strbuf *out, const struct answer_delta *d);
 void openai_chunk_end(struct strbuf *out, const struct params *p, const struct answer_usage *u);
 /* How a token is shown: its bytes (empty for an id that is none), or "token_id:ID" in buf. */
 struct str openai_token(const struct answer_shape *a, uint32_t id, char buf[OPENAI_TOKEN_MAX]);
+/* ,"NAME":null in an answer that is no stream: vLLM's have each field, and SDKs read them all as
+ * attributes. */
+void openai_absent(struct strbuf *out, const struct answer_shape *a, const char *name);
 /* ,"prompt_token_ids":…,"prompt_text":… as far as they were asked for. */
 void openai_prompt(struct strbuf *out, const struct answer_shape *a, const struct prompt *p);
 /* JSON has no -inf: -9999, as in vLLM. */

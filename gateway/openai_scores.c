@@ -40,8 +40,10 @@ static void append_row(struct strbuf *out, const struct answer_shape *a,
 void openai_prompt_logprobs(struct strbuf *out, const struct answer_shape *a,
                             const struct prompt_scores *s)
 {
-    if (a->params->prompt_logprobs < 0 || !s)
+    if (a->params->prompt_logprobs < 0 || !s) {
+        openai_absent(out, a, "prompt_logprobs");
         return;
+    }
     strbuf_append_c(out, ",\"prompt_logprobs\":[null");
     for (uint32_t i = 0; i < s->n_known; i++) {
         strbuf_append_c(out, ",");
