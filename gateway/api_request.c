@@ -9,6 +9,7 @@
 #include "common/base/random.h"
 #include "gateway/adapters.h"
 #include "gateway/grammar_source.h"
+#include "gateway/tool_set.h"
 
 enum { MAX_ATTEMPTS = 100000 };
 
@@ -243,6 +244,22 @@ static void check_cluster(const struct api_request *r, struct api_error *e)
     }
 }
 
+/* Tools that a server would run are nobody's here: the model has not seen them, and the answer says
+ * so. */
+static void tell_left_out(const struct api_request *r)
+{
+    struct strbuf types;
+    strbuf_init(&types, 0);
+    tool_set_left_out(&r->prepared.params, &types);
+    if (types.len > 0) {
+        strbuf_append(&types, "", 1);
+        log_warn("tools_left_out", "id=%s types=%s", r->id_text, types.ptr);
+        if (r->reply_ops->add_header)
+            r->reply_ops->add_header(r->reply, "X-Coxswain-Tools-Left-Out", types.ptr);
+    }
+    strbuf_fini(&types);
+}
+
 /* The body was prepared: refuse it, answer it, or submit its choices. */
 static void on_prepared(struct api_request *r)
 {
@@ -262,6 +279,7 @@ static void on_prepared(struct api_request *r)
         }
     }
     fill_shape(r);
+    tell_left_out(r);
     if (e.http_status == 0 && r->dialect->answer) {
         api_answer_prepared(r);
         return;

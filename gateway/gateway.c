@@ -50,6 +50,11 @@ static void reply_respond(void *reply, int status, struct str json, uint32_t ret
     http_respond(reply, status, "application/json", json, &header, retry_after_s ? 1 : 0);
 }
 
+static void reply_add_header(void *reply, const char *name, const char *value)
+{
+    http_add_header(reply, name, value);
+}
+
 static void reply_begin(void *reply, const char *content_type)
 {
     /* X-Accel-Buffering: nginx and its ingresses would hold the chunks back */
@@ -86,6 +91,7 @@ const struct reply_ops gateway_reply_ops = {
     .write = reply_write,
     .end = reply_end,
     .drop = reply_drop,
+    .add_header = reply_add_header,
 };
 
 static void on_answered(void *ctx, const struct http_request *r, const struct http_answered *a)

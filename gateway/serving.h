@@ -39,6 +39,8 @@ struct reply_ops {
     void (*end)(void *reply);
     /* The model took too long. begun: begin was called. */
     void (*drop)(void *reply, bool begun);
+    /* On whatever comes of it, before respond and begin. NULL: there are no headers. */
+    void (*add_header)(void *reply, const char *name, const char *value);
 };
 
 /* The link to the head. STATUS_AGAIN: not now (down, or no credit); STATUS_LIMIT: never, too large.
