@@ -256,6 +256,12 @@ static bool cut_after_final(const struct params *p, struct str *text, size_t *n_
         return api_error_set(e, 400, "continue_final_message",
                              "continue_final_message is set but the final message does not appear "
                              "in the chat after applying the chat template.");
+    /* with the white space at its end, where the template has kept it */
+    const struct str whole = params_json_str(content);
+    const struct str kept = {want.ptr, (size_t)(whole.ptr + whole.len - want.ptr)};
+    const size_t room = (size_t)(text->ptr + text->len - found);
+    if (kept.len <= room && memcmp(found, kept.ptr, kept.len) == 0)
+        want = kept;
     text->len = (size_t)(found - text->ptr) + want.len;
     *n_final = want.len;
     return true;

@@ -392,6 +392,7 @@ bool params_init(struct params *out, enum api_kind kind, json_t *owned_body,
 void params_fini(struct params *p)
 {
     json_decref(p->body);
+    json_decref(p->own);
     arena_fini(&p->arena);
     *p = (struct params){0};
 }

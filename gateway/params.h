@@ -53,6 +53,7 @@ struct params_policy {        /* what this server lets requests say */
 struct params {
     enum api_kind kind;
     json_t *body;       /* owned; every str and json_t below is borrowed from it */
+    json_t *own;        /* what is made of the body for templates (tool_set.h); NULL: nothing */
     struct arena arena; /* arrays of sampling */
     struct str model;   /* empty: the first served one */
     struct sampling_params

@@ -3,9 +3,10 @@
 #include <stdio.h>
 #include <string.h>
 
-#define LIST    "tools for the template"
-#define ORIGINS "origins of tools"
-#define LEFT    "tools left out"
+/* Members of p->own. */
+#define LIST    "tools"
+#define ORIGINS "origins"
+#define LEFT    "left out"
 
 enum { MAX_LEFT_OUT = 16 };
 
@@ -18,7 +19,7 @@ static struct str text_of(const json_t *object, const char *key)
 
 static const json_t *origin(const struct params *p, struct str name)
 {
-    return json_object_getn(json_object_get(p->body, ORIGINS), name.ptr, name.len);
+    return json_object_getn(json_object_get(p->own, ORIGINS), name.ptr, name.len);
 }
 
 struct tool_origin tool_origin_of(const struct params *p, struct str name)
@@ -40,19 +41,21 @@ struct str tool_set_grammar(const struct params *p, struct str name)
 
 void tool_set_begin(struct params *p)
 {
-    json_object_set_new(p->body, LIST, json_array());
-    json_object_set_new(p->body, ORIGINS, json_object());
-    json_object_set_new(p->body, LEFT, json_array());
+    if (!p->own)
+        p->own = json_object();
+    json_object_set_new(p->own, LIST, json_array());
+    json_object_set_new(p->own, ORIGINS, json_object());
+    json_object_set_new(p->own, LEFT, json_array());
 }
 
 void tool_set_add(struct params *p, json_t *tool)
 {
-    json_array_append(json_object_get(p->body, LIST), tool);
+    json_array_append(json_object_get(p->own, LIST), tool);
 }
 
 static void add_owned(struct params *p, json_t *function)
 {
-    json_array_append_new(json_object_get(p->body, LIST),
+    json_array_append_new(json_object_get(p->own, LIST),
                           json_pack("{s:s,s:o}", "type", "function", "function", function));
 }
 
@@ -75,7 +78,7 @@ static json_t *remember(struct params *p, const char *name, enum tool_form form,
                         const json_t *own_name)
 {
     json_t *o = json_pack("{s:i,s:O}", "form", (int)form, "name", own_name);
-    json_object_set_new(json_object_get(p->body, ORIGINS), name, o);
+    json_object_set_new(json_object_get(p->own, ORIGINS), name, o);
     return o;
 }
 
@@ -158,14 +161,14 @@ bool tool_set_add_namespace(struct params *p, const json_t *tool, size_t i, stru
 
 void tool_set_leave_out(struct params *p, const char *type)
 {
-    json_t *list = json_object_get(p->body, LEFT);
+    json_t *list = json_object_get(p->own, LEFT);
     if (json_array_size(list) < MAX_LEFT_OUT)
         json_array_append_new(list, json_string(type));
 }
 
 void tool_set_end(struct params *p)
 {
-    json_t *list = json_object_get(p->body, LIST);
+    json_t *list = json_object_get(p->own, LIST);
     p->tools = json_array_size(list) > 0 ? list : NULL;
 }
 
@@ -217,14 +220,14 @@ bool tool_set_allow(struct params *p, const json_t *list, struct api_error *e)
             if (str_eq(name_at(p, k), found))
                 json_array_append(kept, json_array_get(p->tools, k));
     }
-    json_object_set_new(p->body, LIST, kept);
+    json_object_set_new(p->own, LIST, kept);
     tool_set_end(p);
     return true;
 }
 
 void tool_set_left_out(const struct params *p, struct strbuf *out)
 {
-    const json_t *list = json_object_get(p->body, LEFT);
+    const json_t *list = json_object_get(p->own, LEFT);
     for (size_t i = 0; i < json_array_size(list); i++) {
         strbuf_append_c(out, i > 0 ? "," : "");
         const char *type = json_string_value(json_array_get(list, i));

@@ -12,7 +12,7 @@
  *   others       tools that a server runs (web_search, mcp, …): nobody runs them here. They are left
  *                out, and the answer says so
  *
- * All of it is owned by p->body. Pure. */
+ * All of it is owned by p->own, and by the body. Pure. */
 #include "gateway/params.h"
 
 enum tool_form { TOOL_IS_FUNCTION, TOOL_IS_CUSTOM, TOOL_IS_NAMESPACED };

@@ -18,6 +18,7 @@ mod gguf_vocab;
 mod grammar;
 mod grammar_source;
 mod heap;
+mod jinja;
 mod joins;
 mod masks;
 mod pieces;

@@ -3,6 +3,7 @@
 
 use crate::error::{fail, invalid, Code, Result, TextError};
 use crate::gguf::{self, Metadata};
+use crate::jinja;
 use crate::python;
 use crate::source;
 use crate::spm;
@@ -69,6 +70,10 @@ impl Template {
         env.add_filter("tojson", python::tojson);
         env.add_filter("string", |v: &Value| python::str_of(v));
         env.add_filter("trim", python::trim);
+        env.add_filter("int", jinja::int);
+        env.add_filter("float", jinja::float);
+        env.add_filter("join", jinja::join);
+        env.add_filter(MODULO, jinja::modulo);
         env.add_filter(ITERABLE, python::iterable_or_error);
         env.add_test("iterable", python::is_iterable);
         env.add_test("sequence", python::is_sequence);
@@ -239,12 +244,16 @@ impl Files {
 /// The filter that `to_minijinja` puts around what a `for` walks.
 const ITERABLE: &str = "__iterable";
 
-/// Rewrites the two things in which minijinja is unlike jinja2 and that no setting changes:
-/// `{% generation %}` (which marks the assistant's part for training) becomes a block that is always
-/// taken, and `for x in none` an error instead of no turn at all.
+/// The filter that stands for the operator %, which may have a text on its left.
+pub const MODULO: &str = "__modulo";
+
+/// Rewrites what minijinja does unlike jinja2 and no setting changes: `{% generation %}` (which marks
+/// the assistant's part for training) becomes a block that is always taken, `for x in none` an error
+/// instead of no turn at all, `"%s" % x` a filter, and each end of a line is a newline.
 fn to_minijinja(source: &str) -> String {
+    let source = &jinja::with_modulo(&source.replace("\r\n", "\n").replace('\r', "\n"), MODULO);
     let mut out = String::with_capacity(source.len());
-    let mut rest = source;
+    let mut rest: &str = source;
     let mut raw = false;
     while let Some(at) = rest.find("{%") {
         let (before, tag) = rest.split_at(at);
