@@ -168,11 +168,9 @@ static void choose_parsers(struct api_request *r)
 static uint32_t count_chars(const struct api_request *r, const struct prompt *prompt)
 {
     uint32_t n = 0;
-    for (uint32_t i = 0; i < prompt->n_ids; i++) {
-        struct str t = {0};
-        t.ptr = (const char *)text_token_bytes(r->s->o.model.tokenizer, prompt->ids[i], &t.len);
-        n += t.ptr ? generation_count_chars(t) : 0;
-    }
+    for (uint32_t i = 0; i < prompt->n_ids; i++)
+        n += generation_token_chars(r->s->o.model.tokenizer, prompt->ids[i],
+                                    r->prepared.params.skip_special_tokens);
     return n;
 }
 

@@ -252,11 +252,15 @@ bool generation_delta(const struct generation *g, const struct generation_rules 
     return out->text.len > 0 || out->end || (ids_matter && out->n_ids > 0);
 }
 
-uint32_t generation_count_chars(struct str s)
+uint32_t generation_token_chars(const struct text_tokenizer *t, uint32_t id, bool skip_special)
 {
+    size_t len = 0;
+    const unsigned char *bytes = text_token_bytes(t, id, &len);
     uint32_t n = 0;
-    for (size_t i = 0; i < s.len; i++)
-        n += ((unsigned char)s.ptr[i] & 0xC0) != 0x80;
+    if (!bytes || (skip_special && text_token_is_special(t, id)))
+        return 0;
+    for (size_t i = 0; i < len; i++)
+        n += (bytes[i] & 0xC0) != 0x80;
     return n;
 }
 
@@ -268,11 +272,8 @@ void generation_took_text(struct generation *g, const struct generation_delta *d
 void generation_given(struct generation *g, const struct generation_rules *r,
                       const struct generation_delta *d)
 {
-    for (uint32_t i = 0; r->want_logprobs && i < d->n_ids; i++) {
-        struct str t = {0};
-        t.ptr = (const char *)text_token_bytes(r->tokenizer, d->ids[i], &t.len);
-        g->text_offset += t.ptr ? generation_count_chars(t) : 0;
-    }
+    for (uint32_t i = 0; r->want_logprobs && i < d->n_ids; i++)
+        g->text_offset += generation_token_chars(r->tokenizer, d->ids[i], r->skip_special);
     g->n_given_ids += d->n_ids;
     g->n_logprobs = 0;
     g->begun = true;

@@ -90,5 +90,6 @@ void generation_given(struct generation *g, const struct generation_rules *r,
 bool generation_ended(const struct generation *g);
 /* Mean log-probability of its tokens, when the head sends them. */
 double generation_mean_logprob(const struct generation *g);
-/* Code points of valid UTF-8. */
-uint32_t generation_count_chars(struct str s);
+/* Code points that a token adds to a text: those that begin in it. None of a special token that texts
+ * leave out. */
+uint32_t generation_token_chars(const struct text_tokenizer *t, uint32_t id, bool skip_special);

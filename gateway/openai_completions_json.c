@@ -17,11 +17,11 @@ static void append_top(struct strbuf *out, const struct answer_shape *a,
         bool seen = false;
         for (uint32_t j = 0; j < k && !seen; j++)
             seen = t->ids[j] == t->ids[k] ||
-                   str_eq(openai_token(a, t->ids[j], other), openai_token(a, t->ids[k], buf));
+                   str_eq(openai_token_name(a, t->ids[j], other), openai_token_name(a, t->ids[k], buf));
         if (seen)
             continue;
         strbuf_append_c(out, first ? "" : ",");
-        strbuf_append_json(out, openai_token(a, t->ids[k], buf));
+        strbuf_append_json(out, openai_token_name(a, t->ids[k], buf));
         strbuf_append_c(out, ":");
         openai_logprob(out, t->values[k]);
         first = false;
@@ -62,10 +62,10 @@ static const struct token_logprobs *shown_row(const struct shown *s, uint32_t i,
 static void append_offsets(struct strbuf *out, const struct shown *s)
 {
     uint32_t offset = s->n_prompt > 0 ? 0 : s->d->text_offset;
-    char buf[OPENAI_TOKEN_MAX];
     for (uint32_t i = 0; i < s->n; i++) {
         strbuf_printf(out, i ? ",%u" : "%u", offset);
-        offset += generation_count_chars(openai_token(s->a, shown_id(s, i), buf));
+        offset += generation_token_chars(s->a->tokenizer, shown_id(s, i),
+                                         s->a->params->skip_special_tokens);
     }
 }
 
@@ -94,7 +94,7 @@ static void append_logprobs(struct strbuf *out, const struct answer_shape *a,
     strbuf_append_c(out, "],\"tokens\":[");
     for (uint32_t i = 0; i < s.n; i++) {
         strbuf_append_c(out, i ? "," : "");
-        strbuf_append_json(out, openai_token(a, shown_id(&s, i), buf));
+        strbuf_append_json(out, openai_token_name(a, shown_id(&s, i), buf));
     }
     strbuf_append_c(out, "],\"top_logprobs\":[");
     for (uint32_t i = 0; i < s.n; i++) {

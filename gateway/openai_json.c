@@ -2,6 +2,7 @@
 
 #include <math.h>
 #include <stdio.h>
+#include <string.h>
 
 #include "common/base/version.h"
 #include "gateway/sse.h"
@@ -119,6 +120,19 @@ struct str openai_token(const struct answer_shape *a, uint32_t id, char buf[OPEN
     return s.ptr ? s : STR("");
 }
 
+struct str openai_token_name(const struct answer_shape *a, uint32_t id, char buf[OPENAI_TOKEN_MAX])
+{
+    enum { PREFIX = 6, EACH = 4 };
+    const struct str s = openai_token(a, id, buf);
+    if (str_utf8_valid(s) == s.len || PREFIX + EACH * s.len >= OPENAI_TOKEN_MAX)
+        return s;
+    size_t n = PREFIX;
+    memcpy(buf, "bytes:", PREFIX);
+    for (size_t i = 0; i < s.len; i++, n += EACH)
+        snprintf(buf + n, OPENAI_TOKEN_MAX - n, "\\x%02x", (unsigned char)s.ptr[i]);
+    return (struct str){buf, n};
+}
+
 void openai_logprob(struct strbuf *out, float v)
 {
     double d = (double)v;
@@ -127,10 +141,10 @@ void openai_logprob(struct strbuf *out, float v)
 
 static void append_token(struct strbuf *out, const struct answer_shape *a, uint32_t id, float value)
 {
-    char buf[OPENAI_TOKEN_MAX];
+    char buf[OPENAI_TOKEN_MAX], name[OPENAI_TOKEN_MAX];
     struct str bytes = openai_token(a, id, buf);
     strbuf_append_c(out, "{\"token\":");
-    strbuf_append_json(out, bytes);
+    strbuf_append_json(out, openai_token_name(a, id, name));
     strbuf_append_c(out, ",\"logprob\":");
     openai_logprob(out, value);
     strbuf_append_c(out, ",\"bytes\":[");

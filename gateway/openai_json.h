@@ -4,7 +4,7 @@
  */
 #include "gateway/dialect.h"
 
-enum { OPENAI_TOKEN_MAX = 24 };
+enum { OPENAI_TOKEN_MAX = 160 };
 
 /* {"id":…,"object":…,"created":…,"model":…,"system_fingerprint":… and no more. */
 void openai_head(struct strbuf *out, const struct answer_shape *a, const char *object);
@@ -20,6 +20,9 @@ void openai_finish(struct strbuf *out, const struct answer_delta *d);
 void openai_chunk_end(struct strbuf *out, const struct params *p, const struct answer_usage *u);
 /* How a token is shown: its bytes (empty for an id that is none), or "token_id:ID" in buf. */
 struct str openai_token(const struct answer_shape *a, uint32_t id, char buf[OPENAI_TOKEN_MAX]);
+/* What a token is called among others: the same, but for a part of a character "bytes:\xf0\x9f" in
+ * buf, as OpenAI's completions have it, so that no two names of different bytes are one. */
+struct str openai_token_name(const struct answer_shape *a, uint32_t id, char buf[OPENAI_TOKEN_MAX]);
 /* ,"NAME":null in an answer that is no stream: vLLM's have each field, and SDKs read them all as
  * attributes. */
 void openai_absent(struct strbuf *out, const struct answer_shape *a, const char *name);
