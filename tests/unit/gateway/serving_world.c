@@ -53,8 +53,15 @@ static void fake_drop(void *reply, bool begun)
     c->dropped = true;
 }
 
+static void fake_add_header(void *reply, const char *name, const char *value)
+{
+    struct fake_client *c = reply;
+    assert_int_equal(c->status, 0);
+    snprintf(c->header, sizeof c->header, "%s: %s", name, value);
+}
+
 static const struct reply_ops fake_reply = {fake_attach, fake_respond, fake_begin, fake_room,
-                                            fake_write,  fake_end,     fake_drop};
+                                            fake_write,  fake_end,     fake_drop,  fake_add_header};
 
 static enum status fake_submit(void *ctx, const struct msg_submit *m)
 {

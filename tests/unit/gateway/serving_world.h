@@ -19,6 +19,7 @@ struct fake_client {
     struct strbuf body;
     bool begun, ended, dropped;
     size_t room;
+    char header[256]; /* the last one added: "name: value" */
 };
 
 struct world {
