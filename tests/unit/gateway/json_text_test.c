@@ -1,0 +1,103 @@
+/* Numbers of any size through jansson's tree and back. */
+#include "gateway/json_text.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+static char *through(const char *text, size_t flags)
+{
+    json_error_t e;
+    json_t *v = json_text_load(str_from(text), JSON_DECODE_ANY, &e);
+    if (!v)
+        fail_msg("%s: %s", text, e.text);
+    char *out = json_text_dump(v, JSON_COMPACT | JSON_ENCODE_ANY | flags);
+    json_decref(v);
+    assert_non_null(out);
+    return out;
+}
+
+static void test_round(void **state)
+{
+    static const char *const same[] = {
+        "18446744073709551615",
+        "[9223372036854775807,9223372036854775808,-9223372036854775808,-9223372036854775809]",
+        "{\"a\":12345678901234567890123,\"b\":[1e400,-1E+999],\"c\":\"12345678901234567890123\"}",
+        "{\"1e400\":\"a\\\"1e400\",\"b\\\\\":1e400}",
+        "[0,-1,true,null,\"\"]",
+        "[1e400,\"x\",1e400]",
+        "\"\xEF\xB7\x90number:\"",
+        "\"\xEF\xB7\x90number:a\"",
+        "\"\xEF\xB7\x90number:12a\"",
+        "\"\xEF\xB7\x90number:01\"",
+    };
+    for (size_t i = 0; i < sizeof same / sizeof *same; i++) {
+        char *got = through(same[i], 0);
+        assert_string_equal(got, same[i]);
+        free(got);
+    }
+}
+
+static void test_refused(void **state)
+{
+    static const char *const bad[] = {"[01]",
+                                      "[-]",
+                                      "[1.]",
+                                      "[1e]",
+                                      "[.5]",
+                                      "[+1]",
+                                      "[1e400",
+                                      "1e400 2",
+                                      "",
+                                      "[--1]",
+                                      "[00000000000000000000000001]",
+                                      "[1e400x]"};
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        json_error_t e;
+        if (json_text_load(str_from(bad[i]), JSON_DECODE_ANY, &e))
+            fail_msg("%s was taken", bad[i]);
+    }
+}
+
+static void test_is_number(void **state)
+{
+    json_t *v = json_text_load(STR("[1e400,18446744073709551615,1,\"1e400\"]"), 0, NULL);
+    static const bool want[] = {true, true, false, false};
+    for (size_t i = 0; i < 4; i++)
+        assert_int_equal(json_text_is_number(json_array_get(v, i)), want[i]);
+    assert_false(json_text_is_number(NULL));
+    json_decref(v);
+}
+
+/* A body of many such numbers is read in time linear in its length. */
+static void test_many(void **state)
+{
+    enum { COUNT = 20000 };
+    char *text = malloc(COUNT * 8 + 8), *at = text;
+    *at++ = '[';
+    for (int i = 0; i < COUNT; i++)
+        at += sprintf(at, "%s1e400", i ? "," : "");
+    *at++ = ']';
+    *at = '\0';
+    char *got = through(text, 0);
+    assert_string_equal(got, text);
+    free(got);
+    free(text);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_round),
+        cmocka_unit_test(test_refused),
+        cmocka_unit_test(test_is_number),
+        cmocka_unit_test(test_many),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
