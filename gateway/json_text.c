@@ -5,10 +5,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A noncharacter, which no text has for a reason, and a word. A client that writes it before digits
- * gives a number to nobody but itself. */
-#define MARK "\xEF\xB7\x90number:"
-enum { MARK_LEN = sizeof MARK - 1, SAFE_DIGITS = 18, MOST_READ = 400 };
+/* The tree's place for such a number is an object of one member, which is called by a noncharacter,
+ * that no text has for a reason, and a word: nobody who reads a string or a number takes it for
+ * one. A client that writes this object itself gives a number to nobody but itself. */
+#define MARK  "\xEF\xB7\x90number"
+#define BEGIN "{\"" MARK "\":"
+enum { BEGIN_LEN = sizeof BEGIN - 1, SAFE_DIGITS = 18, MOST_READ = 400 };
 
 /* The number that begins at text[at]: what follows it. */
 static size_t number_end(struct str text, size_t at)
@@ -101,6 +103,14 @@ static size_t next_too_large(struct str text, size_t at, size_t *end)
     return SIZE_MAX;
 }
 
+bool json_text_is_number(const json_t *v)
+{
+    const json_t *number = json_object_get(v, MARK);
+    const struct str s = {json_string_value(number), json_string_length(number)};
+    bool is_integer;
+    return json_is_string(number) && json_object_size(v) == 1 && is_number(s, &is_integer);
+}
+
 json_t *json_text_load(struct str text, size_t flags, json_error_t *e)
 {
     size_t end = 0, at = next_too_large(text, 0, &end), from = 0;
@@ -110,48 +120,51 @@ json_t *json_text_load(struct str text, size_t flags, json_error_t *e)
     strbuf_init(&b, 0);
     for (; at != SIZE_MAX; at = next_too_large(text, end, &end)) {
         strbuf_append(&b, text.ptr + from, at - from);
-        strbuf_append_c(&b, "\"" MARK);
+        strbuf_append_c(&b, BEGIN "\"");
         strbuf_append(&b, text.ptr + at, end - at);
-        strbuf_append_c(&b, "\"");
+        strbuf_append_c(&b, "\"}");
         from = end;
     }
     strbuf_append(&b, text.ptr + from, text.len - from);
     struct str whole = strbuf_str(&b);
     json_t *v = json_loadb(whole.ptr, whole.len, flags, e);
     strbuf_fini(&b);
-    return v;
+    if (!json_text_is_number(v) || (flags & JSON_DECODE_ANY))
+        return v;
+    json_decref(v); /* the whole text is a number, which is neither an object nor a list */
+    return json_loadb("0", 1, flags, e);
 }
 
-/* The number behind the mark at the beginning of s, which may go on behind it; 0 bytes: none. */
-static size_t marked_number(struct str s)
+/* The number in what json_dumps wrote of such an object, and the object's length; 0: it is none. */
+static size_t marked_number(const char *object, struct str *number)
 {
     bool is_integer;
-    if (s.len <= MARK_LEN || memcmp(s.ptr, MARK, MARK_LEN) != 0)
+    const char *at = object + BEGIN_LEN;
+    at += *at == ' ';
+    if (*at++ != '"')
         return 0;
-    const size_t end = number_end(s, MARK_LEN);
-    return is_number((struct str){s.ptr + MARK_LEN, end - MARK_LEN}, &is_integer) ? end : 0;
-}
-
-bool json_text_is_number(const json_t *v)
-{
-    const struct str s = {json_string_value(v), json_string_length(v)};
-    return json_is_string(v) && s.len > 0 && marked_number(s) == s.len;
+    const struct str all = {at, strcspn(at, "\"")};
+    *number = all;
+    if (!is_number(all, &is_integer) || at[all.len] != '"' || at[all.len + 1] != '}')
+        return 0;
+    return (size_t)(at + all.len + 2 - object);
 }
 
 char *json_text_dump(const json_t *v, size_t flags)
 {
-    char *text = json_dumps(v, flags), *from, *to, *at;
-    if (!text || !(at = strstr(text, "\"" MARK)))
+    char *text = json_dumps(v, flags), *from = text, *to, *at = text ? strstr(text, BEGIN) : NULL;
+    if (!at)
         return text;
-    for (from = to = text; at; at = strstr(from, "\"" MARK)) {
-        const size_t n = marked_number((struct str){at + 1, strlen(at + 1)});
-        const size_t kept = (size_t)(at - from) + (n > 0 && at[1 + n] == '"' ? 0 : 1);
+    for (to = text; at; at = strstr(from, BEGIN)) {
+        struct str number;
+        const size_t n = marked_number(at, &number);
+        const size_t kept = (size_t)(at - from) + (n > 0 ? 0 : 1);
         memmove(to, from, kept);
         to += kept, from += kept;
-        if (from == at) { /* the number alone */
-            memmove(to, at + 1 + MARK_LEN, n - MARK_LEN);
-            to += n - MARK_LEN;
-            from = at + n + 2;
+        if (n > 0) {
+            memmove(to, number.ptr, number.len);
+            to += number.len;
+            from = at + n;
         }
     }
     memmove(to, from, strlen(from) + 1);

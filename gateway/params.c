@@ -8,6 +8,7 @@
 #include "common/base/log.h"
 #include "common/base/random.h"
 #include "gateway/fields.h"
+#include "gateway/json_text.h"
 
 enum { PARAMS_ARENA_LIMIT = 1 << 20 };
 
@@ -19,6 +20,8 @@ enum { KINDS_OF_CALLS = API_CHAT | API_MESSAGES | API_RESPONSES };
 
 static const char *json_type_name(const json_t *v)
 {
+    if (json_text_is_number(v))
+        return "a number beyond 64 bits";
     switch (json_typeof(v)) {
     case JSON_OBJECT:
         return "an object";

@@ -8,6 +8,7 @@
 #include <strings.h>
 
 #include "gateway/answer.h"
+#include "gateway/json_text.h"
 
 /* ---- what a schema says ---- */
 
@@ -49,6 +50,8 @@ static uint32_t type_of_name(const char *name)
 
 static uint32_t type_of_value(const json_t *v)
 {
+    if (json_text_is_number(v))
+        return TOOL_NUMBER;
     switch (json_typeof(v)) {
     case JSON_NULL:
         return TOOL_NULL;
