@@ -5,7 +5,11 @@
 #include "common/base/mem.h"
 #include "gateway/json_text.h"
 
-enum { FINAL_SEARCH_BYTES = 4096 };
+/* continue_final_message: this stands behind the last message's text while the template is
+ * rendered, and what stands in front of it then is the prompt, whatever the template puts behind a
+ * message. It ends with a blank, which says whether the template takes blanks away. As transformers
+ * does it. */
+#define GOES_ON "COXSWAIN_GOES_ON_HERE"
 
 static bool known_role(const char *role)
 {
@@ -66,19 +70,19 @@ static json_t *join_parts(const json_t *parts, size_t i_message, struct api_erro
     return joined;
 }
 
-/* Arguments come as JSON text, and templates want what it says. A call without, or with null, is one
- * with none. Text that is no JSON (a model's call that broke off, sent back with what came of it)
- * stays the text that it is. */
+/* Arguments come as JSON text, and templates want what it says. A call without, or with null, is
+ * one with none. Text that is no JSON (a model's call that broke off, sent back with what came of
+ * it) stays the text that it is. */
 static void parse_arguments(json_t *call)
 {
     json_t *function = json_object_get(call, "function");
     const json_t *arguments = json_object_get(function, "arguments");
     if (!json_is_object(function) || !json_is_string(arguments))
         return;
-    json_t *parsed = json_string_length(arguments) == 0
-                         ? json_object()
-                         : json_text_load(params_json_str(arguments),
-                                          JSON_ALLOW_NUL | JSON_DECODE_ANY, NULL);
+    json_t *parsed =
+        json_string_length(arguments) == 0
+            ? json_object()
+            : json_text_load(params_json_str(arguments), JSON_ALLOW_NUL | JSON_DECODE_ANY, NULL);
     if (json_is_null(parsed))
         parsed = json_object();
     if (parsed)
@@ -187,6 +191,25 @@ static void add_variables(const struct params *p, const struct text_tokenizer *t
             json_object_set(context, key, value);
 }
 
+/* message: the template's copy of the last one. */
+static void mark_final(json_t *message, struct api_error *e)
+{
+    json_t *content = json_object_get(message, "content");
+    if (!json_is_string(content)) {
+        api_error_set(e, 400, "continue_final_message",
+                      "continue_final_message is set, but the last message has no content to go on "
+                      "with: give it a text.");
+        return;
+    }
+    struct strbuf b;
+    strbuf_init(&b, 0);
+    strbuf_append_str(&b, params_json_str(content)); /* it may hold a NUL */
+    strbuf_append_str(&b, STR(GOES_ON " "));
+    const struct str s = strbuf_str(&b);
+    json_object_set_new(message, "content", json_stringn(s.ptr, s.len));
+    strbuf_fini(&b);
+}
+
 static bool make_context(const struct params *p, const struct text_tokenizer *tokenizer,
                          unsigned variant, struct strbuf *out, struct api_error *e)
 {
@@ -202,6 +225,8 @@ static bool make_context(const struct params *p, const struct text_tokenizer *to
         if (m)
             json_array_append_new(messages, m);
     }
+    if (p->continue_final_message && !e->http_status)
+        mark_final(json_array_get(messages, n - 1), e);
     json_object_set_new(context, "add_generation_prompt", json_boolean(p->add_generation_prompt));
     add_variables(p, tokenizer, context);
     char *text = e->http_status ? NULL : json_text_dump(context, JSON_COMPACT);
@@ -221,49 +246,39 @@ bool openai_chat_context(const struct params *p, const struct text_tokenizer *to
     return make_context(p, tokenizer, AS_IT_IS, out, e);
 }
 
-static struct str trim(struct str s)
+/* How many bytes at their ends are the same. */
+static size_t common_end(struct str a, struct str b)
 {
-    while (s.len > 0 && strchr(" \t\r\n", s.ptr[s.len - 1]))
-        s.len--;
-    while (s.len > 0 && strchr(" \t\r\n", *s.ptr))
-        s.ptr++, s.len--;
-    return s;
+    size_t n = 0;
+    while (n < a.len && n < b.len && a.ptr[a.len - 1 - n] == b.ptr[b.len - 1 - n])
+        n++;
+    return n;
 }
 
-/* continue_final_message: the prompt ends with the last message's own text, whatever the template
- * puts behind it (end-of-turn tokens). As transformers does it: the last place where it occurs. */
+/* Text ends where the last message's own text does. n_final: its bytes, as far as the template has
+ * left them; a template that takes blanks off a message's end has them taken off here as well. */
 static bool cut_after_final(const struct params *p, struct str *text, size_t *n_final,
                             struct api_error *e)
 {
-    const json_t *last = json_array_get(p->messages, json_array_size(p->messages) - 1);
-    const json_t *content = json_object_get(last, "content");
-    if (json_is_array(content))
-        content = json_object_get(json_array_get(content, json_array_size(content) - 1), "text");
-    struct str want = trim(json_is_string(content) ? params_json_str(content) : STR(""));
+    const struct str mark = STR(GOES_ON);
     const char *found = NULL;
-    if (want.len > 0 && want.len <= text->len) {
-        /* from the end, and not further back than a template's ending: the bytes are a client's */
-        size_t at = text->len - want.len;
-        size_t stop = at > FINAL_SEARCH_BYTES ? at - FINAL_SEARCH_BYTES : 0;
-        for (;; at--) {
-            if (memcmp(text->ptr + at, want.ptr, want.len) == 0)
-                found = text->ptr + at;
-            if (found || at == stop)
-                break;
-        }
-    }
+    for (size_t n = text->len >= mark.len ? text->len - mark.len + 1 : 0; n > 0 && !found; n--)
+        if (memcmp(text->ptr + n - 1, mark.ptr, mark.len) == 0)
+            found = text->ptr + n - 1;
     if (!found)
         return api_error_set(e, 400, "continue_final_message",
                              "continue_final_message is set but the final message does not appear "
                              "in the chat after applying the chat template.");
-    /* with the white space at its end, where the template has kept it */
-    const struct str whole = params_json_str(content);
-    const struct str kept = {want.ptr, (size_t)(whole.ptr + whole.len - want.ptr)};
-    const size_t room = (size_t)(text->ptr + text->len - found);
-    if (kept.len <= room && memcmp(found, kept.ptr, kept.len) == 0)
-        want = kept;
-    text->len = (size_t)(found - text->ptr) + want.len;
-    *n_final = want.len;
+    const size_t behind = (size_t)(found - text->ptr) + mark.len;
+    const bool keeps_blanks = behind < text->len && text->ptr[behind] == ' ';
+    struct api_error none = {0};
+    const size_t i = json_array_size(p->messages) - 1;
+    json_t *last = message_for_template(json_array_get(p->messages, i), i, AS_IT_IS, &none);
+    text->len = (size_t)(found - text->ptr);
+    *n_final = common_end(*text, params_json_str(json_object_get(last, "content")));
+    json_decref(last);
+    while (!keeps_blanks && *n_final > 0 && strchr(" \t\r\n\f\v", text->ptr[text->len - 1]))
+        text->len--, (*n_final)--;
     return true;
 }
 
@@ -333,13 +348,23 @@ static bool render(const struct params *p, const struct prepare_model *m,
     return ok;
 }
 
+/* A request's template is the name of one of the model's, as in transformers, or the text of one.
+ */
+static int open_own(struct str wanted, const struct prepare_model *m, struct text_template **out,
+                    char why[TEXT_ERR_MAX])
+{
+    int s = TEXT_UNSUPPORTED;
+    if (m->chat_template)
+        s = text_template_named(m->chat_template, wanted.ptr, wanted.len, out, why);
+    return s == TEXT_UNSUPPORTED ? text_template_new(wanted.ptr, wanted.len, out, why) : s;
+}
+
 bool openai_chat_prompt(const struct params *p, const struct prepare_model *m,
                         struct prompt_list *out, struct api_error *e)
 {
     struct text_template *own = NULL;
     char why[TEXT_ERR_MAX] = "";
-    if (p->chat_template.len > 0 &&
-        text_template_new(p->chat_template.ptr, p->chat_template.len, &own, why) != TEXT_OK)
+    if (p->chat_template.len > 0 && open_own(p->chat_template, m, &own, why) != TEXT_OK)
         return api_error_set(e, 400, "chat_template", "chat_template cannot be read: %s", why);
     bool ok = render(p, m, own ? own : m->chat_template, out, e);
     if (own)

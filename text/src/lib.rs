@@ -31,6 +31,7 @@ mod source;
 mod splits;
 mod spm;
 mod template;
+mod template_files;
 mod tokenizer;
 mod tokenizer_json;
 mod vocab;

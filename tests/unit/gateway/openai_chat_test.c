@@ -96,9 +96,9 @@ static void test_prompt(void **state)
         {"{\"messages\":[{\"role\":\"user\",\"content\":\"hi\"}]}", "<user>hi</user><assistant>"},
         {"{\"messages\":[{\"role\":\"user\",\"content\":\"go\"},{\"role\":\"assistant\","
          "\"content\":\"Once go \"}],\"continue_final_message\":true}",
-         "<user>go</user><assistant>Once go"},
+         "<user>go</user><assistant>Once go "},
         {"{\"messages\":[{\"role\":\"user\",\"content\":\"  \"}],\"continue_final_message\":true}",
-         NULL},
+         "<user>  "},
     };
     struct text_template *tmpl;
     char err[TEXT_ERR_MAX];
