@@ -52,8 +52,18 @@ static void add_text(struct answer *a, enum answer_part_kind kind, uint32_t i_ca
     p->text.len += text.len;
 }
 
+/* The text is a piece of what the parser is fed with. */
+static void count_reasoning(struct answer *a, struct str text)
+{
+    const struct strbuf *in = &a->before_reasoning;
+    if (text.len > 0 && text.ptr >= in->ptr && text.ptr + text.len <= in->ptr + in->len)
+        reasoning_count_add(&a->reasoning_count, a->n_before + (uint64_t)(text.ptr - in->ptr),
+                            text.len);
+}
+
 void answer_reasoning(struct answer *a, struct str text)
 {
+    count_reasoning(a, text);
     if (!a->rules->drop_reasoning)
         add_text(a, ANSWER_REASONING, 0, text);
 }
@@ -158,7 +168,9 @@ void answer_feed(struct answer *a, struct str text, bool end, struct answer_delt
     strbuf_reset(&a->bytes);
     if (r->reasoning) {
         strbuf_append_str(&a->before_reasoning, text);
+        const size_t n_fed = a->before_reasoning.len;
         feed_parser(a, r->reasoning, &a->reasoning, &a->before_reasoning, end);
+        a->n_before += n_fed - a->before_reasoning.len;
     } else {
         strbuf_append_str(&a->before_tools, text);
     }

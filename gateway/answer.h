@@ -12,6 +12,7 @@
 #include "gateway/answer_parser.h"
 #include "gateway/generation.h"
 #include "gateway/prompt.h"
+#include "gateway/reasoning_count.h"
 
 enum answer_part_kind {
     ANSWER_REASONING, /* text */
@@ -31,6 +32,8 @@ enum answer_finish { ANSWER_STOP, ANSWER_LENGTH, ANSWER_TOOL_CALLS, ANSWER_FINIS
 
 struct answer_usage {
     uint64_t prompt_tokens, completion_tokens, cached_tokens;
+    bool has_reasoning; /* the server has a parser of it, and answers of this kind go through it */
+    uint64_t reasoning_tokens;
 };
 
 /* What a dialect writes at once: all that came of one choice since the last one, or all of it. Each
@@ -43,7 +46,6 @@ struct answer_delta {
     const uint32_t *ids;                   /* [n_ids] */
     const struct token_logprobs *logprobs; /* [n_ids], or NULL: not asked for */
     uint32_t n_ids;
-    uint32_t text_offset;       /* code points of the tokens given before */
     bool first, end;            /* of this choice */
     enum answer_finish finish;  /* with end */
     struct str stop_string;     /* with end: the stop string that ended it; ptr NULL: none did */
@@ -70,7 +72,9 @@ struct answer {
     struct answer_part only; /* without parsers */
     struct parser_state reasoning, tools;
     struct strbuf before_reasoning, before_tools; /* what the parsers have not consumed */
-    struct strbuf bytes;                          /* of the parts, in their order: id, name, text */
+    uint64_t n_before; /* bytes of text that the reasoning's parser has consumed */
+    struct reasoning_count reasoning_count;
+    struct strbuf bytes; /* of the parts, in their order: id, name, text */
     struct answer_part *parts;
     uint32_t n_parts, cap_parts;
     uint32_t n_calls;

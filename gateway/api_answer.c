@@ -24,6 +24,12 @@ static void write_out(struct api_request *r)
     trim_out(r->s);
 }
 
+static bool has_reasoning(const struct api_request *r)
+{
+    return r->s->o.model.reasoning && r->dialect->call_prefix;
+}
+
+/* Of what has been given to the dialect. */
 static struct answer_usage usage_of(const struct api_request *r)
 {
     struct answer_usage u = {0};
@@ -31,9 +37,11 @@ static struct answer_usage usage_of(const struct api_request *r)
         u.prompt_tokens += r->prepared.prompts.items[i].n_ids;
     for (uint32_t i = 0; i < r->n_choices; i++) {
         u.completion_tokens += r->choices[i].g.n_ids;
+        u.reasoning_tokens += r->choices[i].answer.reasoning_count.n_tokens;
         if (i % r->prepared.params.n_generated == 0)
             u.cached_tokens += r->choices[i].g.n_cached;
     }
+    u.has_reasoning = has_reasoning(r);
     return u;
 }
 
@@ -58,7 +66,6 @@ static void make_delta(struct api_request *r, struct api_choice *c, uint32_t i_c
         .ids = d->ids,
         .logprobs = d->logprobs,
         .n_ids = d->n_ids,
-        .text_offset = g->text_offset,
         .first = !g->begun,
         .end = d->end,
         .finish = g->finish == FINISH_LENGTH ? ANSWER_LENGTH : ANSWER_STOP,
@@ -71,6 +78,11 @@ static void make_delta(struct api_request *r, struct api_choice *c, uint32_t i_c
     if (g->i_stop >= 0)
         out->stop_string = p->stops[g->i_stop];
     answer_feed(&c->answer, d->text, d->end, out);
+    out->usage.has_reasoning = has_reasoning(r);
+    if (r->answer_rules.reasoning)
+        out->usage.reasoning_tokens =
+            reasoning_count_tokens(&c->answer.reasoning_count, &r->rules, g->ids,
+                                   g->n_given_ids + d->n_ids, c->answer.n_before);
 }
 
 static void write_delta(struct api_request *r, struct api_choice *c,
@@ -210,9 +222,9 @@ static void collect(struct api_request *r)
         return;
     w->n = n_prompts * n;
     w->deltas = mem_array(w->n, sizeof *w->deltas);
-    w->usage = usage_of(r);
     for (uint32_t i = 0; i < n_prompts; i++)
         collect_prompt(r, i, w->deltas + (size_t)i * n);
+    w->usage = usage_of(r);
 }
 
 /* Log-probabilities that it says, at most. */

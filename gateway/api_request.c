@@ -164,16 +164,6 @@ static void choose_parsers(struct api_request *r)
     r->rules.n_marker_ids = p->skip_special_tokens ? o->n_marker_ids : 0;
 }
 
-/* Where the text of a prompt's last token ends: with echo and logprobs the answer's begin there. */
-static uint32_t count_chars(const struct api_request *r, const struct prompt *prompt)
-{
-    uint32_t n = 0;
-    for (uint32_t i = 0; i < prompt->n_ids; i++)
-        n += generation_token_chars(r->s->o.model.tokenizer, prompt->ids[i],
-                                    r->prepared.params.skip_special_tokens);
-    return n;
-}
-
 /* The first choice of a prompt asks for its scores; all of them give them. */
 static void want_scores(struct api_request *r, struct api_choice *c, const struct prompt *prompt)
 {
@@ -183,12 +173,22 @@ static void want_scores(struct api_request *r, struct api_choice *c, const struc
     if (c->i_choice % p->n_generated == 0)
         prompt_scores_init(&c->g.scores, prompt->n_ids, p->sampling.n_prompt_logprobs);
     if (p->echo && p->logprobs >= 0)
-        c->g.text_offset = count_chars(r, prompt);
+        c->g.n_chars = generation_count_chars(prompt->text);
+}
+
+static struct forbidden forbidden_of(const struct api_request *r)
+{
+    const struct params *p = &r->prepared.params;
+    struct forbidden f = {.params = &p->sampling};
+    if (!p->ignore_eos)
+        f.eos_ids = (struct u32_span){r->s->o.eos_ids, r->s->o.n_eos_ids};
+    return f;
 }
 
 static void make_choices(struct api_request *r)
 {
     struct params *p = &r->prepared.params;
+    const struct forbidden f = forbidden_of(r);
     stop_set_init(&r->stops, p->stops, p->n_stops);
     r->rules = (struct generation_rules){
         .tokenizer = r->s->o.model.tokenizer,
@@ -200,6 +200,8 @@ static void make_choices(struct api_request *r)
         .keep_said = r->dialect->repeats_text && p->stream,
         .scores_only = p->scores_only,
     };
+    if (r->s->o.checks_tokens && forbidden_any(&f))
+        r->rules.forbidden = f;
     choose_parsers(r);
     if (p->request_id.len > 0)
         snprintf(r->id_text, sizeof r->id_text, "%s" STR_FMT, r->dialect->id_prefix,
@@ -224,6 +226,17 @@ static void fill_shape(struct api_request *r)
     r->shape.params = &r->prepared.params;
     r->shape.prompts = &r->prepared.prompts;
     r->shape.tokenizer = r->s->o.model.tokenizer;
+}
+
+/* What only shows with the model's own ids. */
+static void check_allowed(const struct api_request *r, struct api_error *e)
+{
+    const struct forbidden f = forbidden_of(r);
+    if (forbidden_all(&f))
+        api_error_set(e, 400, "allowed_token_ids",
+                      "Of allowed_token_ids no token is left that could come first: bad_words, or "
+                      "min_tokens with the ids that end an answer, rule all of them out. Allow "
+                      "more.");
 }
 
 /* What the cluster cannot do now, of a request that is right in itself. */
@@ -282,6 +295,8 @@ static void on_prepared(struct api_request *r)
         api_answer_prepared(r);
         return;
     }
+    if (e.http_status == 0)
+        check_allowed(r, &e);
     if (e.http_status == 0)
         check_cluster(r, &e);
     if (e.http_status) {

@@ -90,7 +90,7 @@ static void write_whole(struct strbuf *out, const struct answer_shape *a,
         strbuf_append_c(out, "}");
     }
     strbuf_append_c(out, "],\"usage\":");
-    openai_usage(out, u);
+    openai_usage(out, a, u);
     strbuf_append_c(out, "}");
 }
 

@@ -52,8 +52,7 @@ static bool read_tool(struct params *p, json_t *tool, size_t i, const struct fie
     const json_t *inner = type ? json_object_get(tool, type) : NULL;
     if (!type)
         return api_error_set(c->e, 400, c->name,
-                             "tools[%zu] must be an object of type \"function\" or \"custom\".",
-                             i);
+                             "tools[%zu] must be an object of type \"function\" or \"custom\".", i);
     if (strcmp(type, "function") != 0 && strcmp(type, "custom") != 0) {
         tool_set_leave_out(p, type);
         return true;
@@ -107,10 +106,11 @@ static bool choose_tool(struct params *p, const json_t *of, const char *type,
 {
     const json_t *name = json_object_get(of, "name");
     if (strcmp(type, "function") != 0 && strcmp(type, "custom") != 0)
-        return api_error_set(c->e, 400, c->name,
-                             "tool_choice asks for a tool of type \"%.40s\": this server runs no "
-                             "tools, only functions and custom tools of the client's can be called.",
-                             type);
+        return api_error_set(
+            c->e, 400, c->name,
+            "tool_choice asks for a tool of type \"%.40s\": this server runs no "
+            "tools, only functions and custom tools of the client's can be called.",
+            type);
     if (json_string_length(name) == 0)
         return api_error_set(c->e, 400, c->name, "tool_choice of type \"%s\" must have a name.",
                              type);
@@ -121,9 +121,16 @@ static bool choose_tool(struct params *p, const json_t *of, const char *type,
                          json_string_value(name));
 }
 
-bool field_tool_choice(struct params *p, const json_t *v, const struct field_context *c)
+/* A named function without a type is one, as in vLLM. NULL: a word. */
+static const char *type_of_choice(const json_t *v)
 {
     const char *type = json_string_value(json_object_get(v, "type"));
+    return !type && json_is_object(json_object_get(v, "function")) ? "function" : type;
+}
+
+bool field_tool_choice(struct params *p, const json_t *v, const struct field_context *c)
+{
+    const char *type = type_of_choice(v);
     const json_t *inner = type ? json_object_get(v, type) : NULL;
     const json_t *of = json_is_object(inner) ? inner : v;
     if (!type)
@@ -140,7 +147,7 @@ bool field_tool_choice(struct params *p, const json_t *v, const struct field_con
 /* Behind tools: what it chooses from is known. */
 static bool parse_tool_choice(struct params *p, const json_t *v, const struct field_context *c)
 {
-    const char *type = json_string_value(json_object_get(v, "type"));
+    const char *type = type_of_choice(v);
     return field_tool_choice(p, v, c) &&
            field_known_members(c, c->name, v, (const char *[]){"type", type ? type : "", NULL}) &&
            field_known_members(c, "tool_choice.function", json_object_get(v, "function"),

@@ -474,6 +474,7 @@ static void start_serving(struct gateway *g)
         .n_marker_ids = g->n_marker_ids,
         .eos_ids = g->model.eos_ids,
         .n_eos_ids = g->model.n_eos_ids,
+        .checks_tokens = g->model.format != MODEL_NULL, /* which knows no parameters */
         .max_open_choices = (uint32_t)c->max_open_choices,
         .queue_timeout_ns = seconds_to_ns(c->queue_timeout_s),
         .head_timeout_ns = seconds_to_ns(c->head_timeout_s),

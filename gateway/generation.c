@@ -7,6 +7,10 @@
 #include "common/base/mem.h"
 
 enum { DECODER_LOOK_BACK = 32 };
+#define NOTHING_LEFT                                                                               \
+    "No token is left that could come next: allowed_token_ids, bad_words and min_tokens, "         \
+    "together "                                                                                    \
+    "with what the answer has to be, rule all of them out. Allow more."
 #define NO_LOGPROB (-9999.0f) /* as in vLLM: JSON has no -inf */
 
 void generation_init(struct generation *g, const struct generation_rules *r, const uint32_t *prompt,
@@ -59,13 +63,22 @@ static void push_logprobs(struct generation *g, uint32_t id, const struct logpro
         g->logprobs = mem_realloc(g->logprobs, g->cap_logprobs * sizeof *g->logprobs);
     }
     struct token_logprobs *out = &g->logprobs[g->n_logprobs++];
-    *out = (struct token_logprobs){.n = 1, .ids = {id}, .values = {NO_LOGPROB}};
+    *out =
+        (struct token_logprobs){.n = 1, .offset = g->n_chars, .ids = {id}, .values = {NO_LOGPROB}};
     if (!row || row->ids.n == 0 || row->values.n != row->ids.n)
         return;
     out->n = row->ids.n < GENERATION_MAX_LOGPROBS ? row->ids.n : GENERATION_MAX_LOGPROBS;
     out->chosen_rank = row->chosen_rank;
     memcpy(out->ids, row->ids.ptr, out->n * sizeof *out->ids);
     memcpy(out->values, row->values.ptr, out->n * sizeof *out->values);
+}
+
+uint32_t generation_count_chars(struct str s)
+{
+    uint32_t n = 0;
+    for (size_t i = 0; i < s.len; i++)
+        n += ((unsigned char)s.ptr[i] & 0xC0) != 0x80;
+    return n;
 }
 
 /* Appends decoded text; true when it completes a stop string, with the text cut there. */
@@ -76,10 +89,14 @@ static bool push_text(struct generation *g, const struct generation_rules *r, st
     bool ignore = g->n_ids <= r->min_tokens && r->min_tokens > 0;
     bool hit = stop_matcher_feed(&g->stop, r->stops, delta, ignore, &m);
     strbuf_append_str(&g->text, delta);
+    if (r->want_logprobs)
+        g->n_chars += generation_count_chars(delta);
     if (!hit)
         return false;
     /* the part of the stop string that came in earlier deltas was held back, so it is still here */
     size_t cut = before + m.end - (r->include_stop ? 0 : m.bytes);
+    if (r->want_logprobs)
+        g->n_chars -= generation_count_chars((struct str){g->text.ptr + cut, g->text.len - cut});
     g->text.len = cut;
     g->text.ptr[cut] = '\0';
     g->i_stop = (int32_t)m.i_string;
@@ -125,6 +142,11 @@ static bool is_marker(const struct generation_rules *r, uint32_t id)
         if (r->marker_ids[i] == id)
             return true;
     return false;
+}
+
+bool generation_shows(const struct generation_rules *r, uint32_t id)
+{
+    return !r->skip_special || !text_token_is_special(r->tokenizer, id) || is_marker(r, id);
 }
 
 /* One token: its text, unless it is the stop id that ended the request and is not to be shown. */
@@ -216,6 +238,8 @@ enum generation_event generation_on_tokens(struct generation *g, const struct ge
         g->n_cached = t->n_cached;
     for (uint32_t i = skip; i < t->ids.n && !r->scores_only; i++) {
         bool last = i + 1 == t->ids.n;
+        if (r->forbidden.params && forbidden_id(&r->forbidden, g->ids, g->n_ids, t->ids.ptr[i]))
+            return fail(g, 400, NOTHING_LEFT);
         bool hidden = last && t->finish == FINISH_STOP && !r->include_stop;
         const struct logprob_row *row = i < t->n_logprobs && t->logprobs ? &t->logprobs[i] : NULL;
         if (r->want_logprobs)
@@ -252,18 +276,6 @@ bool generation_delta(const struct generation *g, const struct generation_rules 
     return out->text.len > 0 || out->end || (ids_matter && out->n_ids > 0);
 }
 
-uint32_t generation_token_chars(const struct text_tokenizer *t, uint32_t id, bool skip_special)
-{
-    size_t len = 0;
-    const unsigned char *bytes = text_token_bytes(t, id, &len);
-    uint32_t n = 0;
-    if (!bytes || (skip_special && text_token_is_special(t, id)))
-        return 0;
-    for (size_t i = 0; i < len; i++)
-        n += (bytes[i] & 0xC0) != 0x80;
-    return n;
-}
-
 void generation_took_text(struct generation *g, const struct generation_delta *d)
 {
     strbuf_consume(&g->text, d->text.len);
@@ -272,8 +284,6 @@ void generation_took_text(struct generation *g, const struct generation_delta *d
 void generation_given(struct generation *g, const struct generation_rules *r,
                       const struct generation_delta *d)
 {
-    for (uint32_t i = 0; r->want_logprobs && i < d->n_ids; i++)
-        g->text_offset += generation_token_chars(r->tokenizer, d->ids[i], r->skip_special);
     g->n_given_ids += d->n_ids;
     g->n_logprobs = 0;
     g->begun = true;

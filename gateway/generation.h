@@ -4,6 +4,7 @@
  * slowly gets larger deltas, and a reply in one piece is one delta with everything in it. The owner
  * submits, cancels and writes; this module has no I/O. Loop thread only. */
 #include "gateway/api_error.h"
+#include "gateway/forbidden.h"
 #include "gateway/prompt_scores.h"
 #include "gateway/stop_strings.h"
 #include "gateway/stream_state.h"
@@ -21,12 +22,14 @@ struct generation_rules { /* shared by the choices of a request; borrowed */
     uint32_t n_marker_ids;
     bool want_logprobs; /* to be given; the sum is kept whenever rows come */
     bool keep_said;
-    bool scores_only; /* max_tokens 0: what is drawn behind the prompt is nobody's */
+    struct forbidden forbidden; /* params NULL: nothing is */
+    bool scores_only;           /* max_tokens 0: what is drawn behind the prompt is nobody's */
 };
 
 /* The chosen token first, then the top ones, best first. */
 struct token_logprobs {
     uint32_t n, chosen_rank;
+    uint32_t offset; /* code points of the text in front of it */
     uint32_t ids[GENERATION_MAX_LOGPROBS];
     float values[GENERATION_MAX_LOGPROBS];
 };
@@ -43,7 +46,7 @@ struct generation {
     struct strbuf text;   /* decoded, not yet given to the client; its end may be held back */
     struct strbuf said;   /* with keep_said: all text that was given */
     uint32_t n_given_ids; /* ids the client's deltas cover */
-    uint32_t text_offset; /* code points of the tokens given: where the next one's text begins */
+    uint32_t n_chars; /* code points of all its text, behind those of an echo; with want_logprobs */
     uint32_t n_cached;
     struct prompt_scores scores; /* of the prompt, in one choice of it */
     float *vector;               /* [n_vector] of a pooling request that has ended */
@@ -90,6 +93,7 @@ void generation_given(struct generation *g, const struct generation_rules *r,
 bool generation_ended(const struct generation *g);
 /* Mean log-probability of its tokens, when the head sends them. */
 double generation_mean_logprob(const struct generation *g);
-/* Code points that a token adds to a text: those that begin in it. None of a special token that texts
- * leave out. */
-uint32_t generation_token_chars(const struct text_tokenizer *t, uint32_t id, bool skip_special);
+/* Whether its bytes are in the text: not those of a special token that texts leave out. */
+bool generation_shows(const struct generation_rules *r, uint32_t id);
+/* Code points of valid UTF-8. */
+uint32_t generation_count_chars(struct str s);

@@ -138,12 +138,14 @@ static void append_delta(struct strbuf *out, const struct answer_shape *a,
     }
 }
 
-/* The members of a message behind the role; content is null where something else was said. */
+/* The members of a message behind the role. content is null where something else was said, but ""
+ * in front of a forced call, as in vLLM. */
 static void append_message(struct strbuf *out, const struct answer_shape *a,
                            const struct answer_delta *d)
 {
     bool reasons = count(d, ANSWER_REASONING) > 0, calls = has_calls(d);
-    if ((reasons || calls) && count(d, ANSWER_CONTENT) == 0)
+    bool is_forced = a->params->tools && a->params->tool_choice == TOOL_CHOICE_REQUIRED;
+    if ((reasons || calls) && !is_forced && count(d, ANSWER_CONTENT) == 0)
         strbuf_append_c(out, "null");
     else
         append_text(out, d, ANSWER_CONTENT);
@@ -173,8 +175,9 @@ static void write_role(struct strbuf *out, const struct answer_shape *a,
                          "\"logprobs\":null,\"finish_reason\":null}]");
     openai_prompt(out, a, d->prompt);
     const struct answer_usage begun = {.prompt_tokens = d->usage.prompt_tokens,
-                                       .cached_tokens = d->usage.cached_tokens};
-    openai_chunk_end(out, a->params, a->params->continuous_usage_stats ? &begun : NULL);
+                                       .cached_tokens = d->usage.cached_tokens,
+                                       .has_reasoning = d->usage.has_reasoning};
+    openai_chunk_end(out, a, a->params->continuous_usage_stats ? &begun : NULL);
     sse_end(out);
 }
 
@@ -193,7 +196,7 @@ static void write_delta(struct strbuf *out, const struct answer_shape *a, struct
     if (a->params->return_token_ids)
         openai_ids(out, "token_ids", d->ids, d->n_ids);
     strbuf_append_c(out, "}]");
-    openai_chunk_end(out, a->params, a->params->continuous_usage_stats ? &d->usage : NULL);
+    openai_chunk_end(out, a, a->params->continuous_usage_stats ? &d->usage : NULL);
     sse_end(out);
 }
 
@@ -216,6 +219,7 @@ static void append_choice(struct strbuf *out, const struct answer_shape *a,
         openai_ids(out, "token_ids", d->ids, d->n_ids);
     else
         openai_absent(out, a, "token_ids");
+    openai_absent(out, a, "routed_experts");
     strbuf_append_c(out, "}");
 }
 
@@ -229,11 +233,13 @@ static void write_whole(struct strbuf *out, const struct answer_shape *a,
         append_choice(out, a, &d[i]);
     }
     strbuf_append_c(out, "],\"usage\":");
-    openai_usage(out, u);
+    openai_usage(out, a, u);
     openai_prompt(out, a, d->prompt);
     openai_prompt_logprobs(out, a, d->scores);
     openai_absent(out, a, "kv_transfer_params");
+    openai_absent(out, a, "ec_transfer_params");
     openai_absent(out, a, "service_tier");
+    openai_absent(out, a, "metrics");
     strbuf_append_c(out, "}");
 }
 

@@ -16,8 +16,8 @@ static void append_top(struct strbuf *out, const struct answer_shape *a,
     for (uint32_t k = 0; k < t->n; k++) {
         bool seen = false;
         for (uint32_t j = 0; j < k && !seen; j++)
-            seen = t->ids[j] == t->ids[k] ||
-                   str_eq(openai_token_name(a, t->ids[j], other), openai_token_name(a, t->ids[k], buf));
+            seen = t->ids[j] == t->ids[k] || str_eq(openai_token_name(a, t->ids[j], other),
+                                                    openai_token_name(a, t->ids[k], buf));
         if (seen)
             continue;
         strbuf_append_c(out, first ? "" : ",");
@@ -59,13 +59,14 @@ static const struct token_logprobs *shown_row(const struct shown *s, uint32_t i,
     return i > 0 && buf->n > 0 ? buf : NULL;
 }
 
+/* Never behind the text, which a stop string may have cut. */
 static void append_offsets(struct strbuf *out, const struct shown *s)
 {
-    uint32_t offset = s->n_prompt > 0 ? 0 : s->d->text_offset;
     for (uint32_t i = 0; i < s->n; i++) {
-        strbuf_printf(out, i ? ",%u" : "%u", offset);
-        offset += generation_token_chars(s->a->tokenizer, shown_id(s, i),
-                                         s->a->params->skip_special_tokens);
+        uint32_t offset =
+            i < s->n_prompt ? s->d->prompt->offsets[i] : s->d->logprobs[i - s->n_prompt].offset;
+        strbuf_append_c(out, i ? "," : "");
+        strbuf_append_u64(out, offset < s->d->g->n_chars ? offset : s->d->g->n_chars);
     }
 }
 
@@ -142,6 +143,7 @@ static void append_choice(struct strbuf *out, const struct answer_shape *a,
         openai_ids(out, "token_ids", d->ids, d->n_ids);
     else
         openai_absent(out, a, "token_ids");
+    openai_absent(out, a, "routed_experts");
     strbuf_append_c(out, "}");
 }
 
@@ -156,7 +158,7 @@ static void write_delta(struct strbuf *out, const struct answer_shape *a, struct
     openai_chunk_begin(out, a, OBJECT);
     append_choice(out, a, d);
     strbuf_append_c(out, "]");
-    openai_chunk_end(out, a->params, a->params->continuous_usage_stats ? &d->usage : NULL);
+    openai_chunk_end(out, a, a->params->continuous_usage_stats ? &d->usage : NULL);
     sse_end(out);
 }
 
@@ -176,9 +178,11 @@ static void write_whole(struct strbuf *out, const struct answer_shape *a,
         append_choice(out, a, &d[i]);
     }
     strbuf_append_c(out, "],\"usage\":");
-    openai_usage(out, u);
+    openai_usage(out, a, u);
     openai_absent(out, a, "kv_transfer_params");
+    openai_absent(out, a, "ec_transfer_params");
     openai_absent(out, a, "service_tier");
+    openai_absent(out, a, "metrics");
     strbuf_append_c(out, "}");
 }
 

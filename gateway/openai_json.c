@@ -34,14 +34,23 @@ void openai_ids(struct strbuf *out, const char *name, const uint32_t *ids, uint3
     strbuf_append_c(out, "]");
 }
 
-void openai_usage(struct strbuf *out, const struct answer_usage *u)
+void openai_usage(struct strbuf *out, const struct answer_shape *a, const struct answer_usage *u)
 {
     strbuf_printf(out,
                   "{\"prompt_tokens\":%llu,\"total_tokens\":%llu,\"completion_tokens\":%llu,"
-                  "\"prompt_tokens_details\":{\"cached_tokens\":%llu}}",
+                  "\"prompt_tokens_details\":{\"cached_tokens\":%llu",
                   (unsigned long long)u->prompt_tokens,
                   (unsigned long long)u->prompt_tokens + u->completion_tokens,
                   (unsigned long long)u->completion_tokens, (unsigned long long)u->cached_tokens);
+    openai_absent(out, a, "created_cache_tokens");
+    openai_absent(out, a, "multimodal_tokens");
+    strbuf_append_c(out, "}");
+    if (u->has_reasoning)
+        strbuf_printf(out, ",\"completion_tokens_details\":{\"reasoning_tokens\":%llu}",
+                      (unsigned long long)u->reasoning_tokens);
+    else
+        openai_absent(out, a, "completion_tokens_details");
+    strbuf_append_c(out, "}");
 }
 
 static const char *const finish_names[ANSWER_FINISH_COUNT] = {
@@ -67,12 +76,13 @@ void openai_finish(struct strbuf *out, const struct answer_delta *d)
         strbuf_append_c(out, "null");
 }
 
-void openai_chunk_end(struct strbuf *out, const struct params *p, const struct answer_usage *u)
+void openai_chunk_end(struct strbuf *out, const struct answer_shape *a,
+                      const struct answer_usage *u)
 {
     if (u) {
         strbuf_append_c(out, ",\"usage\":");
-        openai_usage(out, u);
-    } else if (p->include_usage) {
+        openai_usage(out, a, u);
+    } else if (a->params->include_usage) {
         strbuf_append_c(out, ",\"usage\":null");
     }
     strbuf_append_c(out, "}");
@@ -85,7 +95,7 @@ void openai_close(struct strbuf *out, const struct answer_shape *a, const char *
         sse_begin(out);
         openai_head(out, a, object);
         strbuf_append_c(out, ",\"choices\":[]");
-        openai_chunk_end(out, a->params, u);
+        openai_chunk_end(out, a, u);
         sse_end(out);
     }
     strbuf_append_c(out, SSE_DONE);
@@ -103,10 +113,12 @@ void openai_prompt(struct strbuf *out, const struct answer_shape *a, const struc
         openai_ids(out, "prompt_token_ids", p->ids, p->n_ids);
     else
         openai_absent(out, a, "prompt_token_ids");
-    if (!a->params->return_prompt_text)
-        return;
-    strbuf_append_c(out, ",\"prompt_text\":");
-    strbuf_append_json(out, p->text);
+    if (a->params->return_prompt_text) {
+        strbuf_append_c(out, ",\"prompt_text\":");
+        strbuf_append_json(out, p->text);
+    } else if (a->params->kind == API_CHAT) {
+        openai_absent(out, a, "prompt_text");
+    }
 }
 
 struct str openai_token(const struct answer_shape *a, uint32_t id, char buf[OPENAI_TOKEN_MAX])

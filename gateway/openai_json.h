@@ -13,11 +13,12 @@ void openai_head(struct strbuf *out, const struct answer_shape *a, const char *o
 void openai_chunk_begin(struct strbuf *out, const struct answer_shape *a, const char *object);
 /* ,"NAME":[…] */
 void openai_ids(struct strbuf *out, const char *name, const uint32_t *ids, uint32_t n);
-void openai_usage(struct strbuf *out, const struct answer_usage *u);
+void openai_usage(struct strbuf *out, const struct answer_shape *a, const struct answer_usage *u);
 /* ,"finish_reason":…,"stop_reason":…: null until the end; a stop string, a stop id, or null. */
 void openai_finish(struct strbuf *out, const struct answer_delta *d);
 /* The end of a chunk: ,"usage":… when it is asked for, and the brace. u: NULL, or the numbers. */
-void openai_chunk_end(struct strbuf *out, const struct params *p, const struct answer_usage *u);
+void openai_chunk_end(struct strbuf *out, const struct answer_shape *a,
+                      const struct answer_usage *u);
 /* How a token is shown: its bytes (empty for an id that is none), or "token_id:ID" in buf. */
 struct str openai_token(const struct answer_shape *a, uint32_t id, char buf[OPENAI_TOKEN_MAX]);
 /* What a token is called among others: the same, but for a part of a character "bytes:\xf0\x9f" in

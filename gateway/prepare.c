@@ -5,6 +5,7 @@
 
 #include "common/base/mem.h"
 #include "gateway/dialect.h"
+#include "gateway/echo.h"
 #include "gateway/grammar_source.h"
 
 enum { MAX_BAD_WORD_IDS = 4096 };
@@ -40,19 +41,16 @@ static bool encode_prompt(const struct prepare_model *m, const struct params *p,
     return true;
 }
 
-static bool decode_for_echo(const struct prepare_model *m, const struct params *p,
-                            struct prompt *out, struct api_error *e)
+/* What the answer says of the prompt: its text, and where in it each id begins. */
+static bool prepare_echo(const struct prepare_model *m, const struct params *p, bool cut,
+                         struct prompt *out, struct api_error *e)
 {
-    char why[TEXT_ERR_MAX] = "";
-    char *text = NULL;
-    size_t len = 0;
-    if (text_decode(m->tokenizer, out->ids, out->n_ids, p->skip_special_tokens, &text, &len, why) !=
-        TEXT_OK)
-        return api_error_set(e, 400, "prompt", "prompt cannot be decoded for echo: %s", why);
-    mem_free((void *)out->text.ptr);
-    out->text = (struct str){mem_strndup(text, len), len};
-    text_free(text);
-    return true;
+    if (!p->echo && !p->return_prompt_text)
+        return true;
+    if ((cut || !out->has_text) && !echo_text(m->tokenizer, p->skip_special_tokens, out, e))
+        return false;
+    return !p->echo || p->logprobs < 0 ||
+           echo_offsets(m->tokenizer, p->skip_special_tokens, out, e);
 }
 
 /* The tokens of each word where it begins a text and where a space precedes it, as vLLM does it:
@@ -203,8 +201,7 @@ static bool prepare_prompts(const struct prepare_model *m, const struct dialect 
         bool cut = truncate_prompt(m, p, prompt);
         if (generates && !check_length(m, p, field, prompt, e))
             return false;
-        if ((p->echo || p->return_prompt_text) && (cut || !prompt->has_text) &&
-            !decode_for_echo(m, p, prompt, e))
+        if (!prepare_echo(m, p, cut, prompt, e))
             return false;
         if (prompt->n_ids > longest)
             longest = prompt->n_ids;

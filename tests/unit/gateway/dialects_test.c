@@ -167,8 +167,7 @@ static void answer_vector(uint32_t i, float *v, uint32_t n)
 #define VECTORS(list, n)                                                                           \
     "{\"id\":\"embd-ID\",\"object\":\"list\",\"created\":1700000000,\"model\":\"m\",\"data\":"     \
     "[" list "],\"usage\":{\"prompt_tokens\":" n ",\"total_tokens\":" n                            \
-    ",\"completion_tokens\":0,"                                                                    \
-    "\"prompt_tokens_details\":{\"cached_tokens\":0}}}"
+    ",\"completion_tokens\":0," DETAILS(0) NO_REASONING "}}"
 #define VECTOR(i, v) "{\"index\":" i ",\"object\":\"embedding\",\"embedding\":" v "}"
 
 static void ask_vectors(const char *body)

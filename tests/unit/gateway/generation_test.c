@@ -259,8 +259,10 @@ static void test_logprobs_follow_the_ids(void **state)
     assert_int_equal(d.n_ids, 2); /* cut at the completing token */
     assert_int_equal(g.n_logprobs, 2);
     assert_true(d.logprobs[1].values[1] == -1.5f);
+    assert_int_equal(d.logprobs[0].offset, 0);
+    assert_int_equal(d.logprobs[1].offset, 1);
     generation_given(&g, &r, &d);
-    assert_int_equal(g.text_offset, 2);
+    assert_int_equal(g.n_chars, 1); /* the stop string is no part of the text */
     generation_fini(&g);
     stop_set_fini(&stops);
 }

@@ -30,7 +30,10 @@ static const struct context_case cases[] = {
              "\"arguments\":{\"a\":1}}},{\"function\":{\"arguments\":{}}}]}"),
      true},
     {MESSAGES("{\"role\":\"assistant\",\"tool_calls\":[{\"function\":{\"arguments\":\"{\"}}]}"),
-     "is not JSON", false},
+     CONTEXT("{\"role\":\"assistant\",\"tool_calls\":[{\"function\":{\"arguments\":\"{\"}}]}"),
+     true},
+    {MESSAGES("{\"role\":\"assistant\",\"tool_calls\":[{\"function\":{\"arguments\":\"null\"}}]}"),
+     CONTEXT("{\"role\":\"assistant\",\"tool_calls\":[{\"function\":{\"arguments\":{}}}]}"), true},
     {MESSAGES("{\"role\":\"assistant\",\"tool_calls\":3}"), "must be a list", false},
     {MESSAGES("{\"role\":\"assistant\",\"content\":\"x\",\"reasoning\":\"r\"}"),
      CONTEXT("{\"role\":\"assistant\",\"content\":\"x\",\"reasoning\":\"r\","

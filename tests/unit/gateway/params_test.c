@@ -198,6 +198,8 @@ static const struct field_case cases[] = {
     {B, ",\"response_format\":{\"type\":\"text\"},\"guided_regex\":\"a\"", NULL},
     {B, ",\"response_format\":{\"type\":\"json_object\"},\"guided_regex\":\"a\"", "guided_regex"},
     {B, ",\"guided_decoding_backend\":\"outlines\"", NULL},
+    {B, ",\"temperature\":1e999", "temperature"},
+    {B, ",\"seed\":99999999999999999999", "seed"},
     {B, ",\"bad_words\":[\"x\"]", NULL},
     {B, ",\"bad_words\":[]", NULL},
     {B, ",\"bad_words\":[\"\"]", "bad_words"},
@@ -287,33 +289,38 @@ static void test_grammars(void **state)
     }
 }
 
-/* Definitions are the whole schema's; a function, or no parallel calls, is one call. */
+/* Each tool's parameters are whole, with definitions of their own; a function, or no parallel
+ * calls, is one call; a response_format has no say beside it. */
 static void test_tool_grammars(void **state)
 {
 #define DRAW                                                                                       \
     "{\"type\":\"function\",\"function\":{\"name\":\"draw\",\"parameters\":{\"$ref\":\"#/$defs/"   \
     "d\",\"$defs\":{\"d\":{\"type\":\"object\"}}}}}"
-#define CALL(name, parameters)                                                                     \
+#define CALL(name, i)                                                                              \
     "{\"type\":\"object\",\"properties\":{\"name\":{\"const\":\"" name                             \
-    "\"},\"arguments\":" parameters                                                                \
-    "},\"required\":[\"name\",\"arguments\"],\"additionalProperties\":false}"
+    "\"},\"arguments\":{\"$ref\":\"#/$defs/tool" #i                                                \
+    "\"}},\"required\":[\"name\",\"arguments\"],\"additionalProperties\":false}"
 #define CALLS(items, behind)                                                                       \
     "{\"type\":\"array\",\"minItems\":1,\"items\":{\"anyOf\":[" items                              \
     "]},\"x-guidance\":{\"whitespace_flexible\":false}" behind "}"
-#define DEFS ",\"$defs\":{\"d\":{\"type\":\"object\"}}"
+#define NO_PARAMETERS                                                                              \
+    "\"tool0\":{\"properties\":{},\"type\":\"object\",\"additionalProperties\":false}"
+#define ONE ",\"$defs\":{" NO_PARAMETERS "}"
+#define BOTH_OF                                                                                    \
+    ",\"$defs\":{" NO_PARAMETERS                                                                   \
+    ",\"tool1\":{\"$ref\":\"#/$defs/tool1/$defs/d\",\"$defs\":{\"d\":{\"type\":\"object\"}},"      \
+    "\"type\":\"object\"}}"
     static const struct {
         const char *fields, *source; /* NULL: a 400 */
     } said[] = {
-        {"\"required\"",
-         CALLS(CALL("f", "{\"type\":\"object\"}") "," CALL("draw", "{\"$ref\":\"#/$defs/d\"}"),
-               DEFS)},
+        {"\"required\"", CALLS(CALL("f", 0) "," CALL("draw", 1), BOTH_OF)},
         {"\"required\",\"parallel_tool_calls\":false",
-         CALLS(CALL("f", "{\"type\":\"object\"}") "," CALL("draw", "{\"$ref\":\"#/$defs/d\"}"),
-               ",\"maxItems\":1" DEFS)},
+         CALLS(CALL("f", 0) "," CALL("draw", 1), BOTH_OF ",\"maxItems\":1")},
         {"{\"type\":\"function\",\"function\":{\"name\":\"f\"}}",
-         CALLS(CALL("f", "{\"type\":\"object\"}"), ",\"maxItems\":1")},
+         CALLS(CALL("f", 0), ONE ",\"maxItems\":1")},
         {"{\"type\":\"function\",\"function\":{\"name\":\"g\"}}", NULL},
-        {"\"required\",\"response_format\":{\"type\":\"json_object\"}", NULL},
+        {"\"required\",\"response_format\":{\"type\":\"json_object\"}",
+         CALLS(CALL("f", 0) "," CALL("draw", 1), BOTH_OF)},
     };
     for (size_t i = 0; i < sizeof said / sizeof *said; i++) {
         struct params p;
@@ -321,9 +328,9 @@ static void test_tool_grammars(void **state)
         char fields[1024];
         snprintf(fields, sizeof fields, ",\"tools\":[" TOOL "," DRAW "],\"tool_choice\":%s",
                  said[i].fields);
-        if (!parse(H, fields, &p, &e))
+        bool ok = parse(H, fields, &p, &e) && grammar_from_tools(&p, &e);
+        if (ok != (said[i].source != NULL))
             fail_msg("%s: %s", fields, e.message);
-        bool ok = grammar_from_tools(&p, &e);
         assert_int_equal(ok, said[i].source != NULL);
         assert_string_equal(e.param, ok ? "" : "tool_choice");
         if (ok && !str_eq_c(p.sampling.grammar, said[i].source))
@@ -366,11 +373,11 @@ static const struct body_case bodies[] = {
     {"trailing bytes", "{} x", 400},
     {"duplicate keys", "{\"n\":1,\"n\":2}", 400},
     {"NaN", "{\"temperature\":NaN}", 400},
-    {"infinite", "{\"temperature\":1e999}", 400},
+    {"infinite: its field refuses it", "{\"temperature\":1e999}", 0},
     {"invalid UTF-8", "{\"prompt\":\"\xFF\"}", 400},
     {"overlong UTF-8", "{\"prompt\":\"\xC0\xAF\"}", 400},
     {"lone surrogate", "{\"prompt\":\"\\ud800\"}", 400},
-    {"number too big", "{\"seed\":99999999999999999999}", 400},
+    {"number too big: as above", "{\"seed\":99999999999999999999}", 0},
     {"NUL escape is text", "{\"prompt\":\"a\\u0000b\"}", 0},
 };
 

@@ -10,7 +10,7 @@
     "\"system_fingerprint\":\"cox-" COX_VERSION "\""
 #define USAGE(n, k, all)                                                                           \
     ",\"usage\":{\"prompt_tokens\":" #n ",\"total_tokens\":" #all ",\"completion_tokens\":" #k     \
-    ",\"prompt_tokens_details\":{\"cached_tokens\":0}}}"
+    "," DETAILS(0) NO_REASONING "}" ABSENT_AT_END
 
 static void post(const char *body)
 {
@@ -57,11 +57,13 @@ static void test_prompt_logprobs(void **state)
     assert_int_equal(w.client.status, 0);
     tokens(0, 0, "fg", FINISH_LENGTH);
 #define SCORES "\"prompt_logprobs\":[null," ROW(98, "b", 1) "," ROW(99, "c", 2) "]"
-    assert_body(HEAD ",\"choices\":[{\"index\":0,\"text\":\"fg\",\"logprobs\":null,"
-                     "\"finish_reason\":\"length\",\"stop_reason\":null," SCORES "},"
-                     "{\"index\":1,\"text\":\"de\",\"logprobs\":null,"
-                     "\"finish_reason\":\"length\",\"stop_reason\":null," SCORES
-                     "}]" USAGE(3, 4, 7));
+    assert_body(
+        HEAD ",\"choices\":[{\"index\":0,\"text\":\"fg\",\"logprobs\":null,"
+             "\"finish_reason\":\"length\",\"stop_reason\":null,\"prompt_token_ids\":null," SCORES
+                 ABSENT_OF_CHOICE "},"
+             "{\"index\":1,\"text\":\"de\",\"logprobs\":null,"
+             "\"finish_reason\":\"length\",\"stop_reason\":null,\"prompt_token_ids\":null," SCORES
+                 ABSENT_OF_CHOICE "}]" USAGE(3, 4, 7));
 }
 
 /* A K of 1 has the best one, and the prompt's own with its rank among all. */
@@ -90,13 +92,13 @@ static void test_chat(void **state)
                            "\"prompt_logprobs\":2,\"max_tokens\":1}");
     rows(0, 0, "ab", 1, 1);
     tokens(0, 0, "d", FINISH_LENGTH);
-    assert_non_null(strstr(w.client.body.ptr, "}},\"prompt_logprobs\":[null,{\"98\":"));
+    assert_non_null(strstr(w.client.body.ptr, "null,\"prompt_logprobs\":[null,{\"98\":"));
 }
 
 #define ECHOED                                                                                     \
     "\"logprobs\":{\"text_offset\":[0,1,2,3],\"token_logprobs\":[null,-1,-2,-0.25],"               \
     "\"tokens\":[\"a\",\"b\",\"c\",\"d\"],\"top_logprobs\":[null,{\"b\":-1,\"x\":-0.5},"           \
-    "{\"c\":-2,\"x\":-0.5},{\"d\":-0.25}]},\"finish_reason\":\"length\",\"stop_reason\":null}]"
+    "{\"c\":-2,\"x\":-0.5},{\"d\":-0.25}]},\"finish_reason\":\"length\",\"stop_reason\":null"
 
 /* One token with its row, and the end. */
 static void scored_token(uint32_t i)
@@ -120,7 +122,8 @@ static void test_echo(void **state)
     assert_int_equal(w.submits[0].sampling.n_prompt_logprobs, 1);
     rows(0, 0, "abc", 2, 1);
     scored_token(0);
-    assert_body(HEAD ",\"choices\":[{\"index\":0,\"text\":\"abcd\"," ECHOED USAGE(3, 1, 4));
+    assert_body(HEAD ",\"choices\":[{\"index\":0,\"text\":\"abcd\"," ECHOED ABSENT_OF_TEXT
+                     "}]" USAGE(3, 1, 4));
 }
 
 /* The prompt's are said with the first delta, when all are there. */
@@ -132,7 +135,7 @@ static void test_echo_in_a_stream(void **state)
     rows(0, 1, "abc", 1, 1);
     scored_token(0);
     assert_body("data: " HEAD ",\"choices\":[{\"index\":0,\"text\":\"abcd\"," ECHOED
-                "}\n\ndata: [DONE]\n\n");
+                "}]}\n\ndata: [DONE]\n\n");
 }
 
 /* Nothing is generated: what the head draws behind the prompt is nobody's, and ends nothing. */
@@ -146,7 +149,7 @@ static void test_scores_only(void **state)
                 ",\"choices\":[{\"index\":0,\"text\":\"abc\",\"logprobs\":{\"text_offset\":[0,1,2],"
                 "\"token_logprobs\":[null,-1,-2],\"tokens\":[\"a\",\"b\",\"c\"],\"top_logprobs\":["
                 "null,{\"b\":-1,\"x\":-0.5},{\"c\":-2,\"x\":-0.5}]},\"finish_reason\":\"length\","
-                "\"stop_reason\":null}]" USAGE(3, 0, 3));
+                "\"stop_reason\":null" ABSENT_OF_TEXT "}]" USAGE(3, 0, 3));
 }
 
 /* A new link: the head is told what is here, and goes on there; with all it is asked for none. */

@@ -58,12 +58,13 @@ static void test_whole(void **state)
     assert_int_equal(w.client.status, 0);
     tokens(0, 0, "\"\n", FINISH_LENGTH);
     assert_int_equal(w.client.status, 200);
-    assert_body(HEAD ",\"choices\":[{\"index\":0,\"text\":\"a\\\"\\n\",\"logprobs\":null,"
-                     "\"finish_reason\":\"length\",\"stop_reason\":null},"
-                     "{\"index\":1,\"text\":\"bcyz\",\"logprobs\":null,"
-                     "\"finish_reason\":\"length\",\"stop_reason\":null}],"
-                     "\"usage\":{\"prompt_tokens\":3,\"total_tokens\":7,\"completion_tokens\":4,"
-                     "\"prompt_tokens_details\":{\"cached_tokens\":0}}}");
+    assert_body(
+        HEAD ",\"choices\":[{\"index\":0,\"text\":\"a\\\"\\n\",\"logprobs\":null,"
+             "\"finish_reason\":\"length\",\"stop_reason\":null" ABSENT_OF_TEXT "},"
+             "{\"index\":1,\"text\":\"bcyz\",\"logprobs\":null,"
+             "\"finish_reason\":\"length\",\"stop_reason\":null" ABSENT_OF_TEXT "}],"
+             "\"usage\":{\"prompt_tokens\":3,\"total_tokens\":7,\"completion_tokens\":4," DETAILS(0)
+                 NO_REASONING "}" ABSENT_AT_END);
 }
 
 static void test_resubmission(void **state)
@@ -337,15 +338,17 @@ static void test_logprobs_and_ids(void **state)
                             .finish = FINISH_LENGTH};
     struct msg_tokens m = {.items = &t, .n_items = 1};
     serving_on_tokens(&w.s, &m);
-    assert_body(HEAD ",\"choices\":[{\"index\":0,\"text\":\"a\xEF\xBF\xBD\",\"logprobs\":{"
-                     "\"text_offset\":[0,1],\"token_logprobs\":[-0.5,-0.125],"
-                     "\"tokens\":[\"a\",\"\xEF\xBF\xBD\"],"
-                     "\"top_logprobs\":[{\"a\":-0.5,\"b\":-0.25},"
-                     "{\"\xEF\xBF\xBD\":-0.125,\"x\":-9999,\"y\":-2}]},"
-                     "\"finish_reason\":\"length\",\"stop_reason\":null,"
-                     "\"prompt_token_ids\":[104,105],\"token_ids\":[97,195]}],"
-                     "\"usage\":{\"prompt_tokens\":2,\"total_tokens\":4,\"completion_tokens\":2,"
-                     "\"prompt_tokens_details\":{\"cached_tokens\":0}}}");
+    assert_body(
+        HEAD ",\"choices\":[{\"index\":0,\"text\":\"a\xEF\xBF\xBD\",\"logprobs\":{"
+             "\"text_offset\":[0,1],\"token_logprobs\":[-0.5,-0.125],"
+             "\"tokens\":[\"a\",\"bytes:\\\\xc3\"],"
+             "\"top_logprobs\":[{\"a\":-0.5,\"b\":-0.25},"
+             "{\"bytes:\\\\xc3\":-0.125,\"x\":-9999,\"y\":-2}]},"
+             "\"finish_reason\":\"length\",\"stop_reason\":null,"
+             "\"prompt_token_ids\":[104,105],\"prompt_logprobs\":null,"
+             "\"token_ids\":[97,195],\"routed_experts\":null}],"
+             "\"usage\":{\"prompt_tokens\":2,\"total_tokens\":4,\"completion_tokens\":2," DETAILS(0)
+                 NO_REASONING "}" ABSENT_AT_END);
 }
 
 /* Tokens of submit i, each with this log-probability, and the end. */
@@ -373,7 +376,7 @@ static void test_best_of(void **state)
 {
 #define CHOICE(i, text)                                                                            \
     "{\"index\":" #i ",\"text\":\"" text                                                           \
-    "\",\"logprobs\":null,\"finish_reason\":\"length\",\"stop_reason\":null}"
+    "\",\"logprobs\":null,\"finish_reason\":\"length\",\"stop_reason\":null" ABSENT_OF_TEXT "}"
     post("{\"prompt\":[\"hi\",\"you\"],\"n\":2,\"best_of\":3,\"max_tokens\":4}");
     assert_int_equal(w.n_submits, 6);
     for (uint32_t i = 0; i < 6; i++) {
@@ -390,8 +393,8 @@ static void test_best_of(void **state)
     scored_tokens(3, "d", -0.5f); /* as good as f, and before it */
     assert_body(HEAD ",\"choices\":[" CHOICE(0, "bbbb") "," CHOICE(1, "cc") "," CHOICE(
         2, "d") "," CHOICE(3, "f") "],\"usage\":{\"prompt_tokens\":5,\"total_tokens\":15,"
-                                   "\"completion_tokens\":10,"
-                                   "\"prompt_tokens_details\":{\"cached_tokens\":0}}}");
+                                   "\"completion_tokens\":10," DETAILS(0) NO_REASONING
+                "}" ABSENT_AT_END);
     assert_int_equal(w.s.n_open_choices, 0);
 }
 
@@ -461,15 +464,18 @@ static void test_chat_whole(void **state)
     chat("{" MESSAGES ",\"return_token_ids\":true,\"request_id\":"
          "\"0123456789abcdef0123456789abcdef\"}");
     tokens(0, 0, "ab", FINISH_STOP);
-    assert_body(CHAT_HEAD("chat.completion") ",\"choices\":[{\"index\":0,\"message\":{"
-                                             "\"role\":\"assistant\",\"content\":\"a\","
-                                             "\"refusal\":null},\"logprobs\":null,"
-                                             "\"finish_reason\":\"stop\",\"stop_reason\":null,"
-                                             "\"token_ids\":[97,98]}],\"usage\":{"
-                                             "\"prompt_tokens\":2,\"total_tokens\":4,"
-                                             "\"completion_tokens\":2,"
-                                             "\"prompt_tokens_details\":{\"cached_tokens\":0}},"
-                                             "\"prompt_token_ids\":[104,105]}");
+    assert_body(CHAT_HEAD(
+        "chat.completion") ",\"choices\":[{\"index\":0,\"message\":{"
+                           "\"role\":\"assistant\",\"content\":\"a\"," ABSENT_OF_MESSAGE
+                           "\"reasoning\":null,"
+                           "\"reasoning_content\":null},\"logprobs\":null,"
+                           "\"finish_reason\":\"stop\",\"stop_reason\":null,"
+                           "\"token_ids\":[97,98],"
+                           "\"routed_experts\":null}],\"usage\":{"
+                           "\"prompt_tokens\":2,\"total_tokens\":4,"
+                           "\"completion_tokens\":2," DETAILS(0)
+                               REASONING(0) "},"
+                                            "\"prompt_token_ids\":[104,105]" ABSENT_OF_CHAT);
 }
 
 /* Reasoning, then a call, in pieces: what may be a marker is held back; the arguments are not. */
@@ -496,16 +502,16 @@ static void test_chat_whole_with_calls(void **state)
     chat("{" MESSAGES "," TOOLS ",\"stop\":\"END\"}");
     tokens(0, 0, "<think>x</think><tool_call>{\"name\":\"f\"}", FINISH_NONE);
     tokens(0, 39, "</tool_call>END", FINISH_NONE);
-    assert_body(
-        CHAT_HEAD("chat.completion") ",\"choices\":[{\"index\":0,\"message\":{\"role\":"
-                                     "\"assistant\",\"content\":null,\"refusal\":null," THINKS(
-                                         "x") ",\"tool_calls\":[{\"id\":\"chatcmpl-ID\",\"type\":"
-                                              "\"function\",\"function\":{\"name\":\"f\","
-                                              "\"arguments\":\"{}\"}}]},\"logprobs\":null,"
-                                              "\"finish_reason\":\"tool_calls\",\"stop_reason\":"
-                                              "\"END\"}],\"usage\":{\"prompt_tokens\":3,"
-                                              "\"total_tokens\":57,\"completion_tokens\":54,"
-                                              "\"prompt_tokens_details\":{\"cached_tokens\":0}}}");
+    assert_body(CHAT_HEAD(
+        "chat.completion") ",\"choices\":[{\"index\":0,\"message\":{\"role\":"
+                           "\"assistant\",\"content\":null," ABSENT_OF_MESSAGE THINKS(
+                               "x") ",\"tool_calls\":[{\"id\":\"chatcmpl-ID\",\"type\":"
+                                    "\"function\",\"function\":{\"name\":\"f\","
+                                    "\"arguments\":\"{}\"}}]},\"logprobs\":null,"
+                                    "\"finish_reason\":\"tool_calls\",\"stop_reason\":"
+                                    "\"END\"" ABSENT_OF_CHOICE "}],\"usage\":{\"prompt_tokens\":3,"
+                                    "\"total_tokens\":57,\"completion_tokens\":54," DETAILS(0)
+                                        REASONING(1) "},\"prompt_token_ids\":null" ABSENT_OF_CHAT);
 }
 
 /* The grammar begins behind what the reasoning parser of the model takes away; a completion has no
@@ -550,7 +556,7 @@ static void test_no_parser_unasked(void **state)
     chat("{" MESSAGES "," TOOLS ",\"tool_choice\":\"none\",\"include_reasoning\":false}");
     tokens(0, 0, "<think>x</think><tool_call>", FINISH_LENGTH);
     assert_non_null(strstr(strbuf_str(&w.client.body).ptr, "\"content\":\"<tool_call>\""));
-    assert_null(strstr(strbuf_str(&w.client.body).ptr, "reasoning"));
+    assert_non_null(strstr(strbuf_str(&w.client.body).ptr, "\"reasoning\":null"));
     w.client.status = 0;
     strbuf_reset(&w.client.body);
     post("{\"prompt\":\"x\"}");

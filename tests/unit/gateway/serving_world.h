@@ -55,3 +55,18 @@ void post_as(const struct dialect *d, const char *body);
 void tokens(uint32_t i, uint32_t start, const char *text, enum finish_reason finish);
 /* The body with the request's id, which is random, as ID. */
 void assert_body(const char *want);
+
+/* What OpenAI's whole answers have as null, where nobody asked for it. */
+#define ABSENT_OF_TEXT   ",\"prompt_token_ids\":null,\"prompt_logprobs\":null" ABSENT_OF_CHOICE
+#define ABSENT_OF_CHOICE ",\"token_ids\":null,\"routed_experts\":null"
+#define ABSENT_AT_END                                                                              \
+    ",\"kv_transfer_params\":null,\"ec_transfer_params\":null,\"service_tier\":null,"              \
+    "\"metrics\":null}"
+#define ABSENT_OF_CHAT ",\"prompt_text\":null,\"prompt_logprobs\":null" ABSENT_AT_END
+#define DETAILS(cached)                                                                            \
+    "\"prompt_tokens_details\":{\"cached_tokens\":" #cached                                        \
+    ",\"created_cache_tokens\":null,\"multimodal_tokens\":null}"
+#define NO_REASONING ",\"completion_tokens_details\":null"
+#define REASONING(n) ",\"completion_tokens_details\":{\"reasoning_tokens\":" #n "}"
+#define ABSENT_OF_MESSAGE                                                                          \
+    "\"refusal\":null,\"annotations\":null,\"audio\":null,\"function_call\":null,"
