@@ -23,6 +23,7 @@ cox_require(XXHASH "libxxhash>=0.8" libxxhash-dev)
 cox_require(SODIUM "libsodium>=1.0.18" libsodium-dev)
 cox_require(OPENSSL "openssl>=3.0" libssl-dev)
 cox_require(CURL "libcurl>=7.88" libcurl4-openssl-dev)
+cox_require(ZSTD "libzstd>=1.4.8" libzstd-dev)
 cox_require(ZLIB "zlib>=1.2.11" zlib1g-dev)
 find_program(PROTOC_C NAMES protoc-c protoc REQUIRED)
 # llhttp: a package on Debian 13; elsewhere Debian and Ubuntu ship its generated C inside node-llhttp,

@@ -9,6 +9,7 @@
 
 #include "common/base/clock.h"
 #include "common/base/mem.h"
+#include "common/net/content_coding.h"
 #include "common/net/http_internal.h"
 #include "common/net/tls.h"
 
@@ -22,7 +23,9 @@ enum {
 };
 
 static const unsigned conn_next[CONN_STATE_COUNT] = {
-    [CONN_READING] = 1u << CONN_WAITING | 1u << CONN_LINGERING | 1u << CONN_CLOSING,
+    [CONN_READING] =
+        1u << CONN_DECODING | 1u << CONN_WAITING | 1u << CONN_LINGERING | 1u << CONN_CLOSING,
+    [CONN_DECODING] = 1u << CONN_WAITING | 1u << CONN_LINGERING | 1u << CONN_CLOSING,
     [CONN_WAITING] = 1u << CONN_STREAMING | 1u << CONN_FLUSHING | 1u << CONN_CLOSING,
     [CONN_STREAMING] = 1u << CONN_FLUSHING | 1u << CONN_CLOSING,
     [CONN_FLUSHING] = 1u << CONN_READING | 1u << CONN_CLOSING,
@@ -50,11 +53,17 @@ static struct conn *conn_of(const struct http_request *r)
 
 /* ---- end ---- */
 
-static void on_closed(uv_handle_t *h)
+static void forget_decoded(struct conn *c)
 {
-    struct conn *c = h->data;
+    mem_free((void *)c->decoded.ptr);
+    c->decoded = (struct str){0};
+}
+
+void conn_release(struct conn *c)
+{
     if (--c->open_handles > 0)
         return;
+    forget_decoded(c);
     struct http_server *s = c->server;
     http_parser_free(c->parser);
     tls_session_free(c->tls);
@@ -62,6 +71,11 @@ static void on_closed(uv_handle_t *h)
     strbuf_fini(&c->added);
     mem_free(c); /* the only free of a connection in the program */
     http_server_release(s);
+}
+
+static void on_closed(uv_handle_t *h)
+{
+    conn_release(h->data);
 }
 
 static void release_body(struct conn *c)
@@ -77,6 +91,8 @@ void conn_close(struct conn *c)
     if (c->tls && !c->cut)
         conn_tls_goodbye(c);
     enter(c, CONN_CLOSING);
+    if (c->decoding)
+        (void)uv_cancel((uv_req_t *)c->decoding); /* where it has not begun */
     release_body(c);
     gather_drop(c);
     *c->prev = c->next;
@@ -116,8 +132,8 @@ bool conn_is_idle(const struct conn *c)
 
 bool conn_has_work(const struct conn *c)
 {
-    return c->state == CONN_READING || c->state == CONN_WAITING || c->state == CONN_STREAMING ||
-           c->state == CONN_FLUSHING;
+    return c->state == CONN_READING || c->state == CONN_DECODING || c->state == CONN_WAITING ||
+           c->state == CONN_STREAMING || c->state == CONN_FLUSHING;
 }
 
 /* ---- deadlines ---- */
@@ -172,6 +188,7 @@ static void after_flush(struct conn *c)
     }
     enter(c, CONN_READING);
     release_body(c);
+    forget_decoded(c);
     http_parser_reset(c->parser);
     arm_reading(c);
     process(c);
@@ -217,7 +234,7 @@ static void on_written(uv_write_t *req, int rc)
         conn_abort(c);
         return;
     }
-    if (c->queued_bytes > 0 && c->state != CONN_READING && c->state != CONN_WAITING)
+    if (c->queued_bytes > 0 && c->state > CONN_WAITING)
         arm(c, c->server->limits.write_stall_ms); /* it moves */
     else if (c->state == CONN_STREAMING)
         uv_timer_stop(&c->deadline);
@@ -468,6 +485,8 @@ void conn_refuse(struct conn *c, int status, const char *text)
     append_head(c, &head, status, "application/json");
     if (status == 503)
         strbuf_append_c(&head, "Retry-After: 1\r\n");
+    if (status == 415)
+        strbuf_append_c(&head, "Accept-Encoding: " CONTENT_CODINGS "\r\n");
     strbuf_printf(&head, "Content-Length: %zu\r\n\r\n", body.len);
     send_bytes(c, strbuf_str(&head), strbuf_str(&body), STR(""));
     strbuf_fini(&body);
@@ -493,12 +512,27 @@ static void on_deadline(uv_timer_t *t)
  * everybody. */
 static bool charge_body(struct conn *c)
 {
-    uint64_t held = http_parser_held_bytes(c->parser);
+    uint64_t held = http_parser_held_bytes(c->parser) + c->decoded.len;
     if (held <= SMALL_BODY_BYTES)
         held = 0;
     c->server->body_bytes += held - c->body_charged;
     c->body_charged = held;
     return c->server->body_bytes <= c->server->limits.max_body_bytes_total;
+}
+
+static void hand_over(struct conn *c)
+{
+    enter(c, CONN_WAITING);
+    c->server->handlers.on_request(c->server->handlers.ctx, &c->request);
+}
+
+void conn_decoded(struct conn *c, struct str owned_body)
+{
+    c->decoded = owned_body;
+    if (charge_body(c))
+        hand_over(c);
+    else
+        conn_refuse(c, 503, "Too many large requests are being read; try again in a moment");
 }
 
 static void deliver(struct conn *c)
@@ -511,9 +545,11 @@ static void deliver(struct conn *c)
     c->answered = (struct http_answered){.status = 499};
     c->arrived_ns = clock_mono_ns();
     strbuf_reset(&c->added);
-    enter(c, CONN_WAITING);
     uv_timer_stop(&c->deadline);
-    c->server->handlers.on_request(c->server->handlers.ctx, &c->request);
+    if (!conn_decode(c))
+        hand_over(c);
+    else if (c->state == CONN_READING)
+        enter(c, CONN_DECODING);
 }
 
 /* Feeds bytes to the parser; what is left over stays for the next request. Returns bytes used. */
@@ -692,15 +728,21 @@ struct str http_query(const struct http_request *r)
 
 struct str http_body(const struct http_request *r)
 {
-    return http_parser_message(conn_of(r)->parser)->body;
+    const struct conn *c = conn_of(r);
+    return c->decoded.ptr ? c->decoded : http_parser_message(c->parser)->body;
+}
+
+bool is_header(const struct http_field *f, const char *name)
+{
+    size_t len = strlen(name);
+    return f->name.len == len && strncasecmp(f->name.ptr, name, len) == 0;
 }
 
 struct str http_header(const struct http_request *r, const char *name)
 {
     const struct http_message *m = http_parser_message(conn_of(r)->parser);
-    size_t len = strlen(name);
     for (uint32_t i = 0; i < m->n_fields; i++)
-        if (m->fields[i].name.len == len && strncasecmp(m->fields[i].name.ptr, name, len) == 0)
+        if (is_header(&m->fields[i], name))
             return m->fields[i].value;
     return STR("");
 }

@@ -9,6 +9,7 @@
 enum { HTTP_READ_BUFFER = 64 << 10, HTTP_PLAIN_BUFFER = 16 << 10 };
 
 /*  READING    a request is being read, or none has begun
+ *  DECODING   it is whole, and its compressed body is with a thread of the pool
  *  WAITING    the handler has it
  *  STREAMING  headers are out, chunks follow
  *  FLUSHING   the answer is written; the next request waits for that
@@ -16,6 +17,7 @@ enum { HTTP_READ_BUFFER = 64 << 10, HTTP_PLAIN_BUFFER = 16 << 10 };
  *  CLOSING    handles are closing; nothing is called any more */
 enum conn_state {
     CONN_READING,
+    CONN_DECODING,
     CONN_WAITING,
     CONN_STREAMING,
     CONN_FLUSHING,
@@ -51,6 +53,8 @@ struct conn {
     uint64_t gathered_bytes;
     uint32_t i_gathered, first_piece, last_piece; /* in server->gather, each + 1; 0: none */
     uint64_t linger_left;
+    struct str decoded;  /* owned: the body, where it came compressed; ptr NULL: it did not */
+    uv_work_t *decoding; /* NULL: nothing is being decoded */
     struct strbuf added; /* headers of the answer to come */
     char id[HTTP_ID_MAX + 1];
     struct http_answered answered; /* so far */
@@ -113,13 +117,20 @@ void conn_on_plain(struct conn *c, struct str bytes);
 void conn_on_eof(struct conn *c);
 void conn_abort_soon(struct conn *c); /* on the next turn */
 void conn_refuse(struct conn *c, int status, const char *text);
-void conn_linger(struct conn *c); /* throws away what comes, for a while, then closes */
+void conn_release(struct conn *c); /* one of its open_handles is gone: freed at 0 */
+void conn_linger(struct conn *c);  /* throws away what comes, for a while, then closes */
 
 /* http_tls.c: a connection's bytes through its session. */
 bool conn_tls_begin(struct conn *c);
 bool conn_tls_send(struct conn *c, struct str a, struct str b, struct str d);
 void conn_tls_on_bytes(struct conn *c, struct str bytes);
 void conn_tls_goodbye(struct conn *c);
+
+/* http_coding.c. False: the body came as it is. Else it is decoded, and conn_decoded called in a
+ * later turn with what is the connection's then; or the request is refused. */
+bool conn_decode(struct conn *c);
+void conn_decoded(struct conn *c, struct str owned_body);
+bool is_header(const struct http_field *f, const char *name); /* of any case */
 
 /* http_gather.c */
 void gather_open(struct http_server *s);

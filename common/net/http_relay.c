@@ -233,6 +233,8 @@ static void write_request(struct http_relay *r, const struct http_relay_options 
         snprintf(plain, sizeof plain, STR_FMT, STR_ARG(name));
         if (is_own_header(plain) && strcasecmp(plain, "content-type") != 0)
             continue;
+        if (strcasecmp(plain, "content-encoding") == 0)
+            continue; /* the body is decoded */
         strbuf_append_str(&r->asked, name);
         strbuf_append_c(&r->asked, ": ");
         strbuf_append_str(&r->asked, value);

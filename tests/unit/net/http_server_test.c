@@ -28,6 +28,7 @@ struct fixture {
     char answer[1 << 16];
     size_t n_answer;
     const char *send;
+    size_t n_send;         /* 0: as long as a string */
     _Atomic int n_aborted; /* the client waits for it */
     int n_chunks, n_drains;
     int late; /* connected, and not accepted when the server began to drain */
@@ -116,7 +117,7 @@ static int dial(struct fixture *f)
 static void exchange(struct fixture *f)
 {
     int fd = dial(f);
-    size_t n = strlen(f->send);
+    size_t n = f->n_send ? f->n_send : strlen(f->send);
     f->n_answer = 0;
     if (send(fd, f->send, n, MSG_NOSIGNAL) != (ssize_t)n)
         n = 0;
@@ -216,6 +217,64 @@ static void raw_requests_get_the_right_answer(void **state)
             fail_msg("%s: got:\n%s", cases[i].name, f->answer);
         if (!cases[i].body)
             assert_string_equal(strstr(f->answer, "\r\n\r\n"), "\r\n\r\n");
+        mem_free(f);
+    }
+}
+
+/* Each is sent on a connection that goes on, with a plain request behind it. */
+static void compressed_bodies_are_decoded(void **state)
+{
+    static const char deflated[] =
+        "\x78\x9c\xcb\x48\xcd\xc9\xc9\x57\x48\xca\x4f\xa9\x04\x00\x15\x4b\x03\xe3";
+    static const char bomb[] =
+        "\x78\xda\xed\xc1\x31\x01\x00\x00\x00\xc2\xa0\xac\xeb\x5f\xc2\x0c\xfe\x40"
+        "\x01\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00"
+        "\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00"
+        "\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00"
+        "\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00"
+        "\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00"
+        "\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00"
+        "\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00"
+        "\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00"
+        "\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00"
+        "\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00"
+        "\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\xaf\x01\xcc\xee"
+        "\x16\x99"; /* of 200000 bytes */
+    static const struct {
+        const char *coding, *body;
+        size_t n;
+        const char *status, *want;
+    } cases[] = {
+        {"deflate", deflated, sizeof deflated - 1, "HTTP/1.1 200", "[v] hello body"},
+        {"identity, Deflate", deflated, sizeof deflated - 1, "HTTP/1.1 200", "[v] hello body"},
+        {"identity", "plain", 5, "HTTP/1.1 200", "[v] plain"},
+        {"gzip", "", 0, "HTTP/1.1 200", "[v] "},
+        {"deflate", deflated, sizeof deflated - 2, "HTTP/1.1 400", "Content-Encoding"},
+        {"gzip", deflated, sizeof deflated - 1, "HTTP/1.1 400", "corrupt"},
+        {"deflate", bomb, sizeof bomb - 1, "HTTP/1.1 413", "too large once it is decoded"},
+        {"br", "x", 1, "HTTP/1.1 415", "Content-Encoding"},
+        {"gzip, br", "x", 1, "HTTP/1.1 415", "Accept-Encoding: gzip, deflate, zstd\r\n"},
+    };
+    const struct http_limits limits = {.max_body_bytes = 1000};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct fixture *f = mem_zalloc(sizeof *f);
+        struct strbuf b;
+        strbuf_init(&b, 0);
+        strbuf_printf(&b,
+                      "POST /e HTTP/1.1\r\nHost: t\r\nX-A: v\r\nContent-Encoding: %s\r\n"
+                      "Content-Length: %zu\r\n\r\n",
+                      cases[i].coding, cases[i].n);
+        strbuf_append(&b, cases[i].body, cases[i].n);
+        strbuf_append_c(&b, "GET /next" H "\r\n");
+        f->script = exchange;
+        f->send = b.ptr;
+        f->n_send = b.len;
+        run(f, &limits);
+        bool ok = strncmp(cases[i].status, "HTTP/1.1 200", 12) == 0;
+        if (strncmp(f->answer, cases[i].status, 12) != 0 || !strstr(f->answer, cases[i].want) ||
+            ok != (strstr(f->answer, "GET /next") != NULL))
+            fail_msg("%s of %zu: got:\n%s", cases[i].coding, cases[i].n, f->answer);
+        strbuf_fini(&b);
         mem_free(f);
     }
 }
@@ -497,6 +556,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(raw_requests_get_the_right_answer),
+        cmocka_unit_test(compressed_bodies_are_decoded),
         cmocka_unit_test(headers_are_bounded),
         cmocka_unit_test(slow_requests_end_by_their_deadlines),
         cmocka_unit_test(a_client_that_leaves_is_an_abort),
