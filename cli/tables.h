@@ -54,7 +54,7 @@ struct up_options {
     struct ssl_options ssl;
     const char *uds, *gateway_admin_host; /* of gateway-0; further ones are numbered */
     int64_t gateway_admin_port;           /* -1: none */
-    const char *reasoning_parser, *tool_call_parser;
+    const char *reasoning_parser, *tool_call_parser, *pooler_config;
     bool enable_auto_tool_choice, trust_request_chat_template;
     int64_t max_logprobs;
     int unknown_fields, invocations;

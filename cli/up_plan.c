@@ -132,7 +132,10 @@ static void flags_of_adapters(struct builder *b, struct up_child *c)
     if (!o->enable_lora)
         return;
     arg(c, "--enable-lora");
-    flag_int(b, c, "--max-loras", o->max_loras);
+    /* vLLM's --max-loras bounds a batch, and more may be served: here all have a place */
+    flag_int(b, c, "--max-loras",
+             (size_t)o->max_loras < o->lora_modules.n_items ? (int64_t)o->lora_modules.n_items
+                                                            : o->max_loras);
     if (c->role != UP_WORKER)
         return;
     flag_int(b, c, "--max-lora-rank", o->max_lora_rank);
@@ -306,6 +309,7 @@ static void build_gateway(struct builder *b, struct up_child *c, uint32_t i)
         flag(c, "--shutdown-timeout", text(b, "%.15g", o->shutdown_timeout_s));
     flag(c, "--sse-keep-alive-interval", text(b, "%.15g", o->keep_alive_s));
     flag(c, "--reasoning-parser", o->reasoning_parser);
+    flag(c, "--pooler-config", o->pooler_config);
     flag(c, "--tool-call-parser", o->tool_call_parser);
     if (o->enable_auto_tool_choice)
         arg(c, "--enable-auto-tool-choice");
@@ -480,11 +484,11 @@ static enum status check(const struct up_options *o, int64_t n_workers, struct e
         return error_set(err, STATUS_INVALID,
                          "--enable-lora: give --lora-root FOLDER: adapters are read from below it "
                          "and from nowhere else");
-    if (o->lora_modules.n_items > (o->enable_lora ? (size_t)o->max_loras : 0))
+    if (o->lora_modules.n_items > (o->enable_lora ? (size_t)UP_MAX_LORAS : 0))
         return error_set(err, STATUS_INVALID,
-                         "--lora-modules names %zu adapters: --enable-lora and --max-loras say how "
-                         "many there may be",
-                         o->lora_modules.n_items);
+                         "--lora-modules names %zu adapters: --enable-lora is wanted, and %u are "
+                         "the most",
+                         o->lora_modules.n_items, UP_MAX_LORAS);
     if (o->served_model_names.n_items > UP_MAX_NAMES)
         return error_set(err, STATUS_INVALID, "%zu names for --served-model-name: at most %u",
                          o->served_model_names.n_items, UP_MAX_NAMES);

@@ -7,6 +7,7 @@
 
 #define UP_ARGV_MAX      352u /* the head may have 64 adapters and 64 names */
 #define UP_MAX_NAMES     64u
+#define UP_MAX_LORAS     64u
 #define UP_LISTENERS_MAX 3u
 
 enum up_role { UP_HEAD, UP_GATEWAY, UP_WORKER, UP_ROLE_COUNT };

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/base/log.h"
 #include "common/base/mem.h"
 
 #define WANT "want \"KEY [tenant] [rate=R] [tokens=N] [streams=N] [priority=N] [models=A,B]\""
@@ -135,17 +136,33 @@ static enum status add_file(struct auth *a, const char *path, struct error *err)
     return s == STATUS_OK ? s : error_prefix(err, s, "API key file %s", path);
 }
 
+/* No message repeats the key. */
+static enum status add_flag(struct auth *a, struct str key, struct error *err)
+{
+    struct key_limits none = {0};
+    if (key.len == 0)
+        return error_set(err, STATUS_INVALID, "--api-key must not be empty");
+    for (size_t i = 0; i < key.len; i++)
+        if ((unsigned char)key.ptr[i] <= ' ' || key.ptr[i] == 0x7F)
+            return error_set(err, STATUS_INVALID,
+                             "--api-key (COX_API_KEY): byte %zu of a key is a blank or a control "
+                             "character, which no request could send: take it out",
+                             i + 1);
+    if (key.len > 1 && strchr("\"'", key.ptr[0]) && key.ptr[key.len - 1] == key.ptr[0])
+        log_warn("api_key_quoted", "text=\"a key begins and ends with a quote: requests must send "
+                                   "both\"");
+    return add_key(a, key, STR(""), &none, err);
+}
+
 enum status auth_init(struct auth *a, const struct option_list *keys, const char *file,
                       struct error *err)
 {
     *a = (struct auth){.flags = keys, .file = file};
-    struct key_limits none = {0};
     if (sodium_init() < 0)
         return error_set(err, STATUS_INTERNAL, "libsodium cannot be initialised");
     enum status s = STATUS_OK;
     for (size_t i = 0; i < keys->n_items && s == STATUS_OK; i++)
-        s = keys->items[i][0] ? add_key(a, str_from(keys->items[i]), STR(""), &none, err)
-                              : error_set(err, STATUS_INVALID, "--api-key must not be empty");
+        s = add_flag(a, str_from(keys->items[i]), err);
     uint32_t n_flags = a->n_entries;
     if (s == STATUS_OK && file)
         s = add_file(a, file, err);

@@ -1,9 +1,9 @@
 /* /v1/embeddings: prompts as vectors. Each prompt is submitted as a pooling request; what comes is
  * one vector and no token. Bodies and answers are OpenAI's, and vLLM's beyond them. */
-#include <math.h>
 #include <sodium.h>
 
 #include "common/base/mem.h"
+#include "gateway/chunks.h"
 #include "gateway/dialect.h"
 #include "gateway/openai_completions.h"
 #include "gateway/openai_json.h"
@@ -28,17 +28,6 @@ static bool read_input(const struct prepare_model *m, json_t *owned_body, struct
                                &out->error);
 }
 
-/* Of the first n numbers: to length 1 again, where fewer are given than were. */
-static double scale_of(const struct params *p, const struct generation *g, uint32_t n)
-{
-    double sum = 0;
-    if (n == g->n_vector || !p->use_activation)
-        return 1;
-    for (uint32_t i = 0; i < n; i++)
-        sum += (double)g->vector[i] * (double)g->vector[i];
-    return sum > 0 ? 1 / sqrt(sum) : 1;
-}
-
 static void append_numbers(struct strbuf *out, const float *v, uint32_t n)
 {
     strbuf_append_c(out, "[");
@@ -60,20 +49,31 @@ static void append_base64(struct strbuf *out, const float *v, uint32_t n)
     mem_free(text);
 }
 
-static void append_vector(struct strbuf *out, const struct params *p, const struct generation *g)
+/* Of the pieces of one input, of which the last does not go on. Returns how many there are. */
+static uint32_t append_vector(struct strbuf *out, const struct params *p,
+                              const struct answer_delta *d)
 {
-    uint32_t n = p->dimensions && p->dimensions < g->n_vector ? p->dimensions : g->n_vector;
-    double scale = scale_of(p, g, n);
+    uint32_t n_pieces = 1, n = d->g->n_vector;
+    while (d[n_pieces - 1].prompt->goes_on)
+        n_pieces++;
+    if (p->dimensions && p->dimensions < n)
+        n = p->dimensions;
+    const struct generation **pieces = mem_array(n_pieces, sizeof *pieces);
+    const struct prompt **prompts = mem_array(n_pieces, sizeof *prompts);
     float *v = mem_array(n ? n : 1, sizeof *v);
-    for (uint32_t i = 0; i < n; i++) {
-        double x = (double)g->vector[i] * scale;
-        v[i] = (float)(isfinite(x) ? x : 0); /* JSON has no others */
+    for (uint32_t i = 0; i < n_pieces; i++) {
+        pieces[i] = d[i].g;
+        prompts[i] = d[i].prompt;
     }
+    chunks_join(pieces, prompts, n_pieces, p->use_activation, v, n);
     if (p->embed_base64)
         append_base64(out, v, n);
     else
         append_numbers(out, v, n);
     mem_free(v);
+    mem_free((void *)pieces);
+    mem_free((void *)prompts);
+    return n_pieces;
 }
 
 static void write_whole(struct strbuf *out, const struct answer_shape *a,
@@ -83,10 +83,10 @@ static void write_whole(struct strbuf *out, const struct answer_shape *a,
                   (unsigned long long)a->created_s);
     strbuf_append_json(out, a->model);
     strbuf_append_c(out, ",\"data\":[");
-    for (uint32_t i = 0; i < n; i++) {
+    for (uint32_t i = 0, at = 0; at < n; i++) {
         strbuf_printf(out, "%s{\"index\":%u,\"object\":\"embedding\",\"embedding\":", i ? "," : "",
                       i);
-        append_vector(out, a->params, d[i].g);
+        at += append_vector(out, a->params, d + at);
         strbuf_append_c(out, "}");
     }
     strbuf_append_c(out, "],\"usage\":");

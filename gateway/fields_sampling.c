@@ -1,4 +1,5 @@
 /* How tokens are drawn and where a text ends. */
+#include <stdio.h>
 #include <string.h>
 
 #include "gateway/fields.h"
@@ -85,6 +86,35 @@ static bool parse_stop(struct params *p, const json_t *v, const struct field_con
     return true;
 }
 
+static bool is_token_id(const char *key, uint32_t vocab, uint64_t *id)
+{
+    return str_to_u64(str_from(key), id) == STATUS_OK && *id < (vocab ? vocab : UINT32_MAX);
+}
+
+/* All of them, as vLLM: who made the ids with another tokenizer sees it at once. */
+static bool refuse_bias_keys(const json_t *v, const char *name, uint32_t vocab, struct api_error *e)
+{
+    char list[200];
+    size_t at = 0, n = 0;
+    const char *key;
+    json_t *value;
+    json_object_foreach((json_t *)v, key, value)
+    {
+        uint64_t id;
+        if (is_token_id(key, vocab, &id))
+            continue;
+        n++;
+        if (at + 48 < sizeof list) /* the longest that is added */
+            at += (size_t)snprintf(list + at, sizeof list - at, "%s\"%.40s\"", at ? ", " : "", key);
+        else if (n > 0 && list[at - 1] != '.')
+            at += (size_t)snprintf(list + at, sizeof list - at, ", ...");
+    }
+    return api_error_set(e, 400, name,
+                         "%s: %zu keys are no token ids of the vocabulary (0 to %u, its size is "
+                         "%u): %s.",
+                         name, n, vocab ? vocab - 1 : UINT32_MAX - 1, vocab, list);
+}
+
 static bool parse_logit_bias(struct params *p, const json_t *v, const struct field_context *c)
 {
     const char *name = c->name;
@@ -103,9 +133,8 @@ static bool parse_logit_bias(struct params *p, const json_t *v, const struct fie
     json_object_foreach((json_t *)v, key, value)
     {
         uint64_t id;
-        if (str_to_u64(str_from(key), &id) != STATUS_OK || id >= (vocab ? vocab : UINT32_MAX))
-            return api_error_set(e, 400, name, "%s: key \"%.40s\" is not a token id (0 to %u).",
-                                 name, key, vocab ? vocab - 1 : UINT32_MAX - 1);
+        if (!is_token_id(key, vocab, &id))
+            return refuse_bias_keys(v, name, vocab, e);
         if (!json_is_number(value))
             return field_wrong_type(e, name, "an object of token id: number", value);
         double b = json_number_value(value);

@@ -35,6 +35,8 @@ static bool ends_bad_word(struct u32_span words, const uint32_t *out, uint32_t n
 bool forbidden_id(const struct forbidden *f, const uint32_t *out, uint32_t n_out, uint32_t id)
 {
     const struct sampling_params *p = f->params;
+    if (p->grammar_kind != GRAMMAR_NONE && has_id(f->eos_ids, id))
+        return false;
     if (p->allowed_ids.n > 0 && !has_id(p->allowed_ids, id))
         return true;
     if (n_out < p->min_tokens && (has_id(f->eos_ids, id) || has_id(p->stop_ids, id)))

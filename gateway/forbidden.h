@@ -11,7 +11,8 @@ struct forbidden {
 
 /* Whether anything is ruled out at all: else nothing has to be asked. */
 bool forbidden_any(const struct forbidden *f);
-/* Whether id may not come behind the n_out generated ids of out. */
+/* Whether id may not come behind the n_out generated ids of out. The end of an answer whose grammar
+ * has come to its own always may: nothing else could follow. */
 bool forbidden_id(const struct forbidden *f, const uint32_t *out, uint32_t n_out, uint32_t id);
 /* Whether allowed_token_ids hold no id that the first token could be. */
 bool forbidden_all(const struct forbidden *f);

@@ -462,6 +462,8 @@ static void start_serving(struct gateway *g)
                   .max_model_len = g->model.max_model_len,
                   .max_choices = 4096,
                   .pooling = pooling_of_model(g->model.path),
+                  .chunks = g->pooler.chunks,
+                  .max_embed_len = g->pooler.max_embed_len,
                   .n_dimensions = g->model.hidden,
                   .policy = {.vocab_size = g->model.vocab_size,
                              .auto_tools = c->enable_auto_tool_choice,
@@ -627,6 +629,7 @@ static enum status start(struct gateway *g, const char *cache_dir, struct error 
     TRY(open_model(g, cache_dir, err));
     TRY(find_parsers(g, err));
     TRY(read_sampling(g, err));
+    TRY(pooler_config_read(g->config->pooler_config, &g->pooler, err));
     g->adapters.taken = g->served_names;
     g->adapters.n_taken = g->n_served_names;
     TRY(loop_new(&g->loop, err));

@@ -13,6 +13,7 @@
 #include "gateway/front.h"
 #include "gateway/gateway.h"
 #include "gateway/http_metrics.h"
+#include "gateway/pooling.h"
 #include "gateway/quotas.h"
 #include "gateway/request_note.h"
 #include "gateway/routes.h"
@@ -38,6 +39,7 @@ struct gateway {
     struct front front;
     struct http_metrics http_metrics;
     struct sampling_defaults sampling;
+    struct pooler_config pooler;
     struct auth auth;
     struct quotas *quotas; /* NULL: this gateway counts for itself */
     struct api_key *key;   /* whose request is being dispatched; NULL: nobody's */

@@ -93,7 +93,7 @@ static void parse_arguments(json_t *call)
  * arguments to a string and want the text that they came as; some (Gemma's) take the content of a
  * turn of calls for a string or a list, which null is not. Others look at both, so that the first
  * try changes nothing. */
-enum { AS_IT_IS = 0, TEXT_ARGUMENTS = 1, EMPTY_CONTENT = 2, VARIANT_COUNT = 4 };
+enum { AS_IT_IS = 0, TEXT_ARGUMENTS = 1, EMPTY_CONTENT = 2, VARIANT_COUNT = 4, ANY_ROLE = 8 };
 
 /* out is the template's copy of the message. An empty list is none: some clients send it. */
 static bool copy_calls(json_t *out, size_t i_message, unsigned variant, struct api_error *e)
@@ -134,7 +134,7 @@ static json_t *message_for_template(const json_t *m, size_t i, unsigned variant,
         api_error_set(e, 400, "messages", "messages[%zu] must be an object with a role.", i);
         return NULL;
     }
-    if (!known_role(json_string_value(role))) {
+    if (!known_role(json_string_value(role)) && !(variant & ANY_ROLE)) {
         api_error_set(e, 400, "messages",
                       "messages[%zu].role \"%.40s\" is not one of system, developer, user, "
                       "assistant, tool.",
@@ -221,7 +221,8 @@ static bool make_context(const struct params *p, const struct text_tokenizer *to
     json_t *messages = json_array();
     json_object_set_new(context, "messages", messages);
     for (size_t i = 0; i < n && !e->http_status; i++) {
-        json_t *m = message_for_template(json_array_get(p->messages, i), i, variant, e);
+        json_t *m = message_for_template(json_array_get(p->messages, i), i,
+                                         variant | (p->any_role ? ANY_ROLE : 0), e);
         if (m)
             json_array_append_new(messages, m);
     }

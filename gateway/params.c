@@ -360,6 +360,7 @@ bool params_init(struct params *out, enum api_kind kind, json_t *owned_body,
         .stream_interval = 1,
         .parallel_tool_calls = true,
         .include_reasoning = true,
+        .any_role = policy->unknown != UNKNOWN_REFUSE,
     };
     arena_init(&out->arena, PARAMS_ARENA_LIMIT);
     const json_t *tools = json_object_get(out->body, "tools");

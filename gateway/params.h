@@ -84,6 +84,7 @@ struct params {
     struct str reasoning_effort; /* empty: not given */
     enum tool_choice tool_choice;
     struct str tool_name;
+    bool any_role; /* --unknown-fields: messages of roles that nobody knows are the template's */
     bool answer_is_input; /* of the custom tool tool_name, by its grammar */
     bool parallel_tool_calls, include_reasoning, return_tokens_as_token_ids, return_prompt_text;
     uint32_t stream_interval;       /* least tokens of a chunk that is not the first or the last */

@@ -5,6 +5,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "gateway/chunks.h"
+
 static bool is_on(const json_t *config, const char *mode)
 {
     char key[64];
@@ -32,4 +34,54 @@ enum pooling_kind pooling_of_model(const char *path)
     if (other || mean == last)
         return POOLING_NONE;
     return mean ? POOLING_MEAN : POOLING_LAST;
+}
+
+static enum status bad_config(struct error *err, const char *key, const char *want)
+{
+    return error_set(err, STATUS_INVALID, "--pooler-config: %s%s%s", key, *key ? " " : "", want);
+}
+
+static enum status read_member(const char *key, const json_t *v, struct pooler_config *out,
+                               struct error *err)
+{
+    if (json_is_null(v))
+        return STATUS_OK;
+    if (strcmp(key, "enable_chunked_processing") == 0) {
+        out->chunks = json_is_true(v);
+        return json_is_boolean(v) ? STATUS_OK : bad_config(err, key, "must be true or false");
+    }
+    if (strcmp(key, "max_embed_len") == 0) {
+        json_int_t n = json_integer_value(v);
+        if (!json_is_integer(v) || n < 1 || n > CHUNKS_MAX_IDS)
+            return bad_config(err, key, "must be a number of tokens, 1 to 16777216");
+        out->max_embed_len = (uint32_t)n;
+        return STATUS_OK;
+    }
+    return bad_config(err, key,
+                      "is not known here: enable_chunked_processing and max_embed_len are; how a "
+                      "model pools is read from its folder");
+}
+
+enum status pooler_config_read(const char *json, struct pooler_config *out, struct error *err)
+{
+    json_error_t why;
+    const char *key;
+    json_t *value;
+    enum status s = STATUS_OK;
+    *out = (struct pooler_config){0};
+    if (!json)
+        return STATUS_OK;
+    json_t *config = json_loads(json, JSON_REJECT_DUPLICATES, &why);
+    if (!json_is_object(config)) {
+        s = bad_config(err, "", config ? "an object is wanted" : why.text);
+    } else {
+        json_object_foreach(config, key, value)
+        {
+            s = read_member(key, value, out, err);
+            if (s != STATUS_OK)
+                break;
+        }
+    }
+    json_decref(config);
+    return s;
 }

@@ -4,11 +4,23 @@
 #include <string.h>
 
 #include "common/base/mem.h"
+#include "gateway/chunks.h"
 #include "gateway/dialect.h"
 #include "gateway/echo.h"
 #include "gateway/grammar_source.h"
 
 enum { MAX_BAD_WORD_IDS = 4096 };
+
+/* Ids that a prompt may have: the context's; of a text to embed what --pooler-config says. */
+static uint32_t max_input(const struct prepare_model *m, const struct params *p)
+{
+    if (p->sampling.pooling == POOLING_NONE)
+        return m->max_model_len;
+    if (m->max_embed_len)
+        return m->chunks || m->max_embed_len < m->max_model_len ? m->max_embed_len
+                                                                : m->max_model_len;
+    return m->chunks ? CHUNKS_MAX_IDS : m->max_model_len;
+}
 
 /* field: what the dialect calls the prompt. */
 static bool encode_prompt(const struct prepare_model *m, const struct params *p, const char *field,
@@ -17,9 +29,10 @@ static bool encode_prompt(const struct prepare_model *m, const struct params *p,
     char why[TEXT_ERR_MAX] = "";
     uint32_t *ids = NULL;
     size_t n = 0;
+    const uint32_t most = max_input(m, p);
     /* Up to twice what fits the answer says by how much a text is too long; more is refused by its
      * beginning, and its exact length stays unknown. */
-    size_t limit = (size_t)m->max_model_len * 2;
+    size_t limit = (size_t)most * 2;
     int s = text_encode(m->tokenizer, out->text.ptr, out->text.len, p->add_special_tokens, limit,
                         &ids, &n, why);
     if (s == TEXT_LIMIT) {
@@ -29,7 +42,7 @@ static bool encode_prompt(const struct prepare_model *m, const struct params *p,
             "This model's maximum context length is %u tokens. However, you "
             "requested more than %zu tokens in the %s. Please reduce the length of "
             "the %s.",
-            m->max_model_len, limit, field, field);
+            most, limit, field, field);
     }
     if (s != TEXT_OK)
         return api_error_set(e, s == TEXT_INTERNAL ? 500 : 400, field, "%s cannot be tokenized: %s",
@@ -120,6 +133,18 @@ static bool let_reason(const struct prepare_model *m, const struct dialect *d, s
            grammar_after_reasoning(&out->params, &marks, e);
 }
 
+/* As vLLM: what is above the context is a mistake, and not the same as none. */
+static bool check_truncation(const struct prepare_model *m, const struct params *p,
+                             struct api_error *e)
+{
+    uint32_t most = max_input(m, p);
+    return p->truncate_prompt_tokens <= (int64_t)most ||
+           api_error_set(e, 400, "truncate_prompt_tokens",
+                         "truncate_prompt_tokens=%lld cannot be greater than max_model_len = %u. "
+                         "Please request a smaller truncation size.",
+                         (long long)p->truncate_prompt_tokens, most);
+}
+
 /* truncate_prompt_tokens: its end is kept, or its beginning. True: it was longer. */
 static bool truncate_prompt(const struct prepare_model *m, const struct params *p,
                             struct prompt *out)
@@ -127,7 +152,9 @@ static bool truncate_prompt(const struct prepare_model *m, const struct params *
     int64_t keep = p->truncate_prompt_tokens;
     if (keep == PARAMS_NO_TRUNCATION)
         return false;
-    if (keep < 0) /* what leaves room for the answer */
+    if (keep < 0 && p->sampling.pooling != POOLING_NONE)
+        keep = (int64_t)max_input(m, p);
+    else if (keep < 0) /* what leaves room for the answer */
         keep = (int64_t)m->max_model_len -
                (p->max_tokens && !p->max_tokens_is_default ? (int64_t)p->max_tokens : 1);
     if (keep < 0 || out->n_ids <= keep)
@@ -144,15 +171,17 @@ static bool check_length(const struct prepare_model *m, const struct params *p, 
     if (prompt->n_ids == 0)
         return api_error_set(e, 400, field, "The prompt must hold at least one token.");
     bool bends = !p->max_tokens || p->max_tokens_is_default; /* the head clips it */
-    uint64_t want = bends ? 1 : p->max_tokens;
-    if (prompt->n_ids + want <= m->max_model_len)
+    bool pools = p->sampling.pooling != POOLING_NONE;        /* a vector takes no room */
+    uint64_t want = pools ? 0 : bends ? 1 : p->max_tokens;
+    const uint32_t most = max_input(m, p);
+    if (prompt->n_ids + want <= most)
         return true;
     e->code = "context_length_exceeded";
     if (bends)
         return api_error_set(e, 400, field,
                              "This model's maximum context length is %u tokens. However, you "
                              "requested %u tokens in the %s. Please reduce the length of the %s.",
-                             m->max_model_len, prompt->n_ids, field, field);
+                             most, prompt->n_ids, field, field);
     return api_error_set(e, 400, field,
                          "This model's maximum context length is %u tokens. However, you requested "
                          "%llu tokens (%u in the %s, %u in the completion). Please reduce the "
@@ -193,6 +222,8 @@ static bool prepare_prompts(const struct prepare_model *m, const struct dialect 
         return api_error_set(e, 400, p->n_generated > p->n ? "best_of" : "n",
                              "%u prompts with %u choices each are more than %u choices.",
                              out->prompts.n, p->n_generated, m->max_choices);
+    if (!check_truncation(m, p, e))
+        return false;
     uint32_t longest = 0;
     for (uint32_t i = 0; i < out->prompts.n; i++) {
         struct prompt *prompt = &out->prompts.items[i];
@@ -206,6 +237,11 @@ static bool prepare_prompts(const struct prepare_model *m, const struct dialect 
         if (prompt->n_ids > longest)
             longest = prompt->n_ids;
     }
+    if (p->sampling.pooling != POOLING_NONE &&
+        !chunks_cut(&out->prompts, m->max_model_len, m->max_choices))
+        return api_error_set(e, 400, field,
+                             "The %s are more than %u pieces of %u tokens: send fewer at once.",
+                             field, m->max_choices, m->max_model_len);
     out->max_tokens_room = m->max_model_len > longest ? m->max_model_len - longest : 0;
     return check_scores(out, e);
 }

@@ -17,6 +17,8 @@ struct prepare_model { /* borrowed, read-only */
     const struct answer_parser *reasoning; /* NULL: answers have none */
     int64_t now_unix;
     enum pooling_kind pooling; /* how the model makes a vector of a prompt; NONE: not here */
+    bool chunks;               /* texts longer than the context are cut, and their vectors joined */
+    uint32_t max_embed_len;    /* ids of one text to embed; 0: the context's, with chunks any */
     uint32_t n_dimensions;     /* of such a vector; 0: unknown */
     struct params_policy policy;
 };

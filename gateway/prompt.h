@@ -8,6 +8,7 @@ struct prompt {
     uint32_t n_ids;
     bool has_text;      /* false: the client gave token ids */
     bool is_decoded;    /* text was made of the ids: no character is cut at its end */
+    bool goes_on;       /* the next prompt of the list is its next piece (chunks.h) */
     uint32_t *offsets;  /* [n_ids] code points of text in front of each; NULL: nobody asks */
     size_t n_continued; /* bytes at the end of text that begin the answer: continue_final_message */
 };

@@ -96,7 +96,7 @@ static bool model_at(const struct gateway *g, size_t i, struct openai_model *out
         return false;
     const char *name = own ? g->served_names[i] : g->adapters.names[i - g->n_served_names];
     *out = (struct openai_model){.name = name,
-                                 .root = own ? base : name,
+                                 .root = own ? g->config->model : name,
                                  .parent = own ? NULL : base,
                                  .created_s = g->started_s,
                                  .max_model_len = serving_max_model_len(&g->serving)};

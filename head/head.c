@@ -9,6 +9,7 @@
 #include "common/base/host.h"
 #include "common/base/mem.h"
 #include "common/base/random.h"
+#include "common/options/lora_module.h"
 #include "head/admin_api.h"
 #include "head/key_watch.h"
 #include "head/standby.h"
@@ -354,11 +355,12 @@ bool head_failed(const struct head *h)
 static enum status load_adapters(struct head *h, const struct head_options *o, struct error *err)
 {
     for (size_t i = 0; i < o->lora_modules.n_items; i++) {
-        const char *name = o->lora_modules.items[i], *is = strchr(name, '=');
-        enum status s = head_core_load_adapter(h->core, (struct str){name, (size_t)(is - name)},
-                                               str_from(is + 1), false, loop_now_ns(h->loop), err);
+        struct lora_module m;
+        TRY(lora_module_read(o->lora_modules.items[i], &m, err));
+        enum status s = head_core_load_adapter(h->core, str_from(m.name), str_from(m.path), false,
+                                               loop_now_ns(h->loop), err);
         if (s != STATUS_OK)
-            return error_prefix(err, s, "--lora-modules %s", name);
+            return error_prefix(err, s, "--lora-modules %s", m.name);
     }
     return STATUS_OK;
 }

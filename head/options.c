@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include "common/base/loopback.h"
+#include "common/options/lora_module.h"
 
 /* Nothing that ends a word or a part of an address where the lease has it. */
 static bool host_is_plain(const char *host)
@@ -41,10 +42,8 @@ enum status head_options_check(const struct head_options *o, struct error *err)
                          "many there may be",
                          o->lora_modules.n_items);
     for (size_t i = 0; i < o->lora_modules.n_items; i++) {
-        const char *is = strchr(o->lora_modules.items[i], '=');
-        if (!is || is == o->lora_modules.items[i] || !is[1])
-            return error_set(err, STATUS_INVALID, "--lora-modules %s: NAME=FOLDER is wanted",
-                             o->lora_modules.items[i]);
+        struct lora_module m;
+        TRY(lora_module_read(o->lora_modules.items[i], &m, err));
     }
     if (o->scale_max > 0 && o->scale_max < o->tp * o->pp)
         return error_set(err, STATUS_INVALID,

@@ -77,7 +77,7 @@ static enum status check_lengths(const struct msg_submit *m, uint32_t max_model_
     if (m->ids.n > m->n_prompt && m->sampling.pooling != POOLING_NONE)
         return error_set(err, STATUS_INVALID, "%u tokens came with a request that makes none",
                          m->ids.n - m->n_prompt);
-    if (m->n_prompt >= max_model_len)
+    if (m->n_prompt + (m->sampling.pooling == POOLING_NONE) > max_model_len)
         return error_set(err, STATUS_INVALID,
                          "This model's maximum context length is %u tokens. However, your request "
                          "has %u input tokens. Please reduce the length of the input messages.",
@@ -233,8 +233,9 @@ enum status request_new(struct slab *slab, const struct msg_submit *m, uint32_t 
     *out = NULL;
     TRY(check_lengths(m, max_model_len, err));
     TRY(check_sampling(&m->sampling, err));
-    uint32_t room = max_model_len - m->n_prompt;
-    uint32_t wanted = m->sampling.pooling != POOLING_NONE ? 1 : m->sampling.max_tokens;
+    bool pools = m->sampling.pooling != POOLING_NONE; /* its one token is never run */
+    uint32_t room = max_model_len + pools - m->n_prompt;
+    uint32_t wanted = pools ? 1 : m->sampling.max_tokens;
     uint32_t max_tokens = wanted < room ? wanted : room;
     if (m->ids.n - m->n_prompt > max_tokens)
         return error_set(err, STATUS_INVALID, "%u tokens came with the request, max_tokens is %u",

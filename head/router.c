@@ -133,7 +133,8 @@ void router_end(struct head_core *h, struct request *r, enum finish_reason why, 
 static bool fit_to_model(struct head_core *h, struct request *r, const struct group *g)
 {
     char text[160];
-    if (r->n_prompt >= g->max_model_len) {
+    const uint32_t most = g->max_model_len + request_pools(r); /* a vector takes no room */
+    if (r->n_prompt >= most) {
         snprintf(text, sizeof text,
                  "This model's maximum context length is %u tokens. However, your request has %u "
                  "input tokens. Please reduce the length of the input messages.",
@@ -150,8 +151,8 @@ static bool fit_to_model(struct head_core *h, struct request *r, const struct gr
         router_end(h, r, FINISH_ERROR, STATUS_INVALID, text);
         return false;
     }
-    if (r->ids_cap > g->max_model_len) {
-        r->ids_cap = g->max_model_len;
+    if (r->ids_cap > most) {
+        r->ids_cap = most;
         r->sampling.max_tokens = r->ids_cap - r->n_prompt;
         if (r->sampling.min_tokens > r->sampling.max_tokens)
             r->sampling.min_tokens = r->sampling.max_tokens;

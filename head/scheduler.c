@@ -269,7 +269,7 @@ uint32_t scheduler_most_tokens(const struct scheduler *s)
 
 bool scheduler_fits(const struct scheduler *s, const struct request *r)
 {
-    return r->ids_cap <= s->c.max_model_len &&
+    return r->ids_cap <= s->c.max_model_len + request_pools(r) &&
            blocks_fit_alone(s->blocks, r->ids_cap - 1); /* the last token is never run */
 }
 

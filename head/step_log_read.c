@@ -232,7 +232,7 @@ static void get_request(struct step_log_reader *r, struct request *x)
     x->first_token_ns = get_varint(r);
     x->scheduled_ns = get_varint(r);
     x->n_prompt = get_u32(r);
-    x->ids_cap = (uint32_t)get_at_most(r, SCHEDULER_MAX_MODEL_LEN);
+    x->ids_cap = (uint32_t)get_at_most(r, SCHEDULER_MAX_MODEL_LEN + 1); /* of a pooling one */
     x->n_cached = get_u32(r);
     x->finish = (enum finish_reason)get_at_most(r, FINISH_REASON_COUNT - 1);
     x->stop_id = get_u32(r);

@@ -155,9 +155,15 @@ static bool grow_runs(struct sequences *s, uint32_t need)
     return true;
 }
 
+uint32_t sequence_most_ids(const struct sequence *q, uint32_t max_model_len)
+{
+    return max_model_len + (q->sampling.pooling != POOLING_NONE);
+}
+
 bool sequence_push(struct sequence *q, uint32_t id, uint32_t max_model_len)
 {
-    if (q->n_ids >= max_model_len || !grow_u32(&q->ids, &q->ids_cap, q->n_ids + 1))
+    if (q->n_ids >= sequence_most_ids(q, max_model_len) ||
+        !grow_u32(&q->ids, &q->ids_cap, q->n_ids + 1))
         return false;
     q->n_computed = q->n_ids;
     q->ids[q->n_ids++] = id;
@@ -426,7 +432,7 @@ static enum status check_positions(const struct sequences *s, const struct seque
     if (end > q->n_ids)
         return error_set(err, STATUS_PROTOCOL, "slot %u: run to position %llu, %u ids known",
                          q->slot, (unsigned long long)end, q->n_ids);
-    if (r->sample && (end != q->n_ids || end >= s->limits.max_model_len))
+    if (r->sample && (end != q->n_ids || end >= sequence_most_ids(q, s->limits.max_model_len)))
         return error_set(err, STATUS_PROTOCOL,
                          "slot %u: sample at position %llu, %u ids known, length %u", q->slot,
                          (unsigned long long)end, q->n_ids, s->limits.max_model_len);

@@ -87,6 +87,8 @@ MUST_USE enum status sequences_apply(struct sequences *s, const struct msg_plan 
 struct sequence_runs sequences_runs(const struct sequences *s);
 /* NULL for an empty slot. */
 struct sequence *sequences_find(const struct sequences *s, uint32_t slot);
+/* A vector takes no room: the token that comes with one is never run. */
+uint32_t sequence_most_ids(const struct sequence *q, uint32_t max_model_len);
 /* Appends a drawn token; what lies before it has been computed then. False at the model's length:
  * the head must not have asked. */
 bool sequence_push(struct sequence *q, uint32_t id, uint32_t max_model_len);

@@ -359,9 +359,13 @@ static enum status set_comma_list(struct config_parser *p, size_t i_spec, const 
                                   struct config_origin from)
 {
     struct str item;
-    while (next_alias(&text, &item))
+    const bool is_secret = p->specs[i_spec].secret;
+    while (next_alias(&text, &item)) {
+        while (is_secret && item.len > 0 && strchr("\r\n", item.ptr[item.len - 1]))
+            item.len--; /* as env_value */
         if (item.len)
             TRY(config_set(p, i_spec, item, from));
+    }
     return STATUS_OK;
 }
 
@@ -408,6 +412,26 @@ static const char *env_find(char *const *environ_, const char *name, size_t n)
     return NULL;
 }
 
+/* A Secret made of a file, or with echo, ends with a newline, which no header could carry. */
+static struct str env_value(const struct option_spec *s, const char *value)
+{
+    struct str v = str_from(value);
+    while (s->secret && v.len > 0 && (v.ptr[v.len - 1] == '\n' || v.ptr[v.len - 1] == '\r'))
+        v.len--;
+    return v;
+}
+
+/* Whether ours is set: a list of others' is not added to it. */
+static bool env_has_own(char *const *environ_, const struct option_spec *s)
+{
+    char name[NAME_MAX_LEN];
+    const char *value;
+    for (; environ_ && *environ_; environ_++)
+        if (env_split(*environ_, name, &value) && strcmp(name, s->name) == 0)
+            return true;
+    return false;
+}
+
 /* Others' variables (OTEL_SERVICE_NAME): before ours, which win. */
 static enum status apply_foreign_environment(struct config_parser *p, char *const *environ_)
 {
@@ -419,8 +443,11 @@ static enum status apply_foreign_environment(struct config_parser *p, char *cons
             value = env_find(environ_, at, n);
             at += n;
         }
-        if (value)
-            TRY(config_set(p, i, str_from(value), from));
+        if (!value || (p->specs[i].type == OPTION_LIST && env_has_own(environ_, &p->specs[i])))
+            continue;
+        if (p->specs[i].secret)
+            warn(p, "%s of the environment is taken as --%s", p->specs[i].env, p->specs[i].name);
+        TRY(config_set(p, i, env_value(&p->specs[i], value), from));
     }
     return STATUS_OK;
 }
@@ -438,9 +465,13 @@ static enum status apply_environment(struct config_parser *p, char *const *envir
         if (i < p->n_specs && config_is_foreign(&p->specs[i]))
             continue; /* flags of another program: their names are free in our environment */
         if (i < p->n_specs && p->specs[i].type == OPTION_LIST) {
+            if (p->specs[i].secret && strspn(value, ",\r\n") == strlen(value))
+                return error_set(p->err, STATUS_INVALID,
+                                 "%s is set, and holds nothing: unset it, or give it a value",
+                                 config_origin_text(p, name, from));
             TRY(set_comma_list(p, i, value, from));
         } else if (i < p->n_specs) {
-            TRY(config_set(p, i, str_from(value), from));
+            TRY(config_set(p, i, env_value(&p->specs[i], value), from));
         } else {
             struct str near = nearest_name(p, str_from(name), &distance);
             if (near.len >= 6 && distance > 0 && distance <= 2)

@@ -26,6 +26,17 @@ enum status gguf_reader_u32_or(const struct gguf_reader *r, const char *name, ui
     return STATUS_OK;
 }
 
+enum status gguf_reader_count_or(const struct gguf_reader *r, const char *name, uint32_t def,
+                                 uint32_t max, uint32_t *out)
+{
+    uint64_t v = 1;
+    enum status s = gguf_get_u64(r->g, model_arch_key(r->arch, name).text, 0, max, &v, r->err);
+    if (s != STATUS_OK || v > 0)
+        return gguf_reader_u32_or(r, name, def, max, out);
+    *out = def;
+    return STATUS_OK;
+}
+
 enum status gguf_reader_bool_or(const struct gguf_reader *r, const char *name, bool def, bool *out)
 {
     enum status s = gguf_get_bool(r->g, model_arch_key(r->arch, name).text, out, r->err);

@@ -17,6 +17,9 @@ MUST_USE enum status gguf_reader_u32(const struct gguf_reader *r, const char *na
                                      uint32_t *out);
 MUST_USE enum status gguf_reader_u32_or(const struct gguf_reader *r, const char *name, uint32_t def,
                                         uint32_t max, uint32_t *out);
+/* The same of a count: 0 says nothing either, as converters write it for what a model has not. */
+enum status gguf_reader_count_or(const struct gguf_reader *r, const char *name, uint32_t def,
+                                 uint32_t max, uint32_t *out);
 MUST_USE enum status gguf_reader_bool_or(const struct gguf_reader *r, const char *name, bool def,
                                          bool *out);
 /* Above 0 and at most max. */

@@ -14,8 +14,8 @@ static enum status read_experts(const struct gguf_reader *r, struct model_config
     m->factor = 1;
     TRY(gguf_reader_u32(r, "expert_count", CONFIG_MAX_EXPERTS, &m->n_experts));
     TRY(gguf_reader_u32(r, "expert_used_count", CONFIG_MAX_EXPERTS, &m->n_chosen));
-    TRY(gguf_reader_u32_or(r, "expert_feed_forward_length", out->intermediate,
-                           CONFIG_MAX_INTERMEDIATE, &m->width));
+    TRY(gguf_reader_count_or(r, "expert_feed_forward_length", out->intermediate,
+                             CONFIG_MAX_INTERMEDIATE, &m->width));
     memset(m->layer_has, 1, out->n_layers);
     return STATUS_OK;
 }
@@ -64,7 +64,7 @@ static enum status read_latent(const struct gguf_reader *r, struct model_config 
     uint32_t key;
     m->split_kv_b = gguf_find_tensor(r->g, "blk.0.attn_k_b.weight") != NULL;
     TRY(gguf_reader_u32(r, "attention.kv_lora_rank", CONFIG_MAX_HIDDEN, &m->kv_rank));
-    TRY(gguf_reader_u32_or(r, "attention.q_lora_rank", 0, CONFIG_MAX_HIDDEN, &m->q_rank));
+    TRY(gguf_reader_count_or(r, "attention.q_lora_rank", 0, CONFIG_MAX_HIDDEN, &m->q_rank));
     TRY(gguf_reader_u32(r, "rope.dimension_count", CONFIG_MAX_HEAD_DIM, &m->rope));
     if (gguf_find(r->g, model_arch_key(r->arch, "attention.key_length_mla").text)) {
         TRY(gguf_reader_u32(r, "attention.key_length_mla", CONFIG_MAX_HEAD_DIM, &key));
@@ -88,9 +88,9 @@ static enum status read_groups(const struct gguf_reader *r, struct moe_config *m
 {
     bool as_v3 = is_v3 && m->n_experts == 256;
     uint32_t n, n_chosen;
-    TRY(gguf_reader_u32_or(r, "expert_group_count", as_v3 ? 8 : 1, CONFIG_MAX_GROUPS, &n));
-    TRY(gguf_reader_u32_or(r, "expert_group_used_count", as_v3 ? 4 : 1, CONFIG_MAX_GROUPS,
-                           &n_chosen));
+    TRY(gguf_reader_count_or(r, "expert_group_count", as_v3 ? 8 : 1, CONFIG_MAX_GROUPS, &n));
+    TRY(gguf_reader_count_or(r, "expert_group_used_count", as_v3 ? 4 : 1, CONFIG_MAX_GROUPS,
+                             &n_chosen));
     if (n > 1) {
         m->n_groups = n;
         m->n_groups_chosen = n_chosen;
@@ -104,12 +104,12 @@ static enum status read_deepseek_experts(const struct gguf_reader *r, struct mod
     bool is_v3 = strcmp(out->family, "deepseek_v3") == 0;
     uint32_t n_dense, n_shared, gating;
     double factor;
-    if (!gguf_find(r->g, model_arch_key(r->arch, "expert_count").text))
+    if (!model_arch_has_experts(r->g, r->arch))
         return STATUS_OK;
     TRY(read_experts(r, out));
-    TRY(gguf_reader_u32_or(r, "expert_gating_func", GATING_SOFTMAX, GATING_SIGMOID, &gating));
-    TRY(gguf_reader_u32_or(r, "expert_shared_count", 0, CONFIG_MAX_EXPERTS, &n_shared));
-    TRY(gguf_reader_u32_or(r, "leading_dense_block_count", 0, MODEL_MAX_LAYERS, &n_dense));
+    TRY(gguf_reader_count_or(r, "expert_gating_func", GATING_SOFTMAX, GATING_SIGMOID, &gating));
+    TRY(gguf_reader_count_or(r, "expert_shared_count", 0, CONFIG_MAX_EXPERTS, &n_shared));
+    TRY(gguf_reader_count_or(r, "leading_dense_block_count", 0, MODEL_MAX_LAYERS, &n_dense));
     TRY(gguf_reader_positive_or(r, "expert_weights_scale", 1, 1e6, &factor));
     if ((uint64_t)n_shared * m->width > CONFIG_MAX_INTERMEDIATE || n_dense > out->n_layers)
         return error_set(r->err, STATUS_INVALID,

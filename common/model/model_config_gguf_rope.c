@@ -8,8 +8,8 @@
 static enum status read_original(const struct gguf_reader *r, struct rope_config *out)
 {
     uint32_t n;
-    TRY(gguf_reader_u32_or(r, "rope.scaling.original_context_length", r->max_len, MODEL_MAX_LEN,
-                           &n));
+    TRY(gguf_reader_count_or(r, "rope.scaling.original_context_length", r->max_len, MODEL_MAX_LEN,
+                             &n));
     out->original_max_len = n;
     return STATUS_OK;
 }

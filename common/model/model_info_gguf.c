@@ -20,6 +20,15 @@ static enum status arch_u64(const struct gguf *g, struct str arch, const char *n
     return gguf_get_u64(g, model_arch_key(arch, name).text, min, max, out, err);
 }
 
+bool model_arch_has_experts(const struct gguf *g, struct str arch)
+{
+    uint64_t n = 1;
+    if (!gguf_find(g, model_arch_key(arch, "expert_count").text))
+        return false;
+    (void)arch_u64(g, arch, "expert_count", 0, UINT64_MAX, &n, NULL);
+    return n > 0;
+}
+
 /* Both DeepSeeks are "deepseek2" here, and Mixtral is a "llama" that has experts. */
 static enum status find_family(const struct gguf *g, struct model_info *m, struct str arch,
                                const struct family **out, struct error *err)
@@ -31,7 +40,7 @@ static enum status find_family(const struct gguf *g, struct model_info *m, struc
     if (str_eq_c(arch, "deepseek2") && arch_u64(g, arch, "expert_gating_func", SIGMOID_GATING,
                                                 SIGMOID_GATING, &gating, NULL) == STATUS_OK)
         *out = family_by_hf_type(STR("deepseek_v3"));
-    if (str_eq_c(arch, "llama") && gguf_find(g, "llama.expert_count"))
+    if (str_eq_c(arch, "llama") && model_arch_has_experts(g, arch))
         *out = family_by_hf_type(STR("mixtral"));
     return STATUS_OK;
 }

@@ -19,4 +19,8 @@ enum status model_info_unknown(const struct model_info *m, struct str arch, stru
 struct model_arch_key {
     char text[128];
 };
+struct gguf;
 struct model_arch_key model_arch_key(struct str arch, const char *name);
+/* A count of 0 is none, as converters write it for dense models; one that is no number is looked
+ * at, and refused, by who reads it. */
+bool model_arch_has_experts(const struct gguf *g, struct str arch);

@@ -34,7 +34,7 @@ struct gateway_config {
     struct trace_options trace;
     struct ssl_options ssl;
     const char *generation_config;
-    const char *reasoning_parser, *tool_call_parser;
+    const char *reasoning_parser, *tool_call_parser, *pooler_config;
     bool enable_auto_tool_choice, trust_request_chat_template;
     int64_t max_logprobs;
     int unknown_fields; /* enum unknown_fields */

@@ -19,7 +19,7 @@
 #define ROW_API_KEY(S)                                                                             \
     {                                                                                              \
         .name = "api-key", .type = OPTION_LIST, .offset = offsetof(struct S, api_keys),            \
-        .help = "key that requests must carry; repeatable", .secret = true                         \
+        .help = "key that requests must carry; repeatable", .secret = true, .env = "VLLM_API_KEY"  \
     }
 #define ROW_API_KEY_FILE(S)                                                                        \
     OPT_STRING(S, api_key_file, "api-key-file", NULL,                                              \
@@ -117,6 +117,9 @@
         OPT_INT(S, max_logprobs, "max-logprobs", 0, 64, "20",                                      \
                 "the most that a request may ask for as logprobs, top_logprobs or "                \
                 "prompt_logprobs"),                                                                \
+        OPT_STRING(S, pooler_config, "pooler-config", NULL,                                        \
+                   "JSON, as vLLM's: enable_chunked_processing (texts longer than the context "    \
+                   "are embedded in pieces, whose vectors are joined), max_embed_len"),            \
         OPT_ENUM(S, unknown_fields, "unknown-fields", "refuse|warn|ignore", "refuse",              \
                  "what becomes of a request's fields that nobody knows; refuse: 400 by name")
 #define ROW_LOAD_FORMAT(S)                                                                         \
@@ -175,8 +178,9 @@
         S, max_loras, "max-loras", 1, 64, "1",                                                     \
         "adapters that are loaded at once; one that takes the place of another needs one more")
 #define ROW_LORA_MODULES(S, words)                                                                 \
-    OPT_WORDS(S, lora_modules, "lora-modules", words,                                              \
-              "NAME=FOLDER of each adapter to load at the start")
+    OPT_WORDS(                                                                                     \
+        S, lora_modules, "lora-modules", words,                                                    \
+        "NAME=FOLDER of each adapter to load at the start, or vLLM's JSON with name and path")
 #define ROWS_LORA_ROOM(S)                                                                          \
     OPT_INT(S, max_lora_rank, "max-lora-rank", 1, 512, "16", "largest rank of an adapter"),        \
         OPT_STRING(S, lora_root, "lora-root", NULL,                                                \

@@ -83,6 +83,6 @@ def test_beside_tokens():
 
 def test_bad_prompts():
     with PoolingCluster("--max-model-len", 64) as c:
-        long, fine = c.embed(("mean", False, [1] * 64), ("mean", False, [1] * 63))
+        long, fine = c.embed(("mean", False, [1] * 65), ("mean", False, [1] * 64))
         assert long["finish"] == "error" and "maximum context length is 64 tokens" in long["text"] and not long["vector"]
         assert fine["vector"] == [1, 0, 0, 0, 0, 0, 0, 0]

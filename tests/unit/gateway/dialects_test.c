@@ -215,12 +215,74 @@ static void test_embeddings(void **state)
     assert_int_equal(w.n_submits, 4);
 }
 
+/* Of a context of 100, all 100 are taken: a vector takes no room. */
+static void test_lengths_of_embeddings(void **state)
+{
+    char text[512] = "{\"input\":\"";
+    memset(text + 10, 'x', 101);
+    strcpy(text + 110, "\"}");
+    ask_vectors(text);
+    assert_int_equal(w.submits[0].n_prompt, 100);
+    strcpy(text + 111, "\"}");
+    text[110] = 'x';
+    ask_vectors(text);
+    assert_non_null(strstr(strbuf_str(&w.client.body).ptr, "you requested 101 tokens"));
+    strcpy(text + 111, "\",\"truncate_prompt_tokens\":-1}");
+    ask_vectors(text);
+    assert_int_equal(w.submits[1].n_prompt, 100);
+    strcpy(text + 111, "\",\"truncate_prompt_tokens\":101}");
+    ask_vectors(text);
+    assert_int_equal(w.client.status, 400);
+    assert_non_null(
+        strstr(strbuf_str(&w.client.body).ptr,
+               "truncate_prompt_tokens=101 cannot be greater than max_model_len = 100"));
+    next_client();
+    post_as(&dialect_completions, "{\"prompt\":\"x\",\"truncate_prompt_tokens\":101}");
+    assert_non_null(strstr(strbuf_str(&w.client.body).ptr, "\"param\":\"truncate_prompt_tokens\""));
+}
+
+/* 5 ids with a context of 2: pieces of 2, 2 and 1, joined by their lengths. By hand: the mean of
+ * (1,0), (0,1) and (0.6,0.8) by 2, 2 and 1 is (2.6,2.8)/5, of length 1 (0.680451095,0.73279351).
+ */
+static void test_long_embeddings(void **state)
+{
+    float a[] = {1, 0}, b[] = {0, 1}, c[] = {0.6f, 0.8f}, d[] = {0.25f, 0.5f};
+    w.s.o.model.chunks = true;
+    w.s.o.model.max_model_len = 2;
+    ask_vectors("{\"input\":[\"abcde\",\"f\"]}");
+    assert_int_equal(w.n_submits, 4);
+    for (uint32_t i = 0; i < 4; i++)
+        assert_int_equal(w.submits[i].n_prompt, i < 2 ? 2 : 1);
+    assert_int_equal(w.submits[2].last_id, 'e');
+    answer_vector(3, d, 2);
+    answer_vector(2, c, 2);
+    answer_vector(0, a, 2);
+    answer_vector(1, b, 2);
+    assert_body(
+        VECTORS(VECTOR("0", "[0.680451095,0.73279351]") "," VECTOR("1", "[0.25,0.5]"), "6"));
+    ask_vectors("{\"input\":\"abcde\",\"use_activation\":false}");
+    answer_vector(4, a, 2);
+    answer_vector(5, b, 2);
+    answer_vector(6, c, 2);
+    assert_body(VECTORS(VECTOR("0", "[0.519999981,0.560000002]"), "5"));
+    w.s.o.model.max_embed_len = 4;
+    ask_vectors("{\"input\":\"abcde\"}");
+    assert_int_equal(w.client.status, 400);
+    ask_vectors("{\"input\":\"abcd\"}");
+    assert_int_equal(w.n_submits, 9);
+    w.s.o.model.max_choices = 1;
+    ask_vectors("{\"input\":\"abcd\"}");
+    assert_non_null(strstr(strbuf_str(&w.client.body).ptr, "more than 1 pieces of 2 tokens"));
+}
+
 int main(void)
 {
 #define TEST(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
     const struct CMUnitTest tests[] = {
-        TEST(test_embeddings),          TEST(test_messages_stream), TEST(test_messages_whole),
-        TEST(test_messages_call_whole), TEST(test_messages_errors),
+        TEST(test_embeddings),      TEST(test_lengths_of_embeddings),
+        TEST(test_long_embeddings), TEST(test_messages_stream),
+        TEST(test_messages_whole),  TEST(test_messages_call_whole),
+        TEST(test_messages_errors),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -7,6 +7,7 @@
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -50,8 +51,37 @@ static void test_kinds(void **state)
     assert_int_equal(rmdir(folder), 0);
 }
 
+static void test_config(void **state)
+{
+    static const struct {
+        const char *json, *why; /* NULL: it is right */
+        bool chunks;
+        uint32_t max_embed_len;
+    } cases[] = {
+        {NULL, NULL, false, 0},
+        {"{}", NULL, false, 0},
+        {"{\"enable_chunked_processing\":true,\"max_embed_len\":3072000}", NULL, true, 3072000},
+        {"{\"max_embed_len\":null}", NULL, false, 0},
+        {"{\"max_embed_len\":0}", "max_embed_len", false, 0},
+        {"{\"enable_chunked_processing\":1}", "true or false", false, 0},
+        {"{\"pooling_type\":\"CLS\"}", "pooling_type is not known here", false, 0},
+        {"[]", "an object is wanted", false, 0},
+        {"{", "--pooler-config: ", false, 0},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct pooler_config c;
+        struct error err = {0};
+        enum status s = pooler_config_read(cases[i].json, &c, &err);
+        if ((s == STATUS_OK) != (cases[i].why == NULL) ||
+            (cases[i].why
+                 ? !strstr(err.text, cases[i].why)
+                 : c.chunks != cases[i].chunks || c.max_embed_len != cases[i].max_embed_len))
+            fail_msg("%s: %s", cases[i].json, err.text);
+    }
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_kinds)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_kinds), cmocka_unit_test(test_config)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -149,6 +149,23 @@ static void test_nothing_is_allowed(void **state)
     assert_int_equal(w.n_submits, 0);
 }
 
+/* The tokens of text; where a grammar ends the answer, EOS behind them. */
+static void ends(uint32_t i, const char *text)
+{
+    const uint32_t eos = 257;
+    bool has_grammar = w.submits[i].sampling.grammar_kind != GRAMMAR_NONE;
+    tokens(i, 0, text, has_grammar ? FINISH_NONE : FINISH_LENGTH);
+    struct tokens_item t = {.id = w.submits[i].id,
+                            .attempt = 1,
+                            .start = (uint32_t)strlen(text),
+                            .ids = {&eos, 1},
+                            .finish = FINISH_STOP,
+                            .stop_id = UINT32_MAX};
+    struct msg_tokens m = {.items = &t, .n_items = 1};
+    if (has_grammar)
+        serving_on_tokens(&w.s, &m);
+}
+
 /* What only shows later: the worker had nothing left, and what came is in no answer. */
 static void test_a_token_that_was_ruled_out(void **state)
 {
@@ -158,6 +175,7 @@ static void test_a_token_that_was_ruled_out(void **state)
     } cases[] = {
         {"{\"prompt\":\"x\",\"allowed_token_ids\":[97]}", "aab", true},
         {"{\"prompt\":\"x\",\"allowed_token_ids\":[97]}", "aaa", false},
+        {"{\"prompt\":\"x\",\"allowed_token_ids\":[97],\"guided_regex\":\"a\"}", "a", false},
         {"{\"prompt\":\"x\",\"bad_words\":[\"ab\"]}", "bab", true},
         {"{\"prompt\":\"x\",\"bad_words\":[\"ab\"]}", "bba", false},
         {"{\"prompt\":\"x\",\"stop_token_ids\":[98],\"min_tokens\":2}", "ab", true},
@@ -168,7 +186,7 @@ static void test_a_token_that_was_ruled_out(void **state)
         w.client.status = 0;
         strbuf_reset(&w.client.body);
         post(cases[i].body);
-        tokens(i, 0, cases[i].text, FINISH_LENGTH);
+        ends(i, cases[i].text);
         assert_int_equal(w.client.status, cases[i].fails ? 400 : 200);
         if (cases[i].fails)
             assert_says("No token is left");
