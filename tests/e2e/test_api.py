@@ -1,6 +1,8 @@
 """The HTTP API against the oracle of the null worker: what a client sees is what must be there."""
+import gzip
 import json
 import time
+import zlib
 
 import httpx
 import null_oracle as oracle
@@ -21,7 +23,7 @@ def test_health_models_version(http):
     assert http.get("/ping").status_code == 200
     models = http.get("/v1/models").json()
     assert models["object"] == "list" and [m["id"] for m in models["data"]] == ["null"]
-    assert models["data"][0]["object"] == "model"
+    assert models["data"][0]["object"] == "model" and models["data"][0]["root"] == "null" and models["data"][0]["permission"][0]["allow_sampling"]
     assert http.get("/version").json()["version"]
 
 
@@ -35,6 +37,23 @@ def test_completion(http):
     assert got["usage"]["prompt_tokens"] == len(PROMPT)
     assert got["usage"]["completion_tokens"] == 24
     assert got["usage"]["total_tokens"] == len(PROMPT) + 24
+
+
+@pytest.mark.parametrize("coding,pack", [("gzip", gzip.compress), ("deflate", zlib.compress), ("deflate, gzip", lambda b: gzip.compress(zlib.compress(b)))])
+def test_compressed_bodies(http, coding, pack):
+    body = json.dumps({"prompt": PROMPT, "max_tokens": 4, "temperature": 0}).encode()
+
+    def post(packed, coding=coding):
+        return http.post("/v1/completions", content=packed, headers={"Content-Encoding": coding, "Content-Type": "application/json"})
+
+    assert post(pack(body)).json()["choices"][0]["text"] == oracle.text(PROMPT, 4, temperature=0)
+    broken = post(pack(body)[:-3])
+    assert broken.status_code == 400 and "Content-Encoding" in broken.json()["error"]["message"]
+    bomb = post(pack(b" " * (17 << 20)))
+    assert bomb.status_code == 413 and "decoded" in bomb.json()["error"]["message"]
+    unknown = post(pack(body), "br")
+    assert unknown.status_code == 415 and unknown.headers["accept-encoding"] == "gzip, deflate, zstd"
+    assert "Content-Encoding" in unknown.json()["error"]["message"]
 
 
 def test_tokenize_and_back(http):

@@ -215,3 +215,12 @@ def test_a_key_has_its_priority(tmp_path):
             t.join(60)
         assert ended == [("soon", 200), ("in between", 200), ("soon, which asks to be later", 200),
                          ("late, which asks to be soon", 200)]
+
+
+@pytest.mark.parametrize("env,good", [({"COX_API_KEY": "k1,k2\n"}, ["k1", "k2"]), ({"VLLM_API_KEY": "k3\n"}, ["k3"]),
+                                      ({"VLLM_API_KEY": "k3", "COX_API_KEY": "k1"}, ["k1"])])
+def test_keys_of_the_environment(env, good):
+    """A Secret made with echo ends with a newline; vLLM's variable never leaves the door open."""
+    with Cluster(env=env) as c:
+        for key in ("k1", "k2", "k3", None):
+            assert status(c.url, "GET", "/v1/models", key) == (200 if key in good else 401), key

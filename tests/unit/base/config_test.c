@@ -11,6 +11,7 @@
 #include <cmocka.h>
 
 struct sample {
+    struct option_list passes;
     int64_t seqs, big;
     double util;
     const char *model, *key, *service, *guess;
@@ -43,6 +44,12 @@ static const struct option_spec specs[] = {
      .type = OPTION_STRING,
      .offset = offsetof(struct sample, key),
      .help = "a key",
+     .secret = true},
+    {.name = "pass",
+     .type = OPTION_LIST,
+     .offset = offsetof(struct sample, passes),
+     .help = "words that open",
+     .env = "OTHERS_PASS",
      .secret = true},
     OPT_BOOL(sample, caching, "prefix-caching", "true", "reuse prefixes"),
     OPT_BOOL(sample, eager, "no-wait", NULL, "a name that starts with no-"),
@@ -556,6 +563,36 @@ static void test_secret_is_never_shown(void **state)
     config_fini(&p.res);
 }
 
+/* The newline that echo, or a file, leaves at its end; a list that holds nothing else is a mistake.
+ * Another's variable counts where ours is not set, and is told of. */
+static void test_secrets_of_the_environment(void **state)
+{
+    static const struct {
+        const char *env, *want; /* joined by '|'; NULL: refused */
+    } cases[] = {
+        {"COX_PASS=a\n", "a"},
+        {"COX_PASS=a,b\r\n", "a|b"},
+        {"COX_PASS=\n", NULL},
+        {"COX_PASS=,", NULL},
+        {"COX_PASS=", ""},
+        {"OTHERS_PASS=x,y\n", "x,y"},
+        {"OTHERS_PASS=x COX_PASS=a", "a"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct parsed p = parse("", cases[i].env);
+        char got[64] = "";
+        assert_int_equal(p.s == STATUS_OK, cases[i].want != NULL);
+        for (size_t k = 0; p.s == STATUS_OK && k < p.c.passes.n_items; k++) {
+            strcat(got, k ? "|" : "");
+            strcat(got, p.c.passes.items[k]);
+        }
+        if (cases[i].want)
+            assert_string_equal(got, cases[i].want);
+        assert_int_equal(p.res.warnings.n_items, strncmp(cases[i].env, "OTHERS_PASS=x,", 14) == 0);
+        config_fini(&p.res);
+    }
+}
+
 /* Reads back what was printed: the two forms agree. */
 static void test_printed_yaml_reads_back(void **state)
 {
@@ -595,6 +632,7 @@ int main(void)
         cmocka_unit_test(test_yaml_as_json),
         cmocka_unit_test(test_yaml_refused),
         cmocka_unit_test(test_secret_is_never_shown),
+        cmocka_unit_test(test_secrets_of_the_environment),
         cmocka_unit_test(test_printed_yaml_reads_back),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

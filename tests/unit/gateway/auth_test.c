@@ -122,9 +122,13 @@ static void test_bad_files(void **state)
         assert_null(strstr(err.text, "extra")); /* a key never shows in a message */
     }
     assert_int_equal(auth_init(&a, &none, "/nonexistent/keys", &err), STATUS_NOT_FOUND);
-    const char *empty[] = {""};
-    struct option_list keys = {empty, 1};
-    assert_int_equal(auth_init(&a, &keys, NULL, &err), STATUS_INVALID);
+    static const char *const flags[] = {"", "a b", "a\n", "\ta", "a\x7F"};
+    for (size_t i = 0; i < sizeof flags / sizeof *flags; i++) {
+        const char *one[] = {flags[i]};
+        struct option_list keys = {one, 1};
+        assert_int_equal(auth_init(&a, &keys, NULL, &err), STATUS_INVALID);
+        assert_non_null(strstr(err.text, "--api-key"));
+    }
 }
 
 /* Two looks: at the first it may still be being written. */

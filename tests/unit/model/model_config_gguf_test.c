@@ -335,11 +335,11 @@ static const struct {
     enum status want;
     const char *text;
 } bad_mixture_gguf[] = {
-    {"none",
+    {"nobody is asked for",
      "deepseek_v2",
-     {{"expert_count", GGUF_U32, 0, NULL}},
+     {{"expert_used_count", GGUF_U32, 0, NULL}},
      STATUS_INVALID,
-     "expert_count is 0"},
+     "expert_used_count is 0"},
     {"many", "deepseek_v2", {{"expert_count", GGUF_U32, 5000, NULL}}, STATUS_INVALID, "5000"},
     {"nobody is asked",
      "deepseek_v2",
