@@ -235,6 +235,41 @@ static void test_no_reasoning_parser(void **state)
     assert_says("\"completion_tokens_details\":null");
 }
 
+/* ---- what is refused, and what is the template's matter ---- */
+
+static void test_every_bad_key_of_logit_bias(void **state)
+{
+    post("{\"prompt\":\"x\",\"logit_bias\":{\"259\":1,\"5\":1,\"x\":1,\"-3\":1}}");
+    assert_int_equal(w.client.status, 400);
+    assert_says("3 keys are no token ids of the vocabulary (0 to 258, its size is 259)");
+    assert_says("\\\"259\\\", \\\"x\\\", \\\"-3\\\"");
+}
+
+static void test_roles_that_nobody_knows(void **state)
+{
+    static const char body[] = "{\"messages\":[{\"role\":\"critic\",\"content\":\"hm\"}]}";
+    w.id_prefix = "chatcmpl-";
+    post_as(&dialect_chat, body);
+    assert_int_equal(w.client.status, 400);
+    w.client.status = 0;
+    strbuf_reset(&w.client.body);
+    w.s.o.model.policy.unknown = UNKNOWN_WARN;
+    post_as(&dialect_chat, body);
+    assert_int_equal(w.client.status, 0);
+    assert_int_equal(w.submits[0].n_prompt, 2);
+}
+
+/* As in vLLM: "" in front of a call that was asked for, null in front of one that was not. */
+static void test_content_of_a_forced_call(void **state)
+{
+    w.id_prefix = "chatcmpl-";
+    post_as(&dialect_chat, "{" CHAT ",\"tools\":[{\"type\":\"function\",\"function\":{\"name\":"
+                           "\"f\"}}],\"tool_choice\":{\"function\":{\"name\":\"f\"}}}");
+    tokens(0, 0, "[{\"name\":\"f\",\"arguments\":{}}]", FINISH_LENGTH);
+    assert_says("\"content\":\"\",\"refusal\":null");
+    assert_says("\"arguments\":\"{}\"");
+}
+
 int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
@@ -250,6 +285,9 @@ int main(void)
         TEST(test_reasoning_tokens),
         TEST(test_reasoning_tokens_in_a_stream),
         TEST(test_no_reasoning_parser),
+        TEST(test_every_bad_key_of_logit_bias),
+        TEST(test_roles_that_nobody_knows),
+        TEST(test_content_of_a_forced_call),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
