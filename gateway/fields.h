@@ -116,14 +116,15 @@ const struct field *fields_at(size_t i); /* NULL behind the last */
 bool field_wrong_type(struct api_error *e, const char *name, const char *want, const json_t *got);
 /* null, false, or an empty text, list or object: it asks for nothing. */
 bool field_is_empty(const json_t *v);
-/* tools of p is the list v, whose members `read`, given their place, adds (tool_set.h) or refuses; none when it
- * is empty. */
+/* tools of p is the list v, whose members `read`, given their place, adds (tool_set.h) or refuses;
+ * none when it is empty. */
 typedef bool (*field_read_tool)(struct params *p, json_t *tool, size_t i,
                                 const struct field_context *c);
 bool field_tools(struct params *p, const json_t *v, const struct field_context *c,
                  field_read_tool read);
-/* tool_choice of p, of OpenAI's forms: a word, {"type": "function" or "custom"} with a name, in it or
- * (chat) in an object of the type's name, {"type": "allowed_tools"} with mode and tools, likewise. */
+/* tool_choice of p, of OpenAI's forms: a word, {"type": "function" or "custom"} with a name, in it
+ * or (chat) in an object of the type's name, {"type": "allowed_tools"} with mode and tools,
+ * likewise. */
 bool field_tool_choice(struct params *p, const json_t *v, const struct field_context *c);
 /* A member of the object called name that nobody knows: refused by its full name, unless the policy
  * lets it pass. */

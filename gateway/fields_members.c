@@ -241,11 +241,11 @@ static bool check_item(const struct place *at, const json_t *v)
         known = " type id summary content encrypted_content status created_by ";
     else if (is_of(v, " message ") || !has(v, "type"))
         known = " type role content id status phase created_by ";
-    return !known || (is_known(at, v, known) && is_off(at, v, "async", NOT_DONE) &&
-                      is_off(at, v, "async_", NOT_DONE) &&
-                      each_of(at, v, "content", check_item_part) &&
-                      each_of(at, v, "summary", check_item_part) &&
-                      each_of(at, v, "output", check_item_part));
+    return !known ||
+           (is_known(at, v, known) && is_off(at, v, "async", NOT_DONE) &&
+            is_off(at, v, "async_", NOT_DONE) && each_of(at, v, "content", check_item_part) &&
+            each_of(at, v, "summary", check_item_part) &&
+            each_of(at, v, "output", check_item_part));
 }
 
 static bool check_flat_tool(const struct place *at, const json_t *v)

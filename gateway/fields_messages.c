@@ -144,7 +144,8 @@ static const struct field rows[] = {
     {ROW("system", FIELD_JSON, ANTHROPIC), .offset = AT(system), .want = JSON_NULL,
      .why = "a text, or blocks of text"},
     {ROW("tools", FIELD_CUSTOM, ANTHROPIC), .parse = parse_tools,
-     .why = "Anthropic's form: name, description, input_schema; those that a server runs are left out"},
+     .why = "Anthropic's form: name, description, input_schema; those that a server runs are left "
+            "out"},
     {ROW("tool_choice", FIELD_CUSTOM, ANTHROPIC), .parse = parse_tool_choice,
      .why = "any, tool, none; auto with --enable-auto-tool-choice; disable_parallel_tool_use"},
     ROW_CUSTOM(output_config, ANTHROPIC,

@@ -165,12 +165,14 @@ static const struct field rows[] = {
     {ROW("instructions", FIELD_JSON, RESPONSES), .offset = AT(system), .want = JSON_STRING,
      .why = "a system message in front"},
     {ROW("tools", FIELD_CUSTOM, RESPONSES), .parse = parse_tools,
-     .why = "functions, custom tools and namespaces of functions; those that a server runs are left "
-            "out"},
+     .why =
+         "functions, custom tools and namespaces of functions; those that a server runs are left "
+         "out"},
     {ROW("tool_choice", FIELD_CUSTOM, RESPONSES), .parse = parse_tool_choice,
      .why = "none, required, a function or a custom tool, allowed_tools; auto with "
             "--enable-auto-tool-choice"},
-    ROW_CUSTOM(text, RESPONSES, "format: text, json_object, json_schema; verbosity: noted, not kept"),
+    ROW_CUSTOM(text, RESPONSES,
+               "format: text, json_object, json_schema; verbosity: noted, not kept"),
     ROW_CUSTOM(reasoning, RESPONSES,
                "effort: what the template makes of it, none turns thinking off; summary: none is "
                "made, what is thought is given"),

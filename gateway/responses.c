@@ -144,9 +144,9 @@ static void add_call(struct reader *r, json_t *id, json_t *owned_name, json_t *o
         calls = json_array();
         json_object_set_new(turn, "tool_calls", calls);
     }
-    json_array_append_new(calls, json_pack("{s:O,s:s,s:{s:o,s:o}}", "id", id, "type", "function",
-                                           "function", "name", owned_name, "arguments",
-                                           owned_arguments));
+    json_array_append_new(calls,
+                          json_pack("{s:O,s:s,s:{s:o,s:o}}", "id", id, "type", "function",
+                                    "function", "name", owned_name, "arguments", owned_arguments));
 }
 
 static bool read_call(struct reader *r, const json_t *item)
@@ -184,8 +184,8 @@ static bool read_custom_call(struct reader *r, const json_t *item)
     return true;
 }
 
-/* A call that another server's client ran itself (local_shell_call, shell_call, apply_patch_call): of
- * a function called as it is. */
+/* A call that another server's client ran itself (local_shell_call, shell_call, apply_patch_call):
+ * of a function called as it is. */
 static bool read_client_call(struct reader *r, const json_t *item, const char *type)
 {
     json_t *id = json_object_get(item, "call_id");
@@ -236,11 +236,20 @@ static bool read_reasoning(struct reader *r, const json_t *item)
 
 static bool is_of_server(const char *type)
 {
-    static const char *const types[] = {
-        "web_search_call",  "file_search_call",      "image_generation_call", "computer_call",
-        "mcp_call",         "mcp_list_tools",        "mcp_approval_request",  "compaction",
-        "tool_search_call", "mcp_approval_response", "tool_search_output",    "additional_tools",
-        "code_interpreter_call", "computer_call_output"};
+    static const char *const types[] = {"web_search_call",
+                                        "file_search_call",
+                                        "image_generation_call",
+                                        "computer_call",
+                                        "mcp_call",
+                                        "mcp_list_tools",
+                                        "mcp_approval_request",
+                                        "compaction",
+                                        "tool_search_call",
+                                        "mcp_approval_response",
+                                        "tool_search_output",
+                                        "additional_tools",
+                                        "code_interpreter_call",
+                                        "computer_call_output"};
     for (size_t i = 0; i < sizeof types / sizeof *types; i++)
         if (is(type, types[i]))
             return true;
@@ -276,10 +285,11 @@ static bool read_item(struct reader *r, const json_t *item)
                              "input[%zu] is an item_reference: nothing is kept here, send the "
                              "item itself.",
                              r->i);
-    return api_error_set(r->e, 400, "input",
-                         "input[%zu] is of type \"%.40s\": messages, reasoning, calls of functions and "
-                         "custom tools and their outputs are taken.",
-                         r->i, type);
+    return api_error_set(
+        r->e, 400, "input",
+        "input[%zu] is of type \"%.40s\": messages, reasoning, calls of functions and "
+        "custom tools and their outputs are taken.",
+        r->i, type);
 }
 
 /* Templates join contents to strings: a message that only thought has an empty one. And an answer

@@ -142,14 +142,13 @@ bool tool_set_add_namespace(struct params *p, const json_t *tool, size_t i, stru
         const json_t *one = json_array_get(list, k), *name = json_object_get(one, "name");
         const char *type = json_string_value(json_object_get(one, "type"));
         if (!type || json_string_length(name) == 0)
-            return api_error_set(e, 400, "tools", "tools[%zu].tools[%zu] must have a type and a name.",
-                                 i, k);
+            return api_error_set(e, 400, "tools",
+                                 "tools[%zu].tools[%zu] must have a type and a name.", i, k);
         if (strcmp(type, "function") != 0) {
             tool_set_leave_out(p, type);
             continue;
         }
-        json_t *flat =
-            json_sprintf("%s__%s", json_string_value(space), json_string_value(name));
+        json_t *flat = json_sprintf("%s__%s", json_string_value(space), json_string_value(name));
         json_t *o = remember(p, json_string_value(flat), TOOL_IS_NAMESPACED, name);
         json_object_set(o, "space", (json_t *)space);
         tool_set_add_function(p, flat, json_object_get(one, "description"),

@@ -1,5 +1,6 @@
 #pragma once
-/* The tools of a request in the one form that templates, grammars and parsers read, OpenAI's chat's:
+/* The tools of a request in the one form that templates, grammars and parsers read, OpenAI's
+ * chat's:
  *
  *   [{"type": "function", "function": {"name": …, "description": …, "parameters": …}}, …]
  *
@@ -9,8 +10,8 @@
  *   custom       a function with one argument, the text `input`; its grammar, where it has one, is
  *                said in the description and held where the tool is forced
  *   namespace    its functions, called NAMESPACE__NAME
- *   others       tools that a server runs (web_search, mcp, …): nobody runs them here. They are left
- *                out, and the answer says so
+ *   others       tools that a server runs (web_search, mcp, …): nobody runs them here. They are
+ * left out, and the answer says so
  *
  * All of it is owned by p->own, and by the body. Pure. */
 #include "gateway/params.h"
@@ -44,11 +45,12 @@ void tool_set_end(struct params *p);
 
 /* ---- choosing ---- */
 
-/* The name that tools have for the client's `name`, of a namespace or of none (NULL); empty: there is
- * no such tool. */
+/* The name that tools have for the client's `name`, of a namespace or of none (NULL); empty: there
+ * is no such tool. */
 struct str tool_set_name(const struct params *p, const json_t *name, const json_t *space);
 /* Keeps those tools alone that the list names: {"type": "function" or "custom", "name": …}, or with
- * the name inside of `function` or `custom`. False: it names one that is not there, and e says so. */
+ * the name inside of `function` or `custom`. False: it names one that is not there, and e says so.
+ */
 bool tool_set_allow(struct params *p, const json_t *list, struct api_error *e);
 /* The Lark grammar of the tool `name`, a custom one's; empty: it has none. */
 struct str tool_set_grammar(const struct params *p, struct str name);

@@ -3,11 +3,14 @@ import json
 import os
 import re
 import shutil
+import socketserver
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import pytest
+import scripted_model
 from cluster import BIN, ROOT, SLOW, Cluster, get
 from findings import SANITIZED
 from real_model import MODEL, cpu_cluster
@@ -20,6 +23,8 @@ HEY = shutil.which("hey", path=PATH)
 KEY, LIMITED = "sk-foreign", "sk-once-a-second"
 SCRIPTS = {"langchain_client.py": PYTHON, "litellm_client.py": PYTHON, "openai_client.mjs": NODE}
 SETUP = "scripts/setup --clients makes it"
+sys.path.insert(0, str(CLIENTS))
+import agents  # noqa: E402
 
 
 def there(program):
@@ -177,3 +182,65 @@ def test_guidellm(cluster, folder):
     assert (len(requests["successful"]), requests["errored"], requests["incomplete"]) == (20, [], [])
     assert {r["output_tokens"] for r in requests["successful"]} == {16}
     assert get(cluster.url + "/health")[0] == 200
+
+
+# ---- coding agents, as their makers publish them ----
+
+AGENTS = [pytest.param(name, marks=pytest.mark.skipif(not agents.program(name) or bool(SANITIZED), reason=f"no {name}, or with sanitizers: {SETUP}"))
+          for name in ("claude", "codex", "qwen")]
+CALLS = {"Bash": {"command": "cat note.txt", "description": "Read the note"}, "exec_command": {"cmd": "cat note.txt"},
+         "run_shell_command": {"command": "cat note.txt", "is_background": False, "description": "Read the note"}}
+
+
+@pytest.fixture
+def away():
+    """(address, hosts): a proxy that lets nobody through, and whom programs asked it for."""
+    hosts = []
+
+    class Refuse(socketserver.StreamRequestHandler):
+        def handle(self):
+            hosts.append(self.rfile.readline(1000).decode(errors="replace").strip())
+
+    with socketserver.ThreadingTCPServer(("127.0.0.1", 0), Refuse) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{server.server_address[1]}", hosts
+        server.shutdown()
+
+
+@pytest.fixture(scope="module")
+def caller(tmp_path_factory):
+    """A cluster whose model calls the tool that an agent has for commands, and says what it found."""
+    model = scripted_model.write(tmp_path_factory.mktemp("caller") / "model", CALLS)
+    with Cluster("--device", "cpu", "--served-model-name", "caller", "--enable-auto-tool-choice", "--tool-call-parser", "hermes",
+                 model=model, workers=1, tp=1) as c:
+        yield c
+
+
+@pytest.mark.timeout(150 * SLOW)
+@pytest.mark.parametrize("name", AGENTS)
+def test_agent_calls_a_tool(caller, away, tmp_path, name):
+    """One turn: the model calls, the agent runs it, and the model's answer is about what came out. Each word is a note's once."""
+    word = scripted_model.WORDS[["claude", "codex", "qwen"].index(name)]
+    (tmp_path / "note.txt").write_text(f"On the note stands {word}, and no more.\n")
+    done = agents.run(name, caller.url, "caller", tmp_path, proxy=away[0])
+    said = done.stdout + done.stderr
+    assert done.returncode == 0, said
+    assert f"On the note stands {word}, and no more." in said, said  # the tool's result
+    assert scripted_model.SAYS + word in done.stdout, said  # the answer
+    assert not away[1], away[1]
+
+
+@pytest.fixture(scope="module")
+def letters():
+    with Cluster("--null-step-us", "20", "--enable-auto-tool-choice", "--tool-call-parser", "hermes", workers=1, tp=1) as c:
+        yield c
+
+
+@pytest.mark.timeout(150 * SLOW)
+@pytest.mark.parametrize("name", AGENTS)
+def test_agent_shows_an_answer(letters, away, tmp_path, name):
+    """`cox up null` knows no end: an agent says that an answer was cut off, and shows it."""
+    done = agents.run(name, letters.url, "null", tmp_path, proxy=away[0], max_tokens=32)
+    said = done.stdout + done.stderr
+    assert re.search(r"\b[a-z]{32,}\b", said) and "API Error: 4" not in said and "BadRequest" not in said, said
+    assert not away[1], away[1]
