@@ -181,6 +181,11 @@ static bool check_block(const struct place *at, const json_t *v)
     if (is_of(v, " tool_result "))
         return is_known(at, v, " type tool_use_id content is_error cache_control toolset_name ") &&
                each_of(at, v, "content", check_block);
+    if (is_of(v, " tool_reference "))
+        return is_known(at, v, " type tool_name cache_control ");
+    if (is_of(v, " tool_addition tool_removal "))
+        return is_known(at, v, " type tool cache_control ") &&
+               member(at, v, "tool", " type name server_name definition ");
     return !is_of(v, " thinking redacted_thinking ") ||
            is_known(at, v, " type thinking signature data cache_control ");
 }
@@ -189,6 +194,9 @@ static bool check_block(const struct place *at, const json_t *v)
 static bool check_message(const struct place *at, const json_t *v)
 {
     const char *role = json_string_value(json_object_get(v, "role"));
+    if (role && strcmp(role, "system") == 0)
+        return is_known(at, v, " role content clear_at output_config ") &&
+               member(at, v, "output_config", " effort ") && each_of(at, v, "content", check_block);
     const char *known = role && strcmp(role, "assistant") == 0
                             ? " role content id type model stop_reason stop_sequence stop_details "
                               "usage container context_management diagnostics "

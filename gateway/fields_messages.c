@@ -17,8 +17,8 @@ static bool read_tool(struct params *p, json_t *tool, size_t i, const struct fie
     json_t *description = json_object_get(tool, "description");
     if (!json_is_object(tool))
         return api_error_set(c->e, 400, c->name, "tools[%zu] must be an object.", i);
-    if (type && strcmp(type, "custom") != 0) {
-        tool_set_leave_out(p, type);
+    if (type && *type && strcmp(type, "custom") != 0) {
+        tool_set_leave_out(p, type, json_object_get(tool, "name"));
         return true;
     }
     if (json_string_length(json_object_get(tool, "name")) == 0)
@@ -36,6 +36,16 @@ static bool parse_tools(struct params *p, const json_t *v, const struct field_co
     return field_tools(p, v, c, read_tool);
 }
 
+/* Tools of servers that Anthropic would ask. Behind tools. */
+static bool parse_mcp_servers(struct params *p, const json_t *v, const struct field_context *c)
+{
+    if (!json_is_array(v))
+        return field_wrong_type(c->e, c->name, "a list", v);
+    if (json_array_size(v) > 0)
+        tool_set_leave_out(p, "mcp", NULL);
+    return true;
+}
+
 static bool parse_tool_choice(struct params *p, const json_t *v, const struct field_context *c)
 {
     const char *type = type_of(v);
@@ -50,8 +60,8 @@ static bool parse_tool_choice(struct params *p, const json_t *v, const struct fi
     else if (!type || strcmp(type, "auto") != 0)
         return api_error_set(c->e, 400, c->name,
                              "tool_choice must be of type auto, any, none, or tool with a name.");
-    if (type && strcmp(type, "tool") == 0)
-        p->tool_name = params_json_str(name);
+    if (type && strcmp(type, "tool") == 0 && !field_force_tool(p, name, NULL, c))
+        return false;
     if (one && !json_is_null(one) &&
         !field_read_bool(one, "tool_choice.disable_parallel_tool_use", &only_one, c->e))
         return false;
@@ -146,6 +156,7 @@ static const struct field rows[] = {
     {ROW("tools", FIELD_CUSTOM, ANTHROPIC), .parse = parse_tools,
      .why = "Anthropic's form: name, description, input_schema; those that a server runs are left "
             "out"},
+    ROW_CUSTOM(mcp_servers, ANTHROPIC, "left out, as tools that a server runs are"),
     {ROW("tool_choice", FIELD_CUSTOM, ANTHROPIC), .parse = parse_tool_choice,
      .why = "any, tool, none; auto with --enable-auto-tool-choice; disable_parallel_tool_use"},
     ROW_CUSTOM(output_config, ANTHROPIC,
@@ -166,8 +177,10 @@ static const struct field rows[] = {
                "is not supported by this server: there is one model"),
     ROW_HARMLESS("billing_policy", ANTHROPIC, "nothing is billed"),
     ROW_REFUSE("output_format", ANTHROPIC, "is not supported by this server: use output_config"),
-    ROW_REFUSE("container", MESSAGES, "is not supported by this server: no code is run"),
-    ROW_REFUSE("mcp_servers", ANTHROPIC, "is not supported by this server: no tools are run"),
+    ROW_REFUSE("container", ANTHROPIC, "is not supported by this server: no code is run"),
+    ROW_HARMLESS("betas", ANTHROPIC, "they are a header's, and not looked at there"),
+    ROW_HARMLESS("anthropic_beta", ANTHROPIC, "Bedrock's word for betas"),
+    ROW_HARMLESS("anthropic_version", ANTHROPIC, "Bedrock's and Vertex's; there is one"),
     ROW_HARMLESS("context_management", ANTHROPIC, "the model reads what is sent"),
 };
 

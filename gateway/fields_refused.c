@@ -1,10 +1,21 @@
 /* Fields of OpenAI's and vLLM's that are not done: those without which the answer is the same are
  * accepted, the others refused by name. */
 #include "gateway/fields.h"
+#include "gateway/tool_set.h"
 
 #define LATER    "is not supported by this server"
 #define NO_MEDIA "is not supported by this server: models here take and give text"
 #define NO_MOVES "is not supported by this server: KV caches are moved by the cluster alone"
+
+/* Behind tools. */
+static bool parse_web_search_options(struct params *p, const json_t *v,
+                                     const struct field_context *c)
+{
+    if (!json_is_object(v))
+        return field_wrong_type(c->e, c->name, "an object", v);
+    tool_set_leave_out(p, "web_search", NULL);
+    return true;
+}
 
 static const struct field rows[] = {
     ROW_HARMLESS("user", DRAWS | EMBEDDINGS, "noted by nobody"),
@@ -16,9 +27,9 @@ static const struct field rows[] = {
     ROW_HARMLESS("prompt_cache_retention", DRAWS, "prefixes stay as long as there is room"),
     ROW_HARMLESS("prediction", CHAT, "a hint for speed"),
     ROW_HARMLESS("spaces_between_special_tokens", BOTH, "tokens say where spaces are"),
-    ROW_REFUSE("store", BOTH, "is not supported by this server: nothing is kept"),
+    ROW_HARMLESS("store", BOTH, "nothing is kept"),
     ROW_ONLY("modalities", CHAT, "[\"text\"]", "answers are text"),
-    ROW_ONLY("verbosity", CHAT, "\"medium\"", "say it in the messages"),
+    ROW_ONLY("verbosity", CHAT, "\"low\"|\"medium\"|\"high\"", "models here are not told of it"),
     ROW_ONLY("length_penalty", BOTH, "1|1.0", "it is of beam search"),
     ROW_ONLY("early_stopping", BOTH, "false", "it is of beam search"),
     ROW_REFUSE("use_beam_search", BOTH, LATER),
@@ -33,7 +44,7 @@ static const struct field rows[] = {
     ROW_REFUSE("structural_tag", BOTH, LATER ": use response_format"),
     ROW_REFUSE("functions", CHAT, LATER ": use tools"),
     ROW_ONLY("function_call", CHAT, "\"none\"|\"auto\"", "use tool_choice"),
-    ROW_REFUSE("web_search_options", CHAT, LATER ": nothing is fetched"),
+    ROW_CUSTOM(web_search_options, CHAT, "left out, as tools that a server runs are"),
     ROW_REFUSE("audio", CHAT, NO_MEDIA),
     ROW_REFUSE("mm_processor_kwargs", DRAWS | EMBEDDINGS | TOKENIZE, NO_MEDIA),
     ROW_REFUSE("media_io_kwargs", DRAWS | TOKENIZE, NO_MEDIA),

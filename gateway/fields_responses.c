@@ -23,10 +23,10 @@ static bool read_tool(struct params *p, json_t *tool, size_t i, const struct fie
     const bool is_function = type && strcmp(type, "function") == 0;
     const bool is_custom = type && strcmp(type, "custom") == 0;
     const bool is_space = type && strcmp(type, "namespace") == 0;
-    if (!type)
+    if (!type || !*type)
         return api_error_set(c->e, 400, c->name, "tools[%zu] must be an object with a type.", i);
     if (!is_function && !is_custom && !is_space) {
-        tool_set_leave_out(p, type);
+        tool_set_leave_out(p, type, name);
         return true;
     }
     if (json_string_length(name) == 0)

@@ -50,11 +50,11 @@ static bool read_tool(struct params *p, json_t *tool, size_t i, const struct fie
 {
     const char *type = json_string_value(json_object_get(tool, "type"));
     const json_t *inner = type ? json_object_get(tool, type) : NULL;
-    if (!type)
+    if (!type || !*type)
         return api_error_set(c->e, 400, c->name,
                              "tools[%zu] must be an object of type \"function\" or \"custom\".", i);
     if (strcmp(type, "function") != 0 && strcmp(type, "custom") != 0) {
-        tool_set_leave_out(p, type);
+        tool_set_leave_out(p, type, json_object_get(inner, "name"));
         return true;
     }
     if (json_string_length(json_object_get(inner, "name")) == 0)
@@ -74,8 +74,7 @@ bool field_tools(struct params *p, const json_t *v, const struct field_context *
     for (size_t i = 0; i < json_array_size(v); i++)
         if (!read(p, json_array_get(v, i), i, c))
             return false;
-    tool_set_end(p);
-    return true;
+    return tool_set_end(p, c->e);
 }
 
 static bool parse_tools(struct params *p, const json_t *v, const struct field_context *c)
@@ -100,6 +99,23 @@ static bool choose_word(struct params *p, const char *word, const struct field_c
     return true;
 }
 
+bool field_force_tool(struct params *p, const json_t *name, const json_t *space,
+                      const struct field_context *c)
+{
+    const char *left = tool_set_left_type(p, name);
+    p->tool_choice = TOOL_CHOICE_REQUIRED;
+    p->tool_name = tool_set_name(p, name, space);
+    if (p->tool_name.len > 0 || (!p->tools && !left)) /* without any it is refused later */
+        return true;
+    if (left)
+        return api_error_set(c->e, 400, c->name,
+                             "tool_choice: the tool \"%.64s\" is of type \"%.40s\", which this "
+                             "server does not run: only tools of the client's can be called.",
+                             json_string_value(name), left);
+    return api_error_set(c->e, 400, c->name, "tool_choice: there is no tool \"%.64s\".",
+                         json_string_value(name));
+}
+
 /* A tool that the server would run cannot be forced: it is in no list. */
 static bool choose_tool(struct params *p, const json_t *of, const char *type,
                         const struct field_context *c)
@@ -114,11 +130,7 @@ static bool choose_tool(struct params *p, const json_t *of, const char *type,
     if (json_string_length(name) == 0)
         return api_error_set(c->e, 400, c->name, "tool_choice of type \"%s\" must have a name.",
                              type);
-    p->tool_choice = TOOL_CHOICE_REQUIRED;
-    p->tool_name = tool_set_name(p, name, json_object_get(of, "namespace"));
-    return p->tool_name.len > 0 || !p->tools ||
-           api_error_set(c->e, 400, c->name, "tool_choice: there is no tool \"%.64s\".",
-                         json_string_value(name));
+    return field_force_tool(p, name, json_object_get(of, "namespace"), c);
 }
 
 /* A named function without a type is one, as in vLLM. NULL: a word. */
@@ -149,7 +161,8 @@ static bool parse_tool_choice(struct params *p, const json_t *v, const struct fi
 {
     const char *type = type_of_choice(v);
     return field_tool_choice(p, v, c) &&
-           field_known_members(c, c->name, v, (const char *[]){"type", type ? type : "", NULL}) &&
+           field_known_members(c, c->name, v,
+                               (const char *[]){"type", type ? type : "function", NULL}) &&
            field_known_members(c, "tool_choice.function", json_object_get(v, "function"),
                                (const char *[]){"name", NULL});
 }

@@ -4,13 +4,17 @@
 
 #include <string.h>
 
-#include "gateway/openai_chat.h"
+#include "gateway/late_system.h"
+#include "gateway/tool_set.h"
 
 struct turn { /* one message being read */
+    struct params *p;
     size_t i;
+    json_t *withdrawn;  /* names of tools, as keys, that are no longer offered */
     struct strbuf text; /* its text blocks, joined by newlines */
     bool has_text;
     json_t *out; /* borrowed: the template's messages */
+    size_t i_last_user;
     struct api_error *e;
 };
 
@@ -81,6 +85,55 @@ static bool is_bookkeeping(const json_t *text)
     return json_is_string(text) && strncmp(json_string_value(text), mark, sizeof mark - 1) == 0;
 }
 
+/* A tool of the request's is offered from here on, as all of them are from the start, or no longer.
+ */
+static bool change_tools(struct turn *t, const json_t *block, bool is_removal)
+{
+    const json_t *tool = json_object_get(block, "tool");
+    const char *type = type_of(tool);
+    if (!type || strcmp(type, "tool_definition") == 0)
+        return api_error_set(
+            t->e, 400, "messages",
+            "messages[%zu].content: a %s must refer to a tool of tools: this server "
+            "reads definitions there alone.",
+            t->i, type_of(block));
+    if (strcmp(type, "tool_reference") != 0)
+        return true; /* an MCP server's, which is left out */
+    const struct str name = tool_set_name(t->p, json_object_get(tool, "name"), NULL);
+    if (is_removal && name.len > 0)
+        json_object_setn_new(t->withdrawn, name.ptr, name.len, json_true());
+    else if (name.len > 0)
+        json_object_deln(t->withdrawn, name.ptr, name.len);
+    return true;
+}
+
+/* What a search for tools found: the model has all of them before it. */
+static bool add_reference(struct turn *t, const json_t *block)
+{
+    const json_t *name = json_object_get(block, "tool_name");
+    if (!json_is_string(name))
+        return refuse_block(t, block);
+    json_t *text = json_sprintf("Tool: %s", json_string_value(name));
+    const bool ok = add_text(t, text);
+    json_decref(text);
+    return ok;
+}
+
+static bool plain_block(struct turn *t, const json_t *block, bool is_system)
+{
+    const char *type = type_of(block);
+    const json_t *text = json_object_get(block, "text");
+    if (type && strcmp(type, "text") == 0)
+        return (is_system && is_bookkeeping(text)) || add_text(t, text);
+    if (type && !is_system && strcmp(type, "tool_reference") == 0)
+        return add_reference(t, block);
+    if (type && is_system && strcmp(type, "tool_addition") == 0)
+        return change_tools(t, block, false);
+    if (type && is_system && strcmp(type, "tool_removal") == 0)
+        return change_tools(t, block, true);
+    return refuse_block(t, block);
+}
+
 /* A string, or text blocks; NULL where something else is among them. absent: an empty text. */
 static json_t *plain_text(struct turn *t, const json_t *content, bool is_system)
 {
@@ -91,13 +144,8 @@ static json_t *plain_text(struct turn *t, const json_t *content, bool is_system)
         refuse_block(t, NULL);
         return NULL;
     }
-    for (size_t k = 0; ok && k < json_array_size(content); k++) {
-        const json_t *block = json_array_get(content, k), *text = json_object_get(block, "text");
-        const char *type = type_of(block);
-        if (is_system && type && strcmp(type, "text") == 0 && is_bookkeeping(text))
-            continue;
-        ok = type && strcmp(type, "text") == 0 ? add_text(t, text) : refuse_block(t, block);
-    }
+    for (size_t k = 0; ok && k < json_array_size(content); k++)
+        ok = plain_block(t, json_array_get(content, k), is_system);
     return ok ? take_text(t) : NULL;
 }
 
@@ -188,9 +236,39 @@ static bool read_system_message(struct turn *t, const json_t *content)
     json_t *text = plain_text(t, content, true);
     if (!text)
         return false;
-    add_text(t, text);
-    flush_text(t, "system");
+    if (json_string_length(text) > 0) {
+        add_text(t, text);
+        flush_text(t, "system");
+    }
     json_decref(text);
+    return true;
+}
+
+static bool is_role(const json_t *message, const char *role)
+{
+    const char *own = json_string_value(json_object_get(message, "role"));
+    return own && strcmp(own, role) == 0;
+}
+
+/* It was for the user's turn that it followed, and another has come since. */
+static bool is_cleared(const struct turn *t, const json_t *message)
+{
+    const char *at = json_string_value(json_object_get(message, "clear_at"));
+    return at && strcmp(at, "next_user_message") == 0 && t->i < t->i_last_user;
+}
+
+/* What a system message sets from its place on. */
+static bool set_effort(struct turn *t, const json_t *message)
+{
+    const json_t *config = json_object_get(message, "output_config");
+    const json_t *effort = json_object_get(config, "effort");
+    if (!effort || json_is_null(effort))
+        return true;
+    if (!json_is_string(effort))
+        return api_error_set(t->e, 400, "messages",
+                             "messages[%zu].output_config.effort must be a string.", t->i);
+    if (!str_eq_c(t->p->reasoning_effort, "none")) /* thinking is off */
+        t->p->reasoning_effort = params_json_str(effort);
     return true;
 }
 
@@ -198,13 +276,15 @@ static bool read_message(struct turn *t, const json_t *message)
 {
     const char *role = json_string_value(json_object_get(message, "role"));
     const json_t *content = json_object_get(message, "content");
-    bool is_user = role && strcmp(role, "user") == 0;
-    bool is_system = role && strcmp(role, "system") == 0;
+    bool is_user = is_role(message, "user"), is_system = is_role(message, "system");
     if (!is_user && !is_system && (!role || strcmp(role, "assistant") != 0))
         return api_error_set(t->e, 400, "messages",
                              "messages[%zu] must be an object with the role user, assistant or "
                              "system.",
                              t->i);
+    if (is_system && (is_cleared(t, message) || !set_effort(t, message) ||
+                      (!content && json_object_get(message, "output_config"))))
+        return t->e->http_status == 0;
     if (json_is_string(content)) {
         add_text(t, content);
         flush_text(t, role);
@@ -229,7 +309,10 @@ static bool read_system(struct turn *t, const json_t *system)
         t->e->http_status = 0; /* it speaks of messages */
         return api_error_set(t->e, 400, "system", "system must be a string or blocks of text.");
     }
-    json_array_append_new(t->out, json_pack("{s:s,s:o}", "role", "system", "content", text));
+    if (json_is_array(system) && json_string_length(text) == 0) /* it was all bookkeeping */
+        json_decref(text);
+    else
+        json_array_append_new(t->out, json_pack("{s:s,s:o}", "role", "system", "content", text));
     return true;
 }
 
@@ -246,8 +329,11 @@ static void choose_ending(struct params *p)
 
 bool messages_for_template(struct params *p, struct api_error *e)
 {
-    struct turn t = {.out = json_array(), .e = e};
+    struct turn t = {.p = p, .withdrawn = json_object(), .out = json_array(), .e = e};
     bool ok;
+    for (size_t i = 0; i < json_array_size(p->messages); i++)
+        if (is_role(json_array_get(p->messages, i), "user"))
+            t.i_last_user = i;
     strbuf_init(&t.text, 0);
     ok = read_system(&t, p->system);
     for (; ok && t.i < json_array_size(p->messages); t.i++)
@@ -256,66 +342,11 @@ bool messages_for_template(struct params *p, struct api_error *e)
     /* the body owns what params borrow */
     json_object_set_new(p->body, "messages", t.out);
     p->messages = t.out;
+    tool_set_withdraw(p, t.withdrawn);
+    json_decref(t.withdrawn);
     if (ok)
         choose_ending(p);
     return ok;
-}
-
-/* ---- system messages that are not the first ---- */
-
-#define LATE_SYSTEM "a message of the role system that is not the first"
-
-static const json_t *late_system(const json_t *messages, size_t i)
-{
-    const json_t *m = i > 0 ? json_array_get(messages, i) : NULL;
-    const char *role = json_string_value(json_object_get(m, "role"));
-    return role && strcmp(role, "system") == 0 ? json_object_get(m, "content") : NULL;
-}
-
-static struct str trim(struct str s)
-{
-    while (s.len > 0 && strchr(" \t\r\n", s.ptr[s.len - 1]))
-        s.len--;
-    while (s.len > 0 && strchr(" \t\r\n", *s.ptr))
-        s.ptr++, s.len--;
-    return s;
-}
-
-/* Templates that know users and assistants alone leave out what others say, without a word. */
-static bool shows_system(const struct params *p, const struct prompt *prompt, struct api_error *e)
-{
-    for (size_t i = 0; i < json_array_size(p->messages); i++) {
-        const json_t *content = late_system(p->messages, i);
-        struct str text = content ? trim(params_json_str(content)) : STR("");
-        if (text.len > 0 && !memmem(prompt->text.ptr, prompt->text.len, text.ptr, text.len))
-            return api_error_set(e, 400, "messages",
-                                 "messages holds " LATE_SYSTEM ", and this model's chat template "
-                                 "does not show it: say it in system, or as the user.");
-    }
-    return true;
-}
-
-static bool has_late_system(const json_t *messages)
-{
-    bool has = false;
-    for (size_t i = 0; i < json_array_size(messages) && !has; i++)
-        has = late_system(messages, i) != NULL;
-    return has;
-}
-
-/* A template's own words for it are many: what it may be is said behind them. */
-static bool render(struct params *p, const struct prepare_model *m, struct prepared *out)
-{
-    struct api_error *e = &out->error;
-    if (openai_chat_prompt(p, m, &out->prompts, e))
-        return shows_system(p, &out->prompts.items[0], e);
-    if (e->http_status == 400 && has_late_system(p->messages)) {
-        const struct api_error why = *e;
-        *e = (struct api_error){0};
-        api_error_set(e, 400, "messages",
-                      "%.260s (messages holds " LATE_SYSTEM ": say it in system.)", why.message);
-    }
-    return false;
 }
 
 static bool read_as(enum api_kind kind, const struct prepare_model *m, json_t *owned_body,
@@ -326,7 +357,8 @@ static bool read_as(enum api_kind kind, const struct prepare_model *m, json_t *o
         return false;
     if (kind == API_COUNT_TOKENS)
         p->tool_choice = TOOL_CHOICE_NONE; /* nothing is called */
-    return messages_for_template(p, &out->error) && render(p, m, out);
+    return messages_for_template(p, &out->error) &&
+           late_system_prompt(p, m, &out->prompts, &out->error);
 }
 
 bool messages_read(const struct prepare_model *m, json_t *owned_body, struct prepared *out)

@@ -9,6 +9,7 @@
 #include "common/base/random.h"
 #include "gateway/fields.h"
 #include "gateway/json_text.h"
+#include "gateway/tool_set.h"
 
 enum { PARAMS_ARENA_LIMIT = 1 << 20 };
 
@@ -292,8 +293,10 @@ static bool check_together(const struct params *p, const struct params_policy *p
                              "--tool-call-parser to be set: leave tools out, or set tool_choice to "
                              "\"none\".");
     if (!p->tools && p->tool_choice == TOOL_CHOICE_REQUIRED)
-        return api_error_set(e, 400, "tool_choice",
-                             "tool_choice asks for a call: there are no tools.");
+        return api_error_set(
+            e, 400, "tool_choice", "tool_choice asks for a call: there are no tools%s.",
+            tool_set_has_left(p) ? " but those that a server would run, and this one runs none"
+                                 : "");
     if (p->continue_final_message && p->add_generation_prompt)
         return api_error_set(e, 400, "continue_final_message",
                              "Cannot set both `continue_final_message` and "
@@ -389,6 +392,8 @@ bool params_init(struct params *out, enum api_kind kind, json_t *owned_body,
     if (!check_unknown(out->body, kind, policy->unknown, e) ||
         !fields_check_members(out->body, kind, policy, e) || !check_together(out, policy, e))
         return false;
+    if (!out->tools) /* a client's may all be left out */
+        out->tool_choice = TOOL_CHOICE_NONE;
     fill_sampling(out);
     return true;
 }

@@ -7,9 +7,10 @@
 #include <string.h>
 
 #include "gateway/json_text.h"
-#include "gateway/openai_chat.h"
+#include "gateway/late_system.h"
 
 struct reader {
+    struct params *p;
     size_t i;    /* of the item being read */
     json_t *out; /* borrowed: the template's messages */
     struct api_error *e;
@@ -184,8 +185,8 @@ static bool read_custom_call(struct reader *r, const json_t *item)
     return true;
 }
 
-/* A call that another server's client ran itself (local_shell_call, shell_call, apply_patch_call):
- * of a function called as it is. */
+/* A call of a tool that is known to models of OpenAI's, and run by the client: of a function called
+ * as it is. */
 static bool read_client_call(struct reader *r, const json_t *item, const char *type)
 {
     json_t *id = json_object_get(item, "call_id");
@@ -203,17 +204,82 @@ static bool read_client_call(struct reader *r, const json_t *item, const char *t
     return true;
 }
 
+static void add_result(struct reader *r, json_t *id, json_t *owned_text)
+{
+    json_array_append_new(r->out, json_pack("{s:s,s:O,s:o}", "role", "tool", "tool_call_id", id,
+                                            "content", owned_text));
+}
+
+/* What a shell said: pieces of {"stdout": …, "stderr": …, "outcome": …}, as JSON. */
+static json_t *output_text(struct reader *r, const json_t *output, const json_t *item)
+{
+    const bool is_shell = is(word_of(item, "type"), "shell_call_output");
+    if (!output && is(word_of(item, "type"), "apply_patch_call_output"))
+        return json_string(word_of(item, "status"));
+    if (!is_shell || !json_is_array(output))
+        return text_of(r, output, "output");
+    char *text = json_text_dump(output, JSON_COMPACT);
+    json_t *out = json_string(text ? text : "[]");
+    free(text);
+    return out;
+}
+
 static bool read_output(struct reader *r, const json_t *item)
 {
     json_t *id = json_object_get(item, "call_id");
+    if (!id && is(word_of(item, "type"), "local_shell_call_output"))
+        id = json_object_get(item, "id");
     if (!json_is_string(id))
         return api_error_set(r->e, 400, "input",
                              "input[%zu]: the output of a call must have a call_id.", r->i);
-    json_t *text = text_of(r, json_object_get(item, "output"), "output");
-    if (!text)
-        return false;
-    json_array_append_new(
-        r->out, json_pack("{s:s,s:O,s:o}", "role", "tool", "tool_call_id", id, "content", text));
+    const json_t *output = json_object_get(item, "output");
+    json_t *text = output_text(r, json_is_null(output) ? NULL : output, item);
+    if (text)
+        add_result(r, id, text);
+    return text != NULL;
+}
+
+/* What a server's own tool was asked and said is a call with its output, where that is text. */
+static bool read_server_call(struct reader *r, const json_t *item, const char *type)
+{
+    json_t *id = json_object_get(item, "id"), *name = json_object_get(item, "name");
+    json_t *asked = json_object_get(item, is(type, "mcp_call") ? "arguments" : "code");
+    json_t *said = json_object_get(item, is(type, "mcp_call") ? "output" : "outputs");
+    if (!json_is_string(id) || (is(type, "mcp_call") && !json_is_string(name)))
+        return api_error_set(r->e, 400, "input", "input[%zu]: a %s must have an id and a name.",
+                             r->i, type);
+    json_t *arguments = is(type, "mcp_call") && json_is_string(asked) ? json_incref(asked) : NULL;
+    if (!arguments) {
+        json_t *whole = json_pack("{s:O?}", "code", json_is_null(asked) ? NULL : asked);
+        char *text = json_text_dump(whole, JSON_COMPACT);
+        arguments = json_string(text ? text : "{}");
+        free(text);
+        json_decref(whole);
+    }
+    add_call(r, id, name ? json_incref(name) : json_string("code_interpreter"), arguments);
+    const json_t *failed = json_object_get(item, "error");
+    const json_t *result = said && !json_is_null(said) ? said : failed;
+    char *text =
+        json_is_string(result) ? NULL : json_text_dump(result, JSON_COMPACT | JSON_ENCODE_ANY);
+    add_result(r, id,
+               json_is_string(result) ? json_incref((json_t *)result)
+                                      : json_string(text ? text : ""));
+    free(text);
+    return true;
+}
+
+/* An effort that holds from here on; another shape of the answer is the request's to ask for. */
+static bool read_update(struct reader *r, const json_t *item)
+{
+    const json_t *effort = json_object_get(json_object_get(item, "reasoning"), "effort");
+    const json_t *text = json_object_get(item, "text");
+    if (text && !json_is_null(text))
+        return api_error_set(r->e, 400, "input",
+                             "input[%zu]: a configuration_update of text is not read by this "
+                             "server: say text in the request.",
+                             r->i);
+    if (json_is_string(effort))
+        r->p->reasoning_effort = params_json_str(effort);
     return true;
 }
 
@@ -234,31 +300,70 @@ static bool read_reasoning(struct reader *r, const json_t *item)
     return true;
 }
 
-static bool is_of_server(const char *type)
+/* What a server's own tools did, and says nothing that a model could read. */
+static bool says_nothing(const char *type, const json_t *item)
 {
-    static const char *const types[] = {"web_search_call",
-                                        "file_search_call",
-                                        "image_generation_call",
-                                        "computer_call",
-                                        "mcp_call",
-                                        "mcp_list_tools",
-                                        "mcp_approval_request",
-                                        "compaction",
-                                        "tool_search_call",
-                                        "mcp_approval_response",
-                                        "tool_search_output",
-                                        "additional_tools",
-                                        "code_interpreter_call",
-                                        "computer_call_output"};
+    static const char *const types[] = {"web_search_call",       "image_generation_call",
+                                        "mcp_list_tools",        "mcp_approval_request",
+                                        "mcp_approval_response", "tool_search_call"};
     for (size_t i = 0; i < sizeof types / sizeof *types; i++)
         if (is(type, types[i]))
             return true;
+    if (is(type, "file_search_call"))
+        return json_array_size(json_object_get(item, "results")) == 0;
+    return (is(type, "tool_search_output") || is(type, "additional_tools")) &&
+           json_array_size(json_object_get(item, "tools")) == 0;
+}
+
+static bool refuse_item(const struct reader *r, const char *type)
+{
+    static const struct {
+        const char *type, *why;
+    } known[] = {
+        {"item_reference", "nothing is kept here, send the item itself"},
+        {"compaction", "what another server has made short cannot be read here, send the items"},
+        {"compaction_trigger", "this server makes nothing short, send what the model is to read"},
+        {"tool_search_output", "its tools are not read there, say them in tools"},
+        {"additional_tools", "its tools are not read there, say them in tools"},
+        {"file_search_call", "its results are not read there, say them in a message"},
+        {"computer_call", "this model takes text only"},
+        {"computer_call_output", "this model takes text only"},
+        {"program", "no code is run here"},
+        {"program_output", "no code is run here"},
+    };
+    for (size_t i = 0; i < sizeof known / sizeof *known; i++)
+        if (is(type, known[i].type))
+            return api_error_set(r->e, 400, "input", "input[%zu] is of type \"%s\": %s.", r->i,
+                                 type, known[i].why);
+    return api_error_set(r->e, 400, "input",
+                         "input[%zu] is of type \"%.40s\": messages, reasoning, calls of functions "
+                         "and custom tools and their outputs are taken.",
+                         r->i, type);
+}
+
+static bool read_call_item(struct reader *r, const json_t *item, const char *type, bool *done)
+{
+    *done = true;
+    if (is(type, "function_call"))
+        return read_call(r, item);
+    if (is(type, "custom_tool_call"))
+        return read_custom_call(r, item);
+    if (is(type, "local_shell_call") || is(type, "shell_call") || is(type, "apply_patch_call"))
+        return read_client_call(r, item, type);
+    if (is(type, "mcp_call") || is(type, "code_interpreter_call"))
+        return read_server_call(r, item, type);
+    if (is(type, "function_call_output") || is(type, "custom_tool_call_output") ||
+        is(type, "local_shell_call_output") || is(type, "shell_call_output") ||
+        is(type, "apply_patch_call_output"))
+        return read_output(r, item);
+    *done = false;
     return false;
 }
 
 static bool read_item(struct reader *r, const json_t *item)
 {
     const char *type = word_of(item, "type");
+    bool done = false;
     if (!json_is_object(item))
         return api_error_set(r->e, 400, "input", "input[%zu] must be an object.", r->i);
     const json_t *given = json_object_get(item, "type");
@@ -266,30 +371,14 @@ static bool read_item(struct reader *r, const json_t *item)
         return api_error_set(r->e, 400, "input", "input[%zu].type must be a string.", r->i);
     if (is(type, "message") || (!*type && json_object_get(item, "role")))
         return read_message(r, item);
-    if (is(type, "function_call"))
-        return read_call(r, item);
-    if (is(type, "custom_tool_call"))
-        return read_custom_call(r, item);
-    if (is(type, "local_shell_call") || is(type, "shell_call") || is(type, "apply_patch_call"))
-        return read_client_call(r, item, type);
-    if (is(type, "function_call_output") || is(type, "custom_tool_call_output") ||
-        is(type, "local_shell_call_output") || is(type, "shell_call_output") ||
-        is(type, "apply_patch_call_output"))
-        return read_output(r, item);
-    if (is_of_server(type)) /* what a server's own tools did: nobody reads it here */
-        return true;
+    const bool ok = read_call_item(r, item, type, &done);
+    if (done)
+        return ok;
     if (is(type, "reasoning"))
         return read_reasoning(r, item);
-    if (is(type, "item_reference"))
-        return api_error_set(r->e, 400, "input",
-                             "input[%zu] is an item_reference: nothing is kept here, send the "
-                             "item itself.",
-                             r->i);
-    return api_error_set(
-        r->e, 400, "input",
-        "input[%zu] is of type \"%.40s\": messages, reasoning, calls of functions and "
-        "custom tools and their outputs are taken.",
-        r->i, type);
+    if (is(type, "configuration_update"))
+        return read_update(r, item);
+    return says_nothing(type, item) || refuse_item(r, type);
 }
 
 /* Templates join contents to strings: a message that only thought has an empty one. And an answer
@@ -312,7 +401,7 @@ static void finish_messages(struct params *p, const json_t *input)
 
 bool responses_for_template(struct params *p, struct api_error *e)
 {
-    struct reader r = {.out = json_array(), .e = e};
+    struct reader r = {.p = p, .out = json_array(), .e = e};
     bool ok = true;
     if (p->system)
         add_system(&r, json_incref(p->system));
@@ -401,7 +490,7 @@ bool responses_read(const struct prepare_model *m, json_t *owned_body, struct pr
         return false;
     keep_asked(p);
     if (responses_for_template(p, &out->error) &&
-        openai_chat_prompt(p, m, &out->prompts, &out->error))
+        late_system_prompt(p, m, &out->prompts, &out->error))
         return true;
     if (strcmp(out->error.param, "messages") == 0) /* chat's word for them */
         snprintf(out->error.param, sizeof out->error.param, "input");

@@ -33,8 +33,8 @@ static bool is_custom(const struct writer *w)
     return w->s->open_block == ANSWER_CALL && w->s->form == TOOL_IS_CUSTOM;
 }
 
-/* The text that a custom tool is called with: the one argument of the function that it is here. What
- * broke off is what there is of it. */
+/* The text that a custom tool is called with: the one argument of the function that it is here.
+ * What broke off is what there is of it. */
 static void append_input(struct strbuf *out, const struct writer *w)
 {
     const struct str arguments = strbuf_str(&w->s->text);

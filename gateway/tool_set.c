@@ -7,8 +7,13 @@
 #define LIST    "tools"
 #define ORIGINS "origins"
 #define LEFT    "left out"
+/* Objects for looking up: a name's place in the list, the whole name of a namespace's function by
+ * its own, and the type of a tool that was left out by its name. */
+#define NAMES      "places"
+#define SHORTS     "shorts"
+#define LEFT_NAMES "left names"
 
-enum { MAX_LEFT_OUT = 16 };
+enum { MAX_LEFT_OUT = 16, MAX_TYPE_SHOWN = 40 };
 
 static struct str text_of(const json_t *object, const char *key)
 {
@@ -46,6 +51,7 @@ void tool_set_begin(struct params *p)
     json_object_set_new(p->own, LIST, json_array());
     json_object_set_new(p->own, ORIGINS, json_object());
     json_object_set_new(p->own, LEFT, json_array());
+    json_object_set_new(p->own, LEFT_NAMES, json_object());
 }
 
 void tool_set_add(struct params *p, json_t *tool)
@@ -74,6 +80,11 @@ void tool_set_add_function(struct params *p, const json_t *name, json_t *descrip
     add_owned(p, function);
 }
 
+static json_t *flat_name(const json_t *space, const json_t *name)
+{
+    return json_sprintf("%s__%s", json_string_value(space), json_string_value(name));
+}
+
 static json_t *remember(struct params *p, const char *name, enum tool_form form,
                         const json_t *own_name)
 {
@@ -95,6 +106,19 @@ static json_t *described(const json_t *tool, const char *syntax, const json_t *d
         strbuf_append_str(&b, params_json_str(definition));
     }
     struct str s = strbuf_str(&b);
+    json_t *out = json_stringn(s.ptr, s.len);
+    strbuf_fini(&b);
+    return out;
+}
+
+static json_t *whole_pattern(struct str regex)
+{
+    struct strbuf b;
+    strbuf_init(&b, 0);
+    strbuf_append_c(&b, "^(?:");
+    strbuf_append_str(&b, regex);
+    strbuf_append_c(&b, ")$");
+    const struct str s = strbuf_str(&b);
     json_t *out = json_stringn(s.ptr, s.len);
     strbuf_fini(&b);
     return out;
@@ -124,8 +148,7 @@ bool tool_set_add_custom(struct params *p, const json_t *tool, size_t i, struct 
     if (is_grammar && strcmp(syntax, "lark") == 0)
         json_object_set(o, "lark", definition);
     if (is_grammar && strcmp(syntax, "regex") == 0)
-        json_object_set_new(input, "pattern",
-                            json_sprintf("^(?:%s)$", json_string_value(definition)));
+        json_object_set_new(input, "pattern", whole_pattern(params_json_str(definition)));
     add_owned(p, json_pack("{s:O,s:o,s:{s:s,s:{s:o},s:[s],s:b}}", "name", name, "description",
                            described(tool, syntax, is_grammar ? definition : NULL), "parameters",
                            "type", "object", "properties", "input", input, "required", "input",
@@ -145,10 +168,10 @@ bool tool_set_add_namespace(struct params *p, const json_t *tool, size_t i, stru
             return api_error_set(e, 400, "tools",
                                  "tools[%zu].tools[%zu] must have a type and a name.", i, k);
         if (strcmp(type, "function") != 0) {
-            tool_set_leave_out(p, type);
+            tool_set_leave_out(p, type, NULL);
             continue;
         }
-        json_t *flat = json_sprintf("%s__%s", json_string_value(space), json_string_value(name));
+        json_t *flat = flat_name(space, name);
         json_t *o = remember(p, json_string_value(flat), TOOL_IS_NAMESPACED, name);
         json_object_set(o, "space", (json_t *)space);
         tool_set_add_function(p, flat, json_object_get(one, "description"),
@@ -158,70 +181,154 @@ bool tool_set_add_namespace(struct params *p, const json_t *tool, size_t i, stru
     return true;
 }
 
-void tool_set_leave_out(struct params *p, const char *type)
+void tool_set_leave_out(struct params *p, const char *type, const json_t *name)
 {
     json_t *list = json_object_get(p->own, LEFT);
+    if (!list) {
+        tool_set_begin(p);
+        list = json_object_get(p->own, LEFT);
+    }
+    if (json_is_string(name))
+        json_object_set_new(json_object_get(p->own, LEFT_NAMES), json_string_value(name),
+                            json_string(type));
+    for (size_t i = 0; i < json_array_size(list); i++)
+        if (strcmp(json_string_value(json_array_get(list, i)), type) == 0)
+            return;
     if (json_array_size(list) < MAX_LEFT_OUT)
         json_array_append_new(list, json_string(type));
 }
 
-void tool_set_end(struct params *p)
-{
-    json_t *list = json_object_get(p->own, LIST);
-    p->tools = json_array_size(list) > 0 ? list : NULL;
-}
-
-/* ---- choosing ---- */
+/* ---- looking tools up ---- */
 
 static struct str name_at(const struct params *p, size_t i)
 {
     return text_of(json_object_get(json_array_get(p->tools, i), "function"), "name");
 }
 
+/* Where each name is in the list, and which of a namespace's functions is called so without it.
+ * False: two tools have one name, and a call of it could not be said in the client's words. */
+static bool index_names(struct params *p, size_t *twice)
+{
+    json_t *at = json_object(), *shorts = json_object();
+    bool ok = true;
+    json_object_set_new(p->own, NAMES, at);
+    json_object_set_new(p->own, SHORTS, shorts);
+    for (size_t i = 0; i < json_array_size(p->tools); i++) {
+        const struct str name = name_at(p, i);
+        const json_t *o = origin(p, name), *own_name = json_object_get(o, "name");
+        const bool is_there = json_object_getn(at, name.ptr, name.len) != NULL;
+        if (is_there && o && ok) {
+            *twice = i;
+            ok = false;
+        }
+        if (!is_there)
+            json_object_setn_new(at, name.ptr, name.len, json_integer((json_int_t)i));
+        if (o && json_object_get(o, "space") &&
+            !json_object_get(shorts, json_string_value(own_name)))
+            json_object_set_new(shorts, json_string_value(own_name),
+                                json_stringn(name.ptr, name.len));
+    }
+    return ok;
+}
+
+bool tool_set_end(struct params *p, struct api_error *e)
+{
+    json_t *list = json_object_get(p->own, LIST);
+    size_t i = 0;
+    p->tools = json_array_size(list) > 0 ? list : NULL;
+    if (index_names(p, &i))
+        return true;
+    const struct str name = name_at(p, i);
+    return api_error_set(e, 400, "tools",
+                         "tools holds two tools called \"%.*s\", one of them custom or of a "
+                         "namespace: a call could be of either.",
+                         (int)(name.len < 64 ? name.len : 64), name.ptr);
+}
+
+/* ---- choosing ---- */
+
+static struct str listed(const struct params *p, const char *name)
+{
+    const json_t *at = json_object_get(json_object_get(p->own, NAMES), name);
+    return at ? name_at(p, (size_t)json_integer_value(at)) : (struct str){0};
+}
+
 struct str tool_set_name(const struct params *p, const json_t *name, const json_t *space)
 {
-    const struct str wanted = params_json_str(name);
-    const bool has_space = json_string_length(space) > 0;
-    for (int pass = 0; pass < 2; pass++) /* its own name before one in a namespace */
-        for (size_t i = 0; wanted.len > 0 && i < json_array_size(p->tools); i++) {
-            const struct tool_origin o = tool_origin_of(p, name_at(p, i));
-            const bool same = has_space ? str_eq(o.name, wanted) && o.space.len > 0 &&
-                                              str_eq(o.space, params_json_str(space))
-                              : pass == 0 ? str_eq(name_at(p, i), wanted)
-                                          : str_eq(o.name, wanted);
-            if (same)
-                return name_at(p, i);
-        }
-    return (struct str){0};
+    const char *own = json_string_value(name);
+    if (!own || !*own)
+        return (struct str){0};
+    if (json_string_length(space) == 0) { /* its own name before one in a namespace */
+        const struct str found = listed(p, own);
+        const json_t *whole = json_object_get(json_object_get(p->own, SHORTS), own);
+        return found.len > 0 || !whole ? found : listed(p, json_string_value(whole));
+    }
+    json_t *flat = flat_name(space, name);
+    const struct str found = listed(p, json_string_value(flat));
+    const bool is_so = str_eq(tool_origin_of(p, found).space, params_json_str(space));
+    json_decref(flat);
+    return is_so ? found : (struct str){0};
+}
+
+const char *tool_set_left_type(const struct params *p, const json_t *name)
+{
+    return json_is_string(name) ? json_string_value(json_object_get(
+                                      json_object_get(p->own, LEFT_NAMES), json_string_value(name)))
+                                : NULL;
+}
+
+/* The list is that of the tools that are (not) among the keys of names, in its order. */
+static void keep(struct params *p, const json_t *names, bool kept)
+{
+    json_t *list = json_array();
+    size_t ignored = 0;
+    for (size_t i = 0; i < json_array_size(p->tools); i++) {
+        const struct str name = name_at(p, i);
+        if ((json_object_getn(names, name.ptr, name.len) != NULL) == kept)
+            json_array_append(list, json_array_get(p->tools, i));
+    }
+    json_object_set_new(p->own, LIST, list);
+    p->tools = json_array_size(list) > 0 ? list : NULL;
+    (void)index_names(p, &ignored); /* of fewer tools: no name is there twice that was not before */
 }
 
 bool tool_set_allow(struct params *p, const json_t *list, struct api_error *e)
 {
-    json_t *kept = json_array();
-    for (size_t i = 0; i < json_array_size(list); i++) {
+    json_t *names = json_object();
+    bool ok = true;
+    for (size_t i = 0; ok && i < json_array_size(list); i++) {
         const json_t *one = json_array_get(list, i);
         const char *type = json_string_value(json_object_get(one, "type"));
         const json_t *inner = type ? json_object_get(one, type) : NULL;
         const json_t *of = json_is_object(inner) ? inner : one;
         const json_t *name = json_object_get(of, "name");
         const struct str found = tool_set_name(p, name, json_object_get(of, "namespace"));
-        if (!name && type) { /* one that is left out */
-            tool_set_leave_out(p, type);
-            continue;
-        }
-        if (found.len == 0) {
-            json_decref(kept);
-            return api_error_set(e, 400, "tool_choice",
-                                 "tool_choice allows a tool \"%.64s\", which is not in tools.",
-                                 json_is_string(name) ? json_string_value(name) : "");
-        }
-        for (size_t k = 0; k < json_array_size(p->tools); k++)
-            if (str_eq(name_at(p, k), found))
-                json_array_append(kept, json_array_get(p->tools, k));
+        if (found.len > 0)
+            json_object_setn_new(names, found.ptr, found.len, json_true());
+        else if (type && *type && (!name || tool_set_left_type(p, name)))
+            tool_set_leave_out(p, type, NULL); /* one that a server runs */
+        else
+            ok = api_error_set(e, 400, "tool_choice",
+                               "tool_choice allows a tool \"%.64s\", which is not in tools.",
+                               json_is_string(name) ? json_string_value(name) : "");
     }
-    json_object_set_new(p->own, LIST, kept);
-    tool_set_end(p);
-    return true;
+    if (ok)
+        keep(p, names, true);
+    json_decref(names);
+    return ok;
+}
+
+void tool_set_withdraw(struct params *p, const json_t *names)
+{
+    if (json_object_size(names) > 0 && p->tools)
+        keep(p, names, false);
+    if (!p->tools && p->tool_choice == TOOL_CHOICE_AUTO)
+        p->tool_choice = TOOL_CHOICE_NONE;
+}
+
+bool tool_set_has_left(const struct params *p)
+{
+    return json_array_size(json_object_get(p->own, LEFT)) > 0;
 }
 
 void tool_set_left_out(const struct params *p, struct strbuf *out)
@@ -230,7 +337,7 @@ void tool_set_left_out(const struct params *p, struct strbuf *out)
     for (size_t i = 0; i < json_array_size(list); i++) {
         strbuf_append_c(out, i > 0 ? "," : "");
         const char *type = json_string_value(json_array_get(list, i));
-        for (size_t n = 0; type[n] && n < 40; n++) {
+        for (size_t n = 0; type[n] && n < MAX_TYPE_SHOWN; n++) {
             const char c = type[n];
             const bool is_plain = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') ||
                                   (c >= '0' && c <= '9') || c == '_';

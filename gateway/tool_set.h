@@ -38,10 +38,11 @@ void tool_set_add_function(struct params *p, const json_t *name, json_t *descrip
  * …}. False: it is something else, and e says what. i: for e, the tool's place. */
 bool tool_set_add_custom(struct params *p, const json_t *tool, size_t i, struct api_error *e);
 bool tool_set_add_namespace(struct params *p, const json_t *tool, size_t i, struct api_error *e);
-/* type: of a tool that is left out. */
-void tool_set_leave_out(struct params *p, const char *type);
-/* p->tools is the list, NULL where nothing is in it. */
-void tool_set_end(struct params *p);
+/* A tool of the type, which may have a name (else NULL), is left out. */
+void tool_set_leave_out(struct params *p, const char *type, const json_t *name);
+/* p->tools is the list, NULL where nothing is in it. False: a name is there twice and means two
+ * kinds of tool, and e says so. */
+bool tool_set_end(struct params *p, struct api_error *e);
 
 /* ---- choosing ---- */
 
@@ -52,8 +53,13 @@ struct str tool_set_name(const struct params *p, const json_t *name, const json_
  * the name inside of `function` or `custom`. False: it names one that is not there, and e says so.
  */
 bool tool_set_allow(struct params *p, const json_t *list, struct api_error *e);
+/* The type of a tool that was left out, by its name; NULL: none was called so. */
+const char *tool_set_left_type(const struct params *p, const json_t *name);
+/* Tools whose names (as tools have them) are keys of names are no longer there. */
+void tool_set_withdraw(struct params *p, const json_t *names);
 /* The Lark grammar of the tool `name`, a custom one's; empty: it has none. */
 struct str tool_set_grammar(const struct params *p, struct str name);
-/* Types of tools that were left out, with commas between, for a header: letters, digits and
- * underscores. Empty: none were. */
+bool tool_set_has_left(const struct params *p);
+/* Types of tools that were left out, each once, with commas between, for a header: letters, digits
+ * and underscores. Empty: none were. */
 void tool_set_left_out(const struct params *p, struct strbuf *out);

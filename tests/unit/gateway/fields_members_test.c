@@ -115,18 +115,13 @@ static void what_is_not_done_is_refused_whatever_the_policy(void **state)
          "messages[1].prefix", "last message"},
         {API_CHAT, CHAT("{\"role\":\"assistant\",\"content\":\"a\",\"prefix\":1}"),
          "messages[1].prefix", "must be a boolean"},
-        {API_MESSAGES, TOOL(",\"defer_loading\":true"), "tools[0].defer_loading",
-         "is not supported"},
         {API_MESSAGES, TOOL(",\"allowed_callers\":[\"code_execution_20250825\"]"),
          "tools[0].allowed_callers", "direct"},
         {API_MESSAGES, TOOL(",\"allowed_callers\":[\"direct\",\"code_execution_20250825\"]"),
          "tools[0].allowed_callers", "direct"},
         {API_RESPONSES, FLAT_TOOL(",\"allowed_callers\":[\"programmatic\"]"),
          "tools[0].allowed_callers", "direct"},
-        {API_RESPONSES, FLAT_TOOL(",\"defer_loading\":true"), "tools[0].defer_loading",
-         "is not supported"},
-        {API_RESPONSES, FLAT_TOOL(",\"output_schema\":{\"type\":\"object\"}"),
-         "tools[0].output_schema", "is not supported"},
+        {API_RESPONSES, FLAT_TOOL(",\"async\":true"), "tools[0].async", "is not supported"},
         {API_RESPONSES, ITEM("{\"type\":\"function_call\",\"call_id\":\"1\",\"async\":true}"),
          "input[0].async", "is not supported"},
     };
@@ -137,6 +132,57 @@ static void what_is_not_done_is_refused_whatever_the_policy(void **state)
             if (read_with(cases[i].kind, cases[i].body, policies[k], &e) || e.http_status != 400 ||
                 strcmp(e.param, cases[i].param) != 0 || !strstr(e.message, cases[i].why))
                 fail_msg("%s: %d, %s %s", cases[i].body, e.http_status, e.param, e.message);
+}
+
+/* Members that clients hang on what they send, and that change no answer: one body of each dialect
+ * has all of them. */
+static void what_changes_nothing_is_taken(void **state)
+{
+    static const struct {
+        enum api_kind kind;
+        const char *body;
+    } cases[] = {
+        {API_CHAT,
+         "{\"messages\":[{\"role\":\"user\",\"content\":[{\"type\":\"text\",\"text\":\"a\","
+         "\"cache_control\":{\"type\":\"ephemeral\"}}],\"cache_control\":{\"type\":\"ephemeral\"}}]"
+         ","
+         "\"tools\":[{\"type\":\"function\",\"defer_loading\":true,\"cache_control\":{\"type\":"
+         "\"ephemeral\"},\"function\":{\"name\":\"f\",\"strict\":true,\"cache_control\":{}}}],"
+         "\"client_metadata\":{\"a\":\"b\"},\"store\":true,\"metadata\":{\"a\":\"b\"},"
+         "\"prompt_cache_key\":\"k\",\"prompt_cache_retention\":\"24h\",\"safety_identifier\":"
+         "\"s\","
+         "\"service_tier\":\"priority\",\"verbosity\":\"low\"}"},
+        {API_RESPONSES,
+         "{\"input\":[{\"role\":\"user\",\"content\":\"a\",\"id\":\"m\",\"phase\":\"x\"}],"
+         "\"tools\":[{\"type\":\"function\",\"name\":\"f\",\"defer_loading\":true,\"strict\":true,"
+         "\"output_schema\":{\"type\":\"object\"}}],\"client_metadata\":{\"a\":\"b\"},"
+         "\"store\":true,\"metadata\":{\"a\":\"b\"},\"prompt_cache_key\":\"k\","
+         "\"prompt_cache_retention\":\"24h\",\"safety_identifier\":\"s\",\"service_tier\":\"flex\","
+         "\"text\":{\"verbosity\":\"high\"},\"reasoning\":{\"summary\":\"detailed\"},\"include\":["
+         "\"reasoning.encrypted_content\",\"file_search_call.results\"],\"context_management\":[{"
+         "\"type\":\"compaction\",\"compact_threshold\":1000}]}"},
+        {API_MESSAGES,
+         "{\"max_tokens\":3,\"messages\":[{\"role\":\"user\",\"content\":[{\"type\":\"text\","
+         "\"text\":"
+         "\"a\",\"cache_control\":{\"type\":\"ephemeral\",\"ttl\":\"1h\"}}]},{\"role\":\"system\","
+         "\"content\":\"b\",\"clear_at\":\"never\",\"output_config\":{\"effort\":\"low\"}}],"
+         "\"system\":[{\"type\":\"text\",\"text\":\"c\",\"cache_control\":{\"type\":\"ephemeral\"}}"
+         "],"
+         "\"tools\":[{\"name\":\"f\",\"input_schema\":{},\"cache_control\":{\"type\":\"ephemeral\"}"
+         ","
+         "\"defer_loading\":true,\"eager_input_streaming\":true,\"strict\":true,\"input_examples\":"
+         "[{}"
+         "]}],\"context_management\":{\"edits\":[{\"type\":\"clear_thinking_20251015\",\"keep\":"
+         "\"all\""
+         "}]},\"metadata\":{\"user_id\":\"u\"},\"service_tier\":\"auto\",\"thinking\":{\"type\":"
+         "\"adaptive\",\"display\":\"omitted\"},\"output_config\":{\"effort\":\"high\"},\"betas\":["
+         "\"b\"],\"anthropic_version\":\"bedrock-2023-05-31\",\"mcp_servers\":[{\"type\":\"url\","
+         "\"name\":\"n\",\"url\":\"u\"}],\"cache_control\":{\"type\":\"ephemeral\"}}"},
+    };
+    struct api_error e;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+        if (!read_with(cases[i].kind, cases[i].body, UNKNOWN_REFUSE, &e))
+            fail_msg("%s: %s %s", cases[i].body, e.param, e.message);
 }
 
 static void a_prefix_is_gone_on_with(void **state)
@@ -233,6 +279,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(what_nobody_knows_is_refused_by_its_place),
         cmocka_unit_test(what_is_not_done_is_refused_whatever_the_policy),
+        cmocka_unit_test(what_changes_nothing_is_taken),
         cmocka_unit_test(a_prefix_is_gone_on_with),
         cmocka_unit_test(what_clients_send_is_taken),
     };

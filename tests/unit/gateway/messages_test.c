@@ -1,5 +1,6 @@
 /* Anthropic's bodies: what the chat template is shown of them, and what is refused. */
 #include "gateway/messages.h"
+#include "gateway/tool_set.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -124,8 +125,10 @@ static void test_refusals(void **state)
         {"\"max_tokens\":5,\"messages\":[{\"role\":\"tool\",\"content\":\"a\"}]", "messages",
          "role user, assistant or system"},
         {"\"max_tokens\":5,\"messages\":[{\"role\":\"system\",\"content\":[{\"type\":"
-         "\"tool_addition\"}]}]",
-         "messages", "block of type \"tool_addition\""},
+         "\"tool_addition\",\"tool\":{\"type\":\"tool_definition\",\"definition\":{}}}]}]",
+         "messages", "must refer to a tool of tools"},
+        {BLOCK("{\"type\":\"tool_addition\",\"tool\":{\"type\":\"tool_reference\"}}"), "messages",
+         "block of type \"tool_addition\""},
         {"\"max_tokens\":5,\"messages\":[" USER("a") ",7]", "messages", "messages[1] must be"},
         {"\"max_tokens\":5,\"messages\":[{\"role\":\"user\",\"content\":7}]", "messages",
          "a string or a list of blocks"},
@@ -143,8 +146,15 @@ static void test_refusals(void **state)
          "messages", "an input, an object"},
         {WITH("\"system\":7"), "system", "blocks of text"},
         {WITH("\"system\":[{\"type\":\"image\"}]"), "system", "blocks of text"},
-        {WITH("\"tools\":[{\"type\":\"web_search_20250305\",\"name\":\"w\"}]"), "tools",
-         "web_search_20250305"},
+        {WITH("\"tools\":[{\"type\":\"web_search_20250305\",\"name\":\"w\"}],\"tool_choice\":{"
+              "\"type\":\"tool\",\"name\":\"w\"}"),
+         "tool_choice", "is of type \"web_search_20250305\", which this server does not run"},
+        {WITH("\"tools\":[{\"type\":\"bash_20250124\",\"name\":\"bash\"}],\"tool_choice\":{"
+              "\"type\":\"any\"}"),
+         "tool_choice", "but those that a server would run"},
+        {WITH("\"tools\":[{\"name\":\"f\",\"input_schema\":{}}],\"tool_choice\":{\"type\":\"tool\","
+              "\"name\":\"g\"}"),
+         "tool_choice", "there is no tool \"g\""},
         {WITH("\"tools\":[{\"name\":\"w\"}]"), "tools", "input_schema"},
         {WITH("\"tools\":[{\"input_schema\":{}}]"), "tools", "must have a name"},
         {WITH("\"tool_choice\":{\"type\":\"tool\"}"), "tool_choice", "tool with a name"},
@@ -159,7 +169,7 @@ static void test_refusals(void **state)
         {WITH("\"output_config\":{\"format\":{\"type\":\"json_schema\"}}"), "output_config.format",
          "a schema"},
         {WITH("\"output_config\":{\"shape\":{}}"), "output_config", "output_config.shape"},
-        {WITH("\"mcp_servers\":[{}]"), "mcp_servers", "no tools are run"},
+        {WITH("\"mcp_servers\":7"), "mcp_servers", "must be a list"},
         {WITH("\"stop\":\"x\""), "stop", "There is no field `stop`"},
         {WITH("\"stop_sequences\":[\"\"]"), "stop_sequences", "empty"},
     };
@@ -169,14 +179,18 @@ static void test_refusals(void **state)
 static void test_what_a_template_makes_of_a_late_system_message(void **state)
 {
     static const struct {
-        const char *source, *says; /* NULL: it is shown */
+        const char *source, *shown, *refused;
     } cases[] = {
-        {"{% for m in messages %}<{{ m.role }}>{{ m.content | trim }}{% endfor %}", NULL},
-        {"{% for m in messages %}{% if m.role == 'user' %}{{ m.content }}{% endif %}{% endfor %}",
-         "does not show it"},
+        {"{% for m in messages %}<{{ m.role }}>{{ m.content | trim }}{% endfor %}",
+         "<user>a<system>be kind<user>b<assistant>c<user>d", NULL},
+        {"{% for m in messages %}{% if m.role != 'system' %}<{{ m.role }}>{{ m.content }}{% endif "
+         "%}"
+         "{% endfor %}",
+         "<user>a\n\n be kind \n\nb<assistant>c<user>d", NULL},
         {"{% for m in messages %}{% if m.role == 'system' %}{{ raise_exception('users only') }}"
-         "{% endif %}{% endfor %}",
-         "users only (messages holds a message of the role system"},
+         "{% endif %}<{{ m.role }}>{{ m.content }}{% endfor %}",
+         "<user>a\n\n be kind \n\nb<assistant>c<user>d", NULL},
+        {"{{ raise_exception('nobody') }}", NULL, "nobody"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct text_template *tmpl = NULL;
@@ -186,17 +200,106 @@ static void test_what_a_template_makes_of_a_late_system_message(void **state)
         const struct prepare_model m = {.chat_template = tmpl, .policy = {.max_logprobs = 20}};
         struct prepared out = {0};
         struct api_error e = {0};
-        const char *body =
-            "{\"max_tokens\":5,\"messages\":[" USER("a") ",{\"role\":\"system\","
-                                                         "\"content\":\" be kind \"}]}";
+        const char *body = "{\"max_tokens\":5,\"messages\":[" USER(
+            "a") ",{\"role\":\"system\",\"content\":\" be "
+                 "kind \"}," USER("b") "," MODEL("c") "," USER("d") "]}";
         bool ok = messages_read(&m, params_parse_json(str_from(body), &e), &out);
-        assert_int_equal(ok, !cases[i].says);
-        if (cases[i].says && !strstr(out.error.message, cases[i].says))
+        assert_int_equal(ok, cases[i].shown != NULL);
+        if (ok)
+            assert_string_equal(out.prompts.items[0].text.ptr, cases[i].shown);
+        else if (!strstr(out.error.message, cases[i].refused))
             fail_msg("%s: %s", cases[i].source, out.error.message);
         prompt_list_fini(&out.prompts);
         params_fini(&out.params);
         text_template_free(tmpl);
     }
+}
+
+/* Two requests of Claude Code's that differ in who pays alone are one prompt. */
+static void test_bookkeeping_is_left_out(void **state)
+{
+    static const char *const payers[] = {
+        "{\"type\":\"text\",\"text\":\"x-anthropic-billing-header: v=1; n=7\"},",
+        "{\"type\":\"text\",\"text\":\"x-anthropic-billing-header: v=2; n=9\"},", ""};
+    char *first = NULL;
+    for (size_t i = 0; i < 3; i++) {
+        struct params p;
+        struct api_error e;
+        char body[512];
+        snprintf(body, sizeof body,
+                 "{\"max_tokens\":5,\"system\":[%s{\"type\":\"text\",\"text\":\"be kind\"}],"
+                 "\"messages\":[" USER("a") "]}",
+                 payers[i]);
+        assert_true(read_body(body, &p, &e));
+        char *messages = json_dumps(p.messages, 0);
+        if (!first)
+            first = messages;
+        else {
+            assert_string_equal(messages, first);
+            free(messages);
+        }
+        params_fini(&p);
+    }
+    assert_string_equal(first, "[{\"role\": \"system\", \"content\": \"be kind\"}, " USER("a") "]");
+    free(first);
+}
+
+static void test_tools_of_a_conversation(void **state)
+{
+#define TWO_TOOLS                                                                                  \
+    "\"tools\":[{\"name\":\"f\",\"input_schema\":{}},{\"name\":\"g\",\"input_schema\":{}}]"
+#define CHANGE(what, name)                                                                         \
+    "{\"role\":\"system\",\"content\":[{\"type\":\"tool_" what "\",\"tool\":{\"type\":"            \
+    "\"tool_reference\",\"name\":\"" name "\"}}]}"
+    static const struct {
+        const char *changes;
+        size_t n;
+        enum tool_choice choice;
+    } cases[] = {
+        {CHANGE("addition", "f"), 2, TOOL_CHOICE_AUTO},
+        {CHANGE("removal", "f"), 1, TOOL_CHOICE_AUTO},
+        {CHANGE("removal", "f") "," CHANGE("addition", "f"), 2, TOOL_CHOICE_AUTO},
+        {CHANGE("removal", "f") "," CHANGE("removal", "g"), 0, TOOL_CHOICE_NONE},
+        {CHANGE("removal", "nobody"), 2, TOOL_CHOICE_AUTO},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct params p;
+        struct api_error e;
+        struct strbuf b;
+        strbuf_init(&b, 0);
+        strbuf_printf(&b, "{\"max_tokens\":5,\"messages\":[" USER("a") ",%s]," TWO_TOOLS "}",
+                      cases[i].changes);
+        assert_true(read_body(strbuf_str(&b).ptr, &p, &e));
+        assert_int_equal(json_array_size(p.tools), cases[i].n);
+        assert_int_equal(p.tool_choice, cases[i].choice);
+        assert_int_equal(json_array_size(p.messages), 1); /* none of it is text */
+        params_fini(&p);
+        strbuf_fini(&b);
+    }
+}
+
+/* What a type holds cannot end a header, nor fill it. */
+static void test_what_is_left_out_is_told(void **state)
+{
+    struct params p;
+    struct api_error e;
+    struct strbuf b;
+    strbuf_init(&b, 0);
+    assert_true(
+        read_body("{\"max_tokens\":5,\"messages\":[" USER(
+                      "a") "],\"mcp_servers\":[{}],\"tools\":["
+                           "{\"type\":\"web_search_20250305\",\"name\":\"w\"},{\"type\":\"web_"
+                           "search_20250305\"},"
+                           "{\"type\":\"x\\r\\nSet-Cookie: a=b\"},{\"type\":\"\u00e9\\u0000\"},"
+                           "{\"type\":\"aaaaaaaaaabbbbbbbbbbccccccccccddddddddddeeeeeeeeee\"}]}",
+                  &p, &e));
+    tool_set_left_out(&p, &b);
+    assert_true(str_eq_c(strbuf_str(&b), "web_search_20250305,x__Set_Cookie__a_b,__,"
+                                         "aaaaaaaaaabbbbbbbbbbccccccccccdddddddddd,mcp"));
+    assert_null(p.tools);
+    assert_int_equal(p.tool_choice, TOOL_CHOICE_NONE);
+    params_fini(&p);
+    strbuf_fini(&b);
 }
 
 /* The package reads the details, and sends all of the conversation. */
@@ -224,8 +327,12 @@ static void test_a_thread_that_goes_on_was_not_found(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_messages), cmocka_unit_test(test_fields),
+        cmocka_unit_test(test_messages),
+        cmocka_unit_test(test_fields),
         cmocka_unit_test(test_what_a_template_makes_of_a_late_system_message),
+        cmocka_unit_test(test_bookkeeping_is_left_out),
+        cmocka_unit_test(test_tools_of_a_conversation),
+        cmocka_unit_test(test_what_is_left_out_is_told),
         cmocka_unit_test(test_a_thread_that_goes_on_was_not_found),
         cmocka_unit_test(test_refusals)};
     return cmocka_run_group_tests(tests, NULL, NULL);

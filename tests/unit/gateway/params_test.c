@@ -144,7 +144,7 @@ static const struct field_case cases[] = {
     {B, ",\"cache_salt\":1", "cache_salt"},
     {B, ",\"cache_salt\":\"\"", "cache_salt"},
     {B, ",\"user\":\"u\",\"metadata\":{\"a\":[1]},\"store\":false,\"service_tier\":\"auto\"", NULL},
-    {B, ",\"store\":true", "store"},
+    {B, ",\"store\":true", NULL},
     {B, ",\"never_heard_of\":3", "never_heard_of"},
     {B, ",\"never_heard_of\":null", NULL},
     {H, ",\"modalities\":[\"text\"]", NULL},
@@ -468,7 +468,7 @@ static void test_policy(void **state)
     } with[] = {
         {{.unknown = UNKNOWN_WARN}, ",\"never_heard_of\":3", true},
         {{.unknown = UNKNOWN_IGNORE}, ",\"never_heard_of\":3", true},
-        {{.unknown = UNKNOWN_IGNORE}, ",\"store\":true", false},
+        {{.unknown = UNKNOWN_IGNORE}, ",\"functions\":[{}]", false},
         {{.auto_tools = true}, ",\"tools\":[" TOOL "]", true},
         {{.auto_tools = true}, ",\"tools\":[" TOOL "],\"tool_choice\":\"perhaps\"", false},
         {{0}, ",\"tools\":[" TOOL "],\"tool_choice\":\"required\"", true},

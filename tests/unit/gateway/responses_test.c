@@ -1,6 +1,7 @@
 /* OpenAI's responses: what the chat template is shown of their items, what is refused, and their
  * answers from body to exact bytes. */
 #include "gateway/responses.h"
+#include "gateway/tool_set.h"
 #include "tests/unit/gateway/serving_world.h"
 
 #include "tests/unit/gateway/body_cases.h"
@@ -73,6 +74,79 @@ static void test_items(void **state)
     check_bodies(&dialect, "", cases, sizeof cases / sizeof *cases);
 }
 
+/* Tools that are no functions, and what says nothing that a model could read. */
+static void test_items_of_other_tools(void **state)
+{
+    static const struct body_case cases[] = {
+        {"\"input\":[" USER(
+             "a") ",{\"type\":\"custom_tool_call\",\"call_id\":\"x\",\"name\":\"c\","
+                  "\"input\":\"1\\n\\\"\"},{\"type\":\"custom_tool_call_output\","
+                  "\"call_id\":\"x\",\"output\":\"r\"},{\"type\":\"web_search_call\","
+                  "\"id\":\"w\"},{\"type\":\"mcp_list_tools\",\"tools\":[]},{\"type\":"
+                  "\"tool_search_call\"},{\"type\":\"additional_tools\",\"tools\":[]}]",
+         "[" USER("a") ", {\"role\": \"assistant\", \"content\": null, \"tool_calls\": [" CALLED(
+             "x", "c", "{\\\"input\\\":\\\"1\\\\n\\\\\\\"\\\"}") "]}, {\"role\": \"tool\", "
+                                                                 "\"tool_call_id\": \"x\", "
+                                                                 "\"content\": \"r\"}]",
+         false},
+        {"\"input\":[{\"type\":\"local_shell_call\",\"id\":\"i\",\"call_id\":\"x\",\"action\":{"
+         "\"type\":\"exec\"}},{\"type\":\"local_shell_call_output\",\"id\":\"x\",\"output\":\"r\"},"
+         "{"
+         "\"type\":\"apply_patch_call\",\"call_id\":\"y\",\"operation\":{\"type\":\"delete_file\"}}"
+         ",{"
+         "\"type\":\"apply_patch_call_output\",\"call_id\":\"y\",\"status\":\"completed\"},{"
+         "\"type\":"
+         "\"shell_call_output\",\"call_id\":\"z\",\"output\":[{\"stdout\":\"s\"}]}]",
+         "[{\"role\": \"assistant\", \"content\": null, \"tool_calls\": [" CALLED(
+             "x", "local_shell", "{\\\"type\\\":\\\"exec\\\"}") "]}, {\"role\": \"tool\", "
+                                                                "\"tool_call_id\": \"x\", "
+                                                                "\"content\": \"r\"}, {\"role\": "
+                                                                "\"assistant\", "
+                                                                "\"content\": null, "
+                                                                "\"tool_calls\": [" CALLED(
+                                                                    "y", "apply_patch",
+                                                                    "{\\\"type\\\":\\\"delete_"
+                                                                    "file\\\"}") "]}, {"
+                                                                                 "\"role\": "
+                                                                                 "\"tool\", "
+                                                                                 "\"tool_call_id\":"
+                                                                                 " \"y\", "
+                                                                                 "\"content\": "
+                                                                                 "\"completed\"}, "
+                                                                                 "{\"role\": "
+                                                                                 "\"tool\", "
+                                                                                 "\"tool_call_id\":"
+                                                                                 " \"z\", "
+                                                                                 "\"content\": "
+                                                                                 "\"[{"
+                                                                                 "\\\"stdout\\\":"
+                                                                                 "\\\"s\\\"}]\"}]",
+         false},
+        {"\"input\":[{\"type\":\"mcp_call\",\"id\":\"x\",\"name\":\"m\",\"arguments\":\"{}\","
+         "\"server_label\":\"s\",\"output\":\"r\"},{\"type\":\"code_interpreter_call\",\"id\":"
+         "\"y\","
+         "\"code\":\"1\",\"outputs\":[{\"type\":\"logs\",\"logs\":\"l\"}]}]",
+         "[{\"role\": \"assistant\", \"content\": null, \"tool_calls\": [" CALLED(
+             "x", "m",
+             "{}") "]}, {\"role\": \"tool\", \"tool_call_id\": \"x\", \"content\": \"r\"}, "
+                   "{\"role\": \"assistant\", \"content\": null, \"tool_calls\": [" CALLED(
+                       "y", "code_interpreter",
+                       "{\\\"code\\\":\\\"1\\\"}") "]}, {\"role\": "
+                                                   "\"tool\", \"tool_call_id\": \"y\", "
+                                                   "\"content\": "
+                                                   "\"[{\\\"type\\\":\\\"logs\\\",\\\"logs\\\":"
+                                                   "\\\"l\\\"}]\"}]",
+         false},
+        /* a function of a namespace, by the name that it has here */
+        {"\"input\":[{\"type\":\"function_call\",\"call_id\":\"x\",\"namespace\":\"n\",\"name\":"
+         "\"f\",\"arguments\":\"{}\"}," USER("a") "]",
+         "[{\"role\": \"assistant\", \"content\": null, \"tool_calls\": [" CALLED(
+             "x", "n__f", "{}") "]}, " USER("a") "]",
+         false},
+    };
+    check_bodies(&dialect, "", cases, sizeof cases / sizeof *cases);
+}
+
 static void test_fields(void **state)
 {
     struct params p;
@@ -115,10 +189,85 @@ static void test_fields(void **state)
     params_fini(&p);
 }
 
-static void test_refusals(void **state)
+/* What is left of tools, and which of them is forced, by what a choice says. */
+static void test_choices(void **state)
 {
-#define WITH(f)  "\"input\":\"a\"," f
-#define ITEM(it) "\"input\":[" USER("a") "," it "]"
+#define SET                                                                                        \
+    "\"tools\":[{\"type\":\"function\",\"name\":\"f\"},{\"type\":\"custom\",\"name\":\"c\"},{"     \
+    "\"type\":"                                                                                    \
+    "\"namespace\",\"name\":\"n\",\"tools\":[{\"type\":\"function\",\"name\":\"f\"},{\"type\":"    \
+    "\"function\",\"name\":\"g\"}]},{\"type\":\"web_search\"}],\"tool_choice\":"
+#define ALLOW(mode, list) "{\"type\":\"allowed_tools\",\"mode\":\"" mode "\",\"tools\":[" list "]}"
+    static const struct {
+        const char *choice;
+        size_t n;
+        enum tool_choice is;
+        const char *name, *left; /* name: that is forced */
+    } cases[] = {
+        {"\"auto\"", 4, TOOL_CHOICE_AUTO, "", "web_search"},
+        {"\"none\"", 4, TOOL_CHOICE_NONE, "", "web_search"},
+        {"\"required\"", 4, TOOL_CHOICE_REQUIRED, "", "web_search"},
+        {"{\"type\":\"custom\",\"name\":\"c\"}", 4, TOOL_CHOICE_REQUIRED, "c", "web_search"},
+        {"{\"type\":\"function\",\"name\":\"f\"}", 4, TOOL_CHOICE_REQUIRED, "f", "web_search"},
+        {"{\"type\":\"function\",\"name\":\"g\"}", 4, TOOL_CHOICE_REQUIRED, "n__g", "web_search"},
+        {"{\"type\":\"function\",\"name\":\"f\",\"namespace\":\"n\"}", 4, TOOL_CHOICE_REQUIRED,
+         "n__f", "web_search"},
+        {ALLOW("auto",
+               "{\"type\":\"function\",\"name\":\"f\"},{\"type\":\"custom\",\"name\":\"c\"}"),
+         2, TOOL_CHOICE_AUTO, "", "web_search"},
+        {ALLOW("required", "{\"type\":\"function\",\"name\":\"n__g\"}"), 1, TOOL_CHOICE_REQUIRED,
+         "", "web_search"},
+        {ALLOW("auto", "{\"type\":\"mcp\",\"server_label\":\"s\"}"), 0, TOOL_CHOICE_NONE, "",
+         "web_search,mcp"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct params p;
+        struct api_error e = {0};
+        struct strbuf b, left;
+        strbuf_init(&b, 0);
+        strbuf_init(&left, 0);
+        strbuf_printf(&b, "{\"input\":\"a\"," SET "%s}", cases[i].choice);
+        if (!read_body(strbuf_str(&b).ptr, &p, &e))
+            fail_msg("%s: %s", cases[i].choice, e.message);
+        tool_set_left_out(&p, &left);
+        assert_int_equal(json_array_size(p.tools), cases[i].n);
+        assert_int_equal(p.tool_choice, cases[i].is);
+        assert_true(str_eq_c(p.tool_name, cases[i].name));
+        assert_true(str_eq_c(strbuf_str(&left), cases[i].left));
+        params_fini(&p);
+        strbuf_fini(&b);
+        strbuf_fini(&left);
+    }
+}
+
+/* Many tools and a list that allows each of them: looked up, not searched. */
+static void test_many_tools_are_chosen_from(void **state)
+{
+    enum { N = 4000 };
+    struct params p;
+    struct api_error e = {0};
+    struct strbuf b;
+    strbuf_init(&b, 0);
+    strbuf_append_c(&b, "{\"input\":\"a\",\"tools\":[");
+    for (int i = 0; i < N; i++)
+        strbuf_printf(&b, "%s{\"type\":\"function\",\"name\":\"f%d\"}", i ? "," : "", i);
+    strbuf_append_c(&b,
+                    "],\"tool_choice\":{\"type\":\"allowed_tools\",\"mode\":\"auto\",\"tools\":[");
+    for (int i = 0; i < N; i += 2)
+        strbuf_printf(&b, "%s{\"type\":\"function\",\"name\":\"f%d\"}", i ? "," : "", i);
+    strbuf_append_c(&b, "]}}");
+    if (!read_body(strbuf_str(&b).ptr, &p, &e))
+        fail_msg("%s", e.message);
+    assert_int_equal(json_array_size(p.tools), N / 2);
+    params_fini(&p);
+    strbuf_fini(&b);
+}
+
+static void test_refused_items(void **state)
+{
+#define WITH(f)     "\"input\":\"a\"," f
+#define ITEM(it)    "\"input\":[" USER("a") "," it "]"
+#define A_TOOL_HERE "\"tools\":[{\"type\":\"function\",\"name\":\"f\"}]"
     static const struct body_refusal cases[] = {
         {"\"model\":\"m\"", "input", "input is required."},
         {"\"input\":7", "input", "a string or a list"},
@@ -134,30 +283,75 @@ static void test_refusals(void **state)
         {ITEM("{\"role\":\"user\",\"content\":[{\"type\":\"input_image\",\"image_url\":\"x\"}]}"),
          "input", "part of type \"input_image\""},
         {ITEM("{\"type\":\"item_reference\",\"id\":\"msg_1\"}"), "input", "nothing is kept"},
-        {ITEM("{\"type\":\"web_search_call\",\"id\":\"ws_1\"}"), "input", "\"web_search_call\""},
+        {ITEM("{\"type\":\"compaction\",\"encrypted_content\":\"x\"}"), "input",
+         "made short cannot be read"},
+        {ITEM("{\"type\":\"compaction_trigger\"}"), "input", "makes nothing short"},
+        {ITEM("{\"type\":\"tool_search_output\",\"tools\":[{\"type\":\"function\"}]}"), "input",
+         "say them in tools"},
+        {ITEM("{\"type\":\"additional_tools\",\"tools\":[{\"type\":\"function\"}]}"), "input",
+         "say them in tools"},
+        {ITEM("{\"type\":\"file_search_call\",\"results\":[{\"text\":\"a\"}]}"), "input",
+         "say them in a message"},
+        {ITEM("{\"type\":\"computer_call_output\",\"call_id\":\"x\"}"), "input", "text only"},
+        {ITEM("{\"type\":\"program\",\"code\":\"x\"}"), "input", "no code is run"},
+        {ITEM("{\"type\":\"new_thing\"}"), "input", "of type \"new_thing\""},
+        {ITEM("{\"type\":\"mcp_call\",\"id\":\"x\"}"), "input", "an id and a name"},
+        {ITEM("{\"type\":\"local_shell_call\",\"call_id\":\"x\"}"), "input", "an action"},
+        {ITEM("{\"type\":\"custom_tool_call\",\"call_id\":\"x\",\"name\":\"f\"}"), "input",
+         "an input, strings"},
+        {ITEM("{\"type\":\"configuration_update\",\"text\":{\"format\":{}}}"), "input",
+         "say text in the request"},
         {ITEM("{\"type\":\"function_call\",\"call_id\":\"x\",\"name\":\"f\"}"), "input",
-         "a string of JSON"},
-        {ITEM(CALL("x", "f", "{")), "input", "a string of JSON"},
+         "arguments, a string"},
         {ITEM("{\"type\":\"function_call_output\",\"output\":\"x\"}"), "input", "a call_id"},
         {ITEM("{\"type\":\"function_call_output\",\"call_id\":\"x\",\"output\":7}"), "input",
          "input[1].output must be"},
         {ITEM("{\"type\":\"reasoning\",\"content\":[{\"type\":\"x\"}]}"), "input", "type \"x\""},
+    };
+    check_refusals(&dialect, cases, sizeof cases / sizeof *cases);
+}
+
+static void test_refused_fields(void **state)
+{
+    static const struct body_refusal cases[] = {
         {WITH("\"instructions\":[7]"), "instructions", "must be a string"},
         {WITH("\"previous_response_id\":\"resp_1\""), "previous_response_id", "nothing is kept"},
         {WITH("\"conversation\":\"conv_1\""), "conversation", "nothing is kept"},
         {WITH("\"background\":true"), "background", "must be false"},
         {WITH("\"prompt\":{\"id\":\"p\"}"), "prompt", "no templates"},
         {WITH("\"truncation\":\"auto\""), "truncation", "must be \"disabled\""},
-        {WITH("\"tools\":[{\"type\":\"web_search\"}]"), "tools", "runs no tools"},
+        {WITH("\"tools\":[{\"type\":\"web_search\"}],\"tool_choice\":{\"type\":\"web_search\"}"),
+         "tool_choice", "of type \"web_search\": this server runs no tools"},
+        {WITH("\"tools\":[{\"type\":\"mcp\",\"server_label\":\"m\"}],\"tool_choice\":\"required\""),
+         "tool_choice", "but those that a server would run"},
+        {WITH("\"tools\":[{\"type\":\"\"}]"), "tools", "must be an object with a type"},
+        {WITH("\"tools\":[{\"type\":\"function\",\"name\":\"a__b\"},{\"type\":\"namespace\","
+              "\"name\":"
+              "\"a\",\"tools\":[{\"type\":\"function\",\"name\":\"b\"}]}]"),
+         "tools", "two tools called \"a__b\""},
+        {WITH("\"tools\":[{\"type\":\"custom\",\"name\":\"c\",\"format\":{\"type\":\"xml\"}}]"),
+         "tools", "of type text or grammar"},
+        {WITH("\"tools\":[{\"type\":\"custom\",\"name\":\"c\",\"format\":{\"type\":\"grammar\","
+              "\"syntax\":\"ebnf\",\"definition\":\"x\"}}]"),
+         "tools", "lark or regex"},
+        {WITH("\"tools\":[{\"type\":\"namespace\",\"name\":\"n\"}]"), "tools", "must be a list"},
         {WITH("\"tools\":[{\"type\":\"function\"}]"), "tools", "must have a name"},
         {WITH("\"tools\":[{\"type\":\"function\",\"name\":\"f\",\"parameters\":7}]"), "tools",
          "parameters must be an object"},
         {WITH("\"tool_choice\":\"required\""), "tool_choice", "there are no tools"},
-        {WITH("\"tool_choice\":{\"type\":\"allowed_tools\"}"), "tool_choice", "must be \"none\""},
+        {WITH("\"tool_choice\":{\"type\":\"allowed_tools\"}"), "tool_choice", "a list of tools"},
+        {WITH(A_TOOL_HERE
+              ",\"tool_choice\":{\"type\":\"allowed_tools\",\"mode\":\"auto\",\"tools\":[{"
+              "\"type\":\"function\",\"name\":\"g\"}]}"),
+         "tool_choice", "allows a tool \"g\", which is not in tools"},
+        {WITH(A_TOOL_HERE
+              ",\"tool_choice\":{\"type\":\"allowed_tools\",\"mode\":\"any\",\"tools\":[]}"),
+         "tool_choice", "must be \"none\""},
         {WITH("\"top_logprobs\":3"), "top_logprobs", "in include"},
-        {WITH("\"include\":[\"file_search_call.results\"]"), "include", "file_search_call.results"},
+        {WITH("\"include\":[\"moon.phase\"]"), "include", "moon.phase"},
         {WITH("\"include\":[7]"), "include", "a list of strings"},
-        {WITH("\"text\":{\"verbosity\":\"low\"}"), "text.verbosity", "must be \"medium\""},
+        {WITH("\"text\":{\"verbosity\":\"loud\"}"), "text.verbosity",
+         "must be low, medium or high"},
         {WITH("\"text\":{\"format\":{\"type\":\"xml\"}}"), "text.format", "\"xml\""},
         {WITH("\"text\":{\"format\":{\"type\":\"json_schema\"}}"), "text.format", "a schema"},
         {WITH("\"text\":{\"colour\":1}"), "text.colour", "There is no field"},
@@ -395,6 +589,35 @@ static void test_logprobs(void **state)
     assert_has("\"text\":\"abc\",\"annotations\":[],\"logprobs\":[" ROW_A "," ROW_B "," ROW_C "]}");
 }
 
+/* A custom tool's input, in a stream and whole, and a function of a namespace. */
+static void test_calls_in_the_client_s_words(void **state)
+{
+#define CUSTOM ",\"tools\":[{\"type\":\"custom\",\"name\":\"c\"}]"
+#define SPACE                                                                                      \
+    ",\"tools\":[{\"type\":\"namespace\",\"name\":\"n\",\"tools\":[{\"type\":\"function\","        \
+    "\"name\":"                                                                                    \
+    "\"f\"}]}]"
+#define CALL_C       "<tool_call>{\"name\":\"c\",\"arguments\":{\"input\":\"1\\n2\"}}</tool_call>"
+#define C_CALL_BEGUN "{\"id\":\"ctc_"
+    ask(ASK(STREAM CUSTOM));
+    tokens(0, 0, CALL_C, FINISH_NONE);
+    tokens(0, strlen(CALL_C), "$", FINISH_STOP);
+    assert_has("\"item\":" C_CALL_BEGUN);
+    static const char *const wanted[] = {
+        "event: response.custom_tool_call_input.delta\n", "\"delta\":\"1\\n2\"",
+        "event: response.custom_tool_call_input.done\n",
+        "\"input\":\"1\\n2\"}\n\nevent: response.output_item.done", "event: response.completed\n"};
+    for (size_t i = 0; i < sizeof wanted / sizeof *wanted; i++)
+        assert_has(wanted[i]);
+    ask(ASK(CUSTOM));
+    tokens(1, 0, CALL_C, FINISH_STOP);
+    assert_has("\"type\":\"custom_tool_call\",\"status\":\"completed\"");
+    assert_has("\"name\":\"c\",\"input\":\"1\\n2\"}]");
+    ask(ASK(SPACE));
+    tokens(2, 0, "<tool_call>{\"name\":\"n__f\",\"arguments\":{}}</tool_call>", FINISH_STOP);
+    assert_has("\"name\":\"f\",\"namespace\":\"n\",\"arguments\":\"{}\"}]");
+}
+
 static void test_errors(void **state)
 {
     ask("{\"input\":[" USER("a") "],\"model\":\"nobody\"}");
@@ -428,8 +651,13 @@ int main(void)
 #define TEST(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_items),
+        cmocka_unit_test(test_items_of_other_tools),
         cmocka_unit_test(test_fields),
-        cmocka_unit_test(test_refusals),
+        cmocka_unit_test(test_choices),
+        cmocka_unit_test(test_many_tools_are_chosen_from),
+        cmocka_unit_test(test_refused_items),
+        cmocka_unit_test(test_refused_fields),
+        TEST(test_calls_in_the_client_s_words),
         TEST(test_stream),
         TEST(test_whole),
         TEST(test_logprobs),
