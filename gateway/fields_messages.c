@@ -161,7 +161,7 @@ static const struct field rows[] = {
      .why = "any, tool, none; auto with --enable-auto-tool-choice; disable_parallel_tool_use"},
     ROW_CUSTOM(output_config, ANTHROPIC,
                "effort: what the template makes of it; format: json_schema"),
-    ROW_CUSTOM(thinking, ANTHROPIC,
+    ROW_CUSTOM(thinking, ANTHROPIC | CHAT,
                "disabled turns thinking off; else as the model does it, budget_tokens is not kept"),
     ROW_CUSTOM(thread, ANTHROPIC, "of type create; nothing is kept all the same"),
     ROW_HARMLESS("cache_control", ANTHROPIC, "prefixes are found without it"),

@@ -77,34 +77,59 @@ static bool parse_text(struct params *p, const json_t *v, const struct field_con
     return true;
 }
 
-/* summary: what is thought is given itself, as it is. */
-static bool parse_reasoning(struct params *p, const json_t *v, const struct field_context *c)
+/* What OpenRouter's form has besides, which chat clients send: enabled, exclude, max_tokens (a
+ * budget, which is not kept). */
+static bool read_switch(struct params *p, const char *key, const json_t *value,
+                        const struct field_context *c)
+{
+    bool is_on = true;
+    if (strcmp(key, "max_tokens") == 0)
+        return json_is_integer(value) ||
+               field_wrong_type(c->e, "reasoning.max_tokens", "an integer", value);
+    if (!field_read_bool(value, "reasoning.enabled or reasoning.exclude", &is_on, c->e))
+        return false;
+    if (strcmp(key, "exclude") == 0)
+        p->include_reasoning = !is_on;
+    else if (!is_on)
+        p->reasoning_effort = STR("none");
+    return true;
+}
+
+static bool read_reasoning(struct params *p, const char *key, const json_t *value,
+                           const struct field_context *c)
 {
     static const char *const efforts[] = {"none", "minimal", "low", "medium",
                                           "high", "xhigh",   "max", NULL};
     static const char *const summaries[] = {"auto", "concise", "detailed", NULL};
+    static const char *const switches[] = {"enabled", "exclude", "max_tokens"};
+    if (strcmp(key, "effort") == 0) {
+        if (!is_word(value, efforts))
+            return api_error_set(c->e, 400, "reasoning.effort",
+                                 "reasoning.effort must be one of none, minimal, low, medium, "
+                                 "high, xhigh, max.");
+        p->reasoning_effort = params_json_str(value);
+        return true;
+    }
+    if (strcmp(key, "summary") == 0 || strcmp(key, "generate_summary") == 0)
+        return is_word(value, summaries) ||
+               api_error_set(c->e, 400, "reasoning.summary",
+                             "reasoning.%s must be one of auto, concise, detailed.", key);
+    for (size_t i = 0; i < sizeof switches / sizeof *switches && p->kind == API_CHAT; i++)
+        if (strcmp(key, switches[i]) == 0)
+            return read_switch(p, key, value, c);
+    return field_unknown_member(c, c->name, key);
+}
+
+/* summary: what is thought is given itself, as it is. */
+static bool parse_reasoning(struct params *p, const json_t *v, const struct field_context *c)
+{
     const char *key;
     json_t *value;
     if (!json_is_object(v))
         return field_wrong_type(c->e, c->name, "an object", v);
-    json_object_foreach((json_t *)v, key, value)
-    {
-        if (json_is_null(value))
-            continue;
-        if (strcmp(key, "effort") == 0) {
-            if (!is_word(value, efforts))
-                return api_error_set(c->e, 400, "reasoning.effort",
-                                     "reasoning.effort must be one of none, minimal, low, medium, "
-                                     "high, xhigh, max.");
-            p->reasoning_effort = params_json_str(value);
-        } else if (strcmp(key, "summary") == 0 || strcmp(key, "generate_summary") == 0) {
-            if (!is_word(value, summaries))
-                return api_error_set(c->e, 400, "reasoning.summary",
-                                     "reasoning.%s must be one of auto, concise, detailed.", key);
-        } else if (!field_unknown_member(c, c->name, key)) {
-            return false;
-        }
-    }
+    json_object_foreach((json_t *)v, key,
+                        value) if (!json_is_null(value) &&
+                                   !read_reasoning(p, key, value, c)) return false;
     return true;
 }
 
@@ -173,9 +198,10 @@ static const struct field rows[] = {
             "--enable-auto-tool-choice"},
     ROW_CUSTOM(text, RESPONSES,
                "format: text, json_object, json_schema; verbosity: noted, not kept"),
-    ROW_CUSTOM(reasoning, RESPONSES,
-               "effort: what the template makes of it, none turns thinking off; summary: none is "
-               "made, what is thought is given"),
+    ROW_CUSTOM(
+        reasoning, RESPONSES | CHAT,
+        "effort: what the template makes of it, none turns thinking off; summary: none is "
+        "made, what is thought is given; of chat enabled, exclude and max_tokens (not kept), too"),
     ROW_CUSTOM(include, RESPONSES,
                "message.output_text.logprobs; reasoning.encrypted_content: it is given in the "
                "open"),
