@@ -7,8 +7,11 @@ import socketserver
 import subprocess
 import sys
 import threading
+import urllib.request
 from pathlib import Path
 
+import anthropic
+import openai
 import pytest
 import scripted_model
 from cluster import BIN, ROOT, SLOW, Cluster, get
@@ -24,6 +27,7 @@ KEY, LIMITED = "sk-foreign", "sk-once-a-second"
 SCRIPTS = {"langchain_client.py": PYTHON, "litellm_client.py": PYTHON, "openai_client.mjs": NODE}
 SETUP = "scripts/setup --clients makes it"
 sys.path.insert(0, str(CLIENTS))
+import agent_bodies  # noqa: E402
 import agents  # noqa: E402
 
 
@@ -189,7 +193,8 @@ def test_guidellm(cluster, folder):
 AGENTS = [pytest.param(name, marks=pytest.mark.skipif(not agents.program(name) or bool(SANITIZED), reason=f"no {name}, or with sanitizers: {SETUP}"))
           for name in ("claude", "codex", "qwen")]
 CALLS = {"Bash": {"command": "cat note.txt", "description": "Read the note"}, "exec_command": {"cmd": "cat note.txt"},
-         "run_shell_command": {"command": "cat note.txt", "is_background": False, "description": "Read the note"}}
+         "run_shell_command": {"command": "cat note.txt", "is_background": False, "description": "Read the note"},
+         "patch": {"input": "*** Begin Patch\n"}, "files__read": {"path": "note.txt"}, "spare": {}}
 
 
 @pytest.fixture
@@ -228,6 +233,165 @@ def test_agent_calls_a_tool(caller, away, tmp_path, name):
     assert f"On the note stands {word}, and no more." in said, said  # the tool's result
     assert scripted_model.SAYS + word in done.stdout, said  # the answer
     assert not away[1], away[1]
+
+
+def chunks_of(url, body):
+    """The deltas of a stream of chat: (content, the calls by their index, usage)."""
+    request = urllib.request.Request(url + "/v1/chat/completions", json.dumps(body).encode(), {"Content-Type": "application/json"})
+    with urllib.request.urlopen(request, timeout=60 * SLOW) as r:
+        events = r.read().decode()
+    content, calls, usage = "", {}, None
+    assert events.rstrip().endswith("data: [DONE]")
+    for event in events.split("\n\n")[:-2]:
+        chunk = json.loads(event.removeprefix("data: "))
+        usage = chunk.get("usage") or usage
+        for choice in chunk["choices"]:
+            content += choice["delta"].get("content") or ""
+            for c in choice["delta"].get("tool_calls", ()):
+                call = calls.setdefault(c["index"], {"id": c.get("id"), "type": "function", "function": {"name": c["function"].get("name"), "arguments": ""}})
+                call["function"]["arguments"] += c["function"].get("arguments") or ""
+    return content, calls, usage
+
+
+@pytest.mark.parametrize("name", agent_bodies.BODIES)
+def test_client_s_body(caller, name):
+    """A turn with a call, and one with its result, of clients that are not installed here."""
+    body, word = agent_bodies.BODIES[name], scripted_model.WORDS[3]
+    wants_usage = "stream_options" in body([])
+    content, calls, usage = chunks_of(caller.url, body([]))
+    if "tools" not in body([]):
+        assert (content, calls) == (scripted_model.HELLO, {})
+        assert chunks_of(caller.url, body([(None, f"It says {word}.")]))[0] == scripted_model.HELLO
+        return
+    assert list(calls) == [0] and not content.strip() and bool(usage) == wants_usage
+    assert calls[0]["function"]["name"] == "Bash" and json.loads(calls[0]["function"]["arguments"]) == CALLS["Bash"]
+    content, more, usage = chunks_of(caller.url, body([(calls[0], f"It says {word}.")]))
+    assert content == scripted_model.SAYS + word and not more
+
+
+# ---- tools that are no functions, by the official packages ----
+
+CUSTOM = {"type": "custom", "name": "patch", "description": "Changes files."}
+SPACE = {"type": "namespace", "name": "files", "description": "Files.",
+         "tools": [{"type": "function", "name": "read", "parameters": {"type": "object", "properties": {"path": {"type": "string"}}}}]}
+FUNCTIONS = [{"type": "function", "name": n, "parameters": {"type": "object", "properties": {}}} for n in ("Bash", "spare")]
+
+
+@pytest.fixture(scope="module")
+def official(caller):
+    return openai.OpenAI(base_url=caller.url + "/v1", api_key="none", max_retries=0, timeout=60 * SLOW)
+
+
+def test_custom_tool_of_responses(official):
+    """In a stream, whole, and what it gave sent back."""
+    ask = {"model": "caller", "input": "Mend it.", "tools": [CUSTOM], "temperature": 0}
+    events = list(official.responses.create(**ask, stream=True))
+    pieces = [e.delta for e in events if e.type == "response.custom_tool_call_input.delta"]
+    done = [e.input for e in events if e.type == "response.custom_tool_call_input.done"]
+    assert "".join(pieces) == done[0] == CALLS["patch"]["input"] and len(done) == 1
+    item = official.responses.create(**ask).output[0]
+    assert (item.type, item.name, item.input) == ("custom_tool_call", "patch", CALLS["patch"]["input"])
+    result = {"type": "custom_tool_call_output", "call_id": item.call_id, "output": f"found {scripted_model.WORDS[0]}"}
+    got = official.responses.create(**{**ask, "input": [{"role": "user", "content": "Mend it."}, item.to_dict(), result]})
+    assert got.output_text == scripted_model.SAYS + scripted_model.WORDS[0]
+
+
+@pytest.mark.parametrize("syntax,definition,pattern", [("lark", "start: /[0-9]{3}-/ \"x\"", r"[0-9]{3}-x"), ("regex", "[a-c]{2}7", r"[a-c]{2}7")])
+def test_custom_tool_holds_to_its_grammar(official, syntax, definition, pattern):
+    tool = {**CUSTOM, "format": {"type": "grammar", "syntax": syntax, "definition": definition}}
+    got = official.responses.create(model="caller", input="Mend it.", tools=[tool], tool_choice={"type": "custom", "name": "patch"}, temperature=0,
+                                    max_output_tokens=200)
+    assert re.fullmatch(pattern, got.output[0].input), got.output
+    chat = {"type": "custom", "custom": {"name": "patch", "format": {"type": "grammar", "grammar": {"syntax": syntax, "definition": definition}}}}
+    got = official.chat.completions.create(model="caller", messages=[{"role": "user", "content": "Mend it."}], tools=[chat], temperature=0,
+                                           tool_choice={"type": "custom", "custom": {"name": "patch"}}, max_tokens=200)
+    assert re.fullmatch(pattern, got.choices[0].message.tool_calls[0].custom.input), got.choices
+
+
+def test_custom_tool_of_chat(official):
+    ask = {"model": "caller", "messages": [{"role": "user", "content": "Mend it."}], "temperature": 0,
+           "tools": [{"type": "custom", "custom": {"name": "patch", "description": "Changes files."}}]}
+    call = official.chat.completions.create(**ask).choices[0].message.tool_calls[0]
+    assert (call.type, call.custom.name, call.custom.input) == ("custom", "patch", CALLS["patch"]["input"])
+    # Chunks of OpenAI's know functions alone: there it is the function that it is for the model.
+    given = [c for e in official.chat.completions.create(**ask, stream=True) if e.choices for c in e.choices[0].delta.tool_calls or ()]
+    assert given[0].function.name == "patch" and json.loads("".join(c.function.arguments for c in given)) == CALLS["patch"]
+
+
+def test_namespace(official):
+    got = official.responses.create(model="caller", input="Read it.", tools=[SPACE], temperature=0)
+    item = got.output[0]
+    assert (item.type, item.name, item.to_dict()["namespace"], json.loads(item.arguments)) == ("function_call", "read", "files", CALLS["files__read"])
+    result = {"type": "function_call_output", "call_id": item.call_id, "output": scripted_model.WORDS[1]}
+    got = official.responses.create(model="caller", input=[{"role": "user", "content": "Read it."}, item.to_dict(), result], tools=[SPACE])
+    assert got.output_text == scripted_model.SAYS + scripted_model.WORDS[1]
+
+
+HOSTED = ["web_search", "image_generation", "code_interpreter", "mcp", "file_search", "computer_use_preview", "local_shell", "tool_search"]
+
+
+def test_tools_that_a_server_runs(official, caller):
+    """Left out, told of in a header and the log, and refused by name where one is forced."""
+    got = official.responses.with_raw_response.create(model="caller", input="Hi", tools=[{"type": t} for t in HOSTED], temperature=0)
+    assert got.headers["x-coxswain-tools-left-out"] == ",".join(HOSTED) and got.parse().output_text == scripted_model.HELLO
+    assert "tools_left_out" in caller.log() and ",".join(HOSTED) in caller.log()
+    with pytest.raises(openai.BadRequestError, match="web_search"):
+        official.responses.create(model="caller", input="Hi", tools=[{"type": "web_search"}], tool_choice={"type": "web_search"})
+    evil = official.responses.with_raw_response.create(model="caller", input="Hi", tools=[{"type": "a\r\nX-Evil: 1"}, {"type": "b" * 10000}])
+    assert evil.headers["x-coxswain-tools-left-out"] == "a__X_Evil__1," + "b" * 40 and "x-evil" not in evil.headers
+
+
+def test_allowed_tools(official):
+    """The model is shown, and calls, what is allowed."""
+    for only in ("Bash", "spare"):
+        choice = {"type": "allowed_tools", "mode": "auto", "tools": [{"type": "function", "name": only}]}
+        item = official.responses.create(model="caller", input="Hi", tools=FUNCTIONS, tool_choice=choice, temperature=0).output[0]
+        assert item.name == only
+        chat = {"type": "allowed_tools", "allowed_tools": {"mode": "required", "tools": [{"type": "function", "function": {"name": only}}]}}
+        got = official.chat.completions.create(model="caller", messages=[{"role": "user", "content": "Hi"}], tool_choice=chat, temperature=0,
+                                               max_tokens=100, parallel_tool_calls=False,
+                                               tools=[{"type": "function", "function": {k: v for k, v in f.items() if k != "type"}} for f in FUNCTIONS])
+        assert got.choices[0].message.tool_calls[0].function.name == only
+    with pytest.raises(openai.BadRequestError, match="which is not in tools"):
+        official.responses.create(model="caller", input="Hi", tools=FUNCTIONS,
+                                  tool_choice={"type": "allowed_tools", "mode": "auto", "tools": [{"type": "function", "name": "other"}]})
+
+
+def test_claude_code_s_bookkeeping(caller):
+    """Who pays is said in another block each time: what is behind it is found in the cache."""
+    client = anthropic.Anthropic(base_url=caller.url, api_key="none", max_retries=0, timeout=60 * SLOW)
+
+    def cached(n):
+        got = client.beta.messages.create(
+            model="caller", max_tokens=50, messages=[{"role": "user", "content": "Hi"}], betas=["context-management-2025-06-27"],
+            system=[{"type": "text", "text": f"x-anthropic-billing-header: cc_version={n}"}, {"type": "text", "text": "Be as kind as can be. " * 20}],
+            thinking={"type": "adaptive"}, context_management={"edits": [{"type": "clear_thinking_20251015", "keep": "all"}]},
+            tools=[{"name": "Bash", "input_schema": {"type": "object"}, "defer_loading": True, "eager_input_streaming": True},
+                   {"type": "web_search_20250305", "name": "web_search"}])
+        assert got.content[0].type == "tool_use" and got.content[0].input == CALLS["Bash"]
+        return got.usage.cache_read_input_tokens, got.usage.input_tokens
+
+    assert cached(1)[0] == 0
+    read, rest = cached(2)
+    assert read > 400 and rest <= 17
+
+
+def test_no_field_of_the_packages_is_unknown():
+    """What the newest request types of both packages hold is honoured, harmless or refused by name."""
+    from anthropic.types.beta import message_count_tokens_params, message_create_params
+    from openai.types import completion_create_params as completions
+    from openai.types import embedding_create_params as embeddings
+    from openai.types.chat import completion_create_params as chat
+    from openai.types.responses import response_create_params as responses
+    said = subprocess.run([str(BIN / "cox-gateway"), "fields"], capture_output=True, text=True, check=True).stdout.splitlines()
+    rows = [[c.strip() for c in line.split("|")[1:-1]] for line in said if line.startswith("| ")]
+    known = {kind: {r[0].strip("`") for r in rows[1:] if r[rows[0].index(kind)] == "x"} for kind in rows[0][1:9]}
+    asked = {"completions": completions.CompletionCreateParamsBase, "embeddings": embeddings.EmbeddingCreateParams,
+             "chat": chat.CompletionCreateParamsBase, "responses": responses.ResponseCreateParamsBase,
+             "messages": message_create_params.MessageCreateParamsBase, "count_tokens": message_count_tokens_params.MessageCountTokensParams}
+    for kind, params in asked.items():
+        fields = {name for t in params.__mro__ for name in getattr(t, "__annotations__", ())}
+        assert len(fields) > 4 and not fields - known[kind], (kind, fields - known[kind])
 
 
 @pytest.fixture(scope="module")
