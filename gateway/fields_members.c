@@ -242,7 +242,7 @@ static bool check_item(const struct place *at, const json_t *v)
         known = " type id call_id name arguments status created_by parsed_arguments caller "
                 "namespace async async_ ";
     else if (is_of(v, " custom_tool_call "))
-        known = " type id call_id name input status created_by caller namespace ";
+        known = " type id call_id name input status created_by caller namespace async async_ ";
     else if (is_of(v, " function_call_output custom_tool_call_output "))
         known = " type id call_id output status created_by caller name namespace ";
     else if (is_of(v, " reasoning "))

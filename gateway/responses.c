@@ -378,7 +378,8 @@ static bool read_item(struct reader *r, const json_t *item)
         return read_reasoning(r, item);
     if (is(type, "configuration_update"))
         return read_update(r, item);
-    return says_nothing(type, item) || refuse_item(r, type);
+    const bool is_bare_id = !*type && json_is_string(json_object_get(item, "id"));
+    return says_nothing(type, item) || refuse_item(r, is_bare_id ? "item_reference" : type);
 }
 
 /* Templates join contents to strings: a message that only thought has an empty one. And an answer

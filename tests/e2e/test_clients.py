@@ -93,7 +93,7 @@ def test_package(play, demo_url, script, name):
     assert results[name] is None, results[name]
 
 
-DOC = (ROOT / "docs/clients.md").read_text()
+DOC, DOC_OF_AGENTS = (ROOT / "docs/clients.md").read_text().split("\n## Coding agents\n")
 
 
 def examples():
@@ -195,6 +195,17 @@ AGENTS = [pytest.param(name, marks=pytest.mark.skipif(not agents.program(name) o
 CALLS = {"Bash": {"command": "cat note.txt", "description": "Read the note"}, "exec_command": {"cmd": "cat note.txt"},
          "run_shell_command": {"command": "cat note.txt", "is_background": False, "description": "Read the note"},
          "patch": {"input": "*** Begin Patch\n"}, "files__read": {"path": "note.txt"}, "spare": {}}
+
+
+def test_the_manual_says_what_agents_are_given():
+    """docs/clients.md names the versions that are installed, and the switches that agents.py gives."""
+    pinned = json.loads((CLIENTS / "agents/package.json").read_text())["dependencies"]
+    given = (CLIENTS / "agents.py").read_text()
+    assert all(version in DOC_OF_AGENTS for version in pinned.values()) and len(pinned) == 3
+    switches = re.findall(r"\b([A-Z]+_[A-Z_]+)=", DOC_OF_AGENTS)
+    lines = re.search(r"```text\n(model = .*?)```", DOC_OF_AGENTS, re.S)[1].replace("http://127.0.0.1:8000", "{url}").replace('"demo"', '"{model}"')
+    assert len(switches) >= 9 and all(s in given for s in switches), switches
+    assert all(line in given for line in lines.splitlines()), lines
 
 
 @pytest.fixture

@@ -283,6 +283,7 @@ static void test_refused_items(void **state)
         {ITEM("{\"role\":\"user\",\"content\":[{\"type\":\"input_image\",\"image_url\":\"x\"}]}"),
          "input", "part of type \"input_image\""},
         {ITEM("{\"type\":\"item_reference\",\"id\":\"msg_1\"}"), "input", "nothing is kept"},
+        {ITEM("{\"id\":\"msg_1\"}"), "input", "nothing is kept"},
         {ITEM("{\"type\":\"compaction\",\"encrypted_content\":\"x\"}"), "input",
          "made short cannot be read"},
         {ITEM("{\"type\":\"compaction_trigger\"}"), "input", "makes nothing short"},
