@@ -17,6 +17,8 @@ static bool read_tool(struct params *p, json_t *tool, size_t i, const struct fie
     json_t *description = json_object_get(tool, "description");
     if (!json_is_object(tool))
         return api_error_set(c->e, 400, c->name, "tools[%zu] must be an object.", i);
+    if (!type && json_object_get(tool, "type") && !json_is_null(json_object_get(tool, "type")))
+        return api_error_set(c->e, 400, c->name, "tools[%zu].type must be a string.", i);
     if (type && *type && strcmp(type, "custom") != 0) {
         tool_set_leave_out(p, type, json_object_get(tool, "name"));
         return true;

@@ -63,7 +63,7 @@ def qwen(url, model, home, max_tokens):
             {"OPENAI_BASE_URL": url + "/v1", "OPENAI_API_KEY": "none", "OPENAI_MODEL": model, "QWEN_CODE_MAX_OUTPUT_TOKENS": str(max_tokens)})
 
 
-def run(name, url, model, folder, proxy=None, max_tokens=1024, timeout=60):
+def run(name, url, model, folder, proxy=None, max_tokens=1024, timeout=120):
     """What the program `name` did: subprocess's CompletedProcess, with its output as text. proxy: where it is to go for whatever
     is not on this machine."""
     with tempfile.TemporaryDirectory(prefix="cox-agent-") as home:

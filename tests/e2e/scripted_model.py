@@ -30,11 +30,13 @@ def byte_letters():
 
 
 def template(calls):
-    """Messages by their last bytes alone, so that a client's long instructions cost little."""
+    """Messages by their last bytes alone, so that a client's long instructions cost little. As many templates do it refuses a
+    system message that is not the first, which Claude Code sends."""
     begin = "".join(f"{'{%- if' if i == 0 else '{%- elif'} {json.dumps(name)} in has.names -%}}<|call {name}|>" for i, name in enumerate(calls))
     return ("{%- set has = namespace(names=[], result=false) -%}"
             "{%- for t in tools or [] -%}{%- set has.names = has.names + [t.function.name] -%}{%- endfor -%}"
-            "{%- for m in messages -%}" + ROLE + "{{ m.role }}\n{{ (m.content or '') if m.role == 'system' and not loop.first else (m.content or '')[-2000:] }}" + END +
+            "{%- for m in messages -%}{%- if m.role == 'system' and not loop.first -%}"
+            "{{ raise_exception('System message must be at the beginning.') }}{%- endif -%}" + ROLE + "{{ m.role }}\n{{ (m.content or '')[-2000:] }}" + END +
             "{%- if m.role == 'tool' -%}{%- set has.result = true -%}{%- endif -%}{%- endfor -%}"
             "{%- if has.result -%}" + ASK + begin.replace("{%- if", "{%- elif", 1) + "{%- else -%}<|say|>{%- endif -%}")
 

@@ -119,7 +119,7 @@ def test_responses_that_are_not_kept(client):
     for call in client.responses.retrieve, client.responses.delete, client.responses.cancel:
         with pytest.raises(openai.NotFoundError, match="keeps none"):
             call("resp_123")
-    for more in {"previous_response_id": "resp_123"}, {"background": True}, {"tools": [{"type": "web_search"}]}:
+    for more in {"previous_response_id": "resp_123"}, {"background": True}, {"tool_choice": {"type": "web_search"}, "tools": [{"type": "web_search"}]}:
         with pytest.raises(openai.BadRequestError) as e:
             client.responses.create(model="null", input="Hi", **more)
         assert e.value.param == next(iter(more))

@@ -155,6 +155,8 @@ static void test_refusals(void **state)
         {WITH("\"tools\":[{\"name\":\"f\",\"input_schema\":{}}],\"tool_choice\":{\"type\":\"tool\","
               "\"name\":\"g\"}"),
          "tool_choice", "there is no tool \"g\""},
+        {WITH("\"tools\":[{\"type\":7,\"name\":\"w\",\"input_schema\":{}}]"), "tools",
+         "type must be a string"},
         {WITH("\"tools\":[{\"name\":\"w\"}]"), "tools", "input_schema"},
         {WITH("\"tools\":[{\"input_schema\":{}}]"), "tools", "must have a name"},
         {WITH("\"tool_choice\":{\"type\":\"tool\"}"), "tool_choice", "tool with a name"},
