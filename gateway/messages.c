@@ -339,7 +339,8 @@ bool messages_for_template(struct params *p, struct api_error *e)
     for (; ok && t.i < json_array_size(p->messages); t.i++)
         ok = read_message(&t, json_array_get(p->messages, t.i));
     strbuf_fini(&t.text);
-    /* the body owns what params borrow */
+    /* the body owns what params borrow, an effort of the client's messages as well */
+    json_object_set(p->body, "messages as sent", p->messages);
     json_object_set_new(p->body, "messages", t.out);
     p->messages = t.out;
     tool_set_withdraw(p, t.withdrawn);

@@ -246,6 +246,43 @@ static void test_bookkeeping_is_left_out(void **state)
     free(first);
 }
 
+#define SYSTEM(members) "{\"role\":\"system\"," members "}"
+
+/* What holds for one turn, the effort from a place on, and what a search for tools found. */
+static void test_system_messages_of_a_turn(void **state)
+{
+    static const struct body_case cases[] = {
+        {"\"messages\":[" USER("a") "," SYSTEM("\"content\":\"b\",\"clear_at\":\"next_user_"
+                                               "message\"") "," MODEL("c") "," USER("d") "]",
+         "[" USER("a") ", " MODEL("c") ", " USER("d") "]", false},
+        {"\"messages\":[" USER("a") "," SYSTEM(
+             "\"content\":\"b\",\"clear_at\":\"next_user_message\"") "]",
+         "[" USER("a") ", {\"role\": \"system\", \"content\": \"b\"}]", false},
+        {"\"messages\":[" USER("a") "," SYSTEM("\"output_config\":{\"effort\":\"low\"}") "]",
+         "[" USER("a") "]", false},
+        {"\"messages\":[{\"role\":\"user\",\"content\":[{\"type\":\"tool_result\",\"tool_use_id\":"
+         "\"x\",\"content\":[{\"type\":\"tool_reference\",\"tool_name\":\"f\"},{\"type\":"
+         "\"tool_reference\",\"tool_name\":\"g\"}]}]}]",
+         "[{\"role\": \"tool\", \"tool_call_id\": \"x\", \"content\": \"Tool: f\\nTool: g\"}]",
+         false},
+    };
+    struct params p;
+    struct api_error e;
+    check_bodies(&dialect, "\"max_tokens\":5,", cases, sizeof cases / sizeof *cases);
+    assert_true(
+        read_body("{\"max_tokens\":5,\"output_config\":{\"effort\":\"high\"},\"messages\":[" USER(
+                      "a") "," SYSTEM("\"output_config\":{\"effort\":\"low\"}") "]}",
+                  &p, &e));
+    assert_true(str_eq_c(p.reasoning_effort, "low"));
+    params_fini(&p);
+    assert_true(
+        read_body("{\"max_tokens\":5,\"thinking\":{\"type\":\"disabled\"},\"messages\":[" USER(
+                      "a") "," SYSTEM("\"output_config\":{\"effort\":\"low\"}") "]}",
+                  &p, &e));
+    assert_true(str_eq_c(p.reasoning_effort, "none"));
+    params_fini(&p);
+}
+
 static void test_tools_of_a_conversation(void **state)
 {
 #define TWO_TOOLS                                                                                  \
@@ -333,6 +370,7 @@ int main(void)
         cmocka_unit_test(test_fields),
         cmocka_unit_test(test_what_a_template_makes_of_a_late_system_message),
         cmocka_unit_test(test_bookkeeping_is_left_out),
+        cmocka_unit_test(test_system_messages_of_a_turn),
         cmocka_unit_test(test_tools_of_a_conversation),
         cmocka_unit_test(test_what_is_left_out_is_told),
         cmocka_unit_test(test_a_thread_that_goes_on_was_not_found),
