@@ -15,7 +15,9 @@ struct parser_state {
     uint32_t i_mark; /* the marker before what is looked at */
     bool said;       /* content was given */
     bool in_list, in_object, in_header;
-    uint32_t types; /* of the value that it is at (tool_types.h) */
+    uint32_t n_blanks; /* white space behind content, which is given if no call follows it */
+    uint64_t blanks;   /* two bits each */
+    uint32_t types;    /* of the value that it is at (tool_types.h) */
     uint32_t i_wrapper;
     struct json_scan json;
     struct literal_scan literal;

@@ -124,8 +124,8 @@ static enum json_scan_result read_member(struct str text, size_t *at, struct str
     return res;
 }
 
-enum json_call_result json_call_parse(struct str text, const char *const *keys,
-                                      struct json_call *out)
+enum json_call_result json_call_parse(struct str text, const char *name_key,
+                                      const char *const *keys, struct json_call *out)
 {
     size_t at = 0, head = 0; /* head: bytes without which it would not be known */
     bool has_name = false, has_arguments = false;
@@ -140,7 +140,7 @@ enum json_call_result json_call_parse(struct str text, const char *const *keys,
             has_arguments = true;
             head = value_at + 1;
         }
-        if (res == JSON_SCAN_DONE && str_eq_c(key, "name") && text.ptr[value_at] == '"') {
+        if (res == JSON_SCAN_DONE && str_eq_c(key, name_key) && text.ptr[value_at] == '"') {
             out->name = (struct str){text.ptr + value_at + 1, at - value_at - 2};
             has_name = out->name.len > 0 && !memchr(out->name.ptr, '\\', out->name.len);
             head = at;
@@ -155,4 +155,25 @@ enum json_call_result json_call_parse(struct str text, const char *const *keys,
         return JSON_CALL_BARE;
     }
     return res == JSON_SCAN_BAD || at > JSON_CALL_MAX_HEAD ? JSON_CALL_BAD : JSON_CALL_MORE;
+}
+
+enum json_call_result json_keyed_call_parse(struct str text, struct json_call *out)
+{
+    size_t at = 0;
+    enum json_scan_result res = read_byte(text, &at, '{');
+    at = json_skip_space(text, at);
+    if (res == JSON_SCAN_DONE)
+        res = read_string(text, &at, &out->name);
+    if (res == JSON_SCAN_DONE)
+        res = read_byte(text, &at, ':');
+    if (res == JSON_SCAN_DONE) {
+        res = read_byte(text, &at, '{');
+        out->arguments = at - 1;
+    }
+    if (at > JSON_CALL_MAX_HEAD || res == JSON_SCAN_BAD)
+        return JSON_CALL_BAD;
+    if (res == JSON_SCAN_MORE)
+        return JSON_CALL_MORE;
+    const bool ok = out->name.len > 0 && !memchr(out->name.ptr, '\\', out->name.len);
+    return ok ? JSON_CALL_BEGUN : JSON_CALL_BAD;
 }

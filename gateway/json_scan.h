@@ -38,6 +38,9 @@ struct json_call {
 
 enum { JSON_CALL_MAX_HEAD = 16 << 10 }; /* bytes up to the arguments: longer is bad */
 
-/* text begins with the object. keys: names of the arguments, NULL at the end. */
-enum json_call_result json_call_parse(struct str text, const char *const *keys,
-                                      struct json_call *out);
+/* text begins with the object. name_key: "name", or what a family writes for it. keys: names of the
+ * arguments, NULL at the end. */
+enum json_call_result json_call_parse(struct str text, const char *name_key,
+                                      const char *const *keys, struct json_call *out);
+/* The same of {"f": {…}}, whose one key is the name. */
+enum json_call_result json_keyed_call_parse(struct str text, struct json_call *out);

@@ -6,7 +6,7 @@
 
 #include "gateway/answer.h"
 
-enum { MAX_WORD = 128 };
+enum { MAX_WORD = 128, MAX_BEHIND = 128 };
 
 struct place { /* where it gives what it makes */
     struct answer *a;
@@ -99,6 +99,14 @@ static bool is_plain(char c, char quote)
     return (unsigned char)c >= 0x20 && c != '"' && c != '\\' && c != quote;
 }
 
+/* A quote within a string, in f(a='sed -n '1p' x'), ends nothing: only what may follow a value or a
+ * key says that it does. */
+static bool ends_string(struct str text)
+{
+    const size_t at = json_skip_space(text, 1);
+    return at == text.len || (text.ptr[at] && strchr(",:=)]}", text.ptr[at]));
+}
+
 /* Inside a string: plain runs as they are. */
 static size_t feed_string(struct literal_scan *s, struct str text, const struct place *p)
 {
@@ -110,7 +118,10 @@ static size_t feed_string(struct literal_scan *s, struct str text, const struct 
         return n;
     if (text.ptr[0] == '\\')
         return feed_escape(p, text);
-    if (text.ptr[0] == s->quote) {
+    const struct str behind = {text.ptr, text.len < MAX_BEHIND ? text.len : MAX_BEHIND};
+    if (text.ptr[0] == s->quote && text.len < MAX_BEHIND && json_skip_space(text, 1) == text.len)
+        return 0; /* what follows says whether it ends here */
+    if (text.ptr[0] == s->quote && ends_string(behind)) {
         s->quote = '\0';
         s->value = true;
         give_c(p, "\"");
@@ -187,6 +198,19 @@ static bool is_number(struct str w)
     return n == w.len;
 }
 
+/* 07, which is no JSON. */
+static bool is_padded(struct str w)
+{
+    return w.len > 1 && w.ptr[0] == '0' && skip_digits(w, 0) == w.len;
+}
+
+static struct str unpadded(struct str w)
+{
+    while (w.len > 1 && w.ptr[0] == '0')
+        w = (struct str){w.ptr + 1, w.len - 1};
+    return w;
+}
+
 static const char *bare_word(struct str w)
 {
     static const char *const words[][2] = {{"True", "true"}, {"False", "false"}, {"None", "null"},
@@ -202,8 +226,8 @@ static void give_word(const struct place *p, struct str w, bool key)
     const char *bare = key ? NULL : bare_word(w);
     if (bare) {
         give_c(p, bare);
-    } else if (!key && is_number(w)) {
-        give(p, w);
+    } else if (!key && (is_number(w) || is_padded(w))) {
+        give(p, is_number(w) ? w : unpadded(w));
     } else {
         give_c(p, "\"");
         give_text(p, w);

@@ -6,7 +6,7 @@
 #include "gateway/answer.h"
 
 /* REST: the object's members behind its arguments. NEXT: another object, or the end of a list.
- * AFTER: up to the closing marker. */
+ * AFTER: up to the closing marker. OBJECT: in one that is no call, in the midst of text. */
 enum {
     STEP_START,
     STEP_TEXT,
@@ -15,6 +15,7 @@ enum {
     STEP_REST,
     STEP_NEXT,
     STEP_AFTER,
+    STEP_OBJECT,
 };
 
 enum { NO_MARK = UINT32_MAX, NAMED_MAX_HEAD = 512 };
@@ -32,41 +33,48 @@ static size_t feed_start(const struct marked_family *f, struct parser_state *s, 
     return 0;
 }
 
-/* Content up to the next call. White space before the first content may be before a call, where it
- * is nobody's. */
+/* Where the object of a call may begin in the midst of text; text.len: nowhere. */
+static size_t find_object(const struct marked_family *f, struct str text)
+{
+    const char *at = f->anywhere && text.len > 0 ? memchr(text.ptr, f->bare, text.len) : NULL;
+    return at ? (size_t)(at - text.ptr) : text.len;
+}
+
 static size_t feed_text(const struct marked_family *f, struct parser_state *s, struct str text,
                         bool end, struct answer *a)
 {
-    size_t i_mark, n = parser_find_first(text, f->marks, &i_mark);
-    bool found = i_mark != SIZE_MAX;
-    if (end && !found)
-        n = text.len;
-    if (!s->said && json_skip_space((struct str){text.ptr, n}, 0) == n &&
-        (found || !end || a->n_calls > 0)) {
-        if (!found)
-            return 0; /* at the end after a call: dropped */
-    } else {
-        s->said = s->said || n > 0;
-        answer_content(a, (struct str){text.ptr, n});
-    }
-    if (!found)
-        return n;
-    if (i_mark < f->n_opens) {
+    const size_t object = find_object(f, text);
+    size_t i_mark;
+    if (object == 0 && text.len > 0) {
         s->step = STEP_HEAD;
-        s->i_mark = (uint32_t)i_mark;
-    } else {
-        s->said = false;
+        s->i_mark = NO_MARK;
+        return 0;
     }
-    return n + strlen(f->marks[i_mark]);
+    text.len = object;
+    const size_t n = tool_text_feed(&f->text, s, text, end || object < text.len, a, &i_mark);
+    if (i_mark == SIZE_MAX)
+        return n;
+    if (i_mark >= f->n_opens) {
+        s->said = false;
+        return n;
+    }
+    s->step = STEP_HEAD;
+    s->i_mark = (uint32_t)i_mark;
+    if (f->kept && strcmp(f->text.marks[i_mark], f->kept) == 0) {
+        tool_text_refuse(s, f->kept, a);
+        s->i_mark = NO_MARK;
+    }
+    return n;
 }
 
-/* It begins like a call and is none: content, with its marker, as in vLLM. */
+/* It begins like a call and is none: content, with its marker, as in vLLM. An object is passed over
+ * as a whole, whatever is in it. */
 static void refuse_call(const struct marked_family *f, struct parser_state *s, struct answer *a)
 {
-    if (s->i_mark != NO_MARK)
-        answer_content(a, str_from(f->marks[s->i_mark]));
-    s->said = true;
-    s->step = STEP_TEXT;
+    const bool object = s->i_mark == NO_MARK && f->anywhere && !s->in_list;
+    tool_text_refuse(s, s->i_mark != NO_MARK ? f->text.marks[s->i_mark] : NULL, a);
+    s->step = object ? STEP_OBJECT : STEP_TEXT;
+    s->json = (struct json_scan){0};
 }
 
 /* id: empty where the model gave none. */
@@ -74,6 +82,7 @@ static void begin_call(struct parser_state *s, struct str name, struct str id, b
                        struct answer *a)
 {
     s->i_call = id.len > 0 ? answer_call_of_id(a, name, id) : answer_call(a, name);
+    s->n_blanks = 0;
     s->in_object = object;
     s->step = STEP_ARGUMENTS;
     s->json = (struct json_scan){0};
@@ -172,13 +181,31 @@ static size_t feed_literal(const struct marked_family *f, struct parser_state *s
     return at + n;
 }
 
-/* Up to the arguments. */
+/* Past white space and the word that may follow a mark. SIZE_MAX: it has not all come. */
+static size_t skip_word(const struct marked_family *f, const struct parser_state *s,
+                        struct str text, bool end)
+{
+    const size_t at = json_skip_space(text, 0);
+    const struct str rest = parser_skip(text, at);
+    bool found = false;
+    if (at == text.len)
+        return end ? at : SIZE_MAX;
+    if (!f->word || s->i_mark == NO_MARK || parser_find_marker(rest, f->word, &found) != 0)
+        return at;
+    if (!found)
+        return end ? at : SIZE_MAX;
+    const size_t behind = json_skip_space(text, at + strlen(f->word));
+    return behind < text.len || end ? behind : SIZE_MAX;
+}
+
+/* Up to the arguments. An object without any is a call where a mark or a list says so; by itself it
+ * is some JSON with a name in it. */
 static size_t feed_head(const struct marked_family *f, struct parser_state *s, struct str text,
                         bool end, struct answer *a)
 {
     struct json_call call = {0};
-    size_t at = json_skip_space(text, 0);
-    if (at == text.len && !end)
+    size_t at = skip_word(f, s, text, end);
+    if (at == SIZE_MAX)
         return 0;
     if (f->bracket)
         return feed_literal(f, s, text, end, a);
@@ -187,10 +214,15 @@ static size_t feed_head(const struct marked_family *f, struct parser_state *s, s
     bool list = at < text.len && text.ptr[at] == '[' && !s->in_list;
     if (list)
         at = json_skip_space(text, at + 1);
-    enum json_call_result res = json_call_parse(parser_skip(text, at), argument_keys, &call);
+    const struct str object = parser_skip(text, at);
+    enum json_call_result res =
+        f->keyed
+            ? json_keyed_call_parse(object, &call)
+            : json_call_parse(object, f->name_key ? f->name_key : "name", argument_keys, &call);
     if (res == JSON_CALL_MORE && !end)
         return 0;
-    if (res != JSON_CALL_BEGUN && res != JSON_CALL_BARE) {
+    const bool known = s->i_mark != NO_MARK || s->in_list || a->n_calls > 0;
+    if (res != JSON_CALL_BEGUN && !(res == JSON_CALL_BARE && known)) {
         refuse_call(f, s, a);
         return 0;
     }
@@ -260,15 +292,33 @@ static size_t feed_next(const struct marked_family *f, struct parser_state *s, s
     return s->in_list && text.ptr[at] == ']' ? at + 1 : 0;
 }
 
+/* A closing marker that may be there. */
+static size_t feed_closes(const struct marked_family *f, struct parser_state *s, struct str text,
+                          bool end)
+{
+    const size_t at = json_skip_space(text, 0);
+    const struct str rest = parser_skip(text, at);
+    size_t i_close;
+    const bool here = parser_find_first(rest, f->closes, &i_close) == 0 && rest.len > 0;
+    if ((rest.len == 0 || (here && i_close == SIZE_MAX)) && !end)
+        return 0;
+    s->step = STEP_TEXT;
+    s->said = s->in_list = false;
+    return here && i_close != SIZE_MAX ? at + strlen(f->closes[i_close]) : 0;
+}
+
 /* A call that nobody closed ends where the next begins. */
-static size_t feed_after(const struct marked_family *f, struct parser_state *s, struct str text)
+static size_t feed_after(const struct marked_family *f, struct parser_state *s, struct str text,
+                         bool end)
 {
     size_t n = 0, i_mark = SIZE_MAX, n_close = 0;
     bool found = true;
+    if (f->closes)
+        return feed_closes(f, s, text, end);
     if (f->close) {
         n_close = strlen(f->close);
         n = parser_find_marker(text, f->close, &found);
-        size_t next = parser_find_first(text, f->marks, &i_mark);
+        size_t next = parser_find_first(text, f->text.marks, &i_mark);
         if (next < n) {
             n = next;
             n_close = 0;
@@ -280,6 +330,27 @@ static size_t feed_after(const struct marked_family *f, struct parser_state *s, 
     s->step = STEP_TEXT;
     s->said = s->in_list = false;
     return n + n_close;
+}
+
+/* Content, up to the object's end. */
+static size_t feed_object(const struct marked_family *f, struct parser_state *s, struct str text,
+                          struct answer *a)
+{
+    size_t at = json_skip_space(text, 0), n = 0;
+    enum json_scan_result res = JSON_SCAN_BAD;
+    if (at == text.len) {
+        answer_content(a, text);
+        return text.len;
+    }
+    if (s->json.begun || text.ptr[at] == f->bare) {
+        at = s->json.begun ? 0 : at;
+        res = json_scan_feed(&s->json, parser_skip(text, at), &n);
+        answer_content(a, (struct str){text.ptr, at + n});
+        n += at;
+    }
+    if (res != JSON_SCAN_MORE)
+        s->step = STEP_TEXT;
+    return n;
 }
 
 static size_t feed_step(const struct answer_parser *p, struct parser_state *s, struct str text,
@@ -299,8 +370,10 @@ static size_t feed_step(const struct answer_parser *p, struct parser_state *s, s
         return feed_rest(s, text);
     case STEP_NEXT:
         return feed_next(f, s, text);
+    case STEP_OBJECT:
+        return feed_object(f, s, text, a);
     default:
-        return feed_after(f, s, text);
+        return feed_after(f, s, text, end);
     }
 }
 

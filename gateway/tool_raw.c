@@ -1,4 +1,5 @@
-/* An answer that is one call by its grammar, a custom tool's: all of its text is the tool's input. */
+/* An answer that is one call by its grammar, a custom tool's: all of its text is the tool's input.
+ */
 #include "gateway/answer.h"
 
 enum { STEP_BEGIN, STEP_TEXT, STEP_END };

@@ -8,6 +8,7 @@
 enum {
     STEP_TEXT,
     STEP_HEAD,    /* up to the name */
+    STEP_SEEK,    /* up to the mark before it */
     STEP_KEY,     /* up to a key, or the call's end */
     STEP_VALUE,   /* at a value */
     STEP_STRING,  /* in one that is a string */
@@ -54,23 +55,14 @@ static const json_t *parameters_of(const struct answer *a, uint32_t i_tool)
 static size_t feed_text(const struct tagged_family *f, struct parser_state *s, struct str text,
                         bool end, struct answer *a)
 {
-    size_t i_mark, n = parser_find_first(text, f->marks, &i_mark);
-    bool found = i_mark != SIZE_MAX;
-    if (end && !found)
-        n = text.len;
-    bool blank = !s->said && json_skip_space((struct str){text.ptr, n}, 0) == n &&
-                 (found || !end || a->n_calls > 0);
-    if (blank && !found)
-        return 0;
-    if (!blank) {
-        s->said = s->said || n > 0;
-        answer_content(a, (struct str){text.ptr, n});
+    size_t i_mark;
+    const size_t n = tool_text_feed(&f->text, s, text, end, a, &i_mark);
+    if (i_mark != SIZE_MAX) {
+        s->step = STEP_HEAD;
+        s->i_mark = (uint32_t)i_mark;
+        s->in_header = !f->name_mark || strcmp(f->text.marks[i_mark], f->name_mark) == 0;
     }
-    if (!found)
-        return n;
-    s->step = STEP_HEAD;
-    s->i_mark = (uint32_t)i_mark;
-    return n + strlen(f->marks[i_mark]);
+    return n;
 }
 
 static bool is_name_byte(char c)
@@ -83,54 +75,91 @@ static bool is_name_byte(char c)
 static size_t read_name(const struct tagged_family *f, struct str text, struct str *name,
                         bool *more)
 {
-    size_t n = 0;
+    size_t n = json_skip_space(text, 0);
+    const size_t from = n;
     bool found = true;
     *more = false;
     while (n < text.len && is_name_byte(text.ptr[n]))
         n++;
-    *name = (struct str){text.ptr, n};
+    *name = (struct str){text.ptr + from, n - from};
     if (n == text.len) {
         *more = true;
         return 0;
     }
-    if (n == 0 || !f->name_end)
-        return n > 0 && strchr("\r\n<", text.ptr[n]) && text.ptr[n] ? n : 0;
-    if (parser_find_marker(parser_skip(text, n), f->name_end, &found) != 0)
+    if (n > from && !f->name_end) {
+        const size_t next = json_skip_space(text, n);
+        *more = next == text.len && !memchr(text.ptr + n, '\n', next - n);
+        return next == text.len || text.ptr[next] == '<' || memchr(text.ptr + n, '\n', next - n)
+                   ? (*more ? 0 : n)
+                   : 0;
+    }
+    if (n == from)
         return 0;
+    if (f->name_close && parser_find_marker(parser_skip(text, n), f->name_close, &found) != 0)
+        return 0;
+    if (!f->name_close)
+        n = json_skip_space(text, n);
+    const size_t at = found ? parser_find_marker(parser_skip(text, n), f->name_end, &found) : 0;
     *more = !found;
-    return found ? n + strlen(f->name_end) : 0;
+    return found && (at == 0 || f->name_close) ? n + at + strlen(f->name_end) : 0;
+}
+
+/* The mark before a name. SIZE_MAX: it has not come; text.len + 1: something else stands there. */
+static size_t find_name_mark(const struct tagged_family *f, const struct parser_state *s,
+                             struct str text)
+{
+    bool found;
+    if (s->in_header)
+        return 0;
+    const struct str rest = skip_space(text);
+    const size_t n = parser_find_marker(rest, f->name_mark, &found);
+    if (n > 0 && rest.len > 0)
+        return text.len + 1;
+    return found ? text.len - rest.len + strlen(f->name_mark) : SIZE_MAX;
+}
+
+/* Passes over what stands before the mark of a name. */
+static size_t feed_seek(const struct tagged_family *f, struct parser_state *s, struct str text)
+{
+    const char *const next[] = {f->name_mark, f->close, NULL};
+    size_t i_found;
+    const size_t n = parser_find_first(text, next, &i_found);
+    if (i_found == SIZE_MAX)
+        return n;
+    s->said = false;
+    s->step = i_found == 0 ? STEP_HEAD : STEP_TEXT;
+    s->in_header = true;
+    s->i_mark = NO_TOOL;
+    return n + strlen(next[i_found]);
 }
 
 static size_t feed_head(const struct tagged_family *f, struct parser_state *s, struct str text,
                         bool end, struct answer *a)
 {
-    struct str rest = held(text), name = {0};
-    bool more = false, found = true;
-    if (s->i_mark == 0) {
-        rest = skip_space(rest);
-        more = rest.len == 0;
-        if (f->marks[1] && !more && parser_find_marker(rest, f->marks[1], &found) == 0)
-            more = !found;
-        else
-            found = !f->marks[1];
-        if (found && f->marks[1])
-            rest = parser_skip(rest, strlen(f->marks[1]));
+    const struct str rest = held(text);
+    struct str name = {0};
+    size_t n = 0, at = find_name_mark(f, s, rest);
+    bool more = at == SIZE_MAX;
+    if (f->seeks && at != 0) {
+        s->step = STEP_SEEK;
+        return 0;
     }
-    size_t n = found && !more ? read_name(f, rest, &name, &more) : 0;
+    if (at <= rest.len)
+        n = read_name(f, parser_skip(rest, at), &name, &more);
     if (n == 0 && more && !end && text.len < MAX_HELD)
         return 0;
     if (n == 0) {
-        answer_content(a, str_from(f->marks[s->i_mark]));
-        s->said = true;
+        tool_text_refuse(s, s->i_mark == NO_TOOL ? f->name_mark : f->text.marks[s->i_mark], a);
         s->step = STEP_TEXT;
         return 0;
     }
+    s->n_blanks = 0;
     s->i_call = answer_call(a, name);
     s->i_mark = find_tool(a, name);
     s->in_object = false;
     answer_arguments(a, s->i_call, STR("{"));
     s->step = STEP_KEY;
-    return (size_t)(rest.ptr - text.ptr) + n;
+    return at + n;
 }
 
 static void give_key(struct parser_state *s, struct str key, struct answer *a)
@@ -159,6 +188,21 @@ static bool may_wrap(const struct tagged_family *f, struct parser_state *s, stru
     return false;
 }
 
+/* The tool says it, or the model beside the key. 0: neither does. */
+static uint32_t types_of_value(const struct tagged_family *f, const struct parser_state *s,
+                               struct str key, struct str says, const struct answer *a)
+{
+    const uint32_t types = tool_types_of(parameters_of(a, s->i_mark), key);
+    bool found = false;
+    if (f->says)
+        (void)parser_find_marker(says, f->says, &found);
+    if (found && (f->says_always || types == 0))
+        return TOOL_STRING;
+    if (f->says_always && json_skip_space(says, 0) < says.len)
+        return 0;
+    return types == 0 && (!f->says || f->says_else) ? TOOL_STRING : types;
+}
+
 /* A key, behind its tag. Too long a one is passed over. */
 static size_t feed_key_name(const struct tagged_family *f, struct parser_state *s, struct str text,
                             struct answer *a)
@@ -177,9 +221,7 @@ static size_t feed_key_name(const struct tagged_family *f, struct parser_state *
         says = (struct str){rest.ptr, at};
         rest = parser_skip(rest, at + strlen(f->value));
     }
-    s->types = tool_types_of(parameters_of(a, s->i_mark), key);
-    if (f->says_string ? str_eq_c(says, "true") : s->types == 0)
-        s->types = TOOL_STRING;
+    s->types = types_of_value(f, s, key, says, a);
     if (may_wrap(f, s, key, a))
         s->step = STEP_WRAPPED;
     else
@@ -203,40 +245,64 @@ static size_t feed_key(const struct tagged_family *f, struct parser_state *s, st
     return strcmp(f->inner[i_found], f->close) == 0 ? n : behind;
 }
 
+#define CDATA     "<![CDATA["
+#define CDATA_END "]]>"
+
 static size_t feed_value(const struct tagged_family *f, struct parser_state *s, struct str text,
-                         struct answer *a)
+                         bool end, struct answer *a)
 {
-    if (text.len == 0)
+    const size_t at = f->strips ? json_skip_space(text, 0) : 0;
+    bool found = false;
+    if (at == text.len)
+        return at;
+    const bool here = f->cdata && parser_find_marker(parser_skip(text, at), CDATA, &found) == 0;
+    if (here && !found && !end)
         return 0;
+    s->in_list = found; /* in character data */
     s->step = s->types != TOOL_STRING ? STEP_OTHER : STEP_STRING;
     if (s->types == TOOL_STRING)
         answer_arguments(a, s->i_call, STR("\""));
-    return f->trim && text.ptr[0] == '\n';
+    return here && found ? at + strlen(CDATA) : at + (f->trim && text.ptr[0] == '\n');
 }
 
-/* Where a value ends: at its tag, or, where that may be left out, at the next one. */
-static size_t find_value_end(const struct tagged_family *f, struct str text, bool *found)
+/* Where a value ends: at its tag, or, where that may be left out, at the next key or the end. */
+static size_t find_value_end(const struct tagged_family *f, const struct parser_state *s,
+                             struct str text, bool *found)
 {
-    enum { MOST = 8 };
-    const char *ends[MOST] = {f->value_end};
-    size_t i_found, n = 1;
-    for (size_t i = 0; f->may_lack_end && f->inner[i] && n + 1 < MOST; i++)
-        ends[n++] = f->inner[i];
+    const char *ends[4] = {s->in_list ? CDATA_END : f->value_end};
+    size_t i_found;
+    if (f->may_lack_end) {
+        ends[1] = f->inner[0];
+        ends[2] = f->inner[1];
+    }
     const size_t at = parser_find_first(text, ends, &i_found);
     *found = i_found != SIZE_MAX;
     return at;
 }
 
-/* As it comes, but for a newline that may be the last. */
+/* What of a value's end may be the tags': a newline, or all white space. */
+static size_t end_of_tags(const struct tagged_family *f, const struct parser_state *s,
+                          struct str value)
+{
+    size_t n = 0;
+    if (f->trim)
+        return value.len > 0 && value.ptr[value.len - 1] == '\n';
+    while (f->strips && !s->in_list && n < value.len && n < MAX_HELD &&
+           json_skip_space((struct str){value.ptr + value.len - n - 1, 1}, 0) == 1)
+        n++;
+    return n;
+}
+
+/* As it comes, but for white space that may be the last. */
 static size_t feed_string(const struct tagged_family *f, struct parser_state *s, struct str text,
                           struct answer *a)
 {
     bool found;
-    size_t n = find_value_end(f, text, &found);
-    bool newline = f->trim && n > 0 && text.ptr[n - 1] == '\n';
-    literal_give_text(a, s->i_call, (struct str){text.ptr, n - newline});
+    const size_t n = find_value_end(f, s, text, &found);
+    const size_t n_end = end_of_tags(f, s, (struct str){text.ptr, n});
+    literal_give_text(a, s->i_call, (struct str){text.ptr, n - n_end});
     if (!found)
-        return n - newline;
+        return n - n_end;
     answer_arguments(a, s->i_call, STR("\""));
     s->step = STEP_PAST;
     return n;
@@ -258,7 +324,7 @@ static size_t feed_other(const struct tagged_family *f, struct parser_state *s, 
         s->step = STEP_LITERAL;
         return (size_t)(word.ptr - text.ptr);
     }
-    value.len = find_value_end(f, value, &found);
+    value.len = find_value_end(f, s, value, &found);
     const bool is_text = may_be_text && !tool_value_may_be_other(s->types, value);
     if (!found && !is_text && text.len < most)
         return 0;
@@ -269,8 +335,7 @@ static size_t feed_other(const struct tagged_family *f, struct parser_state *s, 
     }
     s->step = STEP_PAST;
     const size_t n = value.len;
-    if (f->trim && n > 0 && value.ptr[n - 1] == '\n')
-        value.len--;
+    value.len -= end_of_tags(f, s, value);
     tool_value_give(a, s->i_call, s->types, value);
     return n;
 }
@@ -330,7 +395,8 @@ static size_t feed_wrapped(const struct tagged_family *f, struct parser_state *s
 static size_t feed_past(const struct tagged_family *f, struct parser_state *s, struct str text)
 {
     bool found;
-    size_t n = find_value_end(f, text, &found), n_end = strlen(f->value_end);
+    s->in_list = false;
+    size_t n = find_value_end(f, s, text, &found), n_end = strlen(f->value_end);
     if (!found)
         return n;
     s->step = STEP_KEY;
@@ -342,16 +408,20 @@ static size_t feed_past(const struct tagged_family *f, struct parser_state *s, s
 static size_t feed_next(const struct tagged_family *f, struct parser_state *s, struct str text,
                         bool end)
 {
-    const char *const next[] = {f->close, f->marks[1], NULL};
+    const char *const next[] = {f->close, f->name_mark, NULL};
     size_t at = json_skip_space(text, 0), i_found;
     struct str rest = parser_skip(text, at);
     bool here = parser_find_first(rest, next, &i_found) == 0;
     if (here && i_found == SIZE_MAX && !end)
         return 0; /* nothing, or a beginning */
     s->said = false;
-    s->step = here && i_found == 1 ? STEP_HEAD : STEP_TEXT;
-    s->i_mark = 1;
-    return here && i_found != SIZE_MAX ? at + strlen(next[i_found]) : 0;
+    s->step = STEP_TEXT;
+    if (!here || i_found == SIZE_MAX)
+        return 0;
+    s->step = i_found == 1 ? STEP_HEAD : STEP_TEXT;
+    s->in_header = true;
+    s->i_mark = NO_TOOL;
+    return at + strlen(next[i_found]);
 }
 
 static size_t feed_step(const struct answer_parser *p, struct parser_state *s, struct str text,
@@ -363,10 +433,12 @@ static size_t feed_step(const struct answer_parser *p, struct parser_state *s, s
         return feed_text(f, s, text, end, a);
     case STEP_HEAD:
         return feed_head(f, s, text, end, a);
+    case STEP_SEEK:
+        return feed_seek(f, s, text);
     case STEP_KEY:
         return feed_key(f, s, text, a);
     case STEP_VALUE:
-        return feed_value(f, s, text, a);
+        return feed_value(f, s, text, end, a);
     case STEP_STRING:
         return feed_string(f, s, text, a);
     case STEP_OTHER:
@@ -378,7 +450,7 @@ static size_t feed_step(const struct answer_parser *p, struct parser_state *s, s
     case STEP_WRAPPED:
         return feed_wrapped(f, s, text, a);
     default:
-        return feed_next(f, s, text, end);
+        return f->seeks ? feed_seek(f, s, text) : feed_next(f, s, text, end);
     }
 }
 

@@ -22,16 +22,16 @@ static const struct {
     const char *name;
     uint32_t type;
 } names[] = {
-    {"null", TOOL_NULL},       {"none", TOOL_NULL},       {"integer", TOOL_INTEGER},
-    {"int", TOOL_INTEGER},     {"int32", TOOL_INTEGER},   {"int64", TOOL_INTEGER},
-    {"uint", TOOL_INTEGER},    {"uint32", TOOL_INTEGER},  {"uint64", TOOL_INTEGER},
-    {"long", TOOL_INTEGER},    {"short", TOOL_INTEGER},   {"unsigned", TOOL_INTEGER},
-    {"number", TOOL_NUMBER},   {"float", TOOL_NUMBER},    {"float32", TOOL_NUMBER},
-    {"float64", TOOL_NUMBER},  {"double", TOOL_NUMBER},   {"boolean", TOOL_BOOLEAN},
-    {"bool", TOOL_BOOLEAN},    {"object", TOOL_OBJECT},   {"dict", TOOL_OBJECT},
-    {"array", TOOL_ARRAY},     {"arr", TOOL_ARRAY},       {"list", TOOL_ARRAY},
-    {"sequence", TOOL_ARRAY},  {"string", TOOL_STRING},   {"str", TOOL_STRING},
-    {"text", TOOL_STRING},     {"varchar", TOOL_STRING},  {"char", TOOL_STRING},
+    {"null", TOOL_NULL},      {"none", TOOL_NULL},      {"integer", TOOL_INTEGER},
+    {"int", TOOL_INTEGER},    {"int32", TOOL_INTEGER},  {"int64", TOOL_INTEGER},
+    {"uint", TOOL_INTEGER},   {"uint32", TOOL_INTEGER}, {"uint64", TOOL_INTEGER},
+    {"long", TOOL_INTEGER},   {"short", TOOL_INTEGER},  {"unsigned", TOOL_INTEGER},
+    {"number", TOOL_NUMBER},  {"float", TOOL_NUMBER},   {"float32", TOOL_NUMBER},
+    {"float64", TOOL_NUMBER}, {"double", TOOL_NUMBER},  {"boolean", TOOL_BOOLEAN},
+    {"bool", TOOL_BOOLEAN},   {"object", TOOL_OBJECT},  {"dict", TOOL_OBJECT},
+    {"array", TOOL_ARRAY},    {"arr", TOOL_ARRAY},      {"list", TOOL_ARRAY},
+    {"sequence", TOOL_ARRAY}, {"string", TOOL_STRING},  {"str", TOOL_STRING},
+    {"text", TOOL_STRING},    {"varchar", TOOL_STRING}, {"char", TOOL_STRING},
     {"enum", TOOL_STRING},
 };
 
@@ -148,7 +148,8 @@ static uint32_t types_of_values(const json_t *list)
     return all;
 }
 
-/* Both hold. 0 says nothing. An integer is a number; what excludes each other is taken for either. */
+/* Both hold. 0 says nothing. An integer is a number; what excludes each other is taken for either.
+ */
 static uint32_t both(uint32_t a, uint32_t b)
 {
     if (!a || !b)
@@ -187,8 +188,7 @@ static const json_t *property_of(struct look *l, const json_t *schema, struct st
     if (!json_is_object(schema) || l->n_left == 0)
         return NULL;
     l->n_left--;
-    const json_t *own =
-        json_object_getn(json_object_get(schema, "properties"), key.ptr, key.len);
+    const json_t *own = json_object_getn(json_object_get(schema, "properties"), key.ptr, key.len);
     const char *ref = json_string_value(json_object_get(schema, "$ref"));
     if (!own && ref)
         own = property_of(l, target_of(l, ref), key);
@@ -290,9 +290,10 @@ static bool give_boolean(struct answer *a, uint32_t i_call, struct str s)
 static bool give_json(struct answer *a, uint32_t i_call, struct str s)
 {
     json_error_t e;
-    json_t *v = s.len > 0 ? json_loadb(s.ptr, s.len,
-                                       JSON_DECODE_ANY | JSON_DECODE_INT_AS_REAL | JSON_ALLOW_NUL, &e)
-                          : NULL;
+    json_t *v = s.len > 0
+                    ? json_loadb(s.ptr, s.len,
+                                 JSON_DECODE_ANY | JSON_DECODE_INT_AS_REAL | JSON_ALLOW_NUL, &e)
+                    : NULL;
     if (!v)
         return false;
     json_decref(v);
@@ -322,8 +323,8 @@ bool tool_value_may_be_other(uint32_t types, struct str text)
         return true;
     return ((types & TOOL_NULL) && begins(s, "null")) ||
            ((types & (TOOL_INTEGER | TOOL_NUMBER)) && is_digits) ||
-           ((types & TOOL_BOOLEAN) && (begins(s, "true") || begins(s, "false") ||
-                                       begins(s, "1") || begins(s, "0"))) ||
+           ((types & TOOL_BOOLEAN) &&
+            (begins(s, "true") || begins(s, "false") || begins(s, "1") || begins(s, "0"))) ||
            ((types & (TOOL_OBJECT | TOOL_ARRAY)) && strchr("{[", s.ptr[0]) && s.ptr[0]);
 }
 

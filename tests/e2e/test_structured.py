@@ -180,7 +180,7 @@ def reasoned(url, **more):
 
 def test_reasoning_comes_before_the_grammar():
     """What is in no way the schema's, up to the marker; then the schema's. Biases make a model that knows no marker write one."""
-    with cpu_cluster("--max-model-len", 512, "--reasoning-parser", "qwen3") as c:
+    with cpu_cluster("--max-model-len", 512, "--reasoning-parser", "deepseek_v3") as c:
         ids = httpx.post(c.url + "/tokenize", json={"model": "m", "prompt": "a</think>", "add_special_tokens": False}).json()["tokens"][1:]
         chat = [{"role": "user", "content": "A colour?"}, {"role": "assistant", "content": "<think>Perhaps"}]
         for seed in range(2):

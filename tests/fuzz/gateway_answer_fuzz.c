@@ -85,7 +85,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
                       "properties", "n", "type", "number", "o", "type", "object");
     assert(tool_list);
     const struct answer_rules rules = {
-        .reasoning = pick(reasoning_parser_names, reasoning_parser_find, data[1] % 32),
+        .reasoning = pick(reasoning_parser_names, reasoning_parser_find, data[1] % 64),
         .tools = pick(tool_parser_names, tool_parser_find, data[0] % 64),
         .tool_list = tool_list,
         .call_prefix = "call-",

@@ -134,7 +134,7 @@ int setup(void **state)
         .n_served_names = 2,
         .model = {.tokenizer = w.tokenizer,
                   .chat_template = w.chat_template,
-                  .reasoning = reasoning_parser_find("qwen3"),
+                  .reasoning = reasoning_parser_find("deepseek_v3"),
                   .max_model_len = 100,
                   .max_choices = 64,
                   .policy = {.vocab_size = 259, .max_logprobs = 20, .auto_tools = true}},

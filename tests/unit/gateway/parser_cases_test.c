@@ -1,0 +1,232 @@
+/* What models write and what is heard, row by row of parser_cases.jsonl: each whole, byte by byte
+ * and at pseudo-random cuts. A row names its parsers, the text, and the reasoning, the content and
+ * the calls that are wanted, arguments as a JSON value, or as text where the model broke off; "why"
+ * says where vLLM would answer something else. */
+#include "gateway/answer.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+static const char PARSER_CASES[] = "tests/unit/gateway/parser_cases.jsonl"; /* from the root */
+enum { LEAST_ROWS = 300, N_CUTS = 3 };
+
+struct heard {
+    struct strbuf reasoning, content, calls; /* calls: a NUL before each name, \1 behind it */
+};
+
+static void hear(struct heard *h, const struct answer_delta *d)
+{
+    for (uint32_t i = 0; i < d->n_parts; i++) {
+        const struct answer_part *p = &d->parts[i];
+        if (p->kind == ANSWER_REASONING) {
+            strbuf_append_str(&h->reasoning, p->text);
+        } else if (p->kind == ANSWER_CONTENT) {
+            strbuf_append_str(&h->content, p->text);
+        } else if (p->kind == ANSWER_CALL) {
+            strbuf_append_str(&h->calls, (struct str){"", 1});
+            strbuf_append_str(&h->calls, p->name);
+            strbuf_append_str(&h->calls, STR("\1"));
+        } else {
+            strbuf_append_str(&h->calls, p->text);
+        }
+    }
+}
+
+static uint32_t next_random(uint32_t *state)
+{
+    *state ^= *state << 13;
+    *state ^= *state >> 17;
+    *state ^= *state << 5;
+    return *state;
+}
+
+/* most: bytes of a piece, 0: all at once. seed 0: pieces of just so many bytes, else of up to. */
+static void feed(const struct answer_rules *rules, const struct prompt *prompt, struct str text,
+                 size_t most, uint32_t seed, struct heard *h)
+{
+    struct answer a;
+    struct answer_delta d = {0};
+    strbuf_init(&h->reasoning, 0);
+    strbuf_init(&h->content, 0);
+    strbuf_init(&h->calls, 0);
+    answer_init(&a, rules, 0, prompt);
+    for (size_t i = 0, n; i < text.len; i += n) {
+        n = most == 0 ? text.len : seed ? 1 + next_random(&seed) % most : most;
+        n = n < text.len - i ? n : text.len - i;
+        d = (struct answer_delta){0};
+        answer_feed(&a, (struct str){text.ptr + i, n}, false, &d);
+        hear(h, &d);
+    }
+    d = (struct answer_delta){0};
+    answer_feed(&a, STR(""), true, &d);
+    hear(h, &d);
+    answer_fini(&a);
+}
+
+static void heard_fini(struct heard *h)
+{
+    strbuf_fini(&h->reasoning);
+    strbuf_fini(&h->content);
+    strbuf_fini(&h->calls);
+}
+
+static bool is_text(const struct strbuf *b, const json_t *row, const char *key)
+{
+    const json_t *want = json_object_get(row, key);
+    const char *s = want ? json_string_value(want) : "";
+    return s && b->len == strlen(s) && memcmp(b->ptr, s, b->len) == 0;
+}
+
+/* [["f", {…}], …] of what was heard. */
+static json_t *calls_of(const struct strbuf *b)
+{
+    json_t *all = json_array();
+    for (size_t i = 0; i < b->len;) {
+        const char *name = b->ptr + i + 1, *end = memchr(name, 1, b->len - i - 1);
+        const char *text = end + 1, *last = b->ptr + b->len;
+        const char *next = memchr(text, 0, (size_t)(last - text));
+        json_error_t e;
+        const size_t n = (size_t)((next ? next : last) - text);
+        json_t *value = json_loadb(text, n, JSON_DECODE_ANY, &e);
+        if (!value)
+            value = json_stringn_nocheck(text, n);
+        json_array_append_new(all, json_pack("[s%o]", name, (size_t)(end - name), value));
+        i = (size_t)(text - b->ptr) + n;
+    }
+    return all;
+}
+
+static bool is_wanted(const struct heard *h, const json_t *row)
+{
+    json_t *calls = calls_of(&h->calls), *none = json_array();
+    const json_t *want = json_object_get(row, "calls");
+    const bool same = json_equal(calls, want ? want : none) &&
+                      is_text(&h->reasoning, row, "reasoning") &&
+                      is_text(&h->content, row, "content");
+    if (!same) {
+        char *got = json_dumps(calls, JSON_ENCODE_ANY), *line = json_dumps(row, 0);
+        print_error("%s\n  reasoning: %.*s\n  content: %.*s\n  calls: %s\n", line,
+                    (int)h->reasoning.len, h->reasoning.ptr, (int)h->content.len, h->content.ptr,
+                    got);
+        free(got);
+        free(line);
+    }
+    json_decref(calls);
+    json_decref(none);
+    return same;
+}
+
+static bool same(const struct strbuf *a, const struct strbuf *b)
+{
+    return a->len == b->len && (a->len == 0 || memcmp(a->ptr, b->ptr, a->len) == 0);
+}
+
+static const struct answer_parser *find(const json_t *row, const char *key,
+                                        const struct answer_parser *(*by_name)(const char *))
+{
+    const char *name = json_string_value(json_object_get(row, key));
+    const struct answer_parser *p = name ? by_name(name) : NULL;
+    if (name && !p)
+        fail_msg("no parser %s", name);
+    return p;
+}
+
+static bool row_is_right(const json_t *row, const json_t *tools)
+{
+    const char *prompt_text = json_string_value(json_object_get(row, "prompt"));
+    const struct prompt prompt = {.has_text = true,
+                                  .text = str_from(prompt_text ? prompt_text : "")};
+    const struct answer_rules rules = {
+        .reasoning = find(row, "r", reasoning_parser_find),
+        .tools = find(row, "t", tool_parser_find),
+        .tool_list = tools,
+        .call_prefix = "call-",
+    };
+    const struct str text = str_from(json_string_value(json_object_get(row, "text")));
+    struct heard whole, pieces;
+    feed(&rules, &prompt, text, 0, 0, &whole);
+    bool ok = is_wanted(&whole, row);
+    for (uint32_t i = 0; i < 1 + N_CUTS; i++) {
+        feed(&rules, &prompt, text, i == 0 ? 1 : 3 * i * i, i, &pieces);
+        const bool alike = same(&whole.reasoning, &pieces.reasoning) &&
+                           same(&whole.content, &pieces.content) &&
+                           same(&whole.calls, &pieces.calls);
+        if (!alike)
+            print_error("cut %u: %.*s | %.*s\n", i, (int)pieces.content.len, pieces.content.ptr,
+                        (int)pieces.calls.len, pieces.calls.ptr);
+        ok = ok && alike && is_wanted(&pieces, row);
+        heard_fini(&pieces);
+    }
+    heard_fini(&whole);
+    return ok;
+}
+
+/* Names that occur in no row. */
+static size_t n_missing(void (*names)(struct strbuf *out), const json_t *seen)
+{
+    struct strbuf all;
+    char *save = NULL;
+    size_t n = 0;
+    strbuf_init(&all, 0);
+    names(&all);
+    for (char *name = strtok_r(all.ptr, ", ", &save); name; name = strtok_r(NULL, ", ", &save))
+        if (!json_object_get(seen, name)) {
+            print_error("no row for %s\n", name);
+            n++;
+        }
+    strbuf_fini(&all);
+    return n;
+}
+
+static void note_name(json_t *seen, const json_t *row, const char *key)
+{
+    const char *name = json_string_value(json_object_get(row, key));
+    if (name)
+        json_object_set_new(seen, name, json_true());
+}
+
+static void every_row_is_right(void **state)
+{
+    (void)state;
+    FILE *f = fopen(PARSER_CASES, "r");
+    json_t *tools = NULL, *seen_tools = json_object(), *seen_reasoning = json_object();
+    size_t n_rows = 0, n_wrong = 0;
+    char line[16 << 10];
+    assert_non_null(f);
+    while (fgets(line, sizeof line, f)) {
+        json_error_t e;
+        json_t *row = json_loads(line, 0, &e);
+        if (!row)
+            fail_msg("row %zu: %s", n_rows + 1, e.text);
+        if (!tools) { /* the first line */
+            tools = json_incref(json_object_get(row, "tools"));
+        } else {
+            n_rows++;
+            n_wrong += !row_is_right(row, tools);
+            note_name(seen_tools, row, "t");
+            note_name(seen_reasoning, row, "r");
+        }
+        json_decref(row);
+    }
+    fclose(f);
+    n_wrong += n_missing(tool_parser_names, seen_tools);
+    n_wrong += n_missing(reasoning_parser_names, seen_reasoning);
+    json_decref(tools);
+    json_decref(seen_tools);
+    json_decref(seen_reasoning);
+    assert_int_equal(n_wrong, 0);
+    assert_true(n_rows >= LEAST_ROWS);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(every_row_is_right)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
