@@ -9,6 +9,8 @@
 
 /* THROUGH: behind the first marker of a call. */
 enum { STEP_START, STEP_INSIDE, STEP_PAST, STEP_THROUGH };
+/* White space that is held back before a marker that may close, and at the beginning. */
+enum { MAX_BLANKS = 64, MAX_BLANK = 512 };
 
 struct think_family {
     const char *const *open, *const *close; /* any of them; NULL at the end */
@@ -74,10 +76,10 @@ static bool think_marks(const struct answer_parser *p, struct str prompt, struct
 static size_t feed_start(const struct think_family *f, struct parser_state *s, struct str text,
                          bool end)
 {
-    size_t at = json_skip_space(text, 0), i_open;
+    size_t at = json_skip_space(text, 0), i_open = SIZE_MAX;
     struct str rest = {text.ptr + at, text.len - at};
-    size_t n = parser_find_first(rest, f->open, &i_open);
-    if (rest.len == 0 && !end)
+    size_t n = at <= MAX_BLANK ? parser_find_first(rest, f->open, &i_open) : SIZE_MAX;
+    if (rest.len == 0 && at <= MAX_BLANK && !end)
         return 0;
     if (n == 0 && i_open != SIZE_MAX) {
         s->step = STEP_INSIDE;
@@ -88,8 +90,6 @@ static size_t feed_start(const struct think_family *f, struct parser_state *s, s
     s->step = f->always ? STEP_INSIDE : STEP_PAST;
     return 0;
 }
-
-enum { MAX_BLANKS = 64 }; /* that are held back before a marker that may close */
 
 static size_t blanks_behind(struct str s)
 {

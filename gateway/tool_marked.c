@@ -18,7 +18,7 @@ enum {
     STEP_OBJECT,
 };
 
-enum { NO_MARK = UINT32_MAX, NAMED_MAX_HEAD = 512 };
+enum { NO_MARK = UINT32_MAX, NAMED_MAX_HEAD = 512, MAX_BLANK = 512 };
 
 static const char *const argument_keys[] = {"arguments", "parameters", NULL};
 
@@ -26,9 +26,10 @@ static size_t feed_start(const struct marked_family *f, struct parser_state *s, 
                          bool end)
 {
     size_t at = json_skip_space(text, 0);
-    if (f->bare && at == text.len && !end)
+    if (f->bare && at == text.len && at <= MAX_BLANK && !end)
         return 0;
-    s->step = f->bare && at < text.len && text.ptr[at] == f->bare ? STEP_HEAD : STEP_TEXT;
+    const bool begins = f->bare && at < text.len && at <= MAX_BLANK && text.ptr[at] == f->bare;
+    s->step = begins ? STEP_HEAD : STEP_TEXT;
     s->i_mark = NO_MARK;
     return 0;
 }
@@ -205,6 +206,10 @@ static size_t feed_head(const struct marked_family *f, struct parser_state *s, s
 {
     struct json_call call = {0};
     size_t at = skip_word(f, s, text, end);
+    if (at > MAX_BLANK && (at < SIZE_MAX || text.len > MAX_BLANK)) {
+        refuse_call(f, s, a);
+        return 0;
+    }
     if (at == SIZE_MAX)
         return 0;
     if (f->bracket)
@@ -275,8 +280,12 @@ static size_t feed_next(const struct marked_family *f, struct parser_state *s, s
     if (s->in_list)
         more = ',';
     bool follows = f->follows && !s->in_list;
-    if (at == text.len && (more || follows))
+    if (at == text.len && at <= MAX_BLANK && (more || follows))
         return 0;
+    if (at == text.len || at > MAX_BLANK) {
+        s->step = STEP_AFTER;
+        return 0;
+    }
     bool again = f->named ? is_name_byte(text.ptr[at]) : text.ptr[at] == '{';
     if (follows && again) {
         s->step = STEP_HEAD;
@@ -300,11 +309,12 @@ static size_t feed_closes(const struct marked_family *f, struct parser_state *s,
     const struct str rest = parser_skip(text, at);
     size_t i_close;
     const bool here = parser_find_first(rest, f->closes, &i_close) == 0 && rest.len > 0;
-    if ((rest.len == 0 || (here && i_close == SIZE_MAX)) && !end)
+    const bool near = at <= MAX_BLANK;
+    if (near && (rest.len == 0 || (here && i_close == SIZE_MAX)) && !end)
         return 0;
     s->step = STEP_TEXT;
     s->said = s->in_list = false;
-    return here && i_close != SIZE_MAX ? at + strlen(f->closes[i_close]) : 0;
+    return near && here && i_close != SIZE_MAX ? at + strlen(f->closes[i_close]) : 0;
 }
 
 /* A call that nobody closed ends where the next begins. */

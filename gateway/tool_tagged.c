@@ -409,9 +409,9 @@ static size_t feed_next(const struct tagged_family *f, struct parser_state *s, s
                         bool end)
 {
     const char *const next[] = {f->close, f->name_mark, NULL};
-    size_t at = json_skip_space(text, 0), i_found;
+    size_t at = json_skip_space(text, 0), i_found = SIZE_MAX;
     struct str rest = parser_skip(text, at);
-    bool here = parser_find_first(rest, next, &i_found) == 0;
+    bool here = at <= MAX_HELD && parser_find_first(rest, next, &i_found) == 0;
     if (here && i_found == SIZE_MAX && !end)
         return 0; /* nothing, or a beginning */
     s->said = false;

@@ -200,11 +200,22 @@ static const json_t *property_of(struct look *l, const json_t *schema, struct st
     return own;
 }
 
+uint32_t tool_types_of_schema(const json_t *root, const json_t *schema)
+{
+    struct look l = {root, TOOL_TYPES_MAX_LOOKS};
+    return types_of(&l, schema);
+}
+
+const json_t *tool_property_of(const json_t *root, const json_t *schema, struct str key)
+{
+    struct look l = {root, TOOL_TYPES_MAX_LOOKS};
+    const json_t *own = property_of(&l, schema, key);
+    return own ? own : json_object_get(schema, "additionalProperties");
+}
+
 uint32_t tool_types_of(const json_t *parameters, struct str key)
 {
-    struct look l = {parameters, TOOL_TYPES_MAX_LOOKS};
-    const json_t *own = property_of(&l, parameters, key);
-    return types_of(&l, own ? own : json_object_get(parameters, "additionalProperties"));
+    return tool_types_of_schema(parameters, tool_property_of(parameters, parameters, key));
 }
 
 /* ---- values ---- */

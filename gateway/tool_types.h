@@ -25,6 +25,11 @@ enum { TOOL_TYPES_MAX_LOOKS = 1000 }; /* parts of a schema, for one parameter */
  * parameters: the tool's schema, or NULL. */
 uint32_t tool_types_of(const json_t *parameters, struct str key);
 
+/* The same for a part of a tool's schema, root, and the schema of a key in such a part; NULL:
+ * nothing names it. */
+uint32_t tool_types_of_schema(const json_t *root, const json_t *schema);
+const json_t *tool_property_of(const json_t *root, const json_t *schema, struct str key);
+
 /* False: text, which is a beginning, can be a string alone. */
 bool tool_value_may_be_other(uint32_t types, struct str text);
 /* Gives text as the value of an argument: of the types the first one that it can be, in the order

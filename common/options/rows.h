@@ -111,8 +111,9 @@
             "deepseek_v41, dots, ernie45, functiongemma, gemma4, gigachat3, glm45, glm47, "        \
             "granite, granite-20b-fc, granite4, hermes, hunyuan_a13b, hy_v3, hy_v4, internlm, "    \
             "jamba, k2_horizon, kimi_k2, kimi_k3, lfm2, ling3, llama3_json, llama4_json, "         \
-            "llama4_pythonic, longcat, mimo, minicpm5, minimax, minimax_m2, mistral, olmo3, "      \
-            "openai, phi4_mini_json, plamo3, poolside_v1, pythonic, qwen3_coder, qwen3_json, "     \
+            "llama4_pythonic, longcat, mimo, minicpm5, minimax, minimax_m2, minimax_m3, mistral, " \
+            "olmo3, openai, phi4_mini_json, plamo3, poolside_v1, pythonic, qwen3_coder, "          \
+            "qwen3_json, "                                                                         \
             "qwen3_xml, seed_oss, step3, step3p5, step5, xlam"),                                   \
         OPT_BOOL(S, enable_auto_tool_choice, "enable-auto-tool-choice", NULL,                      \
                  "requests may leave it to the model whether it calls a tool; needs "              \
