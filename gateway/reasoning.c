@@ -6,6 +6,7 @@
 
 #include "gateway/answer.h"
 #include "gateway/harmony.h"
+#include "gateway/inkling.h"
 
 /* THROUGH: behind the first marker of a call. */
 enum { STEP_START, STEP_INSIDE, STEP_PAST, STEP_THROUGH };
@@ -320,17 +321,25 @@ static const struct answer_parser parsers[] = {
              .close = MARKS("Here is my response:", "Here's my response:")}},
 };
 
+static const struct answer_parser *const others[] = {&reasoning_parser_inkling,
+                                                     &reasoning_parser_harmony};
+enum { N_ROWS = sizeof parsers / sizeof *parsers, N_OTHERS = sizeof others / sizeof *others };
+
+static const struct answer_parser *at_row(size_t i)
+{
+    return i < N_ROWS ? &parsers[i] : others[i - N_ROWS];
+}
+
 const struct answer_parser *reasoning_parser_find(const char *name)
 {
-    for (size_t i = 0; i < sizeof parsers / sizeof *parsers; i++)
-        if (strcmp(parsers[i].name, name) == 0)
-            return &parsers[i];
-    return strcmp(reasoning_parser_harmony.name, name) == 0 ? &reasoning_parser_harmony : NULL;
+    for (size_t i = 0; i < N_ROWS + N_OTHERS; i++)
+        if (strcmp(at_row(i)->name, name) == 0)
+            return at_row(i);
+    return NULL;
 }
 
 void reasoning_parser_names(struct strbuf *out)
 {
-    for (size_t i = 0; i < sizeof parsers / sizeof *parsers; i++)
-        strbuf_printf(out, "%s, ", parsers[i].name);
-    strbuf_append_c(out, reasoning_parser_harmony.name);
+    for (size_t i = 0; i < N_ROWS + N_OTHERS; i++)
+        strbuf_printf(out, i ? ", %s" : "%s", at_row(i)->name);
 }

@@ -4,6 +4,7 @@
 
 #include "gateway/answer_parser.h"
 #include "gateway/harmony.h"
+#include "gateway/inkling.h"
 #include "gateway/tool_elements.h"
 #include "gateway/tool_marked.h"
 #include "gateway/tool_tagged.h"
@@ -261,7 +262,8 @@ static const struct answer_parser tagged[] = {
 const struct answer_parser tool_parser_list =
     MARKED("list", .markers = no_marks, FAMILY(TEXT(no_marks), .bare = '['));
 
-static const struct answer_parser *const others[] = {&tool_parser_harmony, &tool_parser_minimax_m3};
+static const struct answer_parser *const others[] = {&tool_parser_harmony, &tool_parser_minimax_m3,
+                                                     &tool_parser_inkling};
 
 #define LIST(x)                                                                                    \
     {                                                                                              \
