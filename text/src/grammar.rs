@@ -34,7 +34,11 @@ fn limits() -> ParserLimits {
 /// The first line of what the crate says; its state and backtraces are not for clients.
 fn crate_error(e: impl std::fmt::Display) -> TextError {
     let text = e.to_string();
-    let text = text.split("\n<").next().unwrap_or_default().trim_end();
+    let text = match text.contains("coerce_one_of") {
+        true => "oneOf is taken where its options exclude each other, by their types or by a required property's const; \
+                 anyOf is taken always",
+        false => text.split("\n<").next().unwrap_or_default().trim_end(),
+    };
     let spent = ["fuel", "too complex", "too large", "too many", "too big"];
     let code = if spent.iter().any(|s| text.contains(s)) { Code::Limit } else { Code::Invalid };
     TextError { code, message: text.to_owned() }

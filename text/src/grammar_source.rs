@@ -4,6 +4,7 @@
 use crate::error::{fail, invalid, Code, Result};
 use crate::gbnf;
 use crate::schema_check;
+use crate::schema_rules;
 use llguidance::api::{GrammarWithLexer, TopLevelGrammar};
 use serde_json::Value;
 
@@ -152,14 +153,12 @@ pub fn top_level(kind: i32, source: &str, special: &Special<'_>) -> Result<TopLe
     match kind {
         JSON_SCHEMA => {
             let schema =
-                serde_json::from_str(source).map_err(|e| invalid(format!("the schema is not JSON: {e}")))?;
+                schema_rules::read(source).map_err(|e| invalid(format!("the schema is not JSON: {e}")))?;
             Ok(TopLevelGrammar::from_json_schema(schema_check::check_schema(schema)?))
         }
         REGEX => Ok(TopLevelGrammar::from_regex(source)),
         LARK if gbnf::is_gbnf(source) => Ok(TopLevelGrammar::from_lark(gbnf::to_lark(source)?)),
-        LARK => {
-            Ok(TopLevelGrammar::from_lark(schema_check::check_lark(source)?))
-        }
+        LARK => Ok(TopLevelGrammar::from_lark(schema_check::check_lark(source)?)),
         STRUCTURAL_TAG => structural_tag(source).map(TopLevelGrammar::from_lark),
         AFTER_REASONING => after_reasoning(source, special),
         _ => Err(invalid(format!("grammar kind {kind}"))),

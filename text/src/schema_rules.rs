@@ -1,31 +1,60 @@
 //! What people's generators write into JSON schemas, as the crate (llguidance) takes it: keywords that
 //! ask for nothing are left out, an unknown format is the annotation that it is, bounds that no answer
 //! reaches are none, numbers are those that the crate can hold exactly, and what nothing satisfies is
-//! refused by name. Every text that the result allows is valid by the schema that was given.
+//! refused by name (schema_graph.rs). Every text that the result allows is valid by the schema that was
+//! given; where the crate has no way to say something, the result allows less, or it is a refusal.
 
 use crate::error::{fail, invalid, Code, Result};
-use llguidance::derivre::RegexBuilder;
+use crate::schema_graph::{check_shapes, keep_finite, percent_decoded};
+use crate::schema_members;
+use crate::schema_pattern;
 use serde_json::{Map, Number, Value};
-use std::collections::HashMap;
 
 /// Nothing in these is a schema.
-const DATA: [&str; 5] = ["const", "enum", "default", "examples", "example"];
+const DATA: [&str; 7] =
+    ["const", "enum", "default", "examples", "example", "dependentRequired", "x-guidance"];
 /// Objects whose members are schemas, whatever they are called.
-const MAPS: [&str; 5] = ["properties", "patternProperties", "$defs", "definitions", "dependentSchemas"];
+const MAPS: [&str; 6] =
+    ["properties", "patternProperties", "$defs", "definitions", "dependentSchemas", "dependencies"];
+/// What says something of a value, or of where schemas are. The others say nothing to a grammar.
+#[rustfmt::skip]
+const KEYWORDS: [&str; 56] = [
+    "$schema", "$id", "id", "$anchor", "$ref", "$dynamicRef", "$dynamicAnchor", "$recursiveRef", "$recursiveAnchor", "$defs",
+    "definitions", "type", "const", "enum", "allOf", "anyOf", "oneOf", "not", "if", "then", "else", "properties",
+    "patternProperties", "additionalProperties", "propertyNames", "required", "minProperties", "maxProperties",
+    "dependencies", "dependentRequired", "dependentSchemas", "unevaluatedProperties", "items", "prefixItems",
+    "additionalItems", "unevaluatedItems", "contains", "minContains", "maxContains", "minItems", "maxItems", "uniqueItems",
+    "minLength", "maxLength", "pattern", "format", "minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum",
+    "multipleOf", "x-guidance", "default", "examples", "title", "description",
+];
 /// The crate's formats (its json/formats.rs).
 const FORMATS: [&str; 9] =
     ["date-time", "time", "date", "duration", "email", "hostname", "ipv4", "ipv6", "uuid"];
 /// Beside one of these a schema says of members or items elsewhere as well.
-const APPLICATORS: [&str; 9] =
-    ["allOf", "anyOf", "oneOf", "$ref", "$dynamicRef", "if", "then", "else", "dependentSchemas"];
-/// No answer has so many items or characters: it would be longer than any context.
+const APPLICATORS: [&str; 12] = [
+    "allOf",
+    "anyOf",
+    "oneOf",
+    "$ref",
+    "$dynamicRef",
+    "if",
+    "then",
+    "else",
+    "dependentSchemas",
+    "dependencies",
+    "not",
+    "contains",
+];
+/// No answer has so many items: it would be longer than any context.
 const BEYOND_ANSWERS: u64 = 1_000_000;
+/// The longest text that a rule is made for (schema_check.rs). A longer one that is allowed is not written.
+const MOST_CHARACTERS: u64 = 1_000_000;
 /// Integers up to here are doubles one by one.
 const EXACT: i128 = 1 << 53;
 /// The largest double below 2^63: the crate counts in i64.
 const LARGEST: i128 = (1 << 63) - 1024;
-/// Matching a property's name with a pattern.
-const MATCH_FUEL: u64 = 10_000;
+/// What stands for a number beyond doubles in a schema that has been read.
+const FAR: &str = "\u{FDD0}number:";
 const MAX_DEPTH: usize = 128;
 
 /// Each schema in a schema, itself not among them. Members that are data are passed over; what is
@@ -42,7 +71,10 @@ pub fn inner<'a>(schema: &'a Map<String, Value>, mut f: impl FnMut(&'a Value)) {
     }
 }
 
-fn inner_mut(schema: &mut Map<String, Value>, f: &mut impl FnMut(&mut Value) -> Result<()>) -> Result<()> {
+pub fn inner_mut(
+    schema: &mut Map<String, Value>,
+    f: &mut impl FnMut(&mut Value) -> Result<()>,
+) -> Result<()> {
     for (key, v) in schema {
         match v {
             _ if DATA.contains(&key.as_str()) => {}
@@ -56,7 +88,7 @@ fn inner_mut(schema: &mut Map<String, Value>, f: &mut impl FnMut(&mut Value) -> 
 }
 
 /// true, {} and whatever says nothing.
-fn is_anything(v: &Value) -> bool {
+pub fn is_anything(v: &Value) -> bool {
     v == &Value::Bool(true) || v.as_object().is_some_and(Map::is_empty)
 }
 
@@ -64,25 +96,125 @@ fn is_nothing(v: &Value) -> bool {
     v == &Value::Bool(false)
 }
 
+/// What is known of the whole schema.
+struct Document {
+    /// All references, one behind the other.
+    references: String,
+    /// Schemas inside have names of their own: what is dynamic then depends on the way to it.
+    has_names: bool,
+    /// Drafts up to 7: beside $ref nothing counts, and some keywords are not there yet.
+    is_old: bool,
+}
+
+/// JSON, in which a number that no double holds becomes a text behind FAR.
+pub fn read(source: &str) -> serde_json::Result<Value> {
+    let mut out = String::new();
+    let (mut from, mut at, bytes) = (0, 0, source.as_bytes());
+    let mut in_text = false;
+    while at < bytes.len() {
+        match bytes[at] {
+            b'\\' if in_text => at += 1,
+            b'"' => in_text = !in_text,
+            b'-' | b'0'..=b'9' if !in_text => {
+                let is_part = |b: &u8| b"+-.eE0123456789".contains(b);
+                let end = at + bytes[at..].iter().take_while(|b| is_part(b)).count();
+                let number = &source[at..end];
+                if number.parse::<f64>().is_ok_and(f64::is_infinite) {
+                    out += &source[from..at];
+                    out += &format!("\"{FAR}{number}\"");
+                    from = end;
+                }
+                at = end - 1;
+            }
+            _ => {}
+        }
+        at += 1;
+    }
+    if from == 0 {
+        return serde_json::from_str(source);
+    }
+    out += &source[from..];
+    serde_json::from_str(&out)
+}
+
+/// Whether the number is above all others, or below.
+fn far(v: &Value) -> Option<bool> {
+    v.as_str()?.strip_prefix(FAR).map(|number| !number.starts_with('-'))
+}
+
 /// A pass over all schemas.
 pub fn apply(mut schema: Value) -> Result<Value> {
-    walk(&mut schema, 0)?;
-    check_productive(&schema)?;
+    let mut d = Document { references: String::new(), has_names: false, is_old: false };
+    let name = schema.get("$schema").and_then(Value::as_str).unwrap_or_default();
+    d.is_old = ["draft-04", "draft-06", "draft-07"].iter().any(|n| name.contains(n));
+    survey(&schema, &mut d, 0)?;
+    walk(&mut schema, &d, 0)?;
+    keep_finite(&mut schema)?;
+    check_shapes(&schema)?;
     Ok(schema)
 }
 
-fn walk(schema: &mut Value, depth: usize) -> Result<()> {
+fn survey(schema: &Value, d: &mut Document, depth: usize) -> Result<()> {
     let Value::Object(s) = schema else { return Ok(()) };
     if depth > MAX_DEPTH {
         return fail(Code::Limit, format!("a schema nested more than {MAX_DEPTH} deep"));
     }
+    for key in ["$ref", "$dynamicRef", "$recursiveRef"] {
+        if let Some(r) = s.get(key).and_then(Value::as_str) {
+            d.references += &percent_decoded(r).unwrap_or_default().replace("~1", "/").replace("~0", "~");
+            d.references += "\n";
+        }
+    }
+    d.has_names |= depth > 0 && ["$id", "id"].iter().any(|k| s.get(*k).is_some_and(Value::is_string));
+    let mut answer = Ok(());
+    inner(s, |v| {
+        if answer.is_ok() {
+            answer = survey(v, d, depth + 1);
+        }
+    });
+    answer
+}
+
+fn walk(schema: &mut Value, d: &Document, depth: usize) -> Result<()> {
+    let Value::Object(s) = schema else { return Ok(()) };
+    s.retain(|key, _| KEYWORDS.contains(&key.as_str()) || d.references.contains(key.as_str()));
     dialect(s);
-    drop_idle(s);
+    if d.is_old && s.contains_key("$ref") {
+        beside_reference(s);
+    }
+    if !d.has_names {
+        dynamic(s);
+    }
+    drop_idle(s, d.is_old);
     counts(s);
     numbers(s)?;
     constants(s)?;
-    inner_mut(s, &mut |v| walk(v, depth + 1))?;
-    both_kinds_of_properties(s)
+    patterns(s)?;
+    inner_mut(s, &mut |v| walk(v, d, depth + 1))?;
+    schema_members::apply(s, d.is_old)
+}
+
+/// In old drafts nothing counts beside a $ref. What references may lead into stays, and counts.
+fn beside_reference(s: &mut Map<String, Value>) {
+    s.retain(|key, v| key.starts_with('$') || key == "x-guidance" || v.is_object() || v.is_array());
+    ["type", "enum", "const", "required"].iter().for_each(|key| {
+        s.shift_remove(*key);
+    });
+}
+
+/// In a schema that is one resource the dynamic ones lead where the others do.
+fn dynamic(s: &mut Map<String, Value>) {
+    let pairs = [("$dynamicRef", "$ref"), ("$recursiveRef", "$ref"), ("$dynamicAnchor", "$anchor")];
+    for (key, plain) in pairs {
+        if !s.contains_key(plain) {
+            if let Some(v) = s.shift_remove(key) {
+                s.insert(plain.to_owned(), v);
+            }
+        }
+    }
+    if s.get("$recursiveAnchor").is_some_and(Value::is_boolean) {
+        s.shift_remove("$recursiveAnchor");
+    }
 }
 
 // ---- keywords that ask for nothing ----
@@ -102,37 +234,47 @@ fn dialect(s: &mut Map<String, Value>) {
     };
     match known {
         Some(uri) => s.insert("$schema".to_owned(), uri.into()),
-        None => s.remove("$schema"),
+        None => s.shift_remove("$schema"),
     };
 }
 
-fn drop_idle(s: &mut Map<String, Value>) {
-    let at_most_one = s.get("maxItems").and_then(Value::as_u64).is_some_and(|n| n <= 1);
-    let has_applicator = APPLICATORS.iter().any(|k| s.contains_key(*k));
+fn drop_idle(s: &mut Map<String, Value>, is_old: bool) {
+    let at_most_one = s.get("maxItems").and_then(Value::as_f64).is_some_and(|n| n < 2.0);
     let has = |s: &Map<String, Value>, key: &str| s.contains_key(key);
+    let least = s.get("minContains").and_then(Value::as_f64);
+    if least == Some(0.0) && !is_old && !has(s, "maxContains") && !has(s, "unevaluatedItems") {
+        s.shift_remove("contains");
+    }
+    let has_applicator = APPLICATORS.iter().any(|k| s.contains_key(*k));
     let (has_contains, has_if) = (has(s, "contains"), has(s, "if"));
     let (has_then, has_else) = (has(s, "then"), has(s, "else"));
+    let says_nothing = |v: &Value| is_anything(v) || v == &Value::Array(vec![]);
     s.retain(|key, v| match key.as_str() {
         "uniqueItems" => v == &Value::Bool(true) && !at_most_one,
         "propertyNames" => !(is_anything(v) || is_any_text(v)),
-        "unevaluatedProperties" | "unevaluatedItems" => !is_anything(v),
-        "minContains" | "maxContains" => has_contains,
+        "unevaluatedProperties" | "unevaluatedItems" => !is_old && !is_anything(v),
+        "minContains" | "maxContains" => has_contains && !is_old,
         "then" | "else" => has_if,
         "if" => has_then || has_else,
+        "dependentRequired" | "dependentSchemas" if is_old => false,
         "dependentRequired" | "dependencies" | "dependentSchemas" => {
-            !v.as_object().is_some_and(|map| map.values().all(|v| is_anything(v) || v == &Value::Array(vec![])))
+            !v.as_object().is_some_and(|map| map.values().all(says_nothing))
         }
         "not" => !is_nothing(v),
-        "format" => v.as_str().map_or(true, |f| FORMATS.contains(&f)),
+        "format" => !v.is_string() || v.as_str().is_some_and(|f| FORMATS.contains(&f)),
         _ => true,
     });
+    if s.get("not").is_some_and(is_anything) {
+        s.shift_remove("not");
+        s.insert("enum".to_owned(), Value::Array(vec![])); // nothing
+    }
     for (key, plain) in [("unevaluatedProperties", "additionalProperties"), ("unevaluatedItems", "items")] {
-        // with nothing beside it that evaluates, it is the plain one
-        if !has_applicator && s.get(key).is_some_and(is_nothing) && !s.contains_key(plain) {
-            s.remove(key);
-            s.insert(plain.to_owned(), Value::Bool(false));
-        } else if !has_applicator && s.contains_key(key) && s.contains_key(plain) {
-            s.remove(key); // all are evaluated
+        if has_applicator || !s.contains_key(key) {
+            continue;
+        }
+        // with nothing beside it that evaluates, it is the plain one; with that all are evaluated
+        if let (Some(v), false) = (s.shift_remove(key), s.contains_key(plain)) {
+            s.insert(plain.to_owned(), v);
         }
     }
 }
@@ -145,13 +287,19 @@ fn is_any_text(v: &Value) -> bool {
 /// 5.0 is 5; what no answer reaches is no bound, and neither is a least of 0.
 fn counts(s: &mut Map<String, Value>) {
     for key in ["minLength", "maxLength", "minItems", "maxItems", "minProperties", "maxProperties"] {
-        let Some(n) = s.get(key).and_then(Value::as_f64) else { continue };
+        let n = match s.get(key) {
+            Some(v) if far(v) == Some(true) => f64::INFINITY,
+            Some(v) => v.as_f64().unwrap_or(-1.0),
+            None => continue,
+        };
         if n >= 0.0 && n.fract() == 0.0 && s[key].as_u64().is_none() && n < 1e15 {
             s.insert(key.to_owned(), Value::from(n as u64));
         }
         let is_idle = if key.starts_with("max") { n >= BEYOND_ANSWERS as f64 } else { n == 0.0 };
-        if is_idle {
-            s.remove(key);
+        if is_idle && key == "maxLength" {
+            s.insert(key.to_owned(), Value::from(MOST_CHARACTERS));
+        } else if is_idle {
+            s.shift_remove(key);
         }
     }
 }
@@ -196,10 +344,13 @@ fn numbers(s: &mut Map<String, Value>) -> Result<()> {
             let bound = if upper { v - 1 } else { v + 1 };
             let own = s.get(inclusive).and_then(Value::as_number).and_then(integer_of);
             let both = own.map_or(bound, |o| if upper { o.min(bound) } else { o.max(bound) });
-            s.remove(exclusive);
+            s.shift_remove(exclusive);
             set_bound(s, inclusive, both, upper)?;
         }
         for key in [inclusive, exclusive] {
+            if let Some(is_above) = s.get(key).and_then(far) {
+                set_bound(s, key, if is_above { i128::MAX >> 1 } else { -(i128::MAX >> 1) }, upper)?;
+            }
             let Some(n) = s.get(key).and_then(Value::as_number).cloned() else { continue };
             match integer_of(&n) {
                 Some(v) if v.abs() > EXACT => set_bound(s, key, v, upper)?,
@@ -229,10 +380,14 @@ fn set_bound(s: &mut Map<String, Value>, key: &str, v: i128, upper: bool) -> Res
 fn constants(s: &Map<String, Value>) -> Result<()> {
     fn check(v: &Value) -> Result<()> {
         match v {
+            Value::String(text) if far(v).is_some() => {
+                let digits: String = text.trim_start_matches(FAR).chars().take(40).collect();
+                Err(invalid(format!("{digits} in const or enum of a schema: no double is as large")))
+            }
             Value::Number(n) => match integer_of(n) {
-                Some(i) if i.abs() > LARGEST || double(i, true) as i128 != i => {
-                    Err(invalid(format!("{n} in const or enum of a schema: it has too many digits to be exact")))
-                }
+                Some(i) if i.abs() > LARGEST || double(i, true) as i128 != i => Err(invalid(format!(
+                    "{n} in const or enum of a schema: it has too many digits to be exact"
+                ))),
                 _ => Ok(()),
             },
             Value::Array(list) => list.iter().try_for_each(check),
@@ -244,138 +399,30 @@ fn constants(s: &Map<String, Value>) -> Result<()> {
     s.get("enum").map_or(Ok(()), check)
 }
 
-// ---- properties beside patternProperties ----
+// ---- patterns ----
 
-fn matches(pattern: &str, name: &str) -> Result<bool> {
-    let bad = |e: &dyn std::fmt::Display| invalid(format!("the pattern {pattern} of patternProperties: {e}"));
-    let mut builder = RegexBuilder::new();
-    let rx = llguidance::regex_to_lark(pattern, "dw");
-    let rx = builder.mk_regex_for_serach(rx.as_str()).map_err(|e| bad(&e))?;
-    let mut rx = builder.to_regex_limited(rx, MATCH_FUEL).map_err(|e| bad(&e))?;
-    Ok(rx.is_match(name))
-}
-
-/// A property whose name a pattern matches is what both say: the crate takes the property's word alone.
-fn both_kinds_of_properties(s: &mut Map<String, Value>) -> Result<()> {
-    let Some(Value::Object(patterns)) = s.get("patternProperties").cloned() else { return Ok(()) };
-    let Some(Value::Object(properties)) = s.get_mut("properties") else { return Ok(()) };
-    for (name, own) in properties.iter_mut() {
-        let mut all = vec![own.clone()];
-        for (pattern, schema) in &patterns {
-            if matches(pattern, name)? {
-                all.push(schema.clone());
-            }
+fn patterns(s: &mut Map<String, Value>) -> Result<()> {
+    if let Some(Value::String(p)) = s.get_mut("pattern") {
+        *p = schema_pattern::of_ecma(p)?;
+    }
+    if let Some(Value::Object(map)) = s.get_mut("patternProperties") {
+        let n = map.len();
+        for (pattern, v) in std::mem::take(map) {
+            map.insert(schema_pattern::of_ecma(&pattern)?, v);
         }
-        if all.len() > 1 {
-            *own = Value::Object(Map::from_iter([("allOf".to_owned(), Value::Array(all))]));
+        if map.len() != n {
+            return Err(invalid("two patterns of patternProperties are the same one"));
         }
     }
+    let Some(format) = s.get("format").and_then(Value::as_str).and_then(schema_pattern::of_format) else {
+        return Ok(());
+    };
+    s.shift_remove("format");
+    if !s.contains_key("pattern") {
+        s.insert("pattern".to_owned(), format.into());
+        return Ok(());
+    }
+    let part = Value::Object(Map::from_iter([("pattern".to_owned(), format.into())]));
+    schema_members::also(s, part);
     Ok(())
-}
-
-// ---- what nothing satisfies ----
-
-/// Whether a finite text satisfies a schema, as far as references go: one that leads back to itself
-/// before any text, or whose required members do, is satisfied by nothing. Schemas by their place.
-struct Productive<'a> {
-    root: &'a Value,
-    known: HashMap<*const Value, bool>,
-    changed: bool,
-    steps: usize,
-}
-
-const MAX_STEPS: usize = 2_000_000;
-
-impl<'a> Productive<'a> {
-    fn target(&self, reference: &str) -> Option<&'a Value> {
-        let pointer = reference.strip_prefix('#')?;
-        let pointer = percent_decoded(pointer)?;
-        self.root.pointer(&pointer)
-    }
-
-    /// The least solution: what is being asked is not, until it is shown.
-    fn ask(&mut self, v: &'a Value, depth: usize) -> bool {
-        let Value::Object(s) = v else { return !is_nothing(v) };
-        let place = v as *const Value;
-        self.steps += 1;
-        if let Some(&is) = self.known.get(&place) {
-            if is || depth > 0 && self.steps > MAX_STEPS {
-                return is;
-            }
-        }
-        if depth > MAX_DEPTH || self.steps > MAX_STEPS {
-            return true; // the crate's to judge
-        }
-        if self.known.insert(place, false).is_some() && depth > 0 {
-            return false;
-        }
-        let is = self.look(s, depth);
-        self.changed |= is;
-        self.known.insert(place, is);
-        is
-    }
-
-    fn look(&mut self, s: &'a Map<String, Value>, depth: usize) -> bool {
-        let mut all = |key: &str, this: &mut Self| {
-            s.get(key).and_then(Value::as_array).map_or(true, |l| l.iter().all(|v| this.ask(v, depth + 1)))
-        };
-        if !all("allOf", self) {
-            return false;
-        }
-        for key in ["anyOf", "oneOf"] {
-            if let Some(Value::Array(list)) = s.get(key) {
-                if !list.iter().any(|v| self.ask(v, depth + 1)) {
-                    return false;
-                }
-            }
-        }
-        if let Some(target) = s.get("$ref").and_then(Value::as_str).and_then(|r| self.target(r)) {
-            if !self.ask(target, depth + 1) {
-                return false;
-            }
-        }
-        let is_object = s.get("type").is_some_and(|t| t == "object");
-        let required = s.get("required").and_then(Value::as_array).filter(|_| is_object);
-        for name in required.into_iter().flatten().filter_map(Value::as_str) {
-            if let Some(v) = s.get("properties").and_then(|p| p.get(name)) {
-                if !self.ask(v, depth + 1) {
-                    return false;
-                }
-            }
-        }
-        true
-    }
-}
-
-fn percent_decoded(text: &str) -> Option<String> {
-    let mut out = Vec::new();
-    let mut bytes = text.bytes();
-    while let Some(b) = bytes.next() {
-        match b {
-            b'%' => {
-                let digits = [bytes.next()?, bytes.next()?];
-                out.push(u8::from_str_radix(std::str::from_utf8(&digits).ok()?, 16).ok()?);
-            }
-            b => out.push(b),
-        }
-    }
-    String::from_utf8(out).ok()
-}
-
-fn check_productive(root: &Value) -> Result<()> {
-    let mut p = Productive { root, known: HashMap::new(), changed: true, steps: 0 };
-    let mut is = false;
-    // what was asked within its own answer may have been told too early that it is not
-    for _ in 0..32 {
-        if is || !p.changed {
-            break;
-        }
-        p.changed = false;
-        p.known.retain(|_, is| *is);
-        is = p.ask(root, 0);
-    }
-    match is {
-        true => Ok(()),
-        false => Err(invalid("the schema allows no text: a $ref that it needs leads back to itself, or a part is false")),
-    }
 }

@@ -1,0 +1,234 @@
+#!/usr/bin/env python3
+"""Masks of text.h against those of PyPI's llguidance, the crate's own program, token by token: over real vocabularies (the
+goldens' tokenizers), grammars out of a seed and prefixes drawn from the masks. Both read the tokenizer.json themselves.
+Two things are meant to differ. What ends an answer is compared as such: here ends are the ids that a request has, there
+one id. And an added token that is not special is text here, as decoders print it; llguidance never allows one: its bytes
+are asked there, as tokens of a byte each. Usage:
+  grammar_masks.py [--lib build/text/release/libcoxtext.a] [--vocabularies a,b] [--grammars N] [--prefixes N] [--seed N]
+What is not there (the goldens, npm's packages, llguidance) is said, and the exit status is 77 (skipped).
+"""
+import argparse
+import json
+import os
+import random
+import sys
+import tempfile
+import time
+
+from grammar_lib import JSON_SCHEMA, LARK, REGEX, GrammarLib, Vocabulary, default_lib
+from text_golden import GOLDENS, TextError, fetch_tokenizer, skip
+
+try:
+    import llguidance
+    import numpy
+except ImportError as e:
+    skip(f"{e.name} is not there (scripts/setup)")
+
+LIMIT = 3  # text.h: TEXT_LIMIT
+MOST_TOKENS = 12  # of one walk; then another one begins
+WORDS = ["name", "id", "größe", "x y", "tags", "a\"b", "value", "日本", "next", "-", "Content-Type", ""]
+
+
+def schema(r, depth=0):
+    """Of keywords that text/src/schema_rules.rs hands on as they are."""
+    kinds = ["string", "integer", "number", "boolean", "null", "enum", "any"] + (["object", "array", "anyOf"] * 2 if depth < 3 else [])
+    kind = r.choice(kinds)
+    if kind == "string":
+        return {"type": "string", **r.choice([{}, {"maxLength": r.randint(1, 30)}, {"minLength": r.randint(1, 4), "maxLength": r.randint(5, 17)},
+                                              {"pattern": "^" + regex(r) + "$"}, {"format": r.choice(["uuid", "email", "ipv4"])}])}
+    if kind in ("integer", "number"):
+        low = r.randint(-1000, 1000)
+        return {"type": kind, **r.choice([{}, {"minimum": low}, {"minimum": low, "maximum": low + r.randint(1, 10**r.randint(1, 9))}])}
+    if kind == "enum":
+        return {"enum": r.sample([1, 2.5, "red", "green", "日本語", None, True, "", "a\nb", [1, "x"], {"k": 0}], r.randint(1, 5))}
+    if kind == "object":
+        names = r.sample(WORDS, r.randint(0, 4))
+        return {"type": "object", "properties": {n: schema(r, depth + 1) for n in names}, "required": r.sample(names, r.randint(0, len(names))),
+                **r.choice([{}, {"additionalProperties": False}, {"additionalProperties": {"type": "integer"}}])}
+    if kind == "array":
+        return {"type": "array", "items": schema(r, depth + 1), **r.choice([{}, {"minItems": 1}, {"maxItems": 3}])}
+    if kind == "anyOf":
+        return {"anyOf": [schema(r, depth + 1) for _ in range(r.randint(2, 3))]}
+    return {} if kind == "any" else {"type": kind}
+
+
+def regex(r, depth=0):
+    """Classes, counts and choices; some leave the way of a class at its first character only."""
+    atom = r.choice(["[a-z]", "[A-Za-z0-9]", "[^<]", "[0-9]", "[ -~]", "(a1|[b-z])", "é", "[à-ÿ]", "[^a-c\\n]", "日", "ab", "[A-Z][a-z]", "(?:x|yz)"])
+    if depth < 2 and r.random() < 0.5:
+        parts = "".join(regex(r, depth + 1) for _ in range(r.randint(2, 3)))
+        atom = r.choice([f"({parts})", f"({parts}|{regex(r, depth + 1)})"])
+    return atom + r.choice(["", "", "+", "*", "?", "{2,5}", "{1,20}", "{0,3}"])
+
+
+def lark(r):
+    terms = [f"T{i}: /{regex(r)}/" for i in range(3)]
+    start = r.choice(["T0 (\",\" T1)* T2", "(T0 | T1)+ \"\\n\" T2?", "\"<\" T0 \">\" start? \"</\" T1 \">\"", "T0 tail\ntail: \"=\" T1 | \";\" T2"])
+    text = r.choice(["", "", "\nTEXT: /(\\n|.)*/\nclose[lazy]: TEXT \"</think>\""])
+    return f"start: {'close ' if text else ''}{start}\n" + "\n".join(terms) + text + "\n"
+
+
+def grammar(r):
+    kind = r.choice([JSON_SCHEMA, JSON_SCHEMA, REGEX, LARK])
+    if kind == JSON_SCHEMA:
+        return kind, json.dumps({**schema(r), "x-guidance": {"whitespace_flexible": r.random() < 0.5}})
+    return kind, regex(r) + regex(r) if kind == REGEX else lark(r)
+
+
+def of_theirs(kind, source):
+    """Nothing is forced: how a text is cut into tokens is the model's here."""
+    text = {JSON_SCHEMA: f"start: %json {source}", REGEX: f"start: RX\nRX: /{source}/", LARK: source}[kind]
+    return llguidance.LLMatcher.grammar_from_lark('%llguidance {"no_forcing": true}\n' + text)
+
+
+class GivenUp(Exception):
+    """A mask costs more than it may, here or there."""
+
+
+class Reference:
+    """A tokenizer as llguidance reads it."""
+
+    def __init__(self, path, v):
+        text = open(path, encoding="utf-8").read()
+        self.tokens = llguidance.LLTokenizer(text)
+        self.bytes = {}
+        added = {t["id"] for t in json.loads(text)["added_tokens"]}
+        for i, token in enumerate(v.tokens):
+            if len(token) == 1 and i not in added:
+                self.bytes.setdefault(token[0], i)
+        self.added = [i for i in sorted(added) if i < v.n and not v.special[i]]
+        self.added_set = set(self.added)
+        self.added_bytes = {i: [self.bytes[b] for b in v.tokens[i]] for i in self.added if all(b in self.bytes for b in v.tokens[i])}
+
+
+class Pair:
+    """A grammar's matcher here, and its matcher there."""
+
+    def __init__(self, v, reference, kind, source):
+        self.grammar = v.grammar(kind, source)
+        self.v, self.reference, self.tokens = v, reference, reference.tokens
+        self.source = of_theirs(kind, source)
+        self.begin()
+
+    def begin(self):
+        self.ours = self.grammar.matcher()
+        self.theirs = llguidance.LLMatcher(self.tokens, self.source)
+        if self.theirs.is_error():
+            raise ValueError(self.theirs.get_error())
+
+    def masks(self):
+        """Both as arrays of the same length, without what ends a text; whether it may end."""
+        n = (max(self.v.n, self.tokens.vocab_size) + 31) // 32 * 4
+        try:
+            mine = self.ours.mask().to_bytes(n, "little")
+        except TextError as e:
+            raise GivenUp if e.code == LIMIT else e
+        other = self.theirs.compute_bitmask().ljust(n, b"\0")[:n]
+        if self.theirs.is_error():
+            raise GivenUp
+        bits = [numpy.unpackbits(numpy.frombuffer(m, dtype=numpy.uint8), bitorder="little") for m in (mine, other)]
+        ends = bool(bits[0][self.v.eos]), bool(self.theirs.is_accepting() or self.theirs.is_stopped())
+        self.ask_added(bits)
+        for b in bits:
+            b[self.v.eos] = b[self.tokens.eos_token] = 0
+        return bits, ends
+
+    def ask_added(self, bits):
+        """Those that are allowed here, and a few that are not."""
+        asked = [i for i in self.reference.added if bits[0][i]][:20] + random.sample(self.reference.added, min(3, len(self.reference.added)))
+        for i in self.reference.added:
+            bits[1][i] = bits[0][i]
+        for i in set(asked) & set(self.reference.added_bytes):
+            cut = self.reference.added_bytes[i]
+            bits[1][i] = self.theirs.validate_tokens(cut) == len(cut)
+
+    def to_draw(self, mine):
+        """What both can take: of some added tokens llguidance has not the bytes."""
+        bits = mine.copy()
+        for i in self.reference.added_set - set(self.reference.added_bytes):
+            bits[i] = 0
+        return numpy.flatnonzero(bits)
+
+    def step(self, token):
+        there = self.reference.added_bytes[token] if token in self.reference.added_set else [token]
+        return self.ours.accept(token), self.theirs.consume_tokens(there)
+
+
+def walk(pair, r, most):
+    """Positions compared on one way through the grammar, and tokens of difference."""
+    compared = different = 0
+    for _ in range(min(most, MOST_TOKENS)):
+        try:
+            (mine, other), ends = pair.masks()
+        except GivenUp:
+            break
+        compared += 1
+        if ends[0] != ends[1] or not numpy.array_equal(mine, other):
+            wrong = numpy.flatnonzero(mine != other)
+            different += len(wrong) + (ends[0] != ends[1])
+            print(f"  differs: {pair.source[:200]} ends {ends}: " +
+                  ", ".join(f"{i} {pair.v.tokens[i] if i < pair.v.n else None!r} {'only here' if mine[i] else 'only there'}" for i in wrong[:5]))
+            break
+        allowed = pair.to_draw(mine)
+        if not len(allowed):
+            break
+        token = int(r.choice(allowed))
+        if pair.step(token) != (True, True):
+            different += 1
+            print(f"  {pair.source[:200]}: token {token} is in both masks and not taken")
+            break
+    pair.ours.close()
+    return compared, different
+
+
+def compare(v, reference, n_grammars, n_prefixes, r):
+    done = compared = different = 0
+    while done < n_grammars:
+        kind, source = grammar(r)
+        try:
+            pair = Pair(v, reference, kind, source)
+        except (TextError, ValueError):  # one that nothing satisfies
+            continue
+        done += 1
+        left = n_prefixes
+        while left > 0:
+            n, wrong = walk(pair, r, left)
+            left -= max(n, 1)
+            compared += n
+            different += wrong
+            if wrong:
+                break
+            pair.begin()
+        pair.grammar.close()
+    return compared, different
+
+
+def main():
+    p = argparse.ArgumentParser()
+    p.add_argument("--lib", default=default_lib())
+    p.add_argument("--vocabularies", default="")
+    p.add_argument("--grammars", type=int, default=200)
+    p.add_argument("--prefixes", type=int, default=50)
+    p.add_argument("--seed", type=int, default=1)
+    a = p.parse_args()
+    manifest = os.path.join(GOLDENS, "tokenizers", "manifest.json")
+    if not os.path.exists(manifest):
+        skip(f"no goldens at {GOLDENS} (COX_GOLDENS)")
+    if not os.path.exists(a.lib):
+        skip(f"{a.lib} is not built")
+    lib, packages, total = GrammarLib(a.lib), json.load(open(manifest))["packages"], 0
+    for name in a.vocabularies.split(",") if a.vocabularies else packages:
+        path = fetch_tokenizer(name, packages[name])
+        with tempfile.TemporaryDirectory(prefix="coxtext-cache-") as cache:
+            v = Vocabulary(lib, path, cache)
+        reference, start = Reference(path, v), time.monotonic()
+        compared, different = compare(v, reference, a.grammars, a.prefixes, random.Random(f"{name} {a.seed}"))
+        print(f"{name}: {v.n} tokens, {a.grammars} grammars, {compared} masks, {different} tokens of difference, {time.monotonic() - start:.0f} s",
+              flush=True)
+        v.close()
+        total += different
+    sys.exit(1 if total else 0)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,286 @@
+/* JSON schemas as people's generators write them, over builtin:bytes: a text that each takes, one
+ * that it does not take, and what is refused in which words. The suite of
+ * tests/golden/schema_suite.py asks keyword by keyword; this is what it has not: what asks for
+ * nothing, and what lies beyond bounds. */
+#include "text_fixture.h"
+
+enum { WORDS = 9, EOS = 257 };
+
+static struct text_vocabulary *vocabulary;
+
+static int open_vocabulary(void **state)
+{
+    struct text_tokenizer *t = NULL;
+    char err[TEXT_ERR_MAX];
+    int rc = text_tokenizer_open("builtin:bytes", NULL, &t, err);
+    if (rc == TEXT_OK)
+        rc = text_vocabulary_new(t, &vocabulary, err);
+    text_tokenizer_free(t);
+    return rc;
+}
+
+static int close_vocabulary(void **state)
+{
+    text_vocabulary_free(vocabulary);
+    return 0;
+}
+
+/* Whether the text is one that the schema allows, from its first byte to its end. */
+static bool takes(const struct text_grammar *g, const char *text)
+{
+    struct text_matcher *m;
+    uint32_t words[WORDS];
+    char err[TEXT_ERR_MAX] = "";
+    bool ok = true;
+    assert_int_equal(text_matcher_new(g, NULL, 0, &m, err), TEXT_OK);
+    for (; ok && *text; text++)
+        ok = text_matcher_accept(m, (unsigned char)*text, err) == TEXT_OK;
+    if (ok && text_matcher_mask(m, words, WORDS, err) != TEXT_OK)
+        fail_msg("mask: %s", err);
+    ok = ok && (words[EOS / 32] >> (EOS % 32) & 1);
+    text_matcher_free(m);
+    return ok;
+}
+
+struct taken {
+    const char *schema, *good, *bad; /* bad NULL: it asks for nothing that a text could break */
+};
+
+#define IN(s) "{\"type\":\"object\",\"properties\":{\"a\":" s "},\"required\":[\"a\"]}"
+
+static const struct taken taken[] = {
+    /* what asks for nothing */
+    {"{\"type\":\"object\",\"minProperties\":0}", "{}", "[]"},
+    {"{\"type\":\"array\",\"uniqueItems\":false,\"minItems\":0}", "[1,1]", "{}"},
+    {"{\"type\":\"array\",\"uniqueItems\":true,\"maxItems\":1}", "[1]", "[1,1]"},
+    {"{\"type\":\"array\",\"contains\":{\"const\":1},\"minContains\":0}", "[2]", "{}"},
+    {"{\"type\":\"array\",\"minContains\":2,\"maxContains\":3}", "[]", "{}"},
+    {"{\"type\":\"array\",\"items\":{\"type\":\"null\"},\"additionalItems\":false}", "[null,null]",
+     "[1]"},
+    {"{\"type\":\"string\",\"contentMediaType\":\"application/json\",\"contentEncoding\":"
+     "\"base64\",\"contentSchema\":{\"not\":{}}}",
+     "\"x\"", "1"},
+    {"{\"type\":\"string\",\"readOnly\":true,\"writeOnly\":false,\"deprecated\":true,\"$comment\":"
+     "\"c\",\"nullable\":true,\"example\":1}",
+     "\"x\"", "null"},
+    {"{\"dependentRequired\":{},\"dependentSchemas\":{},\"dependencies\":{}}", "{\"a\":1}", NULL},
+    {"{\"dependentRequired\":{\"a\":[]},\"dependentSchemas\":{\"a\":true}}", "{\"a\":1}", NULL},
+    {"{\"type\":\"object\",\"propertyNames\":{\"type\":\"string\"},\"unevaluatedProperties\":{}}",
+     "{\"a\":1}", "1"},
+    {"{\"not\":false,\"if\":{\"type\":\"null\"},\"$vocabulary\":{\"x\":true}}", "1", NULL},
+    {"{\"then\":false,\"else\":false}", "1", NULL},
+    {"{\"$id\":\"https://example.com/a\",\"$anchor\":\"top\",\"type\":\"null\"}", "null", "1"},
+    {"{\"$dynamicAnchor\":\"node\",\"$recursiveAnchor\":true,\"type\":\"null\"}", "null", "1"},
+    {"{\"x-order\":{\"minItems\":1000000000,\"pattern\":\"(\"},\"type\":\"null\"}", "null", "1"},
+    {"{\"examples\":[{\"pattern\":\"(\"}],\"default\":{\"multipleOf\":999983},\"type\":\"null\"}",
+     "null", "1"},
+    {"{\"type\":\"object\",\"properties\":{\"const\":{\"type\":\"null\"},\"enum\":{\"type\":"
+     "\"null\"}},\"additionalProperties\":false}",
+     "{\"const\":null,\"enum\":null}", "{\"enum\":1}"},
+    /* formats: annotations where they are not known, or say nothing of the type */
+    {"{\"type\":\"string\",\"format\":\"uri\"}", "\"no uri\"", "1"},
+    {"{\"type\":\"string\",\"format\":\"regex\"}", "\"(\"", "1"},
+    {"{\"type\":\"string\",\"format\":\"idn-hostname\"}", "\"-\"", "1"},
+    {"{\"type\":\"integer\",\"format\":\"int32\"}", "4294967296", "1.5"},
+    {"{\"type\":\"number\",\"format\":\"double\"}", "1.5", "\"1\""},
+    {"{\"type\":\"number\",\"format\":\"date\"}", "1.5", "\"2024-01-01\""},
+    {"{\"type\":\"string\",\"format\":\"date\",\"maxLength\":10}", "\"2024-02-29\"",
+     "\"2023-02-29\""},
+    {"{\"type\":\"string\",\"format\":\"date\",\"pattern\":\"^2\"}", "\"2000-02-29\"",
+     "\"1999-01-01\""},
+    {"{\"type\":\"string\",\"format\":\"date-time\"}", "\"2016-12-31T23:59:60Z\"",
+     "\"2016-12-31T22:59:60Z\""},
+    {"{\"type\":\"string\",\"format\":\"ipv6\"}", "\"::ffff:192.168.0.1\"", "\"1::2::3\""},
+    /* bounds that mean none, and those that are far away */
+    {"{\"type\":\"string\",\"maxLength\":2147483647,\"minLength\":0}", "\"ab\"", "1"},
+    {"{\"type\":\"string\",\"maxLength\":1e400}", "\"ab\"", "1"},
+    {"{\"type\":\"array\",\"maxItems\":9223372036854775807}", "[1]", "1"},
+    {"{\"type\":\"array\",\"minItems\":2.0}", "[1,2]", "[1]"},
+    {"{\"type\":\"object\",\"maxProperties\":4294967295}", "{\"a\":1}", "1"},
+    {"{\"type\":\"integer\",\"minimum\":0,\"maximum\":18446744073709551615}", "9223372036854774784",
+     "-1"},
+    {"{\"type\":\"integer\",\"minimum\":-9223372036854775808}", "-9223372036854774784", "1.5"},
+    {"{\"type\":\"integer\",\"exclusiveMinimum\":-9223372036854775808,\"maximum\":0}", "-5", "1"},
+    {"{\"type\":\"integer\",\"maximum\":9007199254740993}", "9007199254740992", "9007199254740994"},
+    {"{\"type\":\"integer\",\"exclusiveMaximum\":9007199254740994}", "9007199254740992",
+     "9007199254740994"},
+    {"{\"type\":\"number\",\"maximum\":1e400,\"minimum\":-1e400}", "5.5", "\"\""},
+    {"{\"type\":\"number\",\"minimum\":0,\"maximum\":1e308}", "5.5", "-1"},
+    {"{\"type\":\"integer\",\"minimum\":0,\"maximum\":"
+     "99999999999999999999999999999999999999999999999999}",
+     "7", "-7"},
+    {"{\"default\":1e400,\"examples\":[-1e400],\"type\":\"integer\"}", "7", "1.5"},
+    {"{\"type\":\"integer\",\"multipleOf\":1}", "7", "1.5"},
+    {"{\"const\":9007199254740992}", "9007199254740992", "9007199254740993"},
+    {"{\"enum\":[-9223372036854774784,0.1]}", "-9223372036854774784", "-9223372036854774785"},
+    /* dialects by other names */
+    {"{\"$schema\":\"https://json-schema.org/draft-07/schema\",\"items\":[{\"type\":\"null\"}],"
+     "\"additionalItems\":false}",
+     "[null]", "[null,1]"},
+    {"{\"$schema\":\"http://json-schema.org/draft-07/schema\",\"$ref\":\"#/definitions/a\","
+     "\"maximum\":1,\"definitions\":{\"a\":{\"type\":\"integer\"}}}",
+     "7", "1.5"},
+    {"{\"$schema\":\"https://spec.openapis.org/oas/3.1/dialect/base\",\"type\":\"null\"}", "null",
+     "1"},
+    {"{\"$schema\":\"urn:ours\",\"prefixItems\":[{\"type\":\"null\"}],\"items\":false}", "[null]",
+     "[1]"},
+    /* patterns as ECMA-262 has them */
+    {"{\"type\":\"string\",\"pattern\":\"^\\\\s\\\\S$\"}", "\"\uFEFFa\"",
+     "\"\xc2\x85"
+     "a\""},
+    {"{\"type\":\"string\",\"pattern\":\"^a.b$\"}", "\"a b\"", "\"a\u2028b\""},
+    {"{\"type\":\"string\",\"pattern\":\"^[a&&b]$\"}", "\"&\"", "\"c\""},
+    {"{\"type\":\"string\",\"pattern\":\"^[[a]]$\"}", "\"[]\"", "\"a\""},
+    {"{\"type\":\"string\",\"pattern\":\"^[^]$\"}", "\"x\"", "\"\""},
+    {"{\"type\":\"string\",\"pattern\":\"^[+--]$\"}", "\",\"", "\".\""},
+    {"{\"type\":\"string\",\"pattern\":\"^{x}$\"}", "\"{x}\"", "\"x\""},
+    {"{\"type\":\"string\",\"pattern\":\"^\\\\ud83d\\\\udc32$\"}", "\"\U0001f432\"", "\"a\""},
+    /* what the crate does not know, said with what it does */
+    {"{\"dependentRequired\":{\"a\":[\"b\"]},\"type\":\"object\"}", "{\"a\":1,\"b\":2}",
+     "{\"a\":1}"},
+    {"{\"type\":\"object\",\"propertyNames\":{\"enum\":[\"x\",\"y\"]},\"additionalProperties\":{"
+     "\"type\":\"null\"}}",
+     "{\"y\":null}", "{\"z\":null}"},
+    {"{\"type\":\"object\",\"propertyNames\":{\"pattern\":\"^x_\"}}", "{\"x_1\":1}", "{\"y\":1}"},
+    {IN("{\"not\":{}}") /* what TypeScript calls never */, NULL, NULL},
+    {"{\"type\":\"object\",\"properties\":{\"a\":{\"not\":{}}}}", "{\"b\":1}", "{\"a\":1}"},
+    {"{\"type\":\"array\",\"contains\":true}", "[1]", "[]"},
+    {"{\"type\":\"object\",\"properties\":{\"a\":{}},\"unevaluatedProperties\":false}", "{\"a\":1}",
+     "{\"b\":1}"},
+    {"{\"properties\":{\"foo\":{\"minimum\":3}},\"patternProperties\":{\"^f\":{\"maximum\":5}},"
+     "\"required\":[\"foo\"],\"type\":\"object\"}",
+     "{\"foo\":4}", "{\"foo\":6}"},
+    {"{\"items\":[{\"type\":\"null\"}],\"anyOf\":[{\"type\":\"array\"}],\"additionalItems\":false}",
+     "[null]", "[null,1]"},
+    {"{\"$ref\":\"#/components/schemas/"
+     "A\",\"components\":{\"schemas\":{\"A\":{\"type\":\"null\"}}}}",
+     "null", "1"},
+    {"{\"type\":\"array\",\"items\":{\"$dynamicRef\":\"#n\"},\"$defs\":{\"n\":{\"$dynamicAnchor\":"
+     "\"n\",\"type\":\"null\"}}}",
+     "[null]", "[1]"},
+};
+
+static void what_asks_for_little_is_taken(void **state)
+{
+    for (size_t i = 0; i < sizeof taken / sizeof *taken; i++) {
+        const struct taken *c = &taken[i];
+        struct text_grammar *g = NULL;
+        char err[TEXT_ERR_MAX] = "";
+        int rc = text_grammar_compile(vocabulary, TEXT_GRAMMAR_JSON_SCHEMA, c->schema,
+                                      strlen(c->schema), &g, err);
+        if ((rc == TEXT_OK) != (c->good != NULL))
+            fail_msg("%s: %d %s", c->schema, rc, err);
+        if (rc != TEXT_OK)
+            continue;
+        if (!takes(g, c->good))
+            fail_msg("%s does not take %s", c->schema, c->good);
+        if (c->bad && takes(g, c->bad))
+            fail_msg("%s takes %s", c->schema, c->bad);
+        text_grammar_free(g);
+    }
+}
+
+#define NODE "\"$defs\":{\"n\":{\"type\":\"object\",\"properties\":{\"c\":{\"$ref\":\"#/$defs/n\"}}"
+
+/* What has no finite text, whichever way a reference takes to itself; what has one is taken. */
+static const struct taken recursive[] = {
+    {"{\"$ref\":\"#/$defs/n\"," NODE ",\"required\":[\"c\"]}}}", NULL, NULL},
+    {"{\"$ref\":\"#/$defs/n\"," NODE "}}}", "{\"c\":{}}", "{\"c\":1}"},
+    {"{\"anyOf\":[{\"type\":\"null\"},{\"$ref\":\"#/$defs/n\"}]," NODE ",\"required\":[\"c\"]}}}",
+     "null", "{\"c\":null}"},
+    {"{\"type\":\"object\",\"properties\":{\"a\":{\"$ref\":\"#/$defs/n\"}}," NODE
+     ",\"required\":[\"c\"]}}}",
+     "{\"b\":1}", "{\"a\":{}}"},
+    {"{\"$ref\":\"#\"}", NULL, NULL},
+    {"{\"anyOf\":[{\"$ref\":\"#\"},{\"type\":\"null\"}]}", "null", "1"},
+    {"{\"oneOf\":[{\"$ref\":\"#\"},{\"$ref\":\"#\"}]}", NULL, NULL},
+    {"{\"allOf\":[{\"$ref\":\"#\"},{\"type\":\"null\"}]}", NULL, NULL},
+    {"{\"type\":\"array\",\"items\":{\"$ref\":\"#\"}}", "[[],[[]]]", "[1]"},
+    {"{\"type\":\"array\",\"items\":{\"$ref\":\"#\"},\"minItems\":1}", NULL, NULL},
+    {"{\"type\":\"array\",\"prefixItems\":[{\"$ref\":\"#\"}]}", "[[]]", "[1]"},
+    {"{\"type\":\"array\",\"prefixItems\":[{\"$ref\":\"#\"}],\"minItems\":1}", NULL, NULL},
+    {"{\"type\":[\"array\",\"null\"],\"prefixItems\":[{\"$ref\":\"#\"}],\"minItems\":1}",
+     "[[null]]", "[]"},
+    {"{\"type\":\"object\",\"additionalProperties\":{\"$ref\":\"#\"}}", "{\"a\":{}}", "{\"a\":1}"},
+    {"{\"type\":\"object\",\"additionalProperties\":{\"$ref\":\"#\"},\"required\":[\"a\"]}", NULL,
+     NULL},
+    {"{\"type\":\"object\",\"additionalProperties\":{\"$ref\":\"#\"},\"minProperties\":1}", NULL,
+     NULL},
+    {"{\"required\":[\"a\"],\"properties\":{\"a\":{\"$ref\":\"#\"}}}", "{\"a\":1}", "{}"},
+    {"{\"$ref\":\"#/$defs/a\",\"$defs\":{\"a\":{\"$ref\":\"#/$defs/b\"},\"b\":{\"$ref\":\"#/$defs/"
+     "a\"}}}",
+     NULL, NULL},
+    {"{\"$ref\":\"#/%24defs/a\",\"$defs\":{\"a\":{\"allOf\":[{\"$ref\":\"#/$defs/a\"}]}}}", NULL,
+     NULL},
+    {"{\"$ref\":\"#a\",\"$defs\":{\"x\":{\"$anchor\":\"a\",\"type\":\"object\",\"required\":[\"k\"]"
+     ","
+     "\"properties\":{\"k\":{\"$ref\":\"#a\"}}}}}",
+     NULL, NULL},
+    {"{\"const\":{\"$ref\":\"#\"}}", "{\"$ref\":\"#\"}", "{}"},
+    {"false", NULL, NULL},
+    {"{\"enum\":[]}", NULL, NULL},
+};
+
+static void what_has_no_end_is_refused(void **state)
+{
+    for (size_t i = 0; i < sizeof recursive / sizeof *recursive; i++) {
+        const struct taken *c = &recursive[i];
+        struct text_grammar *g = NULL;
+        char err[TEXT_ERR_MAX] = "";
+        int rc = text_grammar_compile(vocabulary, TEXT_GRAMMAR_JSON_SCHEMA, c->schema,
+                                      strlen(c->schema), &g, err);
+        if ((rc == TEXT_OK) != (c->good != NULL) ||
+            (rc != TEXT_OK && !strstr(err, "the schema allows no text")))
+            fail_msg("%s: %d %s", c->schema, rc, err);
+        if (rc == TEXT_OK && (!takes(g, c->good) || takes(g, c->bad)))
+            fail_msg("%s: not %s, or %s", c->schema, c->good, c->bad);
+        text_grammar_free(g);
+    }
+}
+
+/* What a mask could not keep to is a refusal, which names it. */
+static void what_is_not_kept_to_is_refused_by_name(void **state)
+{
+    static const struct {
+        const char *schema, *words;
+    } refused[] = {
+        {"{\"not\":{\"type\":\"string\"}}", "not"},
+        {"{\"type\":\"array\",\"uniqueItems\":true}", "uniqueItems"},
+        {"{\"type\":\"array\",\"contains\":{\"const\":1}}", "contains"},
+        {"{\"if\":{\"type\":\"null\"},\"then\":false}", "if"},
+        {"{\"oneOf\":[{\"type\":\"integer\"},{\"minimum\":2}]}", "oneOf"},
+        {"{\"allOf\":[{\"patternProperties\":{\"^a\":{\"type\":\"integer\"}}},"
+         "{\"additionalProperties\":{\"type\":\"string\"}}]}",
+         "patternProperties"},
+        {"{\"const\":18446744073709551615}", "too many digits"},
+        {"{\"enum\":[1e400]}", "no double"},
+        {"{\"const\":9007199254740993}", "too many digits"},
+        {"{\"type\":\"integer\",\"minimum\":1e400}", "64 bits"},
+        {"{\"type\":\"string\",\"pattern\":\"[]\"}", "empty class"},
+        {"{\"type\":\"string\",\"pattern\":\"(?=a)\"}", "look-around"},
+        {"{\"patternProperties\":{\"\\\\s\":{},\"[\\\\s]\":{}}}", "patternPropert"},
+        {"{\"type\":\"string\",\"minLength\":2000000}", "minLength"},
+        {"{\"type\":\"array\",\"minItems\":30000}", "minItems"},
+        {"{\"type\":\"wrong\"}", "wrong"},
+        {"{\"$ref\":\"https://example.com/other\"}", "example.com/other"},
+        {"{\"$ref\":\"#/nowhere\"}", "nowhere"},
+    };
+    for (size_t i = 0; i < sizeof refused / sizeof *refused; i++) {
+        struct text_grammar *g = NULL;
+        char err[TEXT_ERR_MAX] = "";
+        int rc = text_grammar_compile(vocabulary, TEXT_GRAMMAR_JSON_SCHEMA, refused[i].schema,
+                                      strlen(refused[i].schema), &g, err);
+        if (rc == TEXT_OK || rc == TEXT_INTERNAL || !strstr(err, refused[i].words))
+            fail_msg("%s: %d %s", refused[i].schema, rc, err);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(what_asks_for_little_is_taken),
+        cmocka_unit_test(what_has_no_end_is_refused),
+        cmocka_unit_test(what_is_not_kept_to_is_refused_by_name),
+    };
+    return cmocka_run_group_tests(tests, open_vocabulary, close_vocabulary);
+}
