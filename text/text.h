@@ -105,8 +105,11 @@ void text_vocabulary_free(struct text_vocabulary *v);
 enum text_grammar_kind {
     TEXT_GRAMMAR_JSON_SCHEMA = 1,
     TEXT_GRAMMAR_REGEX,
-    TEXT_GRAMMAR_LARK,           /* llguidance's dialect of it */
-    TEXT_GRAMMAR_STRUCTURAL_TAG, /* {"structures": [{begin, schema, end} ...], "triggers": [...]} */
+    TEXT_GRAMMAR_LARK, /* llguidance's dialect of it */
+    /* {"format": …} of text/src/structural_tag.rs, or the older {"structures": [{begin, schema,
+     * end}
+     * ...], "triggers": [...]} */
+    TEXT_GRAMMAR_STRUCTURAL_TAG,
     /* {"open": [marker ...], "close": [...], "begun": bool, "kind": int, "source": string}: any
      * text up to the first marker that closes, then what this source of that kind allows. Not
      * begun: all of the reasoning may be left out, and begins with a marker that opens. A marker
@@ -129,7 +132,8 @@ int text_matcher_new(const struct text_grammar *g, const uint32_t *eos_ids, size
 struct text_matcher *text_matcher_copy(const struct text_matcher *m); /* cheap; NULL: a bug */
 void text_matcher_free(struct text_matcher *m);                       /* NULL is fine */
 /* Bit i % 32 of words[i / 32]: token i may be next. Behind the end, and on an error, only ids that
- * end a text may. TEXT_LIMIT: the mask costs more than it may; the text has to end here. */
+ * end a text may. TEXT_LIMIT: the mask costs more than it may; TEXT_INVALID: a dead end, where no
+ * token may come and the text is none yet. Either way the text has to end here, and is none. */
 int text_matcher_mask(struct text_matcher *m, uint32_t *words, size_t n_words,
                       char err[TEXT_ERR_MAX]);
 /* TEXT_INVALID: the grammar does not allow it here, and nothing has changed. */

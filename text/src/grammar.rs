@@ -2,7 +2,7 @@
 //! a matcher says which tokens may come next. Sources are a client's: what a grammar may cost is
 //! bounded here, in bytes, nesting, size, and fuel of compiling and of each mask.
 
-use crate::error::{fail, Code, Result, TextError};
+use crate::error::{fail, invalid, Code, Result, TextError};
 use crate::grammar_source::top_level;
 use crate::masks::{Masks, INSIDE_STRING};
 use crate::tokenizer::Tokenizer;
@@ -187,6 +187,10 @@ impl Matcher {
             }
         };
         let may_end = self.inner.is_accepting().unwrap_or(true);
+        if !may_end && mask.is_zero() {
+            self.ended = true;
+            return Err(invalid("the grammar wants to go on, and none of the vocabulary's tokens may come"));
+        }
         Ok(Some((mask, may_end)))
     }
 

@@ -5,6 +5,7 @@ use crate::error::{fail, invalid, Code, Result};
 use crate::gbnf;
 use crate::schema_check;
 use crate::schema_rules;
+use crate::structural_tag;
 use llguidance::api::{GrammarWithLexer, TopLevelGrammar};
 use serde_json::Value;
 
@@ -51,45 +52,6 @@ fn check_size(source: &str) -> Result<()> {
         n if n > MAX_DEPTH => fail(Code::Limit, format!("a grammar nested {n} deep, at most {MAX_DEPTH}")),
         _ => Ok(()),
     }
-}
-
-/// Text with tagged parts: what stands between a structure's begin and end follows its schema, and
-/// from a trigger on a structure has to follow that begins so.
-fn structural_tag(source: &str) -> Result<String> {
-    #[derive(serde::Deserialize)]
-    struct Structure {
-        begin: String,
-        schema: Value,
-        end: String,
-    }
-    #[derive(serde::Deserialize)]
-    struct Tags {
-        structures: Vec<Structure>,
-        triggers: Vec<String>,
-    }
-    let mut tags: Tags =
-        serde_json::from_str(source).map_err(|e| invalid(format!("structures and triggers: {e}")))?;
-    if tags.structures.is_empty() || tags.triggers.iter().any(String::is_empty) {
-        return Err(invalid("structural_tag needs structures, and triggers that are not empty"));
-    }
-    for s in &mut tags.structures {
-        s.schema = schema_check::check_schema(s.schema.take())?;
-    }
-    let names: Vec<_> = (0..tags.structures.len()).map(|i| format!("tag_{i}")).collect();
-    let mut lark =
-        format!("start: ({})* tag_end\ntag_end: TAG_TEXT\nTAG_TEXT: /(\\n|.)*/\n", names.join(" | "));
-    for (i, s) in tags.structures.iter().enumerate() {
-        let Some((t, trigger)) = tags.triggers.iter().enumerate().find(|(_, t)| s.begin.starts_with(*t))
-        else {
-            return Err(invalid(format!("no trigger begins {}", quote(&s.begin))));
-        };
-        let rest = quote(&s.begin[trigger.len()..]);
-        lark += &format!("tag_{i}: trigger_{t} {rest} %json {} {}\n", s.schema, quote(&s.end));
-    }
-    for (t, trigger) in tags.triggers.iter().enumerate() {
-        lark += &format!("trigger_{t}[lazy]: TAG_TEXT {}\n", quote(trigger));
-    }
-    Ok(lark)
 }
 
 /// Text up to a marker, then the grammar. Where the reasoning has not begun, the answer may do without.
@@ -140,9 +102,9 @@ fn after_reasoning(source: &str, special: &Special<'_>) -> Result<TopLevelGramma
         return Err(invalid("reasoning is not followed by another"));
     }
     let mut top = TopLevelGrammar::from_lark(reasoning(&r, special)?);
-    for g in top_level(r.kind, &r.source, special)?.grammars {
-        top.grammars.push(GrammarWithLexer { name: Some("answer".to_owned()), ..g });
-    }
+    let mut grammars = top_level(r.kind, &r.source, special)?.grammars.into_iter();
+    top.grammars.extend(grammars.next().map(|g| GrammarWithLexer { name: Some("answer".to_owned()), ..g }));
+    top.grammars.extend(grammars); // which that one names
     Ok(top)
 }
 
@@ -159,7 +121,11 @@ pub fn top_level(kind: i32, source: &str, special: &Special<'_>) -> Result<TopLe
         REGEX => Ok(TopLevelGrammar::from_regex(source)),
         LARK if gbnf::is_gbnf(source) => Ok(TopLevelGrammar::from_lark(gbnf::to_lark(source)?)),
         LARK => Ok(TopLevelGrammar::from_lark(schema_check::check_lark(source)?)),
-        STRUCTURAL_TAG => structural_tag(source).map(TopLevelGrammar::from_lark),
+        STRUCTURAL_TAG => {
+            let tag = schema_rules::read(source)
+                .map_err(|e| invalid(format!("the structural tag is not JSON: {e}")))?;
+            structural_tag::top_level(&tag)
+        }
         AFTER_REASONING => after_reasoning(source, special),
         _ => Err(invalid(format!("grammar kind {kind}"))),
     }

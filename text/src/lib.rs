@@ -33,6 +33,7 @@ mod schema_rules;
 mod source;
 mod splits;
 mod spm;
+mod structural_tag;
 mod template;
 mod template_files;
 mod tokenizer;
