@@ -142,9 +142,11 @@ static double run_round(struct grammars *g, const struct workload *w, struct doc
     double begin = cpu_us(), last = 0;
     grammars_enter(g, &q);
     for (; q.n_ids < d->n; q.n_ids++) {
-        bool has;
+        bool has, is_dead;
         last = cpu_us();
-        grammars_mask(g, &q, (struct grammar_places){.n = 1, .words = words, .has = &has});
+        grammars_mask(
+            g, &q,
+            (struct grammar_places){.n = 1, .words = words, .has = &has, .is_dead = &is_dead});
         last = cpu_us() - last;
         uint32_t id = d->ids[q.n_ids];
         if (!(words[id / 32] >> (id % 32) & 1))

@@ -122,6 +122,19 @@ static void take_scores(struct scheduler *s, const struct seq *x, const struct s
         s->events[s->n_events++] = (struct scheduler_event){.request = x->r};
 }
 
+/* The last of the tokens is none: an answer that its grammar leads nowhere is no answer. */
+static void end_dead(struct request *r, const struct result_item *item, uint32_t n_new)
+{
+    if (n_new == 0 || n_new > item->gaps.n || !(item->gaps.ptr[n_new - 1] < 0))
+        return;
+    r->finish = FINISH_ERROR;
+    r->status = STATUS_INVALID;
+    snprintf(r->text, sizeof r->text,
+             "Behind %u tokens the answer's grammar allows no token of this model, or finding one "
+             "costs more than it may: the answer cannot be completed.",
+             request_n_generated(r) - 1);
+}
+
 /* The tokens of one run; x is still there. */
 static void take_tokens(struct scheduler *s, struct seq *x, const struct step_entry *e,
                         const struct result_item *item, uint64_t now_ns)
@@ -131,6 +144,7 @@ static void take_tokens(struct scheduler *s, struct seq *x, const struct step_en
     if (e->pools)
         request_take_vector(r, item->vector);
     uint32_t n_new = push_tokens(r, item);
+    end_dead(r, item, n_new);
     bool ended = r->finish != FINISH_NONE;
     s->events[s->n_events++] =
         (struct scheduler_event){.request = r, .n_new = n_new, .ended = ended};
@@ -141,7 +155,7 @@ static void take_tokens(struct scheduler *s, struct seq *x, const struct step_en
     x->n_ahead -= e->n_draft;
     x->n_total += n_more;
     if (ended) {
-        request_enter(r, REQUEST_FINISHED);
+        request_enter(r, r->finish == FINISH_ERROR ? REQUEST_FAILED : REQUEST_FINISHED);
         scheduler_drop(s, x);
     } else if (x->place == SEQ_RUNNING && e->incarnation == x->incarnation) {
         x->n_scheduled += n_more;

@@ -372,6 +372,8 @@ struct msg_plan {
 /* What one sequence got: 1 .. n_draft + 1 ids; none without `sample`, or at the end that a run
  * which `follows` found. prompt_logprobs: of the run's positions, each that a prompt's id follows.
  */
+#define RESULT_DEAD_END (-1.0f) /* the sequence's grammar allows nothing there: no id of its text  \
+                                 */
 struct result_item {
     uint32_t slot;
     struct u32_span ids;
@@ -379,7 +381,7 @@ struct result_item {
     uint32_t n_logprobs;
     const struct logprob_row *prompt_logprobs;
     uint32_t n_prompt_logprobs;
-    struct f32_span gaps;   /* one per id: the distance of the two best scores at its place */
+    struct f32_span gaps;   /* one per id: the distance of the two best scores at its place, or: */
     struct f32_span vector; /* of a pooling request: [hidden] */
 };
 struct msg_result {

@@ -14,6 +14,7 @@
 struct sampling {
     struct sampler_row row;
     struct sampler_choice choice;
+    bool is_dead; /* its mask has nothing of the grammar's: RESULT_DEAD_END */
 };
 
 /* Whose tokens are drawn, in the order in which they come to a stage in front of the last. */

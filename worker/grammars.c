@@ -254,13 +254,15 @@ static void allow_end(const struct sequence *q, uint32_t vocab_size, uint32_t *w
     }
 }
 
-static void mask_of(struct text_matcher *m, const struct sequence *q, uint32_t vocab_size,
+/* False: nothing of the grammar's may come here. */
+static bool mask_of(struct text_matcher *m, const struct sequence *q, uint32_t vocab_size,
                     uint32_t *words)
 {
     char why[TEXT_ERR_MAX] = "";
-    if (text_matcher_mask(m, words, (vocab_size + 31) / 32, why) != TEXT_OK)
-        log_warn("grammar_mask", "slot=%u position=%u reason=%s", q->slot, q->n_ids,
-                 log_quote(why));
+    if (text_matcher_mask(m, words, (vocab_size + 31) / 32, why) == TEXT_OK)
+        return true;
+    log_warn("grammar_mask", "slot=%u position=%u reason=%s", q->slot, q->n_ids, log_quote(why));
+    return false;
 }
 
 /* A copy that has taken n guesses; NULL: the grammar refuses one of them. */
@@ -292,9 +294,8 @@ void grammars_mask(struct grammars *g, const struct sequence *q, struct grammar_
             text_matcher_accept(m, q->ids[q->n_ids + p.first + i - 1], why) != TEXT_OK)
             m = NULL;
         p.has[i] = m || !s->matcher;
-        if (m)
-            mask_of(m, q, g->vocab_size, words);
-        else if (!s->matcher)
+        p.is_dead[i] = m ? !mask_of(m, q, g->vocab_size, words) : !s->matcher;
+        if (!s->matcher)
             allow_end(q, g->vocab_size, words);
     }
     text_matcher_free(ahead);

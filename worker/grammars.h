@@ -27,11 +27,13 @@ void grammars_enter(struct grammars *g, const struct sequence *q);
 /* Behind q's ids and first, first + 1 ... of its guesses, which are in q->ids behind them. */
 struct grammar_places {
     uint32_t first, n;
-    /* [n][(vocab_size + 31) / 32]: bit i % 32 of word i / 32 set: id i may come there. Where there
-     * can be no mask (what the gateway compiled does not compile here, or costs more than it may)
-     * the text may end, and the log says why. */
+    /* [n][(vocab_size + 31) / 32]: bit i % 32 of word i / 32 set: id i may come there. */
     uint32_t *words;
     bool *has; /* [n] false: that place does not count, as a guess in front of it is refused */
+    /* [n] true: no id of the grammar's may come there, and the text is none yet, or there can be no
+     * mask (what the gateway compiled does not compile here, or costs more than it may). The words
+     * then have what ends a text, and the log says why. */
+    bool *is_dead;
 };
 /* Of one that has entered. Different sequences' at once, by any threads. */
 void grammars_mask(struct grammars *g, const struct sequence *q, struct grammar_places places);
