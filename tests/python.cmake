@@ -194,6 +194,19 @@ foreach(part tokenizers fast chat gguf spm)
   endif()
 endforeach()
 
+# Grammars: the JSON Schema Test Suite, and masks against llguidance's own. CI has a part of the masks.
+set(golden_masks golden/grammar_masks.py --lib ${TEXT_TARGET}/release/libcoxtext.a)
+add_test(NAME golden_schema_suite COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/run_python ${CMAKE_CURRENT_SOURCE_DIR}/golden/schema_suite.py
+                                          --lib ${TEXT_TARGET}/release/libcoxtext.a)
+add_test(NAME golden_grammar_masks_part COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/run_python ${CMAKE_CURRENT_SOURCE_DIR}/${golden_masks}
+                                                --vocabularies llama2,qwen3,gpt4o --grammars 12 --prefixes 30)
+add_test(NAME golden_grammar_masks COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/run_python ${CMAKE_CURRENT_SOURCE_DIR}/${golden_masks})
+set_tests_properties(golden_schema_suite golden_grammar_masks_part PROPERTIES LABELS golden TIMEOUT 300 SKIP_RETURN_CODE 77)
+set_tests_properties(golden_grammar_masks PROPERTIES LABELS long TIMEOUT 7200 SKIP_RETURN_CODE 77)
+if(COX_SANITIZE) # Rust, which gcc's sanitizers do not see
+  set_tests_properties(golden_schema_suite golden_grammar_masks_part PROPERTIES LABELS long)
+endif()
+
 # The longest tests begin first, so that none of them runs on alone at the end. Seconds of wall time on two cores, 2026-11-28.
 function(cox_cost seconds)
   foreach(name ${ARGN})

@@ -28,11 +28,10 @@ static const struct tokens_item *only_item(const struct fixture *f, uint8_t conn
 }
 
 /* Rank 0 answers the oldest plan in the box with one token, then the box is emptied. */
-static void answer_plan(struct fixture *f, uint32_t token)
+static void answer_plan_at(struct fixture *f, uint32_t token, float gap)
 {
     const struct msg *p = box_find(f, 1, MSG_PLAN);
     assert_non_null(p);
-    static const float gap = 1;
     struct result_item item = {.slot = p->plan.runs[0].slot, .ids = {&token, 1}, .gaps = {&gap, 1}};
     struct msg m = {.type = MSG_RESULT,
                     .result = {.term_epoch = p->plan.term_epoch,
@@ -49,6 +48,11 @@ static void answer_plan(struct fixture *f, uint32_t token)
         arena_fini(&f->box[i].arena);
     memmove(f->box, &f->box[n + 1], (f->n_box - n - 1) * sizeof f->box[0]);
     f->n_box -= n + 1;
+}
+
+static void answer_plan(struct fixture *f, uint32_t token)
+{
+    answer_plan_at(f, token, 1);
 }
 
 static struct fixture *ready_cluster(void)
@@ -75,6 +79,31 @@ static void both_ranks_get_the_same_plan(void **state)
     const struct tokens_item *t = only_item(f, 3);
     assert_int_equal(t->start, 0);
     assert_int_equal(t->ids.ptr[0], 1000);
+    fixture_free(f);
+}
+
+/* A token that stands where the grammar allows none ends the answer as an error, even one that would end it
+ * as EOS does. */
+static void a_dead_end_is_an_error(void **state)
+{
+    static uint32_t eos = 1000;
+    struct fixture *f = ready_cluster();
+    struct msg m = submit_of(1, 1, 3);
+    m.submit.sampling.eos_ids = (struct u32_span){&eos, 1};
+    say(f, 3, &m);
+    answer_plan(f, 999);
+    answer_plan_at(f, eos, RESULT_DEAD_END);
+    const struct msg *got = NULL;
+    for (uint32_t i = 0; i < f->n_box; i++)
+        if (f->box[i].m.type == MSG_TOKENS)
+            got = &f->box[i].m;
+    assert_non_null(got);
+    const struct tokens_item *t = &got->tokens.items[0];
+    assert_int_equal(t->finish, FINISH_ERROR);
+    assert_int_equal(t->status, STATUS_INVALID);
+    assert_non_null(memmem(t->text.ptr, t->text.len, "Behind 1 tokens the answer's grammar", 36));
+    assert_int_equal(f->core->n_failed, 1);
+    assert_int_equal(f->core->n_finished, 0);
     fixture_free(f);
 }
 
@@ -650,6 +679,7 @@ int main(void)
     log_init("test", LOG_LEVEL_COUNT, LOG_LOGFMT);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(both_ranks_get_the_same_plan),
+        cmocka_unit_test(a_dead_end_is_an_error),
         cmocka_unit_test(groups_on_cpus_have_short_steps),
         cmocka_unit_test(a_group_guesses_as_its_least_rank),
         cmocka_unit_test(ranks_wait_counts_where_there_was_work),
