@@ -1,6 +1,7 @@
 /* Results, in the order of the steps. Everything is checked before anything is applied: a rank that
  * answers something else than what was asked is out of step, and its group must be dissolved. */
 #include <assert.h>
+#include <stdio.h>
 
 #include "head/request_scores.h"
 #include "head/scheduler_internal.h"

@@ -369,11 +369,11 @@ struct msg_plan {
     uint64_t digest; /* each 256th step (plan_digest.h), never with drafts in flight; else 0 */
 };
 
+/* A gap: the sequence's grammar allows nothing there, and the id is none of its text. */
+#define RESULT_DEAD_END (-1.0f)
 /* What one sequence got: 1 .. n_draft + 1 ids; none without `sample`, or at the end that a run
  * which `follows` found. prompt_logprobs: of the run's positions, each that a prompt's id follows.
  */
-#define RESULT_DEAD_END (-1.0f) /* the sequence's grammar allows nothing there: no id of its text  \
-                                 */
 struct result_item {
     uint32_t slot;
     struct u32_span ids;

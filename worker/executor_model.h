@@ -10,8 +10,7 @@
 #include "worker/executor_model_score.h"
 #include "worker/sampler.h"
 
-/* One sampled row, for whichever thread takes it. */
-struct sampling {
+struct sampling { /* one row, for whichever thread takes it */
     struct sampler_row row;
     struct sampler_choice choice;
     bool is_dead; /* its mask has nothing of the grammar's: RESULT_DEAD_END */

@@ -112,7 +112,42 @@ fn is_long_multiple(n: &serde_json::Number) -> bool {
     !digits.is_empty() && digits.parse::<u64>().map_or(true, |n| n > MAX_MULTIPLE)
 }
 
-fn check_counts(members: &serde_json::Map<String, Value>, items: &mut f64) -> Result<()> {
+/// Of a whole schema, as allOf may join them all: what the crate does for an object grows with their square.
+const MAX_PROPERTIES: usize = 4_000;
+
+/// Members of objects in data, which become properties.
+fn members_of(v: &Value) -> usize {
+    match v {
+        Value::Array(list) => list.iter().map(members_of).sum(),
+        Value::Object(map) => map.len() + map.values().map(members_of).sum::<usize>(),
+        _ => 0,
+    }
+}
+
+/// What is left of the limits of a schema.
+#[derive(Default)]
+struct Sums {
+    items: f64,
+    properties: usize,
+}
+
+fn check_properties(members: &serde_json::Map<String, Value>, sums: &mut Sums) -> Result<()> {
+    sums.properties += match members.get("properties") {
+        Some(Value::Object(map)) => map.len(),
+        _ => 0,
+    };
+    sums.properties += members.get("required").and_then(Value::as_array).map_or(0, Vec::len) / 2;
+    sums.properties +=
+        ["const", "enum"].iter().filter_map(|k| members.get(*k)).map(members_of).sum::<usize>();
+    match sums.properties > MAX_PROPERTIES {
+        true => fail(Code::Limit, format!("a schema of more than {MAX_PROPERTIES} properties")),
+        false => Ok(()),
+    }
+}
+
+fn check_counts(members: &serde_json::Map<String, Value>, sums: &mut Sums) -> Result<()> {
+    check_properties(members, sums)?;
+    let items = &mut sums.items;
     for (name, value) in members {
         let Some(n) = value.as_f64() else { continue };
         match name.as_str() {
@@ -138,9 +173,9 @@ fn check_counts(members: &serde_json::Map<String, Value>, items: &mut f64) -> Re
     Ok(())
 }
 
-fn check_part(schema: &Value, items: &mut f64) -> Result<()> {
+fn check_part(schema: &Value, sums: &mut Sums) -> Result<()> {
     let Value::Object(members) = schema else { return Ok(()) };
-    check_counts(members, items)?;
+    check_counts(members, sums)?;
     if let Some(Value::String(p)) = members.get("pattern") {
         check(p)?;
     }
@@ -150,7 +185,7 @@ fn check_part(schema: &Value, items: &mut f64) -> Result<()> {
     let mut answer = Ok(());
     schema_rules::inner(members, |part| {
         if answer.is_ok() {
-            answer = check_part(part, items);
+            answer = check_part(part, sums);
         }
     });
     answer
@@ -160,7 +195,7 @@ fn check_part(schema: &Value, items: &mut f64) -> Result<()> {
 /// bounded.
 pub fn check_schema(schema: Value) -> Result<Value> {
     let schema = schema_rules::apply(schema)?;
-    check_part(&schema, &mut 0.0)?;
+    check_part(&schema, &mut Sums::default())?;
     Ok(schema)
 }
 

@@ -2,7 +2,7 @@
 //! that: which of them no finite text satisfies, and which the crate (llguidance) would put together
 //! wrongly.
 
-use crate::error::{invalid, Result};
+use crate::error::{fail, invalid, Code, Result};
 use crate::schema_rules::{inner, inner_mut, is_anything};
 use serde_json::{Map, Value};
 use std::collections::{HashMap, VecDeque};
@@ -15,6 +15,9 @@ const ALL: u8 = (1 << 6) - 1;
 /// A schema that closes an object, and one that names members by patterns.
 const CLOSED: u8 = 1;
 const PATTERNS: u8 = 2;
+
+/// Of one text at once: each doubles what the crate looks at to see whether any text has them all.
+const MOST_PATTERNS: u8 = 8;
 
 type Members = Map<String, Value>;
 
@@ -274,4 +277,26 @@ pub fn check_shapes(root: &Value) -> Result<()> {
         }
     }
     Ok(())
+}
+
+/// The most patterns that one text has to match.
+fn patterns(g: &Graph<'_>, known: &[u8], s: &Members) -> u8 {
+    let list = |key: &str| s.get(key).and_then(Value::as_array);
+    let of = |v: &Value| g.of(known, v, 0);
+    let own = s.contains_key("pattern") as u8 + s.contains_key("format") as u8;
+    let all = list("allOf").into_iter().flatten().map(of).chain(g.target(s).map(of));
+    let options = ["anyOf", "oneOf"].into_iter().filter_map(list);
+    let most = options.map(|options| options.iter().map(of).max().unwrap_or(0));
+    all.chain(most).fold(own, u8::saturating_add).min(MOST_PATTERNS + 1)
+}
+
+pub fn check_patterns(root: &Value) -> Result<()> {
+    let known = Graph::new(root).solve(patterns);
+    match known.iter().any(|n| *n > MOST_PATTERNS) {
+        true => fail(
+            Code::Limit,
+            format!("more than {MOST_PATTERNS} patterns of one text, joined by allOf or $ref"),
+        ),
+        false => Ok(()),
+    }
 }

@@ -1,9 +1,10 @@
 //! Keywords of objects and arrays that the crate does not know, or takes for less than they say, written with
 //! those that it knows.
 
-use crate::error::{invalid, Result};
-use llguidance::derivre::RegexBuilder;
+use crate::error::{fail, invalid, Code, Result};
+use llguidance::derivre::{Regex, RegexBuilder};
 use serde_json::{json, Map, Value};
+use std::cell::Cell;
 
 type Members = Map<String, Value>;
 
@@ -11,6 +12,37 @@ type Members = Map<String, Value>;
 const MATCH_FUEL: u64 = 10_000;
 /// Of dependencies in one schema: each doubles what the crate has to put together.
 const MOST_DEPENDENCIES: usize = 8;
+/// Of one schema: the crate compares each with all others.
+const MOST_PATTERNS: usize = 64;
+
+/// Values that may still be copied: what is said once of many names is copied for each.
+pub struct Room(Cell<usize>);
+
+impl Default for Room {
+    fn default() -> Room {
+        Room(Cell::new(200_000))
+    }
+}
+
+fn weight(v: &Value) -> usize {
+    match v {
+        Value::Array(list) => 1 + list.iter().map(weight).sum::<usize>(),
+        Value::Object(map) => 1 + map.values().map(weight).sum::<usize>(),
+        _ => 1,
+    }
+}
+
+impl Room {
+    fn copy(&self, v: &Value) -> Result<Value> {
+        match self.0.get().checked_sub(weight(v)) {
+            None => fail(Code::Limit, "a schema whose patterns or names say too much of too many properties"),
+            Some(left) => {
+                self.0.set(left);
+                Ok(v.clone())
+            }
+        }
+    }
+}
 
 /// What is valid by the part too.
 pub fn also(s: &mut Members, part: Value) {
@@ -23,9 +55,9 @@ pub fn also(s: &mut Members, part: Value) {
 }
 
 /// Of a schema whose own parts have been looked at.
-pub fn apply(s: &mut Members, is_old: bool) -> Result<()> {
-    both_kinds_of_properties(s)?;
-    names(s)?;
+pub fn apply(s: &mut Members, is_old: bool, room: &Room) -> Result<()> {
+    both_kinds_of_properties(s, room)?;
+    names(s, room)?;
     dependencies(s, is_old);
     contains_anything(s);
     if s.contains_key("additionalItems") {
@@ -34,28 +66,39 @@ pub fn apply(s: &mut Members, is_old: bool) -> Result<()> {
     Ok(())
 }
 
-fn matches(pattern: &str, name: &str) -> Result<bool> {
+fn matcher(pattern: &str) -> Result<Regex> {
     let bad = |e: &dyn std::fmt::Display| invalid(format!("the pattern {pattern} of names: {e}"));
     let mut builder = RegexBuilder::new();
     let rx = llguidance::regex_to_lark(pattern, "dw");
     let rx = builder.mk_regex_for_serach(rx.as_str()).map_err(|e| bad(&e))?;
-    let mut rx = builder.to_regex_limited(rx, MATCH_FUEL).map_err(|e| bad(&e))?;
-    Ok(rx.is_match(name))
+    builder.to_regex_limited(rx, MATCH_FUEL).map_err(|e| bad(&e))
 }
 
 /// A property whose name a pattern matches is what both say: the crate takes the property's word alone.
-fn both_kinds_of_properties(s: &mut Members) -> Result<()> {
-    let Some(Value::Object(patterns)) = s.get("patternProperties").cloned() else { return Ok(()) };
-    let Some(Value::Object(properties)) = s.get_mut("properties") else { return Ok(()) };
-    for (name, own) in properties.iter_mut() {
-        let mut all = vec![own.clone()];
-        for (pattern, schema) in &patterns {
-            if matches(pattern, name)? {
-                all.push(schema.clone());
+fn both_kinds_of_properties(s: &mut Members, room: &Room) -> Result<()> {
+    let Some(Value::Object(patterns)) = s.get("patternProperties") else { return Ok(()) };
+    if patterns.len() > MOST_PATTERNS {
+        return fail(
+            Code::Limit,
+            format!("{} patternProperties, at most {MOST_PATTERNS} are taken", patterns.len()),
+        );
+    }
+    let names = s.get("properties").and_then(Value::as_object).into_iter().flat_map(Map::keys);
+    let names: Vec<String> = names.cloned().collect();
+    let mut more: Vec<Vec<Value>> = vec![Vec::new(); names.len()];
+    for (pattern, schema) in patterns {
+        let mut rx = matcher(pattern)?;
+        for (name, more) in names.iter().zip(&mut more) {
+            if rx.is_match(name) {
+                more.push(room.copy(schema)?);
             }
         }
-        if all.len() > 1 {
-            *own = json!({ "allOf": all });
+    }
+    let Some(Value::Object(properties)) = s.get_mut("properties") else { return Ok(()) };
+    for (own, mut more) in properties.values_mut().zip(more) {
+        if !more.is_empty() {
+            more.insert(0, own.take());
+            *own = json!({ "allOf": more });
         }
     }
     Ok(())
@@ -98,7 +141,7 @@ fn pattern_of_names(v: &Value) -> Option<String> {
 
 /// propertyNames as properties that are all there are, or as a pattern beside which there is none. Others
 /// stay, and the crate refuses them by name.
-fn names(s: &mut Members) -> Result<()> {
+fn names(s: &mut Members, room: &Room) -> Result<()> {
     let Some(asked) = s.get("propertyNames").cloned() else { return Ok(()) };
     if s.contains_key("patternProperties") || s.contains_key("unevaluatedProperties") {
         return Ok(());
@@ -114,11 +157,14 @@ fn names(s: &mut Members) -> Result<()> {
     } else if let Some(names) = listed(&asked) {
         own.iter_mut().filter(|(name, _)| !names.contains(&name.as_str())).for_each(|(_, v)| *v = none());
         for name in names {
-            own.entry(name).or_insert_with(|| others.clone());
+            if !own.contains_key(name) {
+                own.insert(name.to_owned(), room.copy(&others)?);
+            }
         }
     } else if let Some(pattern) = pattern_of_names(&asked) {
+        let mut rx = matcher(&pattern)?;
         for (name, v) in own.iter_mut() {
-            if !matches(&pattern, name)? {
+            if !rx.is_match(name) {
                 *v = none();
             }
         }

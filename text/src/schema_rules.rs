@@ -5,7 +5,7 @@
 //! given; where the crate has no way to say something, the result allows less, or it is a refusal.
 
 use crate::error::{fail, invalid, Code, Result};
-use crate::schema_graph::{check_shapes, keep_finite, percent_decoded};
+use crate::schema_graph::{check_patterns, check_shapes, keep_finite, percent_decoded};
 use crate::schema_members;
 use crate::schema_pattern;
 use serde_json::{Map, Number, Value};
@@ -104,6 +104,7 @@ struct Document {
     has_names: bool,
     /// Drafts up to 7: beside $ref nothing counts, and some keywords are not there yet.
     is_old: bool,
+    room: schema_members::Room,
 }
 
 /// JSON, in which a number that no double holds becomes a text behind FAR.
@@ -144,13 +145,15 @@ fn far(v: &Value) -> Option<bool> {
 
 /// A pass over all schemas.
 pub fn apply(mut schema: Value) -> Result<Value> {
-    let mut d = Document { references: String::new(), has_names: false, is_old: false };
+    let mut d =
+        Document { references: String::new(), has_names: false, is_old: false, room: Default::default() };
     let name = schema.get("$schema").and_then(Value::as_str).unwrap_or_default();
     d.is_old = ["draft-04", "draft-06", "draft-07"].iter().any(|n| name.contains(n));
     survey(&schema, &mut d, 0)?;
     walk(&mut schema, &d, 0)?;
     keep_finite(&mut schema)?;
     check_shapes(&schema)?;
+    check_patterns(&schema)?;
     Ok(schema)
 }
 
@@ -191,7 +194,7 @@ fn walk(schema: &mut Value, d: &Document, depth: usize) -> Result<()> {
     constants(s)?;
     patterns(s)?;
     inner_mut(s, &mut |v| walk(v, d, depth + 1))?;
-    schema_members::apply(s, d.is_old)
+    schema_members::apply(s, d.is_old, &d.room)
 }
 
 /// In old drafts nothing counts beside a $ref. What references may lead into stays, and counts.

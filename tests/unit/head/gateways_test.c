@@ -82,8 +82,8 @@ static void both_ranks_get_the_same_plan(void **state)
     fixture_free(f);
 }
 
-/* A token that stands where the grammar allows none ends the answer as an error, even one that would end it
- * as EOS does. */
+/* A token that stands where the grammar allows none ends the answer as an error, even one that
+ * would end it as EOS does. */
 static void a_dead_end_is_an_error(void **state)
 {
     static uint32_t eos = 1000;

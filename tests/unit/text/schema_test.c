@@ -275,12 +275,57 @@ static void what_is_not_kept_to_is_refused_by_name(void **state)
     }
 }
 
+/* head, n parts with their number in them, tail. */
+static char *numbered(const char *head, const char *part, int n, const char *tail)
+{
+    char *out = malloc(strlen(head) + (size_t)n * (strlen(part) + 12) + strlen(tail) + 1);
+    char *at = out + sprintf(out, "%s", head);
+    for (int i = 0; i < n; i++)
+        at += sprintf(at, part, i);
+    strcpy(at, tail);
+    return out;
+}
+
+/* What the crate would work at for minutes is refused before it begins; what is as large as people
+ * write is not. */
+static void what_is_too_much_is_refused(void **state)
+{
+    static const struct {
+        const char *head, *part, *tail, *words; /* words NULL: it is taken */
+        int n;
+    } cases[] = {
+        {"{\"properties\":{", "\"p%d\":{},", "\"z\":{}}}", "4000 properties", 5000},
+        {"{\"properties\":{", "\"p%d\":{},", "\"z\":{}}}", NULL, 1000},
+        {"{\"const\":{", "\"p%d\":1,", "\"z\":1}}", "4000 properties", 5000},
+        {"{\"patternProperties\":{", "\"^p%d_\":{},", "\"^z\":{}}}", "patternProperties", 64},
+        {"{\"patternProperties\":{", "\"^p%d_\":{},", "\"^z\":{}}}", NULL, 20},
+        {"{\"allOf\":[", "{\"pattern\":\"a.*%d\"},", "{}]}", "patterns of one text", 9},
+        {"{\"anyOf\":[", "{\"pattern\":\"^a%d$\"},", "{\"type\":\"null\"}]}", NULL, 100},
+        {"{\"$ref\":\"#/$defs/c0\",\"$defs\":{", "\"c%d\":{\"$ref\":\"#/$defs/c\"},",
+         "\"c\":{\"type\":\"null\"}}}", NULL, 3000},
+        {"{\"enum\":[", "\"v%d\",", "1]}", NULL, 3000},
+        {"{\"maximum\":1", "%d", "}", NULL, 1000},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char *schema = numbered(cases[i].head, cases[i].part, cases[i].n, cases[i].tail);
+        struct text_grammar *g = NULL;
+        char err[TEXT_ERR_MAX] = "";
+        int rc = text_grammar_compile(vocabulary, TEXT_GRAMMAR_JSON_SCHEMA, schema, strlen(schema),
+                                      &g, err);
+        if (cases[i].words ? rc != TEXT_LIMIT || !strstr(err, cases[i].words) : rc != TEXT_OK)
+            fail_msg("%zu: %d %s", i, rc, err);
+        text_grammar_free(g);
+        free(schema);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(what_asks_for_little_is_taken),
         cmocka_unit_test(what_has_no_end_is_refused),
         cmocka_unit_test(what_is_not_kept_to_is_refused_by_name),
+        cmocka_unit_test(what_is_too_much_is_refused),
     };
     return cmocka_run_group_tests(tests, open_vocabulary, close_vocabulary);
 }
