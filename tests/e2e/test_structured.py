@@ -22,6 +22,7 @@ PERSON = {"type": "object", "additionalProperties": False, "required": ["name", 
                          "colours": {"type": "array", "items": {"enum": ["red", "green", "blue"]}, "minItems": 1, "maxItems": 3}},
           "x-guidance": {"whitespace_flexible": False}}
 GUESSES = ["--speculative-config", '{"method":"ngram","num_speculative_tokens":4}', "--speculative-disable-by-batch-size", 64]
+TAG = {"type": "tag", "begin": "<code>", "content": {"type": "regex", "pattern": "[A-F]{3}-[0-9]{4}"}, "end": "</code>"}
 CODE = "[A-F]{3}-[0-9]{4}( [A-F]{3}-[0-9]{4}){6}"
 
 
@@ -36,6 +37,9 @@ CASES = [({"response_format": {"type": "json_schema", "json_schema": {"name": "p
          ({"structured_outputs": {"regex": CODE}}, lambda t: re.fullmatch(CODE, t)),
          ({"structured_outputs": {"choice": ["yes", "no", "\"per\u00e9haps\""]}}, lambda t: t in ("yes", "no", "\"per\u00e9haps\"")),
          ({"guided_grammar": "start: \"(\" start \")\" | \"x\""}, lambda t: re.fullmatch(r"(\(*)x(\)*)", t) and t.count("(") == t.count(")")),
+         ({"response_format": {"type": "structural_tag", "format": TAG}}, lambda t: re.fullmatch(r"<code>[A-F]{3}-[0-9]{4}</code>", t)),
+         ({"structured_outputs": {"structural_tag": json.dumps({"type": "structural_tag", "format": TAG})}},
+          lambda t: re.fullmatch(r"<code>[A-F]{3}-[0-9]{4}</code>", t)),
          ({"structured_outputs": {"grammar": "root ::= answer\nanswer ::= \"yes\" | \"no\" # GBNF"}}, lambda t: t in ("yes", "no"))]
 
 

@@ -263,6 +263,9 @@ static void test_grammars(void **state)
          "\"strict\":"
          "true,\"schema\":{\"type\": \"null\"}}}",
          GRAMMAR_JSON_SCHEMA, "{\"type\":\"null\"}"},
+        {",\"response_format\":{\"type\":\"structural_tag\",\"format\":{\"type\":\"any_text\"}}",
+         GRAMMAR_STRUCTURAL_TAG,
+         "{\"type\":\"structural_tag\",\"format\":{\"type\":\"any_text\"}}"},
         {",\"response_format\":{\"type\":\"structural_tag\",\"structures\":[],\"triggers\":[]}",
          GRAMMAR_STRUCTURAL_TAG, "{\"type\":\"structural_tag\",\"structures\":[],\"triggers\":[]}"},
         {",\"structured_outputs\":{\"json\":\"{}\",\"regex\":null,\"json_object\":false}",
