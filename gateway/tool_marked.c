@@ -118,18 +118,20 @@ static struct str name_in_head(const struct marked_family *f, struct str head)
     return name;
 }
 
-/* functions.f:0 of a head with this name. */
+/* functions.f:0, or f:0, of a head with this name. */
 static struct str own_id(const struct marked_family *f, struct str head, struct str name)
 {
-    size_t before = f->prefix ? strlen(f->prefix) : 0;
-    size_t at = (size_t)(name.ptr - head.ptr), n = at + name.len;
-    if (!f->own_id || at < before || memcmp(name.ptr - before, f->prefix, before) != 0 ||
-        !starts_with(parser_skip(head, n), f->sep))
+    const size_t n_prefix = f->prefix ? strlen(f->prefix) : 0;
+    const size_t at = (size_t)(name.ptr - head.ptr);
+    size_t n = at + name.len;
+    if (!f->own_id || !starts_with(parser_skip(head, n), f->sep))
         return STR("");
+    const bool prefixed = at >= n_prefix && memcmp(name.ptr - n_prefix, f->prefix, n_prefix) == 0;
+    const size_t from = prefixed ? at - n_prefix : at;
     n += strlen(f->sep);
     while (n < head.len && isdigit((unsigned char)head.ptr[n]))
         n++;
-    return (struct str){head.ptr + at - before, n - (at - before)};
+    return (struct str){head.ptr + from, n - from};
 }
 
 /* Whether literals begin with a key or with nothing. SIZE_MAX: that has not come. */

@@ -470,6 +470,10 @@ static void test_ids(void **state)
     assert_int_equal(d.n_parts, 2);
     assert_true(str_eq_c(d.parts[0].id, "functions.f:12"));
     answer_fini(&a);
+    answer_init(&a, &rules, 0, &(struct prompt){0});
+    answer_feed(&a, STR("<|tool_call_begin|>f:3<|tool_call_argument_begin|>{}"), true, &d);
+    assert_true(str_eq_c(d.parts[0].id, "f:3"));
+    answer_fini(&a);
 }
 
 /* What is held back has a bound: a header or a name that never ends is content. */
