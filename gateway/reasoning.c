@@ -182,18 +182,20 @@ static size_t append_feed(const struct answer_parser *p, struct parser_state *s,
 }
 
 #define MARKS(...) ((const char *const[]){__VA_ARGS__, NULL})
-#define THINK(n, o, c, ...)                                                                        \
+#define BETWEEN(n, all_markers, ...)                                                               \
     {                                                                                              \
-        .name = n, .markers = MARKS(o, c), .init = think_init, .marks = think_marks,               \
+        .name = n, .markers = all_markers, .init = think_init, .marks = think_marks,               \
         .feed = think_feed, .family = &(const struct think_family)                                 \
         {                                                                                          \
-            .open = MARKS(o), __VA_ARGS__                                                          \
+            __VA_ARGS__                                                                            \
         }                                                                                          \
     }
+#define THINK(n, o, c, ...) BETWEEN(n, MARKS(o, c), .open = MARKS(o), __VA_ARGS__)
 /* It always reasons, until the marker that closes or a call; a second such marker is nobody's. */
 #define UNTIL_CALL(n, o, c, calls, calls_end, ...)                                                 \
-    THINK(n, o, c, .close = MARKS(c, calls), .text_close = MARKS(c), .call = calls,                \
-          .call_end = calls_end, .drop = MARKS(c), .always = true, __VA_ARGS__)
+    BETWEEN(n, MARKS(o, c, calls), .open = MARKS(o), .close = MARKS(c, calls),                     \
+            .text_close = MARKS(c), .call = calls, .call_end = calls_end, .drop = MARKS(c),        \
+            .always = true, __VA_ARGS__)
 #define CLOSE(c) .close = MARKS(c)
 
 #define COHERE_MARKS                                                                               \
