@@ -81,7 +81,7 @@ static bool is_text(const struct strbuf *b, const json_t *row, const char *key)
 {
     const json_t *want = json_object_get(row, key);
     const char *s = want ? json_string_value(want) : "";
-    return s && b->len == strlen(s) && memcmp(b->ptr, s, b->len) == 0;
+    return s && b->len == strlen(s) && (b->len == 0 || memcmp(b->ptr, s, b->len) == 0);
 }
 
 /* [["f", {…}], …] of what was heard. */
