@@ -119,6 +119,44 @@ static void test_gguf(void **state)
     }
 }
 
+/* Converters write a count of 0 for dense models: it is Mixtral that has experts. */
+static void test_gguf_of_no_experts(void **state)
+{
+    for (uint32_t n = 0; n < 2; n++) {
+        struct strbuf b, with;
+        struct model_info m;
+        struct error err = {0};
+        char path[128];
+        uint64_t n_keys, key_len = 18, pad_len = 5;
+        const uint32_t u32 = 4, string = 8;
+        strbuf_init(&b, 0);
+        strbuf_init(&with, 0);
+        put_tiny_model(&b, "llama", 4096, 1, 6);
+        memcpy(&n_keys, b.ptr + 16, sizeof n_keys);
+        n_keys += 2;
+        strbuf_append(&with, b.ptr, 16);
+        strbuf_append(&with, &n_keys, sizeof n_keys);
+        strbuf_append(&with, &key_len, sizeof key_len);
+        strbuf_append_c(&with, "llama.expert_count");
+        strbuf_append(&with, &u32, sizeof u32);
+        strbuf_append(&with, &n, sizeof n);
+        strbuf_append(&with, &pad_len, sizeof pad_len); /* 64 bytes in all: the data is aligned */
+        strbuf_append_c(&with, "x.pad");
+        strbuf_append(&with, &string, sizeof string);
+        strbuf_append(&with, &pad_len, sizeof pad_len);
+        strbuf_append_c(&with, "     ");
+        strbuf_append(&with, b.ptr + 24, b.len - 24);
+        put_file(dir, "tiny.Q8.gguf", strbuf_str(&with));
+        strbuf_fini(&b);
+        strbuf_fini(&with);
+        snprintf(path, sizeof path, "%s/tiny.Q8.gguf", dir);
+        if (model_info_open(path, NULL, &m, &err) != STATUS_OK)
+            fail_msg("%u: %s", n, err.text);
+        assert_string_equal(m.family, n ? "mixtral" : "llama");
+        model_info_fini(&m);
+    }
+}
+
 static const struct {
     const char *name, *config, *generation, *tokenizer, *family;
     uint32_t max_len, vocab, n_eos;
@@ -352,6 +390,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_null),
         cmocka_unit_test_setup_teardown(test_gguf, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_gguf_of_no_experts, setup, teardown),
         cmocka_unit_test_setup_teardown(test_folder, setup, teardown),
         cmocka_unit_test_setup_teardown(test_folder_refused, setup, teardown),
         cmocka_unit_test_setup_teardown(test_bombs, setup, teardown),
