@@ -74,17 +74,11 @@ struct text_template;
 /* source: the template's text. */
 int text_template_new(const char *source, size_t len, struct text_template **out,
                       char err[TEXT_ERR_MAX]);
-/* override: the name of a built-in template, a file, or the template itself on one line (its \n is a
- * newline). NULL: chat_template.jinja, tokenizer_config.json, GGUF metadata, the family's built-in one
- * (family: "gemma3", "llama", …; NULL: none), in this order. The model's templates that have a name
- * (additional_chat_templates/NAME.jinja, the list in tokenizer_config.json) come with it: `tool_use`
- * is rendered where the context has tools, unless there is an override. TEXT_UNSUPPORTED when there
- * is none. */
+/* From the model's files, in this order: override (a file, or the name of a built-in template;
+ * NULL: none), chat_template.jinja, tokenizer_config.json, GGUF metadata, the family's built-in one
+ * (family: "gemma3", "llama", …; NULL: none). TEXT_UNSUPPORTED when there is none. */
 int text_template_open(const char *model_path, const char *override, const char *family,
                        struct text_template **out, char err[TEXT_ERR_MAX]);
-/* The template that the model calls `name`; TEXT_UNSUPPORTED when it has none. */
-int text_template_named(const struct text_template *t, const char *name, size_t len,
-                        struct text_template **out, char err[TEXT_ERR_MAX]);
 void text_template_free(struct text_template *t);
 /* context: a JSON object with the template's variables (messages, tools, add_generation_prompt,
  * bos_token, eos_token, chat_template_kwargs' entries, …). now_unix: what strftime_now shows. The

@@ -15,8 +15,6 @@ static bool has_end(const char *s, const char *end)
     return n > m && strcmp(s + n - m, end) == 0;
 }
 
-#define TEMPLATES "additional_chat_templates/"
-
 /* "consolidated.*" are the same weights once more, by another project's names. */
 bool pull_is_wanted(const char *name, int *kind)
 {
@@ -40,8 +38,6 @@ bool pull_is_wanted(const char *name, int *kind)
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
         if (strcmp(name, names[i]) == 0)
             return true;
-    if (strncmp(name, TEMPLATES, sizeof TEMPLATES - 1) == 0 && has_end(name, ".jinja"))
-        return strchr(name + sizeof TEMPLATES - 1, '/') == NULL;
     if (strchr(name, '/') || strncmp(name, "consolidated", 12) == 0 ||
         strncmp(name, "adapter_", 8) == 0)
         return false;

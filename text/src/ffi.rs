@@ -298,24 +298,6 @@ pub unsafe extern "C" fn text_template_open(
 }
 
 #[no_mangle]
-pub unsafe extern "C" fn text_template_named(
-    t: *const Template,
-    name: *const c_char,
-    n: usize,
-    out: *mut *mut Template,
-    err: *mut c_char,
-) -> c_int {
-    guard(err, || {
-        let name = text(name, n, "the name")?;
-        match (*t).named(name)? {
-            Some(named) => *out = Box::into_raw(Box::new(named)),
-            None => return fail(Code::Unsupported, "the model has no template of this name".to_owned()),
-        }
-        Ok(())
-    })
-}
-
-#[no_mangle]
 pub unsafe extern "C" fn text_template_free(t: *mut Template) {
     if !t.is_null() {
         guard_value((), || drop(Box::from_raw(t)));

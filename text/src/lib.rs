@@ -35,7 +35,6 @@ mod splits;
 mod spm;
 mod structural_tag;
 mod template;
-mod template_files;
 mod tokenizer;
 mod tokenizer_json;
 mod vocab;

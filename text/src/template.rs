@@ -2,9 +2,11 @@
 //! trim_blocks and lstrip_blocks, Python's names for values), bounded in work, depth and output.
 
 use crate::error::{fail, invalid, Code, Result, TextError};
+use crate::gguf::{self, Metadata};
 use crate::jinja;
 use crate::python;
-use crate::template_files::{self, Files, DEFAULT, TOOL_USE};
+use crate::source;
+use crate::spm;
 use minijinja::{AutoEscape, Environment, Error, ErrorKind, State, Value};
 use serde_json::{Map, Value as Json};
 use std::io::{self, Write};
@@ -15,13 +17,45 @@ const MAX_OUTPUT: usize = 64 << 20;
 const MAX_DEPTH: usize = 200;
 /// Messages deeper than this are refused by serde_json itself (its limit is 128).
 const MAIN: &str = "chat";
+const TOOL_USE: &str = "tool_use";
+
+const BUILT_IN: [(&str, &str); 7] = [
+    ("chatml", include_str!("../templates/chatml.jinja")),
+    ("gemma3", include_str!("../templates/gemma3.jinja")),
+    ("llama2", include_str!("../templates/llama2.jinja")),
+    ("llama3", include_str!("../templates/llama3.jinja")),
+    ("mistral", include_str!("../templates/mistral.jinja")),
+    ("phi3", include_str!("../templates/phi3.jinja")),
+    ("vicuna", include_str!("../templates/vicuna.jinja")),
+];
+
 pub struct Template {
     env: Environment<'static>,
     has_tool_use: bool,
-    /// name and text of each of the model's templates, "default" among them
-    named: Vec<(String, String)>,
     /// bos_token, eos_token, … of the model's files: for contexts that do not name them
     special: Vec<(String, String)>,
+}
+
+pub fn built_in(name: &str) -> Option<&'static str> {
+    BUILT_IN.iter().find(|(n, _)| *n == name).map(|(_, text)| *text)
+}
+
+fn no_such(name: &str) -> String {
+    let names: Vec<_> = BUILT_IN.iter().map(|(name, _)| *name).collect();
+    format!("{name}: no such file, and no built-in template: those are {}", names.join(", "))
+}
+
+/// The format of a family whose files bring no template. Llama's two are told apart by their bos token.
+fn of_family(family: &str, special: &[(String, String)]) -> Option<&'static str> {
+    let bos = special.iter().find(|(name, _)| name == "bos_token").map(|(_, text)| text.as_str());
+    built_in(match family {
+        "llama" if bos == Some("<|begin_of_text|>") => "llama3",
+        "llama" if bos == Some("<s>") => "llama2",
+        "qwen2" | "qwen3" | "qwen3_moe" => "chatml",
+        "gemma2" => "gemma3",
+        "mixtral" => "mistral",
+        same => same,
+    })
 }
 
 impl Template {
@@ -45,7 +79,7 @@ impl Template {
         env.add_test("sequence", python::is_sequence);
         env.add_function("raise_exception", raise_exception);
         env.add_function("strftime_now", strftime_now);
-        let mut t = Template { env, has_tool_use: false, named: vec![], special: vec![] };
+        let mut t = Template { env, has_tool_use: false, special: vec![] };
         t.add(MAIN, source)?;
         Ok(t)
     }
@@ -58,31 +92,28 @@ impl Template {
 
     pub fn open(model: &Path, chosen: Option<&str>, family: Option<&str>) -> Result<Template> {
         let files = Files::read(model)?;
-        let main = match chosen {
-            Some(value) => template_files::chosen(value)?,
-            None => match files.main.clone().or_else(|| files.of_family(family)) {
-                Some(text) => text,
-                None => return fail(Code::Unsupported, format!("{}: no chat template", model.display())),
+        let mut t = match chosen {
+            Some(name) => match built_in(name) {
+                Some(text) => Template::new(text)?,
+                None => match source::read_small(Path::new(name))? {
+                    Some(text) => Template::new(&text)?,
+                    None => return fail(Code::Io, no_such(name)),
+                },
+            },
+            None => match (files.main.as_deref(), family.and_then(|f| of_family(f, &files.special))) {
+                (Some(text), _) => Template::new(text)?,
+                (None, Some(text)) => Template::new(text)?,
+                (None, None) => {
+                    return fail(Code::Unsupported, format!("{}: no chat template", model.display()))
+                }
             },
         };
-        let mut t = Template::new(&main)?;
-        if let (None, Some(text)) = (chosen, files.named(TOOL_USE)) {
+        if let (None, Some(text)) = (chosen, &files.tool_use) {
             t.add(TOOL_USE, text)?;
             t.has_tool_use = true;
         }
-        t.named = files.named;
-        t.named.retain(|(name, _)| name != DEFAULT);
-        t.named.push((DEFAULT.to_owned(), main));
         t.special = files.special;
         Ok(t)
-    }
-
-    /// The model's template of this name alone; None: it has none of that name.
-    pub fn named(&self, name: &str) -> Result<Option<Template>> {
-        let Some((_, text)) = self.named.iter().find(|(n, _)| n == name) else { return Ok(None) };
-        let mut t = Template::new(text)?;
-        t.special = self.special.clone();
-        Ok(Some(t))
     }
 
     pub fn render(&self, context: &str, now_unix: i64, fuel: u64) -> Result<String> {
@@ -118,6 +149,95 @@ impl Template {
         for (name, text) in &self.special {
             context.entry(name.as_str()).or_insert_with(|| Json::String(text.clone()));
         }
+    }
+}
+
+/// What a model's files say about templates.
+#[derive(Default)]
+struct Files {
+    main: Option<String>,
+    tool_use: Option<String>,
+    special: Vec<(String, String)>,
+}
+
+impl Files {
+    fn read(model: &Path) -> Result<Files> {
+        let mut files = Files::default();
+        if model.as_os_str().is_empty() || model == Path::new(crate::tokenizer::BYTES) {
+            return Ok(files);
+        }
+        let folder = source::folder_of(model);
+        files.main = source::read_small(&folder.join("chat_template.jinja"))?;
+        let config = source::token_config(&folder, true)?;
+        files.take_config(&config);
+        if let Some(map) = source::map_spm(model)? {
+            files.take_named(spm::named_texts(&map, &folder)?);
+        }
+        if model.is_file() {
+            let map = source::map_file(model)?;
+            if gguf::is_gguf(&map) {
+                files.take_gguf(&Metadata::parse(&map)?)?;
+            }
+        }
+        Ok(files)
+    }
+
+    fn take_config(&mut self, config: &Json) {
+        match &config["chat_template"] {
+            Json::String(text) => {
+                self.main.get_or_insert_with(|| text.clone());
+            }
+            Json::Array(list) => {
+                let named = |name: &str| {
+                    let one = list.iter().find(|t| t["name"].as_str() == Some(name));
+                    one.and_then(|t| t["template"].as_str()).map(str::to_owned)
+                };
+                if self.main.is_none() {
+                    self.main = named("default");
+                    self.tool_use = named("tool_use");
+                }
+            }
+            _ => {}
+        }
+        for (key, v) in config.as_object().into_iter().flatten() {
+            if key.ends_with("_token") {
+                if let Some(text) = source::token_text(v) {
+                    self.special.push((key.clone(), text));
+                }
+            }
+        }
+    }
+
+    /// What a tokenizer.model's tokenizer calls its tokens: its class knows names that no file says.
+    fn take_named(&mut self, named: Vec<(&'static str, String)>) {
+        self.special.retain(|(key, _)| !spm::NAMES.contains(&key.as_str()));
+        self.special.extend(named.into_iter().map(|(key, text)| (key.to_owned(), text)));
+    }
+
+    fn take_gguf(&mut self, meta: &Metadata) -> Result<()> {
+        if self.main.is_none() {
+            self.main = meta.text("tokenizer.chat_template").map(str::to_owned);
+            self.tool_use = meta.text("tokenizer.chat_template.tool_use").map(str::to_owned);
+        }
+        let Some(tokens) = meta.array("tokenizer.ggml.tokens") else {
+            return Ok(());
+        };
+        for (key, id) in [
+            ("bos_token", "tokenizer.ggml.bos_token_id"),
+            ("eos_token", "tokenizer.ggml.eos_token_id"),
+            ("unk_token", "tokenizer.ggml.unknown_token_id"),
+            ("pad_token", "tokenizer.ggml.padding_token_id"),
+        ] {
+            let text = match meta.u32(id) {
+                Some(id) => tokens.strings()?.nth(id as usize),
+                None => None,
+            };
+            let known = self.special.iter().any(|(k, _)| k == key);
+            if let (Some(Ok(text)), false) = (text.map(std::str::from_utf8), known) {
+                self.special.push((key.to_owned(), text.to_owned()));
+            }
+        }
+        Ok(())
     }
 }
 
