@@ -206,6 +206,13 @@ set_tests_properties(golden_grammar_masks PROPERTIES LABELS long TIMEOUT 7200 SK
 if(COX_SANITIZE) # Rust, which gcc's sanitizers do not see
   set_tests_properties(golden_schema_suite golden_grammar_masks_part PROPERTIES LABELS long)
 endif()
+# Chat templates against Python's jinja2, which .venv has.
+add_test(NAME golden_jinja COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/run_python ${CMAKE_CURRENT_SOURCE_DIR}/golden/jinja_golden.py
+                                   --lib ${TEXT_TARGET}/release/libcoxtext.a)
+set_tests_properties(golden_jinja PROPERTIES LABELS golden TIMEOUT 300 SKIP_RETURN_CODE 77 ENVIRONMENT PYTHONDONTWRITEBYTECODE=1)
+if(COX_SANITIZE) # Rust, which gcc's sanitizers do not see
+  set_tests_properties(golden_jinja PROPERTIES LABELS long)
+endif()
 
 # The longest tests begin first, so that none of them runs on alone at the end. Seconds of wall time on two cores, 2026-11-28.
 function(cox_cost seconds)

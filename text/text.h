@@ -1,5 +1,5 @@
 #pragma once
-/* Text: the one C header over the Rust crates (tokenizers, minijinja). Includes nothing of ours.
+/* Text: the one C header over the Rust crates (tokenizers, llguidance). Includes nothing of ours.
  * All strings are UTF-8 bytes with a length. Handles are immutable after opening and may be used
  * from several threads; a decoder belongs to one thread. Functions return 0, or a TEXT_* code and
  * fill err (TEXT_ERR_MAX bytes, always NUL-terminated). No panic crosses this border. */
@@ -74,10 +74,17 @@ struct text_template;
 /* source: the template's text. */
 int text_template_new(const char *source, size_t len, struct text_template **out,
                       char err[TEXT_ERR_MAX]);
-/* From the model's files, in this order: override (a file, or the name of a built-in template;
- * NULL: none), chat_template.jinja, tokenizer_config.json, GGUF metadata, the family's built-in one
- * (family: "gemma3", "llama", …; NULL: none). TEXT_UNSUPPORTED when there is none. */
+/* From the model's files, in this order: override (a file, the name of a built-in template, or the
+ * template itself in one line, with escapes as in "\\n"; NULL: none), chat_template.jinja,
+ * tokenizer_config.json, GGUF metadata, the family's built-in one (family: "gemma3", "llama", …;
+ * NULL: none). TEXT_UNSUPPORTED when there is none. Without an override the one for tools
+ * (additional_chat_templates/tool_use.jinja, "tool_use" of a list) is taken where there are tools.
+ */
 int text_template_open(const char *model_path, const char *override, const char *family,
+                       struct text_template **out, char err[TEXT_ERR_MAX]);
+/* The model's template of this name (of additional_chat_templates/ or of the list in its config),
+ * which is the caller's. TEXT_UNSUPPORTED: it has none. */
+int text_template_pick(const struct text_template *t, const char *name, size_t len,
                        struct text_template **out, char err[TEXT_ERR_MAX]);
 void text_template_free(struct text_template *t);
 /* context: a JSON object with the template's variables (messages, tools, add_generation_prompt,

@@ -298,6 +298,23 @@ pub unsafe extern "C" fn text_template_open(
 }
 
 #[no_mangle]
+pub unsafe extern "C" fn text_template_pick(
+    t: *const Template,
+    name: *const c_char,
+    n: usize,
+    out: *mut *mut Template,
+    err: *mut c_char,
+) -> c_int {
+    guard(err, || match (*t).pick(text(name, n, "the name")?)? {
+        Some(t) => {
+            *out = Box::into_raw(Box::new(t));
+            Ok(())
+        }
+        None => fail(Code::Unsupported, "the model has no template of this name"),
+    })
+}
+
+#[no_mangle]
 pub unsafe extern "C" fn text_template_free(t: *mut Template) {
     if !t.is_null() {
         guard_value((), || drop(Box::from_raw(t)));

@@ -23,8 +23,6 @@ mod joins;
 mod masks;
 mod pieces;
 mod pre_tokenizers;
-mod python;
-mod python_str;
 mod schema_check;
 mod schema_graph;
 mod schema_members;

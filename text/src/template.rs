@@ -3,21 +3,19 @@
 
 use crate::error::{fail, invalid, Code, Result, TextError};
 use crate::gguf::{self, Metadata};
-use crate::jinja;
-use crate::python;
+use crate::jinja::{self, Fail};
 use crate::source;
 use crate::spm;
-use minijinja::{AutoEscape, Environment, Error, ErrorKind, State, Value};
-use serde_json::{Map, Value as Json};
-use std::io::{self, Write};
+use serde_json::Value as Json;
 use std::path::Path;
 
 const DEFAULT_FUEL: u64 = 20_000_000;
-const MAX_OUTPUT: usize = 64 << 20;
-const MAX_DEPTH: usize = 200;
-/// Messages deeper than this are refused by serde_json itself (its limit is 128).
-const MAIN: &str = "chat";
 const TOOL_USE: &str = "tool_use";
+const DEFAULT: &str = "default";
+/// Of files in additional_chat_templates/.
+const MAX_NAMED: usize = 64;
+/// What a file's name has none of: a value of --chat-template with one of them may be the template itself.
+const OF_TEMPLATES: [char; 3] = ['{', '}', '\n'];
 
 const BUILT_IN: [(&str, &str); 7] = [
     ("chatml", include_str!("../templates/chatml.jinja")),
@@ -30,8 +28,11 @@ const BUILT_IN: [(&str, &str); 7] = [
 ];
 
 pub struct Template {
-    env: Environment<'static>,
-    has_tool_use: bool,
+    main: jinja::Template,
+    /// taken where a request has tools
+    tool_use: Option<jinja::Template>,
+    /// the model's other ones by name, as texts: a request may name one
+    named: Vec<(String, String)>,
     /// bos_token, eos_token, … of the model's files: for contexts that do not name them
     special: Vec<(String, String)>,
 }
@@ -58,97 +59,84 @@ fn of_family(family: &str, special: &[(String, String)]) -> Option<&'static str>
     })
 }
 
+fn parse(source: &str) -> Result<jinja::Template> {
+    jinja::parse(source).map_err(|e| said(e, 0))
+}
+
+/// A rendering's end, in the codes of text.h. line: 0 where there is none.
+fn said(fail: Fail, line: u32) -> TextError {
+    let at = if line > 0 { format!("line {line}: ") } else { String::new() };
+    match fail {
+        Fail::Raised(message) => TextError { code: Code::Template, message },
+        Fail::Limit(why) => TextError { code: Code::Limit, message: format!("chat template: {at}{why}") },
+        Fail::Wrong(why) => invalid(format!("chat template: {at}{why}")),
+    }
+}
+
+/// What --chat-template names: a built-in format, a file, or the template itself in a single line,
+/// whose \n and other escapes are read as vLLM reads them.
+fn chosen_text(name: &str) -> Result<String> {
+    if let Some(text) = built_in(name) {
+        return Ok(text.to_owned());
+    }
+    if !name.contains(OF_TEMPLATES) {
+        return match source::read_small(Path::new(name))? {
+            Some(text) => Ok(text),
+            None => fail(Code::Io, no_such(name)),
+        };
+    }
+    // A file may have such a name, too; what is too long for a name or no path is none.
+    if let Ok(Some(text)) = source::read_small(Path::new(name)) {
+        return Ok(text);
+    }
+    jinja::unescape(name).map_err(|why| invalid(format!("the template on the command line: {why}")))
+}
+
 impl Template {
     pub fn new(source: &str) -> Result<Template> {
-        let mut env = Environment::new();
-        env.set_trim_blocks(true);
-        env.set_lstrip_blocks(true);
-        env.set_auto_escape_callback(|_| AutoEscape::None);
-        env.set_recursion_limit(MAX_DEPTH);
-        env.set_unknown_method_callback(python::method);
-        env.set_formatter(python::format);
-        env.add_filter("tojson", python::tojson);
-        env.add_filter("string", |v: &Value| python::str_of(v));
-        env.add_filter("trim", python::trim);
-        env.add_filter("int", jinja::int);
-        env.add_filter("float", jinja::float);
-        env.add_filter("join", jinja::join);
-        env.add_filter(MODULO, jinja::modulo);
-        env.add_filter(ITERABLE, python::iterable_or_error);
-        env.add_test("iterable", python::is_iterable);
-        env.add_test("sequence", python::is_sequence);
-        env.add_function("raise_exception", raise_exception);
-        env.add_function("strftime_now", strftime_now);
-        let mut t = Template { env, has_tool_use: false, special: vec![] };
-        t.add(MAIN, source)?;
-        Ok(t)
-    }
-
-    fn add(&mut self, name: &'static str, source: &str) -> Result<()> {
-        self.env
-            .add_template_owned(name, to_minijinja(source))
-            .map_err(|e| invalid(format!("chat template: {e}")))
+        Ok(Template { main: parse(source)?, tool_use: None, named: vec![], special: vec![] })
     }
 
     pub fn open(model: &Path, chosen: Option<&str>, family: Option<&str>) -> Result<Template> {
         let files = Files::read(model)?;
-        let mut t = match chosen {
-            Some(name) => match built_in(name) {
-                Some(text) => Template::new(text)?,
-                None => match source::read_small(Path::new(name))? {
-                    Some(text) => Template::new(&text)?,
-                    None => return fail(Code::Io, no_such(name)),
-                },
-            },
-            None => match (files.main.as_deref(), family.and_then(|f| of_family(f, &files.special))) {
-                (Some(text), _) => Template::new(text)?,
-                (None, Some(text)) => Template::new(text)?,
-                (None, None) => {
-                    return fail(Code::Unsupported, format!("{}: no chat template", model.display()))
-                }
-            },
+        let family_text = || family.and_then(|f| of_family(f, &files.special)).map(str::to_owned);
+        let main = match chosen {
+            Some(name) => Some(chosen_text(name)?),
+            None => files.main.clone().or_else(family_text),
         };
-        if let (None, Some(text)) = (chosen, &files.tool_use) {
-            t.add(TOOL_USE, text)?;
-            t.has_tool_use = true;
-        }
-        t.special = files.special;
-        Ok(t)
+        let Some(main) = main else {
+            return fail(Code::Unsupported, format!("{}: no chat template", model.display()));
+        };
+        let tool_use = match (chosen, files.named(TOOL_USE)) {
+            (None, Some(text)) => Some(parse(text)?),
+            _ => None,
+        };
+        Ok(Template { main: parse(&main)?, tool_use, named: files.named, special: files.special })
     }
 
+    /// The one of the model's templates that has this name; None: none has.
+    pub fn pick(&self, name: &str) -> Result<Option<Template>> {
+        let Some((_, text)) = self.named.iter().find(|(n, _)| n == name) else { return Ok(None) };
+        let (named, special) = (self.named.clone(), self.special.clone());
+        Ok(Some(Template { main: parse(text)?, tool_use: None, named, special }))
+    }
+
+    /// As apply_chat_template has it: `tools` and `documents` are there, none when not given.
     pub fn render(&self, context: &str, now_unix: i64, fuel: u64) -> Result<String> {
-        let parsed: Json = serde_json::from_str(context).map_err(|e| invalid(format!("context: {e}")))?;
-        let Json::Object(mut context) = parsed else {
-            return Err(invalid("context: not an object"));
+        let fuel = if fuel == 0 { DEFAULT_FUEL } else { fuel };
+        let context = jinja::Context::read(context, fuel).map_err(|e| said(e, 0))?;
+        let mut defaults: Vec<(&str, jinja::Value)> = vec![
+            ("tools", jinja::Value::None),
+            ("documents", jinja::Value::None),
+            ("add_generation_prompt", jinja::Value::Bool(false)),
+        ];
+        defaults.extend(self.special.iter().map(|(name, text)| (name.as_str(), text.as_str().into())));
+        let template = match &self.tool_use {
+            Some(t) if context.has("tools") => t,
+            _ => &self.main,
         };
-        self.add_defaults(&mut context);
-        let with_tools = !context["tools"].is_null();
-        let mut env = self.env.clone();
-        env.set_fuel(Some(if fuel == 0 { DEFAULT_FUEL } else { fuel }));
-        env.add_global(NOW, Value::from(now_unix));
-        let name = if self.has_tool_use && with_tools { TOOL_USE } else { MAIN };
-        let template = env.get_template(name).map_err(|e| render_error(&e))?;
-        let mut out = Bounded { text: Vec::new() };
-        let context = Value::from_serialize(Json::Object(context));
-        let rendered = template.render_captured_to(context, &mut out).map(drop);
-        match rendered {
-            Ok(()) => String::from_utf8(out.text).map_err(|_| invalid("the rendered text is not UTF-8")),
-            Err(_) if out.text.len() > MAX_OUTPUT => {
-                fail(Code::Limit, format!("the rendered text is longer than {MAX_OUTPUT} bytes"))
-            }
-            Err(e) => Err(render_error(&e)),
-        }
-    }
-
-    /// As apply_chat_template gives them: `tools` and `documents` are there, none when not given.
-    fn add_defaults(&self, context: &mut Map<String, Json>) {
-        for name in ["tools", "documents"] {
-            context.entry(name).or_insert(Json::Null);
-        }
-        context.entry("add_generation_prompt").or_insert(Json::Bool(false));
-        for (name, text) in &self.special {
-            context.entry(name.as_str()).or_insert_with(|| Json::String(text.clone()));
-        }
+        let rendered = context.with_defaults(defaults).and_then(|c| c.render(template, now_unix));
+        rendered.map_err(|(fail, line)| said(fail, line))
     }
 }
 
@@ -156,7 +144,8 @@ impl Template {
 #[derive(Default)]
 struct Files {
     main: Option<String>,
-    tool_use: Option<String>,
+    /// `default` and `tool_use` among them
+    named: Vec<(String, String)>,
     special: Vec<(String, String)>,
 }
 
@@ -170,6 +159,7 @@ impl Files {
         files.main = source::read_small(&folder.join("chat_template.jinja"))?;
         let config = source::token_config(&folder, true)?;
         files.take_config(&config);
+        files.take_additional(&folder)?;
         if let Some(map) = source::map_spm(model)? {
             files.take_named(spm::named_texts(&map, &folder)?);
         }
@@ -188,13 +178,13 @@ impl Files {
                 self.main.get_or_insert_with(|| text.clone());
             }
             Json::Array(list) => {
-                let named = |name: &str| {
-                    let one = list.iter().find(|t| t["name"].as_str() == Some(name));
-                    one.and_then(|t| t["template"].as_str()).map(str::to_owned)
-                };
+                for t in list.iter().filter(|_| self.main.is_none()) {
+                    if let (Some(name), Some(text)) = (t["name"].as_str(), t["template"].as_str()) {
+                        self.named.push((name.to_owned(), text.to_owned()));
+                    }
+                }
                 if self.main.is_none() {
-                    self.main = named("default");
-                    self.tool_use = named("tool_use");
+                    self.main = self.named(DEFAULT).map(str::to_owned);
                 }
             }
             _ => {}
@@ -208,6 +198,34 @@ impl Files {
         }
     }
 
+    fn named(&self, name: &str) -> Option<&str> {
+        self.named.iter().find(|(n, _)| n == name).map(|(_, text)| text.as_str())
+    }
+
+    /// additional_chat_templates/NAME.jinja of a folder: they come before a list in the config, and
+    /// `default` is the template where there is no other.
+    fn take_additional(&mut self, folder: &Path) -> Result<()> {
+        let folder = folder.join("additional_chat_templates");
+        let Ok(files) = std::fs::read_dir(&folder) else { return Ok(()) };
+        let mut paths: Vec<_> = files.flatten().map(|f| f.path()).collect();
+        paths.retain(|p| p.extension().is_some_and(|e| e == "jinja"));
+        if paths.len() > MAX_NAMED {
+            return fail(Code::Limit, format!("{}: more than {MAX_NAMED} templates", folder.display()));
+        }
+        paths.sort();
+        for path in paths {
+            let name = path.file_stem().and_then(|n| n.to_str()).unwrap_or_default().to_owned();
+            if let Some(text) = source::read_small(&path)? {
+                self.named.retain(|(n, _)| *n != name);
+                self.named.push((name, text));
+            }
+        }
+        if self.main.is_none() {
+            self.main = self.named(DEFAULT).map(str::to_owned);
+        }
+        Ok(())
+    }
+
     /// What a tokenizer.model's tokenizer calls its tokens: its class knows names that no file says.
     fn take_named(&mut self, named: Vec<(&'static str, String)>) {
         self.special.retain(|(key, _)| !spm::NAMES.contains(&key.as_str()));
@@ -217,7 +235,11 @@ impl Files {
     fn take_gguf(&mut self, meta: &Metadata) -> Result<()> {
         if self.main.is_none() {
             self.main = meta.text("tokenizer.chat_template").map(str::to_owned);
-            self.tool_use = meta.text("tokenizer.chat_template.tool_use").map(str::to_owned);
+            for name in [TOOL_USE, "rag"] {
+                if let Some(text) = meta.text(&format!("tokenizer.chat_template.{name}")) {
+                    self.named.push((name.to_owned(), text.to_owned()));
+                }
+            }
         }
         let Some(tokens) = meta.array("tokenizer.ggml.tokens") else {
             return Ok(());
@@ -237,149 +259,6 @@ impl Files {
                 self.special.push((key.to_owned(), text.to_owned()));
             }
         }
-        Ok(())
-    }
-}
-
-/// The filter that `to_minijinja` puts around what a `for` walks.
-const ITERABLE: &str = "__iterable";
-
-/// The filter that stands for the operator %, which may have a text on its left.
-pub const MODULO: &str = "__modulo";
-
-/// Rewrites what minijinja does unlike jinja2 and no setting changes: `{% generation %}` (which marks
-/// the assistant's part for training) becomes a block that is always taken, `for x in none` an error
-/// instead of no turn at all, `"%s" % x` a filter, and each end of a line is a newline.
-fn to_minijinja(source: &str) -> String {
-    let source = &jinja::with_modulo(&source.replace("\r\n", "\n").replace('\r', "\n"), MODULO);
-    let mut out = String::with_capacity(source.len());
-    let mut rest: &str = source;
-    let mut raw = false;
-    while let Some(at) = rest.find("{%") {
-        let (before, tag) = rest.split_at(at);
-        out.push_str(before);
-        let Some(end) = tag.find("%}").map(|e| e + 2) else {
-            rest = tag;
-            break;
-        };
-        let inner = match tag[..end].len() {
-            ..4 => "",
-            n => tag[2..n - 2].trim_matches(|c: char| c.is_whitespace() || c == '-' || c == '+'),
-        };
-        let plain = match inner {
-            "raw" => {
-                raw = true;
-                None
-            }
-            "endraw" => {
-                raw = false;
-                None
-            }
-            "generation" if !raw => Some("if true".to_owned()),
-            "endgeneration" if !raw => Some("endif".to_owned()),
-            _ if !raw => checked_for(inner),
-            _ => None,
-        };
-        match plain {
-            Some(words) => out.push_str(&tag[..end].replacen(inner, &words, 1)),
-            None => out.push_str(&tag[..end]),
-        }
-        rest = &tag[end..];
-    }
-    out.push_str(rest);
-    out
-}
-
-/// "for x in EXPR if COND" → "for x in (EXPR)|__iterable if COND"; None when it is no such tag.
-fn checked_for(inner: &str) -> Option<String> {
-    let rest = inner.strip_prefix("for").filter(|r| r.starts_with(char::is_whitespace))?;
-    let (target, walked) = rest.split_once(" in ")?;
-    let (mut depth, mut quote, mut end) = (0i32, None, walked.len());
-    for (at, c) in walked.char_indices() {
-        match (quote, c) {
-            (Some(q), _) if c == q => quote = None,
-            (Some(_), _) => {}
-            (None, '"' | '\'') => quote = Some(c),
-            (None, '(' | '[' | '{') => depth += 1,
-            (None, ')' | ']' | '}') => depth -= 1,
-            (None, _) if depth == 0 && c.is_whitespace() => {
-                let next = walked[at..].trim_start();
-                let is_word = |w: &str| {
-                    next.strip_prefix(w)
-                        .is_some_and(|r| !r.starts_with(|c: char| c.is_alphanumeric() || c == '_'))
-                };
-                if is_word("if") || is_word("recursive") {
-                    end = at;
-                    break;
-                }
-            }
-            _ => {}
-        }
-    }
-    let (walked, tail) = walked.split_at(end);
-    Some(format!("for{target} in ({walked})|{ITERABLE}{tail}"))
-}
-
-const NOW: &str = "__now_unix";
-
-fn strftime_now(state: &State, format: &str) -> std::result::Result<String, Error> {
-    let now = state.lookup(NOW).and_then(|v| i64::try_from(v).ok()).unwrap_or(0);
-    python::strftime(format, now).ok_or_else(|| {
-        Error::new(ErrorKind::InvalidOperation, "strftime_now: the format or the time is too long")
-    })
-}
-
-/// The template's own message, carried through minijinja's error chain.
-#[derive(Debug)]
-struct Raised(String);
-
-impl std::fmt::Display for Raised {
-    fn fmt(&self, f: &mut std::fmt::Formatter) -> std::fmt::Result {
-        f.write_str(&self.0)
-    }
-}
-
-impl std::error::Error for Raised {}
-
-fn raise_exception(message: &Value) -> std::result::Result<Value, Error> {
-    let message = python::str_of(message);
-    Err(Error::new(ErrorKind::InvalidOperation, "raise_exception").with_source(Raised(message)))
-}
-
-fn render_error(e: &Error) -> TextError {
-    let mut at: Option<&(dyn std::error::Error + 'static)> = Some(e);
-    let mut detail = e.to_string();
-    while let Some(cause) = at {
-        if let Some(Raised(message)) = cause.downcast_ref::<Raised>() {
-            return TextError { code: Code::Template, message: message.clone() };
-        }
-        if let Some(inner) = cause.downcast_ref::<Error>() {
-            let kind = inner.kind();
-            let deep = inner.detail().is_some_and(|d| d.contains("recursion limit"));
-            if kind == ErrorKind::OutOfFuel || deep {
-                return TextError { code: Code::Limit, message: format!("chat template: {inner}") };
-            }
-            detail = inner.to_string();
-        }
-        at = cause.source();
-    }
-    invalid(format!("chat template: {detail}"))
-}
-
-struct Bounded {
-    text: Vec<u8>,
-}
-
-impl Write for Bounded {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.text.extend_from_slice(bytes);
-        match self.text.len() > MAX_OUTPUT {
-            true => Err(io::Error::other("output limit")),
-            false => Ok(bytes.len()),
-        }
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
         Ok(())
     }
 }

@@ -1,5 +1,7 @@
 /* Chat templates: rendering as transformers does, where a template comes from, and hostile ones. */
 #include "text_fixture.h"
+#include <sys/stat.h>
+#include <time.h>
 
 #define NOON 1721995200 /* 2024-07-26 12:00:00 UTC */
 
@@ -53,6 +55,13 @@ static void renders_like_python(void **state)
          "{% for x in a if x != 2 %}{{ loop.previtem }}{{ x }}{{ loop.last }} {% endfor %}",
          "{\"a\":[1,2,3]}", "1False 13True "},
         {"strftime_now", "{{ strftime_now('%d %b %Y %H:%M') }}", "{}", "26 Jul 2024 12:00"},
+        {"integers of any size", "{{ a }} {{ a|tojson }} {{ b + 1 }} {{ [a] }} {{ a > b }}",
+         "{\"a\":123456789012345678901234567890123456789012,\"b\":18446744073709551615}",
+         "123456789012345678901234567890123456789012 123456789012345678901234567890123456789012 "
+         "18446744073709551616 [123456789012345678901234567890123456789012] True"},
+        {"a property of a method's name", "{{ a.items()|list }}{{ a['items'] }}{{ a.get('x', 5) }}",
+         "{\"a\":{\"items\":1}}", "[('items', 1)]15"},
+        {"CRLF", "{% if true %}\r\na\r\n{% endif %}\r\nb\rc\r\n", "{}", "a\nb\nc"},
         {"generation", "{% generation %}a{%- endgeneration %}{% raw %}{% generation %}{% endraw %}",
          "{}", "a{% generation %}"},
         {"tools are none when absent",
@@ -93,10 +102,13 @@ static void errors_have_their_code(void **state)
          TEXT_LIMIT, NULL},
         {"macro without end", "{% macro m() %}{{ m() }}{% endmacro %}{{ m() }}", "{}", TEXT_LIMIT,
          NULL},
-        {"huge repeat", "{{ 'x' * 9999999999 }}", "{}", TEXT_INVALID, NULL},
+        {"huge repeat", "{{ 'x' * 9999999999 }}", "{}", TEXT_LIMIT, "too large"},
         {"large output", "{% set s = 'x' * 50000000 %}{{ s }}{{ s }}", "{}", TEXT_LIMIT, "longer"},
         {"huge range", "{{ range(1000000000)|list }}", "{}", TEXT_INVALID, NULL},
-        {"includes itself", "{% include 'chat' %}", "{}", TEXT_LIMIT, NULL},
+        {"includes itself", "{% include 'chat' %}", "{}", TEXT_INVALID, "one file"},
+        {"line", "a\n\n{{ a.b }}", "{}", TEXT_INVALID, "line 3: 'a' is undefined"},
+        {"what is missing", "{{ 'a'|urlize }}", "{}", TEXT_INVALID, "'urlize' is not supported"},
+        {"changes a list", "{{ a.append(1) }}", "{\"a\":[]}", TEXT_INVALID, "unsafe"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         char out[TEXT_ERR_MAX];
@@ -104,6 +116,70 @@ static void errors_have_their_code(void **state)
         if (rc != cases[i].want || (cases[i].part && !strstr(out, cases[i].part)))
             fail_msg("%s: %d '%s'", cases[i].name, rc, out);
     }
+}
+
+/* A hostile template gets neither the time nor the memory that it asks for, whatever grows in it.
+ */
+static void growth_is_bounded(void **state)
+{
+    static const char *const sources[] = {
+        "{{ 'x'.center(10 ** 9) }}",
+        "{{ 'x'|center(10 ** 9) }}",
+        "{{ '%999999999d' % 1 }}",
+        "{{ '%*d' % (10 ** 9, 1) }}",
+        "{{ '{:999999999}'.format(1) }}",
+        "{% set s = 'a' * 1000000 %}{{ s.replace('a', s) }}",
+        "{% set s = 'a' * 1000000 %}{{ s|replace('', s) }}",
+        "{{ ('ab' * 100000).split('a')|join('x' * 1000000) }}",
+        "{{ [1] * 10 ** 9 }}",
+        "{{ ('\n' * 100000)|indent(100000) }}",
+        "{{ ('\t' * 100000).expandtabs(100000) }}",
+        "{{ [1]|batch(10 ** 9, 'x')|list }}",
+        "{{ [1]|slice(10 ** 9)|list }}",
+        "{{ 2 ** 1000000000 }}",
+        "{{ 10 ** 30 * 10 ** 30 }}",
+        "{% set n = namespace(x=[]) %}{% for i in range(9999) %}{% set n.x = [n.x] %}{% endfor %}",
+        "{% set n = namespace(s='a') %}{% for i in range(99) %}{% set n.s = n.s ~ n.s %}{% endfor "
+        "%}",
+        "{% for x in [1] recursive %}{{ loop([1]) }}{% endfor %}",
+        "{{ strftime_now('%999999999d') }}",
+        "{% for i in range(99999) %}{% set q = ('a' * 100000)[5] %}{% endfor %}",
+    };
+    for (size_t i = 0; i < sizeof sources / sizeof *sources; i++) {
+        char out[TEXT_ERR_MAX];
+        int rc = render(sources[i], "{}", 2000000, out, sizeof out);
+        if (rc != TEXT_LIMIT && rc != TEXT_INVALID)
+            fail_msg("%s: %d '%s'", sources[i], rc, out);
+    }
+    /* what refers to itself, or to a long chain of others, goes all the same */
+    static const char *const chains[] = {
+        "{% set n = namespace(x=1) %}{% for i in range(9999) %}"
+        "{% set n.x = namespace(y=n.x) %}{% endfor %}{% set n.n = n %}x",
+        "{% set n = namespace(l=1) %}{% for i in range(9999) %}"
+        "{% for x in [n.l] %}{% set n.l = loop %}{% endfor %}{% endfor %}x",
+        "{% set n = namespace(m=1) %}{% macro f() %}{% macro g() %}{% set n.m = g %}{% endmacro %}"
+        "{% set n.m = f %}{% endmacro %}{{ f() }}{% for i in range(999) %}{{ n.m() }}{% endfor %}x",
+    };
+    for (size_t i = 0; i < sizeof chains / sizeof *chains; i++) {
+        char out[TEXT_ERR_MAX];
+        if (render(chains[i], "{}", 0, out, sizeof out) != TEXT_OK || strcmp(out, "x") != 0)
+            fail_msg("%s: '%s'", chains[i], out);
+    }
+}
+
+/* As datetime.now() has it in the server's zone, whose name and distance that time does not know.
+ */
+static void the_time_is_local(void **state)
+{
+    char out[256];
+    setenv("TZ", "IST-5:30", 1);
+    tzset();
+    assert_int_equal(
+        render("{{ strftime_now('%d %b %Y %A %H:%M[%z%Z]%%') }}", "{}", 0, out, sizeof out),
+        TEXT_OK);
+    assert_string_equal(out, "26 Jul 2024 Friday 17:30[]%");
+    setenv("TZ", "UTC", 1);
+    tzset();
 }
 
 /* Expressions and JSON nested beyond sense end in an error, not in the stack's end. */
@@ -291,6 +367,59 @@ static void sources_in_their_order(void **state)
 
     fixture_write("chat_template.jinja", "{% if %}", 8);
     assert_int_equal(text_template_open(fixture_dir, NULL, NULL, &t, err), TEXT_INVALID);
+    unlink(fixture_path("chat_template.jinja"));
+    unlink(fixture_path("tokenizer_config.json"));
+}
+
+/* additional_chat_templates/NAME.jinja: the one for tools where there are tools, the others by
+ * name. */
+static void additional_templates(void **state)
+{
+    static const char config[] =
+        "{\"bos_token\":\"<b>\",\"chat_template\":[{\"name\":\"default\",\"template\":\"D\"},"
+        "{\"name\":\"tool_use\",\"template\":\"list\"},{\"name\":\"rag\",\"template\":"
+        "\"R{{ bos_token }}\"}]}";
+    char err[TEXT_ERR_MAX], *out = NULL;
+    size_t len;
+    struct text_template *t = NULL, *named = NULL;
+    fixture_write("tokenizer_config.json", config, sizeof config - 1);
+    assert_int_equal(text_template_open(fixture_dir, NULL, NULL, &t, err), TEXT_OK);
+    assert_int_equal(text_template_pick(t, "rag", 3, &named, err), TEXT_OK);
+    assert_int_equal(text_template_render(named, "{}", 2, 0, 0, &out, &len, err), TEXT_OK);
+    assert_string_equal(out, "R<b>");
+    text_free(out);
+    text_template_free(named);
+    assert_int_equal(text_template_pick(t, "ra", 2, &named, err), TEXT_UNSUPPORTED);
+    text_template_free(t);
+    assert_int_equal(mkdir(fixture_path("additional_chat_templates"), 0755), 0);
+    fixture_write("additional_chat_templates/tool_use.jinja", "TOOLS{{ bos_token }}", 20);
+    assert_opens_as(NULL, NULL, "{\"tools\":[1]}", "TOOLS<b>");
+    assert_opens_as(NULL, NULL, "{\"tools\":null}", "D");
+    fixture_write("chat_template.jinja", "PLAIN", 5); /* beside it the list is not read */
+    assert_opens_as(NULL, NULL, "{\"tools\":[1]}", "TOOLS<b>");
+    assert_opens_as(NULL, NULL, "{}", "PLAIN");
+    assert_opens_as("phi3", NULL, "{\"messages\":[],\"tools\":[1]}", "");
+    assert_int_equal(text_template_open(fixture_dir, NULL, NULL, &t, err), TEXT_OK);
+    assert_int_equal(text_template_pick(t, "rag", 3, &named, err), TEXT_UNSUPPORTED);
+    text_template_free(t);
+    unlink(fixture_path("additional_chat_templates/tool_use.jinja"));
+    unlink(fixture_path("chat_template.jinja"));
+    unlink(fixture_path("tokenizer_config.json"));
+    rmdir(fixture_path("additional_chat_templates"));
+}
+
+/* --chat-template with the template itself, in one line. */
+static void inline_template(void **state)
+{
+    char err[TEXT_ERR_MAX];
+    struct text_template *t = NULL;
+    assert_opens_as("{{ a }}\\n\\t\\u00e9\xC3\xA9", NULL, "{\"a\":1}", "1\n\t\xC3\xA9\xC3\xA9");
+    assert_opens_as("{% for x in a %}\n{{ x }}{% endfor %}", NULL, "{\"a\":[1,2]}", "12");
+    assert_int_equal(text_template_open(fixture_dir, "{% if %}", NULL, &t, err), TEXT_INVALID);
+    assert_int_equal(text_template_open(fixture_dir, "{{ a }}\\xZZ", NULL, &t, err), TEXT_INVALID);
+    assert_non_null(strstr(err, "command line"));
+    assert_int_equal(text_template_open(fixture_dir, "no/such.jinja", NULL, &t, err), TEXT_IO);
+    assert_non_null(strstr(err, "no/such.jinja: no such file"));
 }
 
 int main(void)
@@ -298,12 +427,16 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(renders_like_python),
         cmocka_unit_test(errors_have_their_code),
+        cmocka_unit_test(growth_is_bounded),
+        cmocka_unit_test(the_time_is_local),
         cmocka_unit_test(nesting_is_bounded),
         cmocka_unit_test(bad_utf8_is_refused),
         cmocka_unit_test(built_in_formats),
         cmocka_unit_test(families_have_a_format),
         cmocka_unit_test(built_in_formats_want_no_tokens),
         cmocka_unit_test(sources_in_their_order),
+        cmocka_unit_test(additional_templates),
+        cmocka_unit_test(inline_template),
     };
     return cmocka_run_group_tests(tests, fixture_setup, fixture_teardown);
 }

@@ -1,0 +1,126 @@
+//! What a template is made of, as jinja2's nodes have it. Names of variables are numbers (places in
+//! Tree::names); a tree is shared by the threads that render it.
+
+use std::sync::Arc;
+
+pub type Sym = u32;
+
+pub enum Const {
+    None,
+    Bool(bool),
+    Int(i128),
+    Float(f64),
+    Str(String),
+}
+
+#[derive(Default)]
+pub struct CallArgs {
+    pub pos: Vec<Expr>,
+    pub kw: Vec<(String, Expr)>,
+    pub star: Option<Expr>,
+    pub star_star: Option<Expr>,
+}
+
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub enum Op {
+    Add,
+    Sub,
+    Mul,
+    Div,
+    FloorDiv,
+    Mod,
+    Pow,
+}
+
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub enum Cmp {
+    Eq,
+    Ne,
+    Lt,
+    Le,
+    Gt,
+    Ge,
+    In,
+    NotIn,
+}
+
+pub enum Expr {
+    Const(Const),
+    Name(Sym),
+    Tuple(Vec<Expr>),
+    List(Vec<Expr>),
+    Dict(Vec<(Expr, Expr)>),
+    Attr(Box<Expr>, String),
+    Item(Box<Expr>, Box<Expr>),
+    Slice(Box<[Option<Expr>; 3]>),
+    Call(Box<Expr>, Box<CallArgs>),
+    Filter(Box<Expr>, String, Box<CallArgs>),
+    Test(Box<Expr>, String, Box<CallArgs>),
+    Not(Box<Expr>),
+    Neg(Box<Expr>),
+    Pos(Box<Expr>),
+    And(Box<Expr>, Box<Expr>),
+    Or(Box<Expr>, Box<Expr>),
+    Bin(Op, Box<Expr>, Box<Expr>),
+    Concat(Vec<Expr>),
+    /// test, then, else
+    Cond(Box<Expr>, Box<Expr>, Option<Box<Expr>>),
+    Compare(Box<Expr>, Vec<(Cmp, Expr)>),
+    /// the text of a block that a filter stands over
+    Body,
+}
+
+pub enum Target {
+    Name(Sym),
+    /// of a namespace
+    Attr(Sym, String),
+    Tuple(Vec<Target>),
+}
+
+pub struct For {
+    pub target: Target,
+    pub over: Expr,
+    pub test: Option<Expr>,
+    pub recursive: bool,
+    pub body: Vec<Stmt>,
+    pub other: Vec<Stmt>,
+    /// whether the body says `loop`
+    pub uses_loop: bool,
+}
+
+pub struct MacroDef {
+    pub name: String,
+    pub params: Vec<Sym>,
+    /// of the last parameters
+    pub defaults: Vec<Expr>,
+    pub body: Vec<Stmt>,
+    pub uses_caller: bool,
+    pub uses_kwargs: bool,
+    pub uses_varargs: bool,
+}
+
+pub enum Stmt {
+    Text(String),
+    /// with its line
+    Out(Expr, u32),
+    If(Vec<(Expr, Vec<Stmt>)>, Vec<Stmt>, u32),
+    For(Arc<For>, u32),
+    Set(Target, Expr, u32),
+    /// with the filter over it
+    SetBlock(Target, Option<Expr>, Vec<Stmt>),
+    Macro(Sym, Arc<MacroDef>),
+    CallBlock(Arc<MacroDef>, Expr, u32),
+    FilterBlock(Expr, Vec<Stmt>),
+    With(Vec<(Target, Expr)>, Vec<Stmt>),
+    /// variables that are set in it end with it
+    Scope(Vec<Stmt>),
+    /// sees the template's own variables, and not those around it
+    Block(Vec<Stmt>),
+    Break,
+    Continue,
+}
+
+pub struct Tree {
+    pub names: Vec<String>,
+    pub body: Vec<Stmt>,
+}

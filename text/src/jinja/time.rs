@@ -1,0 +1,45 @@
+//! strftime_now: the time in the server's zone (TZ), in the C locale.
+
+use super::value::{wrong, R};
+
+const MAX_FORMAT: usize = 1024;
+
+/// datetime.now().strftime(format). That time knows no zone: %z and %Z are empty there.
+pub fn strftime(format: &str, unix: i64) -> R<String> {
+    if format.len() > MAX_FORMAT {
+        return wrong(format!("strftime_now: the format is longer than {MAX_FORMAT} bytes"));
+    }
+    let (mut own, mut rest) = (String::new(), format);
+    while let Some(at) = rest.find('%') {
+        own.push_str(&rest[..at]);
+        let c = rest[at + 1..].chars().next();
+        match c {
+            Some('z' | 'Z') => {}
+            Some('f') => own.push_str("000000"),
+            Some(c) => own.extend(['%', c]),
+            None => own.push('%'),
+        }
+        rest = &rest[at + 1 + c.map_or(0, char::len_utf8)..];
+    }
+    own.push_str(rest);
+    if own.is_empty() {
+        return Ok(own);
+    }
+    // A mark in front: strftime says by 0 both that nothing came of it and that there is no room.
+    let Ok(marked) = std::ffi::CString::new(format!("x{own}")) else {
+        return wrong("embedded null character");
+    };
+    let mut out = vec![0u8; 64 * MAX_FORMAT];
+    // SAFETY: localtime_r fills tm or returns null; strftime writes at most out.len() bytes.
+    let n = unsafe {
+        let mut tm: libc::tm = std::mem::zeroed();
+        if libc::localtime_r(&unix, &mut tm).is_null() {
+            return wrong("strftime_now: the time is no time of a calendar");
+        }
+        libc::strftime(out.as_mut_ptr().cast(), out.len(), marked.as_ptr(), &tm)
+    };
+    match std::str::from_utf8(&out[..n]) {
+        Ok(text) if n > 0 => Ok(text[1..].to_owned()),
+        _ => wrong("strftime_now: the format asks for too much"),
+    }
+}

@@ -1,0 +1,480 @@
+//! The values of Python that templates meet. All of them but namespaces are immutable, as in
+//! jinja2's ImmutableSandboxedEnvironment.
+
+use super::ast::{For, MacroDef};
+use super::budget;
+use super::eval::Scope;
+use std::borrow::Borrow;
+use std::cell::{Cell, RefCell};
+use std::collections::HashMap;
+use std::hash::{Hash, Hasher};
+use std::rc::Rc;
+use std::sync::Arc;
+
+/// Why a rendering ends early.
+#[derive(Debug)]
+pub enum Fail {
+    /// raise_exception's message
+    Raised(String),
+    /// more work, memory or depth than is given
+    Limit(String),
+    Wrong(String),
+}
+
+pub type R<T> = Result<T, Fail>;
+
+pub fn wrong<T>(message: impl Into<String>) -> R<T> {
+    Err(Fail::Wrong(message.into()))
+}
+
+/// Lists within lists: what walks or drops them calls itself for each.
+const MAX_NESTED: u32 = 300;
+/// Dictionaries with more keys have an index.
+const INDEX_FROM: usize = 8;
+
+pub struct TextBuf {
+    pub s: String,
+    /// what `safe` and `escape` give: text that is not escaped again
+    pub markup: bool,
+}
+
+impl Drop for TextBuf {
+    fn drop(&mut self) {
+        budget::count(-(self.s.len() as i64));
+    }
+}
+
+#[derive(Clone)]
+pub struct Text(pub Rc<TextBuf>);
+
+impl Text {
+    pub fn new(s: String) -> Text {
+        budget::count(s.len() as i64);
+        Text(Rc::new(TextBuf { s, markup: false }))
+    }
+}
+
+impl Borrow<str> for Text {
+    fn borrow(&self) -> &str {
+        &self.0.s
+    }
+}
+
+impl PartialEq for Text {
+    fn eq(&self, other: &Text) -> bool {
+        self.0.s == other.0.s
+    }
+}
+
+impl Eq for Text {}
+
+impl Hash for Text {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.0.s.as_str().hash(state);
+    }
+}
+
+pub struct Items {
+    pub v: Vec<Value>,
+    depth: u32,
+}
+
+impl Drop for Items {
+    fn drop(&mut self) {
+        budget::count(-((self.v.len() * size_of::<Value>()) as i64));
+    }
+}
+
+fn deeper<'a>(values: impl Iterator<Item = &'a Value>) -> R<u32> {
+    match values.map(Value::depth).max().unwrap_or(0) + 1 {
+        n if n > MAX_NESTED => Err(Fail::Limit(format!("lists are nested deeper than {MAX_NESTED}"))),
+        n => Ok(n),
+    }
+}
+
+impl Items {
+    pub fn new(v: Vec<Value>) -> R<Rc<Items>> {
+        budget::room(v.len() * size_of::<Value>())?;
+        let depth = deeper(v.iter())?;
+        budget::count((v.len() * size_of::<Value>()) as i64);
+        Ok(Rc::new(Items { v, depth }))
+    }
+}
+
+#[derive(Default)]
+pub struct Dict {
+    pub entries: Vec<(Value, Value)>,
+    index: HashMap<Text, usize>,
+    depth: u32,
+}
+
+impl Drop for Dict {
+    fn drop(&mut self) {
+        budget::count(-((self.entries.len() * 3 * size_of::<Value>()) as i64));
+    }
+}
+
+impl Dict {
+    /// A later value of a key takes the place of an earlier one.
+    pub fn new(pairs: Vec<(Value, Value)>) -> R<Value> {
+        budget::room(pairs.len() * 3 * size_of::<Value>())?;
+        let mut dict = Dict::default();
+        for (key, value) in pairs {
+            dict.set(key, value)?;
+        }
+        dict.depth = deeper(dict.entries.iter().flat_map(|(k, v)| [k, v]))?;
+        budget::count((dict.entries.len() * 3 * size_of::<Value>()) as i64);
+        Ok(Value::Dict(Rc::new(dict)))
+    }
+
+    fn set(&mut self, key: Value, value: Value) -> R<()> {
+        if let Some(at) = self.find(&key)? {
+            self.entries[at].1 = value;
+            return Ok(());
+        }
+        if let Value::Str(text) = &key {
+            if self.entries.len() == INDEX_FROM {
+                for (i, (k, _)) in self.entries.iter().enumerate() {
+                    if let Value::Str(k) = k {
+                        self.index.insert(k.clone(), i);
+                    }
+                }
+            }
+            if self.entries.len() >= INDEX_FROM {
+                self.index.insert(text.clone(), self.entries.len());
+            }
+        } else if self.entries.len() == INDEX_FROM {
+            for (i, (k, _)) in self.entries.iter().enumerate() {
+                if let Value::Str(k) = k {
+                    self.index.insert(k.clone(), i);
+                }
+            }
+        }
+        self.entries.push((key, value));
+        Ok(())
+    }
+
+    fn find(&self, key: &Value) -> R<Option<usize>> {
+        match key {
+            Value::Str(text) => return Ok(self.place(&text.0.s)),
+            Value::List(_) | Value::Dict(_) => {
+                return wrong(format!("unhashable type: '{}'", key.type_name()))
+            }
+            _ => budget::spend(self.entries.len() / 4)?,
+        }
+        for (i, (k, _)) in self.entries.iter().enumerate() {
+            if !matches!(k, Value::Str(_)) && super::ops::eq(k, key)? {
+                return Ok(Some(i));
+            }
+        }
+        Ok(None)
+    }
+
+    fn place(&self, key: &str) -> Option<usize> {
+        if self.entries.len() > INDEX_FROM {
+            return self.index.get(key).copied();
+        }
+        self.entries.iter().position(|(k, _)| matches!(k, Value::Str(t) if t.0.s == key))
+    }
+
+    pub fn get_str(&self, key: &str) -> Option<&Value> {
+        self.place(key).map(|at| &self.entries[at].1)
+    }
+
+    pub fn get(&self, key: &Value) -> R<Option<&Value>> {
+        Ok(self.find(key)?.map(|at| &self.entries[at].1))
+    }
+}
+
+/// What is walked once, or a view of a dictionary.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub enum Kind {
+    Generator,
+    Keys,
+    Values,
+    Items,
+}
+
+pub struct Walk {
+    pub items: Rc<Items>,
+    pub at: Cell<usize>,
+    pub kind: Kind,
+}
+
+pub struct Method {
+    pub of: Value,
+    pub name: String,
+    depth: u32,
+}
+
+/// What namespace() gives: the one thing that changes.
+#[derive(Default)]
+pub struct Namespace {
+    pub attrs: RefCell<Vec<(String, Value)>>,
+}
+
+pub struct Macro {
+    pub def: Arc<MacroDef>,
+    pub scope: Rc<Scope>,
+}
+
+pub struct Loop {
+    pub items: Vec<Value>,
+    pub at: Cell<usize>,
+    pub depth0: usize,
+    pub changed: RefCell<Option<Vec<Value>>>,
+    /// of a recursive loop: what is called again, and where it was found
+    pub again: Option<(Arc<For>, Rc<Scope>)>,
+}
+
+pub struct Cycler {
+    pub items: Vec<Value>,
+    pub at: Cell<usize>,
+}
+
+pub struct Joiner {
+    pub sep: Value,
+    pub used: Cell<bool>,
+}
+
+#[derive(Clone)]
+pub enum Value {
+    /// with what a use of it says
+    Undefined(Rc<str>),
+    None,
+    Bool(bool),
+    Int(i128),
+    /// An integer of a context beyond 128 bits: its digits.
+    Big(Rc<str>),
+    Float(f64),
+    Str(Text),
+    List(Rc<Items>),
+    Tuple(Rc<Items>),
+    Dict(Rc<Dict>),
+    /// start, stop, step
+    Range(i64, i64, i64),
+    Iter(Rc<Walk>),
+    Method(Rc<Method>),
+    Namespace(Rc<Namespace>),
+    Macro(Rc<Macro>),
+    Loop(Rc<Loop>),
+    Cycler(Rc<Cycler>),
+    Joiner(Rc<Joiner>),
+    Func(&'static str),
+}
+
+impl From<bool> for Value {
+    fn from(b: bool) -> Value {
+        Value::Bool(b)
+    }
+}
+
+impl From<usize> for Value {
+    fn from(n: usize) -> Value {
+        Value::Int(n as i128)
+    }
+}
+
+impl From<&str> for Value {
+    fn from(s: &str) -> Value {
+        Value::Str(Text::new(s.to_owned()))
+    }
+}
+
+impl From<String> for Value {
+    fn from(s: String) -> Value {
+        Value::Str(Text::new(s))
+    }
+}
+
+impl Value {
+    pub fn undefined(why: impl AsRef<str>) -> Value {
+        Value::Undefined(Rc::from(why.as_ref()))
+    }
+
+    pub fn list(v: Vec<Value>) -> R<Value> {
+        Items::new(v).map(Value::List)
+    }
+
+    pub fn tuple(v: Vec<Value>) -> R<Value> {
+        Items::new(v).map(Value::Tuple)
+    }
+
+    pub fn walk(v: Vec<Value>, kind: Kind) -> R<Value> {
+        Ok(Value::Iter(Rc::new(Walk { items: Items::new(v)?, at: Cell::new(0), kind })))
+    }
+
+    pub fn generator(v: Vec<Value>) -> R<Value> {
+        Value::walk(v, Kind::Generator)
+    }
+
+    pub fn markup(s: String) -> Value {
+        budget::count(s.len() as i64);
+        Value::Str(Text(Rc::new(TextBuf { s, markup: true })))
+    }
+
+    pub fn method(of: &Value, name: &str) -> R<Value> {
+        let depth = deeper(std::iter::once(of))?;
+        Ok(Value::Method(Rc::new(Method { of: of.clone(), name: name.to_owned(), depth })))
+    }
+
+    fn depth(&self) -> u32 {
+        match self {
+            Value::List(i) | Value::Tuple(i) => i.depth,
+            Value::Dict(d) => d.depth,
+            Value::Iter(w) => w.items.depth,
+            Value::Method(m) => m.depth,
+            _ => 0,
+        }
+    }
+
+    pub fn as_str(&self) -> Option<&str> {
+        match self {
+            Value::Str(t) => Some(&t.0.s),
+            _ => None,
+        }
+    }
+
+    pub fn is_markup(&self) -> bool {
+        matches!(self, Value::Str(t) if t.0.markup)
+    }
+
+    pub fn is_undefined(&self) -> bool {
+        matches!(self, Value::Undefined(_))
+    }
+
+    pub fn is_none(&self) -> bool {
+        matches!(self, Value::None)
+    }
+
+    /// As Python's type(value).__name__ has it.
+    pub fn type_name(&self) -> &'static str {
+        match self {
+            Value::Undefined(_) => "Undefined",
+            Value::None => "NoneType",
+            Value::Bool(_) => "bool",
+            Value::Int(_) | Value::Big(_) => "int",
+            Value::Float(_) => "float",
+            Value::Str(t) if t.0.markup => "Markup",
+            Value::Str(_) => "str",
+            Value::List(_) => "list",
+            Value::Tuple(_) => "tuple",
+            Value::Dict(_) => "dict",
+            Value::Range(..) => "range",
+            Value::Iter(w) => match w.kind {
+                Kind::Generator => "generator",
+                Kind::Keys => "dict_keys",
+                Kind::Values => "dict_values",
+                Kind::Items => "dict_items",
+            },
+            Value::Method(_) => "builtin_function_or_method",
+            Value::Namespace(_) => "Namespace",
+            Value::Macro(_) => "Macro",
+            Value::Loop(_) => "LoopContext",
+            Value::Cycler(_) => "Cycler",
+            Value::Joiner(_) => "Joiner",
+            Value::Func(_) => "function",
+        }
+    }
+
+    pub fn truth(&self) -> bool {
+        match self {
+            Value::Undefined(_) | Value::None => false,
+            Value::Bool(b) => *b,
+            Value::Int(i) => *i != 0,
+            Value::Float(f) => *f != 0.0,
+            Value::Iter(w) if w.kind == Kind::Generator => true,
+            _ => self.len().map_or(true, |n| n > 0),
+        }
+    }
+
+    /// None: it has none.
+    pub fn len(&self) -> Option<usize> {
+        Some(match self {
+            Value::Undefined(_) => 0,
+            Value::Str(t) => t.0.s.chars().count(),
+            Value::List(i) | Value::Tuple(i) => i.v.len(),
+            Value::Dict(d) => d.entries.len(),
+            Value::Range(start, stop, step) => range_len(*start, *stop, *step),
+            Value::Iter(w) if w.kind != Kind::Generator => w.items.v.len(),
+            Value::Loop(l) => l.items.len(),
+            _ => return None,
+        })
+    }
+
+    pub fn length(&self) -> R<usize> {
+        self.len().map_or_else(|| wrong(format!("object of type '{}' has no len()", self.type_name())), Ok)
+    }
+
+    /// The items of what can be walked; of a generator those that are left.
+    pub fn iterate(&self) -> R<Vec<Value>> {
+        let n = self.len().unwrap_or(0);
+        budget::room(n * size_of::<Value>())?;
+        budget::spend(n / 2)?;
+        Ok(match self {
+            Value::Undefined(_) => vec![],
+            Value::Str(t) => t.0.s.chars().map(|c| Value::from(c.to_string())).collect(),
+            Value::List(i) | Value::Tuple(i) => i.v.clone(),
+            Value::Dict(d) => d.entries.iter().map(|(k, _)| k.clone()).collect(),
+            Value::Range(start, _, step) => {
+                (0..n as i128).map(|i| Value::Int(i128::from(*start) + i * i128::from(*step))).collect()
+            }
+            Value::Iter(w) if w.kind == Kind::Generator => {
+                let from = w.at.replace(w.items.v.len());
+                budget::spend(w.items.v.len() - from)?;
+                w.items.v[from..].to_vec()
+            }
+            Value::Iter(w) => w.items.v.clone(),
+            _ => return wrong(format!("'{}' object is not iterable", self.type_name())),
+        })
+    }
+}
+
+pub fn range_len(start: i64, stop: i64, step: i64) -> usize {
+    let (start, stop, step) = (i128::from(start), i128::from(stop), i128::from(step));
+    let n = match step {
+        1.. => (stop - start + step - 1) / step,
+        _ => (start - stop - step - 1) / -step,
+    };
+    n.max(0) as usize
+}
+
+/// The arguments of a call.
+#[derive(Default)]
+pub struct Args {
+    pub pos: Vec<Value>,
+    pub kw: Vec<(String, Value)>,
+}
+
+impl Args {
+    /// By place or by name: names that are empty go by place alone; the first `required` must be there.
+    pub fn bind<const N: usize>(
+        self,
+        what: &str,
+        names: [&str; N],
+        required: usize,
+    ) -> R<[Option<Value>; N]> {
+        let mut out = [const { None }; N];
+        if self.pos.len() > N {
+            return wrong(format!("{what}() takes at most {N} arguments ({} given)", self.pos.len()));
+        }
+        for (i, v) in self.pos.into_iter().enumerate() {
+            out[i] = Some(v);
+        }
+        for (name, v) in self.kw {
+            match names.iter().position(|n| *n == name && !n.is_empty()) {
+                Some(i) if out[i].is_none() => out[i] = Some(v),
+                Some(_) => return wrong(format!("{what}() got multiple values for argument '{name}'")),
+                None => return wrong(format!("{what}() got an unexpected keyword argument '{name}'")),
+            }
+        }
+        match (0..required).find(|&i| out[i].is_none()) {
+            Some(i) => wrong(format!("{what}() misses its argument {} {}", i + 1, names[i])),
+            None => Ok(out),
+        }
+    }
+
+    pub fn none(self, what: &str) -> R<()> {
+        self.bind(what, [], 0).map(|_: [Option<Value>; 0]| ())
+    }
+}
