@@ -6,9 +6,8 @@
 #include "gateway/json_text.h"
 
 /* continue_final_message: this stands behind the last message's text while the template is
- * rendered, and what stands in front of it then is the prompt, whatever the template puts behind a
- * message. It ends with a blank, which says whether the template takes blanks away. As transformers
- * does it. */
+ * rendered. The prompt is what stands in front of it then, whatever the template puts behind a
+ * message or takes off its end. transformers does the same. */
 #define GOES_ON "COXSWAIN_GOES_ON_HERE"
 
 static bool known_role(const char *role)
@@ -204,7 +203,7 @@ static void mark_final(json_t *message, struct api_error *e)
     struct strbuf b;
     strbuf_init(&b, 0);
     strbuf_append_str(&b, params_json_str(content)); /* it may hold a NUL */
-    strbuf_append_str(&b, STR(GOES_ON " "));
+    strbuf_append_str(&b, STR(GOES_ON));
     const struct str s = strbuf_str(&b);
     json_object_set_new(message, "content", json_stringn(s.ptr, s.len));
     strbuf_fini(&b);
@@ -256,30 +255,25 @@ static size_t common_end(struct str a, struct str b)
     return n;
 }
 
-/* Text ends where the last message's own text does. n_final: its bytes, as far as the template has
- * left them; a template that takes blanks off a message's end has them taken off here as well. */
+/* Text ends where the last message's own text does, with the white space at its end. n_final: its
+ * bytes, as far as the template has left them. */
 static bool cut_after_final(const struct params *p, struct str *text, size_t *n_final,
                             struct api_error *e)
 {
     const struct str mark = STR(GOES_ON);
-    const char *found = NULL;
-    for (size_t n = text->len >= mark.len ? text->len - mark.len + 1 : 0; n > 0 && !found; n--)
-        if (memcmp(text->ptr + n - 1, mark.ptr, mark.len) == 0)
-            found = text->ptr + n - 1;
-    if (!found)
+    const size_t i = json_array_size(p->messages) - 1;
+    struct api_error none = {0};
+    size_t n = text->len >= mark.len ? text->len - mark.len + 1 : 0;
+    while (n > 0 && memcmp(text->ptr + n - 1, mark.ptr, mark.len) != 0)
+        n--;
+    if (n == 0)
         return api_error_set(e, 400, "continue_final_message",
                              "continue_final_message is set but the final message does not appear "
                              "in the chat after applying the chat template.");
-    const size_t behind = (size_t)(found - text->ptr) + mark.len;
-    const bool keeps_blanks = behind < text->len && text->ptr[behind] == ' ';
-    struct api_error none = {0};
-    const size_t i = json_array_size(p->messages) - 1;
     json_t *last = message_for_template(json_array_get(p->messages, i), i, AS_IT_IS, &none);
-    text->len = (size_t)(found - text->ptr);
+    text->len = n - 1;
     *n_final = common_end(*text, params_json_str(json_object_get(last, "content")));
     json_decref(last);
-    while (!keeps_blanks && *n_final > 0 && strchr(" \t\r\n\f\v", text->ptr[text->len - 1]))
-        text->len--, (*n_final)--;
     return true;
 }
 
@@ -356,7 +350,7 @@ static int open_own(struct str wanted, const struct prepare_model *m, struct tex
 {
     int s = TEXT_UNSUPPORTED;
     if (m->chat_template)
-        s = text_template_named(m->chat_template, wanted.ptr, wanted.len, out, why);
+        s = text_template_pick(m->chat_template, wanted.ptr, wanted.len, out, why);
     return s == TEXT_UNSUPPORTED ? text_template_new(wanted.ptr, wanted.len, out, why) : s;
 }
 

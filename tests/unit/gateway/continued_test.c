@@ -41,7 +41,7 @@ static const struct {
     {plain, "'COXSWAIN_GOES_ON_HERE x'", "<user>Go</user><assistant>COXSWAIN_GOES_ON_HERE x", 23},
     {plain, "'\xC3\xA9\xE2\x80\xA8'", "<user>Go</user><assistant>\xC3\xA9\xE2\x80\xA8", 5},
     {plain, "null", NULL, 0},
-    {trims, "' Once \\n'", "<user>Go</user><assistant>Once", 4},
+    {trims, "' Once \\n'", "<user>Go</user><assistant>Once \n", 6},
     {trims, "''", "<user>Go</user><assistant>", 0},
     {trims, "' \\n'", "<user>Go</user><assistant>", 0},
     {trims_left, "'\\nOnce\\n'", "<user>Go</user><assistant>Once\n", 5},
