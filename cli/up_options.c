@@ -65,7 +65,8 @@ const struct option_spec up_specs[] = {
     OPT_WORDS(
         S, served_model_names, "served-model-name", WORDS_ARE_VALUES_BUT_ONE,
         "names in /v1/models and in requests, the first one in answers; several, or repeated"),
-    OPT_STRING(S, chat_template, "chat-template", NULL, "file, or name of a built-in template"),
+    OPT_STRING(S, chat_template, "chat-template", NULL,
+               "file, name of a built-in template, or the template in one line"),
     {.name = "max-model-len",
      .type = OPTION_INT,
      .offset = offsetof(struct S, max_model_len),

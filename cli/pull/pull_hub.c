@@ -15,6 +15,9 @@ static bool has_end(const char *s, const char *end)
     return n > m && strcmp(s + n - m, end) == 0;
 }
 
+/* chat templates besides the plain one: for tools, for retrieval */
+#define ADDITIONAL "additional_chat_templates/"
+
 /* "consolidated.*" are the same weights once more, by another project's names. */
 bool pull_is_wanted(const char *name, int *kind)
 {
@@ -38,6 +41,8 @@ bool pull_is_wanted(const char *name, int *kind)
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
         if (strcmp(name, names[i]) == 0)
             return true;
+    if (strncmp(name, ADDITIONAL, sizeof ADDITIONAL - 1) == 0)
+        return has_end(name, ".jinja") && !strchr(name + sizeof ADDITIONAL - 1, '/');
     if (strchr(name, '/') || strncmp(name, "consolidated", 12) == 0 ||
         strncmp(name, "adapter_", 8) == 0)
         return false;

@@ -12,8 +12,10 @@ const struct option_spec gateway_options[] = {
         S, served_model_names, "served-model-name", WORDS_ARE_VALUES,
         "names in /v1/models and in requests, the first one in answers; several, or repeated; "
         "default: the model's own"),
-    OPT_STRING(S, chat_template, "chat-template", NULL,
-               "file, or name of a built-in template; default: the model's own"),
+    OPT_STRING(
+        S, chat_template, "chat-template", NULL,
+        "file, name of a built-in template, or the template in one line; default: the model's "
+        "own"),
     ROW_CACHE_DIR(S),
     OPT_STRING(S, head, "head", "127.0.0.1:7000",
                "the head's HOST:PORT; of several heads all, A:7000,B:7000"),

@@ -44,6 +44,12 @@ static void test_hub(void **state)
                                                                                  1)),
          "1_Pooling/config.json config.json model.safetensors"},
         {"hf:o/n",
+         LISTING(LFS_OF("model.safetensors", 9) "," FILE_OF("config.json", 2) "," FILE_OF(
+             "additional_chat_templates/tool_use.jinja",
+             3) "," FILE_OF("additional_chat_templates/x.py",
+                            1) "," FILE_OF("additional_chat_templates/a/b.jinja", 1)),
+         "additional_chat_templates/tool_use.jinja config.json model.safetensors"},
+        {"hf:o/n",
          LISTING(
              LFS_OF("pytorch_model-00001-of-00002.bin", 9) "," FILE_OF("config.json", 2) "," LFS_OF(
                  "training_args.bin", 9) "," FILE_OF("pytorch_model.bin.index.json", 3)),
