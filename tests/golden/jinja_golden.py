@@ -79,7 +79,10 @@ def main():
         if what == "not supported" and args.list:
             print(f"  {source} {bound}: {got[1][1]}")
     print(f"{sum(counts.values())} rows: {dict(counts)}")
-    return counts["wrong"] > 0 or counts["not supported"] > MOST_NOT_SUPPORTED
+    missing = jinja_rows.unused()
+    if missing:
+        print(f"no row has {missing}")
+    return bool(missing) or counts["wrong"] > 0 or counts["not supported"] > MOST_NOT_SUPPORTED
 
 
 if __name__ == "__main__":
