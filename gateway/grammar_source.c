@@ -177,7 +177,8 @@ bool grammar_from_structured_outputs(struct params *p, const char *name, const j
     return grammar_from_value(p, name, what, found, e);
 }
 
-/* A shape of the answer's text is nothing for an answer that is calls: vLLM leaves it out as well. */
+/* A shape of the answer's text is nothing for an answer that is calls: vLLM leaves it out as well.
+ */
 static void drop_format(struct params *p)
 {
     static const char *const formats[] = {"response_format", "text.format", "output_config.format"};

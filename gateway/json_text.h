@@ -1,6 +1,6 @@
 #pragma once
-/* JSON text to jansson's tree and back, with numbers of any size. The tree holds integers of 64 bits
- * and doubles; a number beyond both is kept as it was written: an object of one member
+/* JSON text to jansson's tree and back, with numbers of any size. The tree holds integers of 64
+ * bits and doubles; a number beyond both is kept as it was written: an object of one member
  * (json_text_is_number), which json_text_dump writes as the number again. Values that are only
  * passed on (schemas, arguments, metadata) come through unharmed; what reads a number gets one that
  * is none of its own, and says so. */

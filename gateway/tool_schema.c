@@ -40,10 +40,24 @@ static void move_ref(json_t *schema, const char *key, const struct walk *w)
 /* ---- what is closed ---- */
 
 /* Beside one of these a schema says of an object's members elsewhere as well. */
-static const char *const elsewhere[] = {
-    "additionalProperties", "patternProperties", "unevaluatedProperties", "allOf", "anyOf", "oneOf",
-    "$ref", "$dynamicRef", "$recursiveRef", "if", "then", "else", "dependentSchemas",
-    "dependencies", "not", "minProperties", "propertyNames", NULL};
+static const char *const elsewhere[] = {"additionalProperties",
+                                        "patternProperties",
+                                        "unevaluatedProperties",
+                                        "allOf",
+                                        "anyOf",
+                                        "oneOf",
+                                        "$ref",
+                                        "$dynamicRef",
+                                        "$recursiveRef",
+                                        "if",
+                                        "then",
+                                        "else",
+                                        "dependentSchemas",
+                                        "dependencies",
+                                        "not",
+                                        "minProperties",
+                                        "propertyNames",
+                                        NULL};
 
 static bool says_elsewhere(const json_t *schema)
 {
@@ -62,13 +76,13 @@ static void close_object(json_t *schema)
 /* ---- the walk ---- */
 
 /* Values that are data: nothing in them is a schema. */
-static const char *const data_keys[] = {"const",    "enum",    "default", "examples",
-                                        "example",  "required", NULL};
+static const char *const data_keys[] = {"const",   "enum",     "default", "examples",
+                                        "example", "required", NULL};
 /* Objects whose members are schemas, whatever they are called. */
 static const char *const maps[] = {"properties",       "patternProperties", "$defs", "definitions",
                                    "dependentSchemas", "dependencies",      NULL};
 /* Parts of one schema: what they list of an object is not all that it may have. */
-static const char *const parts[] = {"allOf", "if", "then", "else", "not", "dependentSchemas",
+static const char *const parts[] = {"allOf",        "if", "then", "else", "not", "dependentSchemas",
                                     "dependencies", NULL};
 
 /* Whether objects are closed: this one and those in it, those in it alone, none. */
@@ -193,17 +207,16 @@ json_t *tool_schema_of_calls(const json_t *tools, struct str only, bool one_call
         snprintf(name, sizeof name, "tool%zu", i);
         snprintf(place, sizeof place, "#/$defs/%s", name);
         json_object_set_new(defs, name, definition_of(function, place));
-        json_array_append_new(
-            calls, json_pack("{s:s, s:{s:{s:O}, s:{s:s}}, s:[s, s], s:b}", "type", "object",
-                             "properties", "name", "const", own, "arguments", "$ref", place,
-                             "required", "name", "arguments", "additionalProperties", 0));
+        json_array_append_new(calls, json_pack("{s:s, s:{s:{s:O}, s:{s:s}}, s:[s, s], s:b}", "type",
+                                               "object", "properties", "name", "const", own,
+                                               "arguments", "$ref", place, "required", "name",
+                                               "arguments", "additionalProperties", 0));
     }
-    json_t *whole =
-        json_array_size(calls) > 0
-            ? json_pack("{s:s, s:i, s:{s:O}, s:{s:b}, s:O}", "type", "array", "minItems", 1,
-                        "items", "anyOf", calls, "x-guidance", "whitespace_flexible", 0, "$defs",
-                        defs)
-            : NULL;
+    json_t *whole = json_array_size(calls) > 0
+                        ? json_pack("{s:s, s:i, s:{s:O}, s:{s:b}, s:O}", "type", "array",
+                                    "minItems", 1, "items", "anyOf", calls, "x-guidance",
+                                    "whitespace_flexible", 0, "$defs", defs)
+                        : NULL;
     if (whole && (one_call || only.len > 0))
         json_object_set_new(whole, "maxItems", json_integer(1));
     json_decref(calls);

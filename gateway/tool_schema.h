@@ -6,8 +6,8 @@
  * request. So two tools may have definitions of one name, and a $ref to a tool's own root is that
  * root.
  *
- * Arguments are an object, whatever the schema says, and an object whose `properties` are listed has
- * no others unless the schema allows them by name (additionalProperties, patternProperties,
+ * Arguments are an object, whatever the schema says, and an object whose `properties` are listed
+ * has no others unless the schema allows them by name (additionalProperties, patternProperties,
  * unevaluatedProperties) or says more of it elsewhere (allOf and the like): as vLLM's strict mode
  * has it. Pure. */
 #include <jansson.h>

@@ -2,7 +2,6 @@
  * answers something else than what was asked is out of step, and its group must be dissolved. */
 #include <assert.h>
 #include <stdio.h>
-#include <stdio.h>
 
 #include "head/request_scores.h"
 #include "head/scheduler_internal.h"
