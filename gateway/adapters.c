@@ -10,8 +10,10 @@
 
 static void forget_names(struct gateway_adapters *a)
 {
-    while (a->n_names > 0)
+    while (a->n_names > 0) {
         mem_free(a->names[--a->n_names]);
+        mem_free(a->paths[a->n_names]);
+    }
 }
 
 void gateway_adapters_fini(struct gateway_adapters *a)
@@ -30,11 +32,11 @@ const char *gateway_adapters_find(const struct gateway_adapters *a, struct str n
 void gateway_adapters_on_names(struct gateway_adapters *a, const struct msg_adapters *m)
 {
     forget_names(a);
-    for (uint32_t i = 0; i < m->n_names && i < PROTO_MAX_ADAPTERS; i++) {
-        char *name = mem_zalloc(m->names[i].len + 1);
-        if (m->names[i].len > 0)
-            memcpy(name, m->names[i].ptr, m->names[i].len);
-        a->names[a->n_names++] = name;
+    for (uint32_t i = 0; i < m->n && i < PROTO_MAX_ADAPTERS; i++) {
+        const struct str name = m->list[i].name, path = m->list[i].path;
+        a->names[i] = mem_strndup(name.ptr, name.len);
+        a->paths[i] = path.len > 0 ? mem_strndup(path.ptr, path.len) : mem_strdup(a->names[i]);
+        a->n_names++;
     }
 }
 

@@ -18,6 +18,7 @@ struct adapter_call {
 
 struct gateway_adapters {
     char *names[PROTO_MAX_ADAPTERS]; /* [n_names], owned */
+    char *paths[PROTO_MAX_ADAPTERS]; /* [n_names], owned: what each was loaded from, or its name */
     uint32_t n_names;
     struct adapter_call calls[ADAPTER_CALLS_MAX];
     uint64_t n_tickets;

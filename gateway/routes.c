@@ -94,9 +94,10 @@ static bool model_at(const struct gateway *g, size_t i, struct openai_model *out
     bool own = i < g->n_served_names;
     if (!own && i - g->n_served_names >= g->adapters.n_names)
         return false;
-    const char *name = own ? g->served_names[i] : g->adapters.names[i - g->n_served_names];
+    const size_t i_adapter = own ? 0 : i - g->n_served_names;
+    const char *name = own ? g->served_names[i] : g->adapters.names[i_adapter];
     *out = (struct openai_model){.name = name,
-                                 .root = own ? g->config->model : name,
+                                 .root = own ? g->config->model : g->adapters.paths[i_adapter],
                                  .parent = own ? NULL : base,
                                  .created_s = g->started_s,
                                  .max_model_len = serving_max_model_len(&g->serving)};

@@ -140,14 +140,14 @@ void core_send_answers(struct head_core *h)
 void core_tell_adapters(struct head_core *h, struct gateway *g)
 {
     const struct adapters *t = &h->cluster.adapters;
-    struct str names[ADAPTERS_MAX];
+    struct adapter_name list[ADAPTERS_MAX];
     uint32_t n = 0;
     if (g->told_adapters == t->n_changes + 1)
         return;
     for (uint32_t i = 0; i < ADAPTERS_MAX; i++)
         if (t->all[i].state == ADAPTER_READY)
-            names[n++] = str_from(t->all[i].name);
-    struct msg m = {.type = MSG_ADAPTERS, .adapters = {names, n}};
+            list[n++] = (struct adapter_name){str_from(t->all[i].name), str_from(t->all[i].path)};
+    struct msg m = {.type = MSG_ADAPTERS, .adapters = {list, n}};
     if (peers_send(&h->peers, g->peer, &m) == STATUS_OK)
         g->told_adapters = t->n_changes + 1;
 }

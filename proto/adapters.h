@@ -36,9 +36,13 @@ struct msg_adapter_done {
     struct str text;
     struct adapter_identity identity; /* of what was loaded */
 };
+/* path: what it was loaded from; empty: the head is of an older version and does not say. */
+struct adapter_name {
+    struct str name, path;
+};
 struct msg_adapters { /* that requests may name */
-    const struct str *names;
-    uint32_t n_names;
+    const struct adapter_name *list;
+    uint32_t n;
 };
 /* Answered once under its ticket: when all have it, or none; or why not. */
 struct msg_adapter_order {

@@ -50,20 +50,24 @@ static ProtobufCMessage *put_adapters(struct wire *w, const struct msg *m)
 {
     const struct msg_adapters *a = &m->adapters;
     WIRE_PUT(Adapters, adapters);
-    p->names = wire_array(w, a->n_names, sizeof *p->names);
-    for (uint32_t i = 0; p->names && i < a->n_names; i++)
-        p->names[i] = wire_put_str(a->names[i]);
-    p->n_names = a->n_names;
+    p->names = wire_array(w, a->n, sizeof *p->names);
+    p->paths = wire_array(w, a->n, sizeof *p->paths);
+    for (uint32_t i = 0; p->names && p->paths && i < a->n; i++) {
+        p->names[i] = wire_put_str(a->list[i].name);
+        p->paths[i] = wire_put_str(a->list[i].path);
+    }
+    p->n_names = p->n_paths = a->n;
     return &p->base;
 }
 
 static void get_adapters(struct wire *w, const ProtobufCMessage *base, struct msg *m)
 {
     const Cox__Adapters *p = (const Cox__Adapters *)base;
-    struct str *names = wire_array(w, p->n_names, sizeof *names);
-    for (size_t i = 0; names && i < p->n_names; i++)
-        names[i] = wire_get_str(p->names[i]);
-    m->adapters = (struct msg_adapters){names, (uint32_t)p->n_names};
+    struct adapter_name *list = wire_array(w, p->n_names, sizeof *list);
+    for (size_t i = 0; list && i < p->n_names; i++)
+        list[i] = (struct adapter_name){wire_get_str(p->names[i]),
+                                        i < p->n_paths ? wire_get_str(p->paths[i]) : STR("")};
+    m->adapters = (struct msg_adapters){list, (uint32_t)p->n_names};
 }
 
 static ProtobufCMessage *put_adapter_order(struct wire *w, const struct msg *m)

@@ -274,9 +274,9 @@ static void check_adapters(struct check *c, const struct msg *m)
         text(c, m->adapter_done.text);
         break;
     case MSG_ADAPTERS:
-        at_most(c, "adapters", m->adapters.n_names, PROTO_MAX_ADAPTERS);
-        for (uint32_t i = 0; c->status == STATUS_OK && i < m->adapters.n_names; i++)
-            exact(c, "adapter name", m->adapters.names[i], PROTO_MAX_MODEL_BYTES);
+        at_most(c, "adapters", m->adapters.n, PROTO_MAX_ADAPTERS);
+        for (uint32_t i = 0; c->status == STATUS_OK && i < m->adapters.n; i++)
+            check_adapter(c, m->adapters.list[i].name, m->adapters.list[i].path);
         break;
     case MSG_ADAPTER_ORDER:
         check_adapter(c, m->adapter_order.name, m->adapter_order.path);

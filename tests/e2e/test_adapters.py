@@ -85,7 +85,9 @@ def test_every_door(root):
         assert call(c, "load", {"lora_name": "some", "lora_path": str(root / "some")}).text == \
             "Success: LoRA adapter 'some' added successfully."
         models = httpx.get(c.url + "/v1/models").json()["data"]
-        assert [(m["id"], m["parent"]) for m in models] == [("m", None), ("every", "m"), ("some", "m")]
+        assert [(m["id"], m["root"], m["parent"]) for m in models] == \
+            [("m", str(MODEL), None), ("every", "every", "m"), ("some", str(root / "some"), "m")]
+        assert all(m["permission"][0]["object"] == "model_permission" for m in models)
         assert httpx.get(c.url + "/v1/models/some").json()["parent"] == "m"
         check(c)  # all three in one batch, then again: each finds its own blocks in the cache
         check(c)

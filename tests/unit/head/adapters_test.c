@@ -135,7 +135,8 @@ static void it_is_named_when_all_have_it(void **state)
     done(f, 2, id, true, STATUS_OK);
     expect_answer(f, STATUS_OK, "");
     const struct msg *names = box_find(f, GATEWAY, MSG_ADAPTERS);
-    assert_true(names && names->adapters.n_names == 1 && str_eq_c(names->adapters.names[0], "sql"));
+    assert_true(names && names->adapters.n == 1 && str_eq_c(names->adapters.list[0].name, "sql") &&
+                str_eq_c(names->adapters.list[0].path, "/l/a"));
     submit(f, 1, "sql", 3);
     assert_true(admitted(f)->sampling.lora_id == id);
     assert_true(str_eq_c(admitted(f)->sampling.lora, "sql"));
@@ -171,7 +172,7 @@ static void it_leaves_when_nobody_uses_it(void **state)
     uint64_t id = load(f, "sql");
     submit(f, 1, "sql", 3);
     order(f, false, "sql", false);
-    assert_true(box_find(f, GATEWAY, MSG_ADAPTERS)->adapters.n_names == 0);
+    assert_true(box_find(f, GATEWAY, MSG_ADAPTERS)->adapters.n == 0);
     submit(f, 2, "sql", 3); /* no new ones */
     const struct msg *m = box_find(f, GATEWAY, MSG_TOKENS);
     assert_true(m && m->tokens.items[0].status == STATUS_INVALID);

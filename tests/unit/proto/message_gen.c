@@ -101,8 +101,9 @@ TABLE(msg_adapter, fix_none, X(msg_adapter, id, F_U64), X(msg_adapter, on, F_BOO
 TABLE(msg_adapter_done, fix_none, X(msg_adapter_done, id, F_U64), X(msg_adapter_done, on, F_BOOL),
       X_ENUM(msg_adapter_done, status, STATUS_COUNT), X(msg_adapter_done, text, F_TEXT),
       X(msg_adapter_done, identity.hi, F_U64), X(msg_adapter_done, identity.lo, F_U64));
-TABLE(msg_adapters, fix_none, X_STRS(msg_adapters, names, n_names, 8),
-      X(msg_adapters, n_names, F_COUNT));
+TABLE(adapter_name, fix_none, X(adapter_name, name, F_STR), X(adapter_name, path, F_STR));
+TABLE(msg_adapters, fix_none, X_ARRAY(msg_adapters, list, n, table_adapter_name, 8),
+      X(msg_adapters, n, F_COUNT));
 TABLE(msg_adapter_order, fix_none, X(msg_adapter_order, ticket, F_U64),
       X(msg_adapter_order, on, F_BOOL), X(msg_adapter_order, in_place, F_BOOL),
       X(msg_adapter_order, name, F_STR), X(msg_adapter_order, path, F_STR));
