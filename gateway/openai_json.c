@@ -4,9 +4,9 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "common/base/random.h"
 #include "common/base/version.h"
 #include "gateway/sse.h"
+#include "proto/limits.h"
 
 void openai_head(struct strbuf *out, const struct answer_shape *a, const char *object)
 {
@@ -212,15 +212,15 @@ void openai_model(struct strbuf *out, const struct openai_model *m)
         strbuf_append_json(out, str_from(m->parent));
     else
         strbuf_append_c(out, "null");
-    uint64_t id[2];
-    random_secure(id, sizeof id);
+    char id[PROTO_MAX_MODEL_BYTES + 16]; /* the same whenever it is asked */
+    snprintf(id, sizeof id, "modelperm-%s", m->name);
+    strbuf_printf(out, ",\"max_model_len\":%u,\"permission\":[{\"id\":", m->max_model_len);
+    strbuf_append_json(out, str_from(id));
     strbuf_printf(out,
-                  ",\"max_model_len\":%u,\"permission\":[{\"id\":\"modelperm-%016llx%016llx\","
-                  "\"object\":\"model_permission\",\"created\":%llu,\"allow_create_engine\":false,"
-                  "\"allow_sampling\":true,\"allow_logprobs\":true,"
+                  ",\"object\":\"model_permission\",\"created\":%llu,"
+                  "\"allow_create_engine\":false,\"allow_sampling\":true,\"allow_logprobs\":true,"
                   "\"allow_search_indices\":false,\"allow_view\":true,"
                   "\"allow_fine_tuning\":false,\"organization\":\"*\",\"group\":null,"
                   "\"is_blocking\":false}]}",
-                  m->max_model_len, (unsigned long long)id[0], (unsigned long long)id[1],
                   (unsigned long long)m->created_s);
 }

@@ -445,7 +445,8 @@ static enum status apply_foreign_environment(struct config_parser *p, char *cons
         }
         if (!value || (p->specs[i].type == OPTION_LIST && env_has_own(environ_, &p->specs[i])))
             continue;
-        if (p->specs[i].secret)
+        if (p->specs[i].secret &&
+            p->specs[i].type == OPTION_LIST) /* who may come in; a client's own is one */
             warn(p, "%s of the environment is taken as --%s", p->specs[i].env, p->specs[i].name);
         TRY(config_set(p, i, env_value(&p->specs[i], value), from));
     }

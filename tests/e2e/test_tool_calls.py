@@ -100,11 +100,11 @@ def test_a_forced_call_goes_before_a_format(http, response_format, choice):
 def test_a_forced_call_goes_before_a_format_in_other_dialects(http):
     schema = {"type": "object", "properties": {"a": BOOL}, "required": ["a"]}
     fmt = {"type": "json_schema", "name": "x", "schema": {"type": "integer"}}
-    r = http.post("/v1/responses", json={"model": "m", "input": "Hi", "max_output_tokens": 200, "tool_choice": "required",
+    r = http.post("/v1/responses", json={"model": "m", "input": "Hi", "max_output_tokens": 200, "tool_choice": "required", "parallel_tool_calls": False,
                                          "tools": [{"type": "function", "name": "f", "parameters": schema}], "text": {"format": fmt}})
     assert r.status_code == 200 and [o["type"] for o in r.json()["output"]] == ["function_call"], r.text
     r = http.post("/v1/messages", json={"model": "m", "messages": [{"role": "user", "content": "Hi"}], "max_tokens": 200,
-                                        "tools": [{"name": "f", "input_schema": schema}], "tool_choice": {"type": "any"},
+                                        "tools": [{"name": "f", "input_schema": schema}], "tool_choice": {"type": "any", "disable_parallel_tool_use": True},
                                         "output_config": {"format": {"type": "json_schema", "schema": {"type": "integer"}}}})
     assert r.status_code == 200 and [b["type"] for b in r.json()["content"]] == ["tool_use"], r.text
 
