@@ -4,13 +4,9 @@
 #include <string.h>
 
 #include "gateway/params.h"
+#include "gateway/tool_refs.h"
 
-enum { MAX_REF = 1024 };
-
-struct walk {
-    const char *place; /* "#/$defs/tool3" */
-    const char *id;    /* what the tool calls itself; NULL: nothing */
-};
+enum { MAX_REF = 1024, MAX_LOOKS = 2000, MAX_DEPTH = 32 };
 
 static bool is_one_of(const char *word, const char *const *list)
 {
@@ -20,121 +16,171 @@ static bool is_one_of(const char *word, const char *const *list)
     return false;
 }
 
-/* ---- references ---- */
+/* ---- the members that a schema speaks of ---- */
 
-/* "#…", with the tool's own name in front or without, to where the tool lies now. */
-static void move_ref(json_t *schema, const char *key, const struct walk *w)
+struct closer {
+    const char *place;      /* of the tool, "#/$defs/tool3" */
+    const json_t *document; /* its parameters */
+    uint32_t n_looks;       /* of one collection: schemas are a client's */
+};
+
+/* What a reference of the tool's leads to, as tool_refs_move has written it; NULL: not found. */
+static const json_t *target_of(const struct closer *c, const char *ref)
 {
-    const char *ref = json_string_value(json_object_get(schema, key));
-    char moved[MAX_REF];
-    if (ref && w->id && strncmp(ref, w->id, strlen(w->id)) == 0 &&
-        (ref[strlen(w->id)] == '#' || !ref[strlen(w->id)]))
-        ref += strlen(w->id);
-    if (!ref || (*ref && *ref != '#') || (ref[0] == '#' && ref[1] && ref[1] != '/'))
-        return; /* another document's, or an anchor's */
-    const int n = snprintf(moved, sizeof moved, "%s%s", w->place, *ref ? ref + 1 : "");
-    if (n > 0 && (size_t)n < sizeof moved)
-        json_object_set_new(schema, key, json_string(moved));
+    static const char *const rooms[] = {"/$defs/", "/definitions/"};
+    const size_t n = strlen(c->place);
+    if (strncmp(ref, c->place, n) != 0)
+        return NULL;
+    if (!ref[n])
+        return c->document;
+    for (size_t i = 0; i < 2; i++) {
+        const size_t n_room = strlen(rooms[i]);
+        const char *name = ref + n + n_room;
+        if (strncmp(ref + n, rooms[i], n_room) == 0 && !strpbrk(name, "/~%"))
+            return json_object_get(json_object_get(c->document, i ? "definitions" : "$defs"), name);
+    }
+    return NULL;
+}
+
+static bool collect(struct closer *c, const json_t *schema, json_t *names, uint32_t depth);
+
+static bool collect_list(struct closer *c, const json_t *list, json_t *names, uint32_t depth)
+{
+    for (size_t i = 0; i < json_array_size(list); i++)
+        if (!collect(c, json_array_get(list, i), names, depth + 1))
+            return false;
+    return true;
+}
+
+/* Draft 7's: lists of names say nothing of other members. */
+static bool lists_names_alone(const json_t *dependencies)
+{
+    const char *key;
+    json_t *v;
+    json_object_foreach((json_t *)dependencies, key, v) if (!json_is_array(v)) return false;
+    return true;
+}
+
+/* Adds to names each member that schema lists or requires, in its parts as well. False: it speaks
+ * of others in a way that is no list. */
+static bool collect(struct closer *c, const json_t *schema, json_t *names, uint32_t depth)
+{
+    static const char *const open[] = {"patternProperties",
+                                       "unevaluatedProperties",
+                                       "$dynamicRef",
+                                       "$recursiveRef",
+                                       "if",
+                                       "dependentSchemas",
+                                       NULL};
+    static const char *const parts[] = {"allOf", "anyOf", "oneOf", NULL};
+    const json_t *required = json_object_get(schema, "required");
+    const json_t *more = json_object_get(schema, "additionalProperties");
+    const char *key, *ref = json_string_value(json_object_get(schema, "$ref"));
+    json_t *v;
+    if (!json_is_object(schema))
+        return json_is_true(schema) || json_is_false(schema);
+    if (depth > MAX_DEPTH || c->n_looks++ > MAX_LOOKS)
+        return false;
+    for (const char *const *k = open; *k; k++)
+        if (json_object_get(schema, *k))
+            return false;
+    if (more && !json_is_false(more)) /* false: its list is whole, by the schema's word or ours */
+        return false;
+    if (!lists_names_alone(json_object_get(schema, "dependencies")))
+        return false;
+    json_object_foreach(json_object_get(schema, "properties"), key, v)
+        json_object_set_new(names, key, json_true());
+    for (size_t i = 0; i < json_array_size(required); i++) {
+        const json_t *name = json_array_get(required, i);
+        if (json_is_string(name))
+            json_object_set_new(names, json_string_value(name), json_true());
+    }
+    for (const char *const *k = parts; *k; k++)
+        if (!collect_list(c, json_object_get(schema, *k), names, depth))
+            return false;
+    return !ref || collect(c, target_of(c, ref), names, depth + 1);
 }
 
 /* ---- what is closed ---- */
 
-/* Beside one of these a schema says of an object's members elsewhere as well. */
-static const char *const elsewhere[] = {"additionalProperties",
-                                        "patternProperties",
-                                        "unevaluatedProperties",
-                                        "allOf",
-                                        "anyOf",
-                                        "oneOf",
-                                        "$ref",
-                                        "$dynamicRef",
-                                        "$recursiveRef",
-                                        "if",
-                                        "then",
-                                        "else",
-                                        "dependentSchemas",
-                                        "dependencies",
-                                        "not",
-                                        "minProperties",
-                                        "propertyNames",
-                                        NULL};
-
-static bool says_elsewhere(const json_t *schema)
+/* A schema lists members itself where it has one of these. */
+static bool lists_members(const json_t *schema)
 {
-    for (const char *const *key = elsewhere; *key; key++)
-        if (json_object_get(schema, *key))
-            return true;
-    return false;
+    return json_is_object(json_object_get(schema, "properties")) ||
+           json_array_size(json_object_get(schema, "required")) > 0 ||
+           json_array_size(json_object_get(schema, "allOf")) > 0;
 }
 
-static void close_object(json_t *schema)
+/* An object whose members are listed has no others. Those that its parts list are named beside its
+ * own, since additionalProperties looks at these alone. */
+static void close_object(struct closer *c, json_t *schema)
 {
-    if (json_is_object(json_object_get(schema, "properties")) && !says_elsewhere(schema))
+    json_t *names = json_object(), *v, *own = json_object_get(schema, "properties");
+    const char *name;
+    c->n_looks = 0;
+    if (!json_object_get(schema, "additionalProperties") && lists_members(schema) &&
+        collect(c, schema, names, 0) && (json_is_object(own) || json_object_size(names) > 0)) {
+        if (!json_is_object(own))
+            json_object_set_new(schema, "properties", json_object());
+        own = json_object_get(schema, "properties");
+        json_object_foreach(names, name, v) if (!json_object_get(own, name))
+            json_object_set_new(own, name, json_object());
         json_object_set_new(schema, "additionalProperties", json_false());
+    }
+    json_decref(names);
 }
 
-/* ---- the walk ---- */
+/* What a schema is for its object: all of it, a part beside others, or something that only asks. */
+enum closing { CLOSE_WHOLE, CLOSE_PART, CLOSE_NONE };
 
-/* Values that are data: nothing in them is a schema. */
-static const char *const data_keys[] = {"const",   "enum",     "default", "examples",
-                                        "example", "required", NULL};
-/* Objects whose members are schemas, whatever they are called. */
-static const char *const maps[] = {"properties",       "patternProperties", "$defs", "definitions",
-                                   "dependentSchemas", "dependencies",      NULL};
-/* Parts of one schema: what they list of an object is not all that it may have. */
-static const char *const parts[] = {"allOf",        "if", "then", "else", "not", "dependentSchemas",
-                                    "dependencies", NULL};
+static enum closing closing_of(const json_t *schema, const char *key, enum closing outer)
+{
+    static const char *const asks[] = {"not", "if", "contains", "propertyNames", NULL};
+    static const char *const parts[] = {"allOf",        "then", "else", "dependentSchemas",
+                                        "dependencies", NULL};
+    const bool is_choice = strcmp(key, "anyOf") == 0 || strcmp(key, "oneOf") == 0;
+    if (outer == CLOSE_NONE || is_one_of(key, asks))
+        return CLOSE_NONE;
+    if (is_one_of(key, parts) || (is_choice && (outer == CLOSE_PART || lists_members(schema))))
+        return CLOSE_PART;
+    return CLOSE_WHOLE;
+}
 
-/* Whether objects are closed: this one and those in it, those in it alone, none. */
-enum closing { CLOSE, CLOSE_INSIDE, CLOSE_NONE };
+static void close_all(struct closer *c, json_t *schema, enum closing closing);
 
-static void walk_schema(json_t *schema, const struct walk *w, enum closing closing);
-
-static void walk_all(json_t *v, const struct walk *w, enum closing closing)
+static void close_each(struct closer *c, json_t *v, enum closing closing)
 {
     const char *key;
     json_t *one;
     for (size_t i = 0; i < json_array_size(v); i++)
-        walk_schema(json_array_get(v, i), w, closing);
-    json_object_foreach(v, key, one) walk_schema(one, w, closing);
+        close_all(c, json_array_get(v, i), closing);
+    json_object_foreach(v, key, one) close_all(c, one, closing);
 }
 
-/* Branches of a choice are whole objects where nothing beside the choice lists members. */
-static enum closing closing_of(const json_t *schema, const char *key, enum closing outer)
-{
-    const bool is_choice = strcmp(key, "anyOf") == 0 || strcmp(key, "oneOf") == 0;
-    if (outer == CLOSE_NONE || is_one_of(key, parts))
-        return CLOSE_NONE;
-    if (is_choice && (outer == CLOSE_INSIDE || json_object_get(schema, "properties")))
-        return CLOSE_INSIDE;
-    return CLOSE;
-}
-
-static void walk_schema(json_t *schema, const struct walk *w, enum closing closing)
+static void close_all(struct closer *c, json_t *schema, enum closing closing)
 {
     const char *key;
     json_t *v;
     if (!json_is_object(schema))
         return;
+    if (closing == CLOSE_WHOLE) /* in front of its parts, whose words it reads */
+        close_object(c, schema);
     json_object_foreach(schema, key, v)
     {
         const enum closing inner = closing_of(schema, key, closing);
-        if (is_one_of(key, data_keys))
+        if (schema_key_is_data(key))
             continue;
-        if (json_is_array(v) || is_one_of(key, maps))
-            walk_all(v, w, inner);
+        if (json_is_array(v) || schema_key_is_map(key))
+            close_each(c, v, inner);
         else
-            walk_schema(v, w, inner);
+            close_all(c, v, inner);
     }
-    move_ref(schema, "$ref", w);
-    if (closing == CLOSE)
-        close_object(schema);
 }
 
-/* ---- what is part of another by its name ---- */
+/* ---- definitions that are parts ---- */
 
-/* A definition that an allOf names, or a $ref with members beside it, is a part as well. The first
- * sight of one opens it: `open` is a set of such references. */
+/* A definition that stands beside others' members is a part as well: in an allOf, in a choice
+ * beside members, or by a $ref beside members. open is a set of such references. */
 static void find_parts(const json_t *schema, bool is_part, json_t *open)
 {
     const char *key;
@@ -145,34 +191,65 @@ static void find_parts(const json_t *schema, bool is_part, json_t *open)
     if (!json_is_object(schema))
         return;
     const char *ref = json_string_value(json_object_get(schema, "$ref"));
-    if (ref && (is_part || json_object_get(schema, "properties")))
+    if (ref && (is_part || lists_members(schema)))
         json_object_set_new(open, ref, json_true());
-    json_object_foreach((json_t *)schema, key, v) if (!is_one_of(key, data_keys))
-        find_parts(v, strcmp(key, "allOf") == 0, open);
+    json_object_foreach((json_t *)schema, key, v)
+    {
+        const bool is_choice = strcmp(key, "anyOf") == 0 || strcmp(key, "oneOf") == 0;
+        if (!schema_key_is_data(key))
+            find_parts(v, strcmp(key, "allOf") == 0 || (is_choice && lists_members(schema)), open);
+    }
 }
 
-/* Says of each such definition what its lack of a word means, so that it is not closed. */
-static void open_parts(json_t *parameters)
+/* Closes the document's objects. Definitions that are parts are left open, once the objects that
+ * they are parts of have read their members. */
+static void close_document(struct closer *c, json_t *parameters)
 {
     static const char *const rooms[] = {"$defs", "definitions"};
-    json_t *open = json_object();
-    find_parts(parameters, false, open);
+    json_t *parts = json_object();
+    find_parts(parameters, false, parts);
+    close_all(c, parameters, CLOSE_WHOLE);
     for (size_t i = 0; i < sizeof rooms / sizeof *rooms; i++) {
         const char *name;
         json_t *v;
         json_object_foreach(json_object_get(parameters, rooms[i]), name, v)
         {
             char ref[MAX_REF];
-            const int n = snprintf(ref, sizeof ref, "#/%s/%s", rooms[i], name);
-            if (n > 0 && (size_t)n < sizeof ref && json_object_get(open, ref) &&
-                json_is_object(v) && !says_elsewhere(v))
-                json_object_set_new(v, "additionalProperties", json_true());
+            const int n = snprintf(ref, sizeof ref, "%s/%s/%s", c->place, rooms[i], name);
+            if (n > 0 && (size_t)n < sizeof ref && json_object_get(parts, ref) &&
+                json_is_false(json_object_get(v, "additionalProperties")))
+                json_object_del(v, "additionalProperties");
         }
     }
-    json_decref(open);
+    json_decref(parts);
 }
 
 /* ---- calls ---- */
+
+/* Whether anything in it says which members there are. Else the tool has no arguments. */
+static bool speaks_of_members(const json_t *schema)
+{
+    static const char *const keys[] = {"properties",
+                                       "required",
+                                       "additionalProperties",
+                                       "patternProperties",
+                                       "unevaluatedProperties",
+                                       "allOf",
+                                       "anyOf",
+                                       "oneOf",
+                                       "$ref",
+                                       "$dynamicRef",
+                                       "$recursiveRef",
+                                       "if",
+                                       "dependentSchemas",
+                                       "dependencies",
+                                       "minProperties",
+                                       NULL};
+    for (const char *const *key = keys; *key; key++)
+        if (json_object_get(schema, *key))
+            return true;
+    return false;
+}
 
 /* The tool's parameters as a definition of the whole: an object's. */
 static json_t *definition_of(const json_t *function, const char *place)
@@ -182,16 +259,15 @@ static json_t *definition_of(const json_t *function, const char *place)
         json_decref(parameters);
         parameters = json_object();
     }
-    if (!json_object_get(parameters, "properties") && !says_elsewhere(parameters))
+    if (json_is_null(json_object_get(parameters, "properties")))
+        json_object_del(parameters, "properties");
+    if (!speaks_of_members(parameters))
         json_object_set_new(parameters, "properties", json_object()); /* none */
     json_object_set_new(parameters, "type", json_string("object"));
-    json_t *id = json_incref(json_object_get(parameters, "$id"));
-    const struct walk w = {place, json_string_value(id)};
-    json_object_del(parameters, "$id"); /* it would be a document of its own again */
     json_object_del(parameters, "$schema");
-    open_parts(parameters);
-    walk_schema(parameters, &w, CLOSE);
-    json_decref(id);
+    tool_refs_move(parameters, place);
+    struct closer c = {.place = place, .document = parameters};
+    close_document(&c, parameters);
     return parameters;
 }
 

@@ -111,12 +111,60 @@ static json_t *described(const json_t *tool, const char *syntax, const json_t *d
     return out;
 }
 
+/* Whether regex has a choice outside of brackets: its anchors are of one side alone then. */
+static bool has_choice(struct str regex)
+{
+    uint32_t depth = 0;
+    bool in_class = false;
+    for (size_t i = 0; i < regex.len; i++) {
+        const char c = regex.ptr[i];
+        if (c == '\\')
+            i++;
+        else if (in_class)
+            in_class = c != ']';
+        else if (c == '[')
+            in_class = true;
+        else if (c == '(' || c == ')')
+            depth += c == '(' ? 1 : depth > 0 ? UINT32_MAX : 0;
+        else if (c == '|' && depth == 0)
+            return true;
+    }
+    return false;
+}
+
+/* A $ that a backslash stands in front of is a character. */
+static bool ends_anchored(struct str regex)
+{
+    size_t n_escapes = 0;
+    if (regex.len == 0 || regex.ptr[regex.len - 1] != '$')
+        return false;
+    while (n_escapes + 1 < regex.len && regex.ptr[regex.len - 2 - n_escapes] == '\\')
+        n_escapes++;
+    return n_escapes % 2 == 0;
+}
+
+/* All of the text follows regex, which may say so itself. A pattern of a schema is ECMA-262's,
+ * whose names of groups are written without Python's P. */
 static json_t *whole_pattern(struct str regex)
 {
     struct strbuf b;
+    if (!has_choice(regex)) {
+        if (regex.len > 0 && regex.ptr[0] == '^')
+            regex = (struct str){regex.ptr + 1, regex.len - 1};
+        regex.len -= ends_anchored(regex);
+    }
     strbuf_init(&b, 0);
     strbuf_append_c(&b, "^(?:");
-    strbuf_append_str(&b, regex);
+    for (size_t i = 0; i < regex.len; i++) {
+        const char *at = regex.ptr + i;
+        const bool is_escape = *at == '\\' && i + 1 < regex.len;
+        strbuf_append(&b, at, is_escape ? 2 : 1);
+        i += is_escape;
+        if (regex.len - i >= 4 && !is_escape && memcmp(at, "(?P<", 4) == 0) {
+            strbuf_append_c(&b, "?<");
+            i += 3;
+        }
+    }
     strbuf_append_c(&b, ")$");
     const struct str s = strbuf_str(&b);
     json_t *out = json_stringn(s.ptr, s.len);

@@ -307,7 +307,8 @@ def test_custom_tool_of_responses(official):
     assert got.output_text == scripted_model.SAYS + scripted_model.WORDS[0]
 
 
-@pytest.mark.parametrize("syntax,definition,pattern", [("lark", "start: /[0-9]{3}-/ \"x\"", r"[0-9]{3}-x"), ("regex", "[a-c]{2}7", r"[a-c]{2}7")])
+@pytest.mark.parametrize("syntax,definition,pattern", [("lark", "start: /[0-9]{3}-/ \"x\"", r"[0-9]{3}-x"), ("regex", "[a-c]{2}7", r"[a-c]{2}7"),
+                                                       ("regex", r"^(?P<m>Jan|Feb)-\d$", r"(Jan|Feb)-[0-9]")])
 def test_custom_tool_holds_to_its_grammar(official, syntax, definition, pattern):
     tool = {**CUSTOM, "format": {"type": "grammar", "syntax": syntax, "definition": definition}}
     got = official.responses.create(model="caller", input="Mend it.", tools=[tool], tool_choice={"type": "custom", "name": "patch"}, temperature=0,

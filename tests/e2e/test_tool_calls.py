@@ -43,11 +43,16 @@ TWO = [tool("f", {"type": "object", "properties": {"v": {"$ref": "#/$defs/D"}}, 
        tool("g", {"type": "object", "properties": {"v": {"$ref": "#/$defs/D"}}, "required": ["v"], "$defs": {"D": BOOL}})]
 OLD_TWO = [tool("f", {"type": "object", "properties": {"v": {"$ref": "#/definitions/D"}}, "required": ["v"], "definitions": {"D": WORD}}),
            tool("g", {"type": "object", "properties": {"v": {"$ref": "#/definitions/D"}}, "required": ["v"], "definitions": {"D": BOOL}})]
+ANCHORED = [tool(name, {"properties": {"v": {"$ref": "#T"}}, "required": ["v"], "$defs": {"k": {"$anchor": "T", **schema}}})
+            for name, schema in (("f", WORD), ("g", BOOL))]
 NESTED = {"type": "object", "properties": {"v": BOOL, "next": {"anyOf": [{"$ref": "#"}, {"type": "null"}]}}, "required": ["v"]}
 SIBLING = {"type": "object", "properties": {"a": WORD, "b": {"$ref": "#/properties/a"}}, "required": ["a", "b"]}
-ARGUMENTS = {"definitions of one name": TWO, "old definitions of one name": OLD_TWO,
+ARGUMENTS = {"definitions of one name": TWO, "old definitions of one name": OLD_TWO, "anchors of one name": ANCHORED,
              "a property of the tool": [tool("f", SIBLING)], "no parameters": [tool("f")], "empty parameters": [tool("f", {})],
              "no type": [tool("f", {"properties": {"a": BOOL}, "required": ["a"]})],
+             "a part of one": [tool("f", {"properties": {"o": {"allOf": [{"$ref": "#/$defs/D"}]}}, "required": ["o"],
+                                          "$defs": {"D": {"type": "object", "properties": {"q": BOOL}}}})],
+             "one of two": [tool("f", {"properties": {"x": BOOL, "y": BOOL}, "anyOf": [{"required": ["x"]}, {"required": ["y"]}]})],
              "optional ones": [tool("f", {"type": "object", "properties": {"a": BOOL, "b": WORD}})],
              "objects in lists": [tool("f", {"properties": {"a": {"type": "array", "maxItems": 2, "items": {"properties": {"b": BOOL}}}}})]}
 

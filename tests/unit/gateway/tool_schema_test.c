@@ -55,18 +55,50 @@ static const struct {
     {"{'properties':{'a':{}},'patternProperties':{'b':{}}}",
      "{'properties':{'a':{}},'patternProperties':{'b':{}},'type':'object'}"},
     {"{'allOf':[{'properties':{'a':{}}},{'properties':{'b':{}}}]}",
-     "{'allOf':[{'properties':{'a':{}}},{'properties':{'b':{}}}],'type':'object'}"},
+     "{'allOf':[{'properties':{'a':{}}},{'properties':{'b':{}}}],'type':'object',"
+     "'properties':{'a':{},'b':{}},'additionalProperties':false}"},
     {"{'anyOf':[{'properties':{'a':{}}},{'properties':{'b':{}}}]}",
      "{'anyOf':[{'properties':{'a':{}},'additionalProperties':false},{'properties':{'b':{}},"
      "'additionalProperties':false}],'type':'object'}"},
     {"{'properties':{'c':{}},'anyOf':[{'properties':{'a':{}}}]}",
-     "{'properties':{'c':{}},'anyOf':[{'properties':{'a':{}}}],'type':'object'}"},
+     "{'properties':{'c':{},'a':{}},'anyOf':[{'properties':{'a':{}}}],'type':'object',"
+     "'additionalProperties':false}"},
     {"{'$ref':'#/$defs/d','$defs':{'d':{'properties':{'a':{}}}}}",
      "{'$ref':'#/$defs/tool0/$defs/d','$defs':{'d':{'properties':{'a':{}},"
      "'additionalProperties':false}},'type':'object'}"},
     {"{'allOf':[{'$ref':'#/$defs/d'}],'properties':{'b':{}},'$defs':{'d':{'properties':{'a':{}}}}}",
      "{'allOf':[{'$ref':'#/$defs/tool0/$defs/d'}],'properties':{'b':{}},'$defs':{'d':{"
-     "'properties':{'a':{}},'additionalProperties':true}},'type':'object'}"},
+     "'properties':{'a':{}}}},'type':'object','properties':{'b':{},'a':{}},"
+     "'additionalProperties':false}"},
+    {"{'$defs':{'d':{'properties':{'a':{}}}},'properties':{'o':{'allOf':[{'$ref':'#/$defs/d'}],"
+     "'description':'x'}}}",
+     "{'$defs':{'d':{'properties':{'a':{}}}},'properties':{'o':{'allOf':[{'$ref':"
+     "'#/$defs/tool0/$defs/d'}],'description':'x','properties':{'a':{}},"
+     "'additionalProperties':false}},'type':'object','additionalProperties':false}"},
+    {"{'properties':{'x':{},'y':{}},'anyOf':[{'required':['x']},{'required':['y']}]}",
+     "{'properties':{'x':{},'y':{}},'anyOf':[{'required':['x']},{'required':['y']}],"
+     "'type':'object','additionalProperties':false}"},
+    {"{'properties':{'a':{},'b':{}},'dependencies':{'a':['b']},'propertyNames':{'minLength':1}}",
+     "{'properties':{'a':{},'b':{}},'dependencies':{'a':['b']},'propertyNames':{'minLength':1},"
+     "'type':'object','additionalProperties':false}"},
+    {"{'allOf':[{'properties':{'a':{}}},{'additionalProperties':{'type':'integer'}}]}",
+     "{'allOf':[{'properties':{'a':{}}},{'additionalProperties':{'type':'integer'}}],"
+     "'type':'object'}"},
+    {"{'allOf':[{'properties':{'a':{'properties':{'b':{}}}}}]}",
+     "{'allOf':[{'properties':{'a':{'properties':{'b':{}},'additionalProperties':false}}}],"
+     "'type':'object','properties':{'a':{}},'additionalProperties':false}"},
+    {"{'properties':{'a':{'not':{'properties':{'b':{}}}}}}",
+     "{'properties':{'a':{'not':{'properties':{'b':{}}}}},'type':'object',"
+     "'additionalProperties':false}"},
+    /* What is required is there, though it is not listed. */
+    {"{'properties':{'a':{}},'required':['a','z']}",
+     "{'properties':{'a':{},'z':{}},'required':['a','z'],'type':'object',"
+     "'additionalProperties':false}"},
+    {"{'required':['a']}", "{'required':['a'],'type':'object','properties':{'a':{}},"
+                           "'additionalProperties':false}"},
+    {"{'properties':null}", "{'properties':{},'type':'object','additionalProperties':false}"},
+    {"{'properties':{'a':{}},'required':['z'],'additionalProperties':false}",
+     "{'properties':{'a':{}},'required':['z'],'additionalProperties':false,'type':'object'}"},
     /* An object, whatever the schema says. */
     {"{'type':'array','items':{}}", "{'type':'object','items':{},'properties':{},"
                                     "'additionalProperties':false}"},
@@ -81,6 +113,22 @@ static const struct {
      "'c':{'$ref':'urn:xy'}},'$defs':{'d':{}}}",
      "{'properties':{'a':{'$ref':'#/$defs/tool0/$defs/d'},'b':{'$ref':'#/$defs/tool0'},"
      "'c':{'$ref':'urn:xy'}},'$defs':{'d':{}},'type':'object','additionalProperties':false}"},
+    {"{'properties':{'a':{'$ref':'#T'}},'$defs':{'k':{'$anchor':'T','enum':['A']}}}",
+     "{'properties':{'a':{'$ref':'#/$defs/tool0/$defs/k'}},'$defs':{'k':{'enum':['A']}},"
+     "'type':'object','additionalProperties':false}"},
+    {"{'properties':{'a':{'$dynamicRef':'#T'}},'$defs':{'k/%~':{'$dynamicAnchor':'T'}}}",
+     "{'properties':{'a':{'$ref':'#/$defs/tool0/$defs/k~1%25~0'}},'$defs':{'k/%~':{}},"
+     "'type':'object','additionalProperties':false}"},
+    {"{'properties':{'a':{'$ref':'http://e.x/k'},'b':{'$ref':'http://e.x/k#/$defs/q'},"
+     "'c':{'$ref':'http://e.x/k#n'}},'$defs':{'k':{'$id':'http://e.x/k','anyOf':[{'$ref':"
+     "'#/$defs/q'},{'$anchor':'n'}],'$defs':{'q':{}}}}}",
+     "{'properties':{'a':{'$ref':'#/$defs/tool0/$defs/k'},'b':{'$ref':"
+     "'#/$defs/tool0/$defs/k/$defs/q'},'c':{'$ref':'#/$defs/tool0/$defs/k/anyOf/1'}},'$defs':"
+     "{'k':{'anyOf':[{'$ref':'#/$defs/tool0/$defs/k/$defs/q'},{}],'$defs':{'q':{}}}},"
+     "'type':'object','additionalProperties':false}"},
+    {"{'properties':{'$id':{'type':'string'},'a':{'$ref':'#nobody'}}}",
+     "{'properties':{'$id':{'type':'string'},'a':{'$ref':'#nobody'}},'type':'object',"
+     "'additionalProperties':false}"},
     /* Data is no schema, and a property may be called as a keyword is. */
     {"{'properties':{'a':{'const':{'$ref':'#'},'default':{'properties':{}}}}}",
      "{'properties':{'a':{'const':{'$ref':'#'},'default':{'properties':{}}}},'type':'object',"
