@@ -220,6 +220,23 @@ static enum generation_event end_well(struct generation *g, const struct generat
     return GENERATION_PROGRESS;
 }
 
+/* The token at t->ids[i]: GENERATION_NOTHING, or what it ends the choice with. */
+static enum generation_event take_token(struct generation *g, const struct generation_rules *r,
+                                        const struct tokens_item *t, uint32_t i)
+{
+    const uint32_t id = t->ids.ptr[i];
+    const bool last = i + 1 == t->ids.n;
+    const bool hidden = last && t->finish == FINISH_STOP && !r->include_stop;
+    const struct logprob_row *row = i < t->n_logprobs && t->logprobs ? &t->logprobs[i] : NULL;
+    if (r->forbidden.params && forbidden_id(&r->forbidden, g->ids, g->n_ids, id))
+        return fail(g, 400, NOTHING_LEFT);
+    if (r->want_logprobs)
+        push_logprobs(g, id, row);
+    if (row && row->values.n > 0)
+        g->logprob_sum += (double)fmaxf(row->values.ptr[0], NO_LOGPROB);
+    return push_token(g, r, id, hidden);
+}
+
 enum generation_event generation_on_tokens(struct generation *g, const struct generation_rules *r,
                                            const struct tokens_item *t)
 {
@@ -237,22 +254,14 @@ enum generation_event generation_on_tokens(struct generation *g, const struct ge
     if (t->n_cached > g->n_cached)
         g->n_cached = t->n_cached;
     for (uint32_t i = skip; i < t->ids.n && !r->scores_only; i++) {
-        bool last = i + 1 == t->ids.n;
-        if (r->forbidden.params && forbidden_id(&r->forbidden, g->ids, g->n_ids, t->ids.ptr[i]))
-            return fail(g, 400, NOTHING_LEFT);
-        bool hidden = last && t->finish == FINISH_STOP && !r->include_stop;
-        const struct logprob_row *row = i < t->n_logprobs && t->logprobs ? &t->logprobs[i] : NULL;
-        if (r->want_logprobs)
-            push_logprobs(g, t->ids.ptr[i], row);
-        if (row && row->values.n > 0)
-            g->logprob_sum += (double)fmaxf(row->values.ptr[0], NO_LOGPROB);
-        enum generation_event e = push_token(g, r, t->ids.ptr[i], hidden);
+        enum generation_event e = take_token(g, r, t, i);
         if (e == GENERATION_FAILED)
             return e;
         if (e == GENERATION_STOPPED) {
             stream_end(&g->stream);
             g->finish = FINISH_STOP;
-            return last && t->finish != FINISH_NONE ? GENERATION_PROGRESS : GENERATION_STOPPED;
+            return i + 1 == t->ids.n && t->finish != FINISH_NONE ? GENERATION_PROGRESS
+                                                                 : GENERATION_STOPPED;
         }
     }
     if (t->finish == FINISH_NONE)

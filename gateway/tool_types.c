@@ -91,11 +91,16 @@ static bool read_part(const char **at, char *out, size_t cap)
     for (; *s && *s != '/'; s++) {
         char c = *s;
         if (c == '~') {
-            c = *++s == '1' ? '/' : '~';
+            s++;
+            c = '~';
+            if (*s == '1')
+                c = '/';
             if (*s != '0' && *s != '1')
                 return false;
         } else if (c == '%') {
-            char digits[3] = {s[1], s[1] ? s[2] : '\0', '\0'}, *end;
+            char digits[3] = {s[1], '\0', '\0'}, *end;
+            if (s[1])
+                digits[1] = s[2];
             c = (char)strtoul(digits, &end, 16);
             if (end != digits + 2)
                 return false;

@@ -15,7 +15,7 @@ static json_t *tools_of(const char *const *parameters, size_t n)
 {
     json_t *tools = json_array();
     for (size_t i = 0; i < n; i++) {
-        char name[8];
+        char name[32];
         snprintf(name, sizeof name, "f%zu", i);
         json_t *function = json_pack("{s:s}", "name", name);
         if (parameters[i]) {
@@ -183,7 +183,7 @@ static void test_two_tools_of_one_definition(void **state)
     json_t *tools = tools_of(parameters, 2);
     json_t *whole = tool_schema_of_calls(tools, STR(""), false);
     for (size_t i = 0; i < 2; i++) {
-        char name[8], ref[32];
+        char name[32], ref[64];
         const char *type;
         snprintf(name, sizeof name, "tool%zu", i);
         snprintf(ref, sizeof ref, "#/$defs/tool%zu/$defs/D", i);
