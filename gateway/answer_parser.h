@@ -5,6 +5,7 @@
  * so that what waits for long (arguments of a megabyte) is not looked at again for every token. */
 #include "common/base/str.h"
 #include "gateway/json_scan.h"
+#include "gateway/literal_read.h"
 #include "gateway/literal_scan.h"
 
 struct answer;
@@ -21,6 +22,10 @@ struct parser_state {
     uint32_t i_wrapper;
     struct json_scan json;
     struct literal_scan literal;
+    /* Of a value that is held: how much of it was looked at, where it may have ended, 0: nowhere.
+     */
+    size_t n_seen, n_first;
+    struct literal_end value;
 };
 
 /* What lies between a prompt and the answer proper: any text up to a marker that closes. */

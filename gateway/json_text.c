@@ -5,6 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "gateway/json_scan.h"
+
 /* The tree's place for such a number is an object of one member, which is called by a noncharacter,
  * that no text has for a reason, and a word: nobody who reads a string or a number takes it for
  * one. A client that writes this object itself gives a number to nobody but itself. */
@@ -169,4 +171,122 @@ char *json_text_dump(const json_t *v, size_t flags)
     }
     memmove(to, from, strlen(from) + 1);
     return text;
+}
+
+/* ---- by the letter ---- */
+
+/* Behind a string's first quote. 0: it is none. */
+static size_t string_end(struct str s, size_t at)
+{
+    for (; at < s.len; at++) {
+        const unsigned char c = (unsigned char)s.ptr[at];
+        if (c == '"')
+            return at + 1;
+        if (c < 0x20)
+            return 0;
+        if (c != '\\')
+            continue;
+        if (++at == s.len || !s.ptr[at] || !strchr("\"\\/bfnrtu", s.ptr[at]))
+            return 0;
+        for (size_t i = 0, n = s.ptr[at] == 'u' ? 4 : 0; i < n; i++)
+            if (++at == s.len || !isxdigit((unsigned char)s.ptr[at]))
+                return 0;
+    }
+    return 0;
+}
+
+/* A string, a number or a word at `at`: what is behind it. 0: it is none. */
+static size_t scalar_end(struct str s, size_t at)
+{
+    static const char *const words[] = {"true", "false", "null"};
+    bool is_integer;
+    if (s.ptr[at] == '"')
+        return string_end(s, at + 1);
+    for (size_t i = 0; i < sizeof words / sizeof *words; i++) {
+        const size_t n = strlen(words[i]);
+        if (s.len - at >= n && memcmp(s.ptr + at, words[i], n) == 0)
+            return at + n;
+    }
+    const size_t end = number_end(s, at);
+    return is_number((struct str){s.ptr + at, end - at}, &is_integer) ? end : 0;
+}
+
+/* "key": at `at`: what is behind it. 0: it is none. */
+static size_t key_end(struct str s, size_t at)
+{
+    at = at < s.len && s.ptr[at] == '"' ? string_end(s, at + 1) : 0;
+    at = at > 0 ? json_skip_space(s, at) : s.len;
+    return at < s.len && s.ptr[at] == ':' ? at + 1 : 0;
+}
+
+struct whole { /* lists: bit d: what is open at depth d is one */
+    unsigned char lists[JSON_TEXT_MAX_DEPTH / 8];
+    uint32_t depth;
+    bool first; /* behind a bracket that opens: nothing may be in it */
+    bool value; /* behind a value: a comma, or what closes */
+};
+
+static bool in_list(const struct whole *w)
+{
+    return w->depth > 0 && (w->lists[(w->depth - 1) / 8] >> (w->depth - 1) % 8 & 1) != 0;
+}
+
+static bool open_whole(struct whole *w, bool list)
+{
+    if (w->depth == JSON_TEXT_MAX_DEPTH)
+        return false;
+    unsigned char *byte = &w->lists[w->depth / 8];
+    const unsigned char bit = (unsigned char)(1u << w->depth % 8);
+    *byte = (unsigned char)(list ? *byte | bit : *byte & ~bit);
+    w->depth++;
+    w->first = true;
+    w->value = false;
+    return true;
+}
+
+/* One token at `at`: what is behind it. 0: it cannot stand there. */
+static size_t pass_token(struct whole *w, struct str s, size_t at)
+{
+    const char c = s.ptr[at];
+    const bool list = in_list(w), closes = c == ']' || c == '}';
+    if (closes && (w->depth == 0 || list != (c == ']') || !(w->value || w->first)))
+        return 0;
+    if (closes) {
+        w->depth--;
+        w->first = false;
+        w->value = true;
+        return at + 1;
+    }
+    if (w->value) {
+        w->value = false;
+        if (c != ',' || w->depth == 0)
+            return 0;
+        at = json_skip_space(s, at + 1);
+        if (at == s.len || s.ptr[at] == ']' || s.ptr[at] == '}')
+            return 0;
+    }
+    if (w->depth > 0 && !list) {
+        at = key_end(s, at);
+        at = at > 0 ? json_skip_space(s, at) : s.len;
+    }
+    if (at >= s.len)
+        return 0;
+    if (s.ptr[at] == '[' || s.ptr[at] == '{')
+        return open_whole(w, s.ptr[at] == '[') ? at + 1 : 0;
+    w->first = false;
+    w->value = true;
+    return scalar_end(s, at);
+}
+
+bool json_text_is_whole(struct str text)
+{
+    struct whole w = {0};
+    size_t at = json_skip_space(text, 0);
+    while (at < text.len) {
+        at = pass_token(&w, text, at);
+        if (at == 0)
+            return false;
+        at = json_skip_space(text, at);
+    }
+    return w.value && w.depth == 0;
 }

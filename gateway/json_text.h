@@ -15,3 +15,7 @@ json_t *json_text_load(struct str text, size_t flags, json_error_t *e);
 char *json_text_dump(const json_t *v, size_t flags);
 /* Whether v is a number that the tree has no place for. */
 bool json_text_is_number(const json_t *v);
+/* Whether text is one JSON value, by RFC 8259's letter, with white space around it: numbers of any
+ * size, every escape, JSON_TEXT_MAX_DEPTH levels. */
+bool json_text_is_whole(struct str text);
+enum { JSON_TEXT_MAX_DEPTH = 1024 };

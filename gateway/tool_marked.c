@@ -51,8 +51,11 @@ static size_t feed_text(const struct marked_family *f, struct parser_state *s, s
         s->i_mark = NO_MARK;
         return 0;
     }
+    const bool before_object = object < text.len;
     text.len = object;
-    const size_t n = tool_text_feed(&f->text, s, text, end || object < text.len, a, &i_mark);
+    if (before_object && a->n_calls > 0 && tool_text_hold(s, text))
+        return object;
+    const size_t n = tool_text_feed(&f->text, s, text, end || before_object, a, &i_mark);
     if (i_mark == SIZE_MAX)
         return n;
     if (i_mark >= f->n_opens) {

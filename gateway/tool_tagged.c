@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "gateway/answer.h"
+#include "gateway/json_text.h"
 #include "gateway/tool_types.h"
 
 enum {
@@ -13,13 +14,12 @@ enum {
     STEP_VALUE,   /* at a value */
     STEP_STRING,  /* in one that is a string */
     STEP_OTHER,   /* at one that is not */
-    STEP_LITERAL, /* in a list or an object */
     STEP_PAST,    /* behind it, up to its tag */
     STEP_WRAPPED, /* at one that may hold all arguments */
     STEP_NEXT,    /* behind a call */
 };
 
-enum { MAX_HELD = 512, MAX_HELD_JSON = 64 << 10, NO_TOOL = UINT32_MAX };
+enum { MAX_HELD = 512, MAX_HELD_JSON = 64 << 10, MAX_HELD_VALUE = 4 << 20, NO_TOOL = UINT32_MAX };
 
 static struct str skip_space(struct str s)
 {
@@ -259,6 +259,8 @@ static size_t feed_value(const struct tagged_family *f, struct parser_state *s, 
     if (here && !found && !end)
         return 0;
     s->in_list = found; /* in character data */
+    s->n_seen = s->n_first = 0;
+    s->value = (struct literal_end){0};
     s->step = s->types != TOOL_STRING ? STEP_OTHER : STEP_STRING;
     if (s->types == TOOL_STRING)
         answer_arguments(a, s->i_call, STR("\""));
@@ -308,44 +310,100 @@ static size_t feed_string(const struct tagged_family *f, struct parser_state *s,
     return n;
 }
 
+static bool is_readable(struct str value)
+{
+    struct strbuf json;
+    strbuf_init(&json, 0);
+    const bool ok = json_text_is_whole(value) || literal_read(value, &json);
+    strbuf_fini(&json);
+    return ok;
+}
+
+/* Where a list or an object ends: at its tag, but not at one in a string of it, unless that string
+ * is none after all. SIZE_MAX: that has not come. What was looked at is not looked at again. */
+static size_t find_held_end(const struct tagged_family *f, struct parser_state *s, struct str text,
+                            bool end)
+{
+    for (;;) {
+        bool found;
+        const struct str rest = parser_skip(text, s->n_seen);
+        const size_t n = find_value_end(f, s, rest, &found);
+        (void)literal_find_end(&s->value, (struct str){rest.ptr, n}, "");
+        s->n_seen += n;
+        if (!found)
+            return end && s->n_first > 0 ? s->n_first : SIZE_MAX;
+        const size_t at = s->n_seen;
+        if (!s->value.quote)
+            return s->n_first == 0 || is_readable((struct str){text.ptr, at}) ? at : s->n_first;
+        s->n_first = s->n_first > 0 ? s->n_first : at;
+        (void)literal_find_end(&s->value, (struct str){text.ptr + at, 1}, "");
+        s->n_seen++;
+    }
+}
+
+/* The answer has ended in a list or an object: as far as it is there. */
+static void give_cut_off(struct parser_state *s, struct str text, struct answer *a)
+{
+    struct json_scan json = {0};
+    struct literal_scan literal = {0};
+    size_t n;
+    text = skip_space(text);
+    if (json_scan_feed(&json, text, &n) == JSON_SCAN_MORE)
+        answer_arguments(a, s->i_call, text);
+    else
+        (void)literal_scan_feed(&literal, text, NULL, a, s->i_call, &n);
+}
+
+/* The value has ended at n. */
+static size_t give_value(const struct tagged_family *f, struct parser_state *s, struct str text,
+                         size_t n, struct answer *a)
+{
+    const struct str value = {text.ptr, n};
+    s->step = STEP_PAST;
+    tool_value_give(a, s->i_call, s->types, (struct str){text.ptr, n - end_of_tags(f, s, value)});
+    return n;
+}
+
+/* A list or an object is JSON, or a literal, or neither, as a whole. */
+static size_t feed_held(const struct tagged_family *f, struct parser_state *s, struct str text,
+                        bool end, struct answer *a)
+{
+    const size_t n = find_held_end(f, s, text, end);
+    if (n != SIZE_MAX)
+        return give_value(f, s, text, n, a);
+    if (text.len >= MAX_HELD_VALUE) {
+        answer_arguments(a, s->i_call, STR("\""));
+        s->step = STEP_STRING;
+    } else if (end) {
+        give_cut_off(s, text, a);
+        s->step = STEP_PAST;
+        return text.len;
+    }
+    return 0;
+}
+
 /* A value is known by its end. What may be a text as well is one as soon as it can be nothing else,
  * or is too long to wait for. */
 static size_t feed_other(const struct tagged_family *f, struct parser_state *s, struct str text,
-                         struct answer *a)
+                         bool end, struct answer *a)
 {
     const bool may_be_text = s->types & TOOL_STRING;
     const struct str word = skip_space(text);
     const bool opens = word.len > 0 && (word.ptr[0] == '{' || word.ptr[0] == '[');
-    const size_t most = may_be_text && opens ? MAX_HELD_JSON : MAX_HELD;
-    struct str value = {text.ptr, text.len < most ? text.len : most};
+    struct str value = held(text);
     bool found;
-    if (opens && !may_be_text) {
-        s->literal = (struct literal_scan){0};
-        s->step = STEP_LITERAL;
-        return (size_t)(word.ptr - text.ptr);
-    }
+    if (opens && (!may_be_text || tool_value_may_be_other(s->types, value)))
+        return feed_held(f, s, text, end, a);
     value.len = find_value_end(f, s, value, &found);
     const bool is_text = may_be_text && !tool_value_may_be_other(s->types, value);
-    if (!found && !is_text && text.len < most)
+    if (!found && !is_text && text.len < MAX_HELD)
         return 0;
     if (!found || is_text) {
         answer_arguments(a, s->i_call, STR("\""));
         s->step = STEP_STRING;
         return 0;
     }
-    s->step = STEP_PAST;
-    const size_t n = value.len;
-    value.len -= end_of_tags(f, s, value);
-    tool_value_give(a, s->i_call, s->types, value);
-    return n;
-}
-
-static size_t feed_literal(struct parser_state *s, struct str text, struct answer *a)
-{
-    size_t n = 0;
-    if (literal_scan_feed(&s->literal, text, NULL, a, s->i_call, &n) != LITERAL_MORE)
-        s->step = STEP_PAST;
-    return n;
+    return give_value(f, s, text, value.len, a);
 }
 
 /* {"a": 1} as the members that it has. */
@@ -442,9 +500,7 @@ static size_t feed_step(const struct answer_parser *p, struct parser_state *s, s
     case STEP_STRING:
         return feed_string(f, s, text, a);
     case STEP_OTHER:
-        return feed_other(f, s, text, a);
-    case STEP_LITERAL:
-        return feed_literal(s, text, a);
+        return feed_other(f, s, text, end, a);
     case STEP_PAST:
         return feed_past(f, s, text);
     case STEP_WRAPPED:

@@ -85,6 +85,15 @@ size_t tool_text_feed(const struct tool_text *t, struct parser_state *s, struct 
     return n;
 }
 
+bool tool_text_hold(struct parser_state *s, struct str text)
+{
+    if (s->said || !is_blank(text))
+        return false;
+    const size_t n = blanks_behind(text);
+    keep_blanks(s, (struct str){text.ptr + text.len - n, n});
+    return true;
+}
+
 void tool_text_refuse(struct parser_state *s, const char *mark, struct answer *a)
 {
     for (; s->n_blanks > 0; s->n_blanks--, s->blanks >>= 2)

@@ -15,5 +15,8 @@ struct tool_text {
  * i_mark: which it is, SIZE_MAX: none yet. */
 size_t tool_text_feed(const struct tool_text *t, struct parser_state *s, struct str text, bool end,
                       struct answer *a, size_t *i_mark);
+/* Text is white space before what may be a call without a mark: it is held as before a mark. False:
+ * it is content. */
+bool tool_text_hold(struct parser_state *s, struct str text);
 /* A mark that begins no call is content, and so is the white space before it. mark NULL: none. */
 void tool_text_refuse(struct parser_state *s, const char *mark, struct answer *a);

@@ -302,19 +302,26 @@ static bool give_boolean(struct answer *a, uint32_t i_call, struct str s)
     return true;
 }
 
-/* Whole and finite JSON goes on as it is written. */
+/* Whole JSON goes on as it is written. */
 static bool give_json(struct answer *a, uint32_t i_call, struct str s)
 {
-    json_error_t e;
-    json_t *v = s.len > 0
-                    ? json_loadb(s.ptr, s.len,
-                                 JSON_DECODE_ANY | JSON_DECODE_INT_AS_REAL | JSON_ALLOW_NUL, &e)
-                    : NULL;
-    if (!v)
+    if (!json_text_is_whole(s))
         return false;
-    json_decref(v);
     answer_arguments(a, i_call, s);
     return true;
+}
+
+/* A list or a map as Python writes it. */
+static bool give_literal(struct answer *a, uint32_t i_call, struct str s)
+{
+    struct strbuf json;
+    strbuf_init(&json, 0);
+    const bool ok = s.len > 0 && strchr("[({", s.ptr[0]) && s.ptr[0] && literal_read(s, &json) &&
+                    (json.ptr[0] == '[' || json.ptr[0] == '{');
+    if (ok)
+        answer_arguments(a, i_call, strbuf_str(&json));
+    strbuf_fini(&json);
+    return ok;
 }
 
 static void give_text(struct answer *a, uint32_t i_call, struct str text)
@@ -353,11 +360,12 @@ void tool_value_give(struct answer *a, uint32_t i_call, uint32_t types, struct s
     }
     if ((types & TOOL_INTEGER) && give_integer(a, i_call, s))
         return;
-    if ((types & TOOL_NUMBER) && give_number(a, i_call, s))
+    if ((types & TOOL_NUMBER) && (give_integer(a, i_call, s) || give_number(a, i_call, s)))
         return;
     if ((types & TOOL_BOOLEAN) && give_boolean(a, i_call, s))
         return;
-    if ((types & (TOOL_OBJECT | TOOL_ARRAY)) && give_json(a, i_call, s))
+    if ((types & (TOOL_OBJECT | TOOL_ARRAY)) &&
+        (give_json(a, i_call, s) || give_literal(a, i_call, s)))
         return;
     if (types & TOOL_STRING)
         give_text(a, i_call, text);

@@ -96,13 +96,36 @@ static void test_many(void **state)
     free(text);
 }
 
+static void test_is_whole(void **state)
+{
+    static const char *const whole[] = {
+        "{}",       " [] ",   "[1, -2.5e3]",     "{\"a\": [{\"b\": null}], \"c\": \"\"}",
+        "\"\\/\"",  "1e400",  "\"\\ud800\"",     "123456789012345678901234567890",
+        "[[], {}]", "  true", "[\"\\u0000\\b\"]"};
+    static const char *const none[] = {
+        "",          " ",          "[1,]",     "[,1]", "{\"a\"}",     "{a: 1}",  "[1 2]",
+        "[1]{",      "[1,2",       "{\"a\":}", "[01]", "\"\\x41\"",   "\"a\n\"", "[}",
+        "{]",        "{\"a\":1,}", "nulll",    "1,2",  "\"\\u12g4\"", "'a'",     "[1,,2]",
+        "{\"a\" 1}", "+1",         "\"a"};
+    char deep[2 * JSON_TEXT_MAX_DEPTH + 2];
+    for (size_t i = 0; i < sizeof whole / sizeof *whole; i++)
+        if (!json_text_is_whole(str_from(whole[i])))
+            fail_msg("%s is JSON", whole[i]);
+    for (size_t i = 0; i < sizeof none / sizeof *none; i++)
+        if (json_text_is_whole(str_from(none[i])))
+            fail_msg("%s is no JSON", none[i]);
+    memset(deep, '[', sizeof deep / 2);
+    memset(deep + sizeof deep / 2, ']', sizeof deep / 2);
+    assert_true(json_text_is_whole((struct str){deep + 1, sizeof deep - 2}));
+    assert_false(json_text_is_whole((struct str){deep, sizeof deep}));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_round),
-        cmocka_unit_test(test_refused),
-        cmocka_unit_test(test_is_number),
-        cmocka_unit_test(test_many),
+        cmocka_unit_test(test_round),     cmocka_unit_test(test_refused),
+        cmocka_unit_test(test_is_number), cmocka_unit_test(test_many),
+        cmocka_unit_test(test_is_whole),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
