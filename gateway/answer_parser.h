@@ -5,7 +5,7 @@
  * so that what waits for long (arguments of a megabyte) is not looked at again for every token. */
 #include "common/base/str.h"
 #include "gateway/json_scan.h"
-#include "gateway/literal_read.h"
+#include "gateway/literal_arguments.h"
 #include "gateway/literal_scan.h"
 
 struct answer;
@@ -26,6 +26,7 @@ struct parser_state {
      */
     size_t n_seen, n_first;
     struct literal_end value;
+    struct literal_arguments arguments;
 };
 
 /* What lies between a prompt and the answer proper: any text up to a marker that closes. */

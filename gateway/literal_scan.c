@@ -11,11 +11,15 @@ enum { MAX_WORD = 128, MAX_BEHIND = 128 };
 struct place { /* where it gives what it makes */
     struct answer *a;
     uint32_t i_call;
+    struct strbuf *out; /* instead of the answer; NULL: there */
 };
 
 static void give(const struct place *p, struct str text)
 {
-    answer_arguments(p->a, p->i_call, text);
+    if (p->out)
+        strbuf_append_str(p->out, text);
+    else
+        answer_arguments(p->a, p->i_call, text);
 }
 
 static void give_c(const struct place *p, const char *text)
@@ -145,8 +149,14 @@ static void give_text(const struct place *p, struct str text)
 
 void literal_give_text(struct answer *a, uint32_t i_call, struct str text)
 {
-    const struct place p = {a, i_call};
+    const struct place p = {.a = a, .i_call = i_call};
     give_text(&p, text);
+}
+
+size_t literal_give_escape(struct answer *a, uint32_t i_call, struct str text)
+{
+    const struct place p = {.a = a, .i_call = i_call};
+    return feed_escape(&p, text);
 }
 
 static size_t feed_marked_string(struct literal_scan *s, struct str text, const char *quote,
@@ -237,7 +247,7 @@ static void give_word(const struct place *p, struct str w, bool key)
 
 void literal_give_word(struct answer *a, uint32_t i_call, struct str word)
 {
-    const struct place p = {a, i_call};
+    const struct place p = {.a = a, .i_call = i_call};
     give_word(&p, word, false);
 }
 
@@ -339,17 +349,16 @@ static size_t feed_token(struct literal_scan *s, struct str text, const char *qu
     return feed_word(s, text, p, ok);
 }
 
-enum literal_result literal_scan_feed(struct literal_scan *s, struct str text, const char *quote,
-                                      struct answer *a, uint32_t i_call, size_t *used)
+static enum literal_result scan(struct literal_scan *s, struct str text, const char *quote,
+                                const struct place *p, size_t *used)
 {
-    const struct place p = {a, i_call};
     bool ok = true;
     *used = 0;
     while (*used < text.len) {
         struct str rest = {text.ptr + *used, text.len - *used};
-        size_t n = !s->quote ? feed_token(s, rest, quote, &p, &ok)
-                   : quote   ? feed_marked_string(s, rest, quote, &p)
-                             : feed_string(s, rest, &p);
+        size_t n = !s->quote ? feed_token(s, rest, quote, p, &ok)
+                   : quote   ? feed_marked_string(s, rest, quote, p)
+                             : feed_string(s, rest, p);
         *used += n;
         if (!ok)
             return LITERAL_BAD;
@@ -359,4 +368,23 @@ enum literal_result literal_scan_feed(struct literal_scan *s, struct str text, c
             return LITERAL_DONE;
     }
     return LITERAL_MORE;
+}
+
+enum literal_result literal_scan_feed(struct literal_scan *s, struct str text, const char *quote,
+                                      struct answer *a, uint32_t i_call, size_t *used)
+{
+    const struct place p = {.a = a, .i_call = i_call};
+    return scan(s, text, quote, &p, used);
+}
+
+bool literal_scan_read(struct str text, struct strbuf *out)
+{
+    const struct place p = {.out = out};
+    struct literal_scan s = {0};
+    const size_t before = out->len;
+    size_t used;
+    if (scan(&s, text, NULL, &p, &used) == LITERAL_DONE && used == text.len)
+        return true;
+    out->len = before;
+    return false;
 }

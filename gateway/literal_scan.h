@@ -26,7 +26,13 @@ struct literal_scan { /* zero to begin */
 enum literal_result literal_scan_feed(struct literal_scan *s, struct str text, const char *quote,
                                       struct answer *a, uint32_t i_call, size_t *used);
 
+/* The whole of a list or a map as JSON, words and quotes within strings as they are there too.
+ * False: it is not one, and out is as it was. */
+bool literal_scan_read(struct str text, struct strbuf *out);
+
 /* Arguments: text as the inside of a JSON string; a word as a number, true, false, null or else a
  * string. */
 void literal_give_text(struct answer *a, uint32_t i_call, struct str text);
 void literal_give_word(struct answer *a, uint32_t i_call, struct str word);
+/* A backslash and what it stands for in Python. Bytes done with; 0: it may go on. */
+size_t literal_give_escape(struct answer *a, uint32_t i_call, struct str text);

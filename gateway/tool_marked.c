@@ -91,6 +91,7 @@ static void begin_call(struct parser_state *s, struct str name, struct str id, b
     s->step = STEP_ARGUMENTS;
     s->json = (struct json_scan){0};
     s->literal = (struct literal_scan){0};
+    s->arguments = (struct literal_arguments){0};
 }
 
 static bool starts_with(struct str s, const char *start)
@@ -260,10 +261,12 @@ static size_t feed_arguments(struct parser_state *s, struct str text, struct ans
 }
 
 static size_t feed_literals(const struct marked_family *f, struct parser_state *s, struct str text,
-                            struct answer *a)
+                            bool end, struct answer *a)
 {
     size_t n = 0;
-    enum literal_result res = literal_scan_feed(&s->literal, text, f->quote, a, s->i_call, &n);
+    const enum literal_result res =
+        f->bracket == '(' ? literal_arguments_feed(&s->arguments, text, end, a, s->i_call, &n)
+                          : literal_scan_feed(&s->literal, text, f->quote, a, s->i_call, &n);
     if (res != LITERAL_MORE)
         s->step = res == LITERAL_DONE ? STEP_NEXT : STEP_AFTER;
     return n;
@@ -380,7 +383,7 @@ static size_t feed_step(const struct answer_parser *p, struct parser_state *s, s
     case STEP_HEAD:
         return feed_head(f, s, text, end, a);
     case STEP_ARGUMENTS:
-        return f->bracket ? feed_literals(f, s, text, a) : feed_arguments(s, text, a);
+        return f->bracket ? feed_literals(f, s, text, end, a) : feed_arguments(s, text, a);
     case STEP_REST:
         return feed_rest(s, text);
     case STEP_NEXT:

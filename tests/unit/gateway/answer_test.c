@@ -218,7 +218,7 @@ static const struct answer_case cases[] = {
      "[f]({\"a\": 1, \"b\": \"A\\n\"})C( b)"},
     {0, NULL, "pythonic", "", "[1, 2]", "C([1, 2])"},
     {0, NULL, "pythonic", "", "[f(1)]", "C([f(1)])"},
-    {0, NULL, "pythonic", "", "[f(a=1, 2)]", "[f]({\"a\": 1, \"2\")C()])"},
+    {0, NULL, "pythonic", "", "[f(a=1, 2)]", "[f]({\"a\": \"1, 2\"})"},
     {0, NULL, "pythonic", "", "[f(a='unfin", "[f]({\"a\": \"unfin)"},
     {0, NULL, "pythonic", "", "say [f(a=1)]", "C(say [f(a=1)])"},
     {0, NULL, "llama4_pythonic", "", "a<|python_start|>[f(a=1)]<|python_end|>",
