@@ -51,14 +51,42 @@ static json_t *new_node(void)
     return json_pack("{s:{}, s:[]}", "named", "all");
 }
 
+/* Behind a tag, too deep for elements: all up to the tag that closes it, as it is written. */
+static json_t *read_raw(struct str *text, struct str name)
+{
+    size_t at = 0;
+    for (uint32_t depth = 1;;) {
+        bool found;
+        const size_t n = at + parser_find_marker(parser_skip(*text, at), NS, &found);
+        if (!found)
+            return NULL;
+        at = n + strlen(NS);
+        const struct str rest = parser_skip(*text, at);
+        const size_t slash = starts_with(rest, "</");
+        const bool same = rest.len > name.len + 1 + slash && rest.ptr[0] == '<' &&
+                          memcmp(rest.ptr + 1 + slash, name.ptr, name.len) == 0 &&
+                          rest.ptr[name.len + 1 + slash] == '>';
+        if (same && (depth = slash ? depth - 1 : depth + 1) == 0) {
+            json_t *all = json_stringn_nocheck(n > 0 ? text->ptr : "", n);
+            *text = parser_skip(rest, name.len + 3);
+            return all;
+        }
+    }
+}
+
 /* One element behind its marker: the new one, and text moves behind it. NULL: it is malformed, or
  * not all there. */
 static json_t *read_element(struct str *text, struct str *name, uint32_t depth)
 {
     *name = read_tag(*text);
-    if (name->len == 0 || depth > MAX_DEPTH)
+    if (name->len == 0)
         return NULL;
     struct str rest = parser_skip(*text, name->len + 2);
+    if (depth == MAX_DEPTH) {
+        json_t *raw = read_raw(&rest, *name);
+        *text = rest;
+        return raw;
+    }
     json_t *node = NULL, *own = json_stringn_nocheck("", 0);
     struct strbuf body;
     bool found = true, ok = false;
@@ -134,7 +162,7 @@ static void put_object(const struct writer *w, const json_t *named, const json_t
     put(w, STR("{"));
     json_object_foreach((json_t *)named, key, list)
     {
-        const json_t *own = tool_property_of(w->root, schema, str_from(key));
+        json_t *own = tool_property_of(w->root, schema, str_from(key));
         put(w, first ? STR("\"") : STR(", \""));
         literal_give_text(w->a, w->i_call, str_from(key));
         put(w, STR("\": "));
@@ -142,22 +170,10 @@ static void put_object(const struct writer *w, const json_t *named, const json_t
             put_element(w, json_array_get(list, 0), own);
         else
             put_list(w, list, own);
+        json_decref(own);
         first = false;
     }
     put(w, STR("}"));
-}
-
-/* Where a schema may say what is in a list. */
-static const json_t *items_of(const json_t *schema)
-{
-    static const char *const parts[] = {"anyOf", "oneOf", "allOf"};
-    const json_t *items = json_object_get(schema, "items");
-    for (size_t i = 0; !items && i < sizeof parts / sizeof *parts; i++) {
-        const json_t *list = json_object_get(schema, parts[i]);
-        for (size_t k = 0; !items && k < json_array_size(list); k++)
-            items = json_object_get(json_array_get(list, k), "items");
-    }
-    return items;
 }
 
 static void put_element(const struct writer *w, const json_t *element, const json_t *schema)
@@ -165,10 +181,12 @@ static void put_element(const struct writer *w, const json_t *element, const jso
     const uint32_t types = tool_types_of_schema(w->root, schema);
     const bool is_list = types & TOOL_ARRAY, is_map = types & TOOL_OBJECT;
     if (!json_is_string(element)) {
+        json_t *items = is_list ? tool_items_of(w->root, schema) : NULL;
         if (is_list)
-            put_list(w, json_object_get(element, "all"), items_of(schema));
+            put_list(w, json_object_get(element, "all"), items);
         else
             put_object(w, json_object_get(element, "named"), schema);
+        json_decref(items);
         return;
     }
     const struct str text = {json_string_value(element), json_string_length(element)};

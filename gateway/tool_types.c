@@ -15,7 +15,9 @@
 struct look {
     const json_t *root; /* what a $ref leads into */
     uint32_t n_left;
+    uint32_t n_searched; /* parts that were looked through for a name */
 };
+enum { MAX_SEARCHED = 10000 };
 
 /* Names beside JSON Schema's own that models' templates and clients write. */
 static const struct {
@@ -115,13 +117,36 @@ static bool read_part(const char **at, char *out, size_t cap)
     return true;
 }
 
-/* What "#", "#/$defs/a" and so on lead to; NULL: nothing of this document. */
-static const json_t *target_of(const struct look *l, const char *ref)
+/* The part of a document whose member `key`, "$id" or "$anchor", is name; NULL: none is. */
+static const json_t *find_named(struct look *l, const json_t *at, const char *key, struct str name)
+{
+    const json_t *found = NULL;
+    const char *own = json_string_value(json_object_get(at, key)), *member;
+    json_t *part;
+    if (l->n_searched++ >= MAX_SEARCHED)
+        return NULL;
+    if (own && str_eq_c(name, own))
+        return at;
+    json_object_foreach((json_t *)at, member, part) if (!found) found =
+        find_named(l, part, key, name);
+    for (size_t i = 0; !found && i < json_array_size(at); i++)
+        found = find_named(l, json_array_get(at, i), key, name);
+    return found;
+}
+
+/* What "#", "#/$defs/a", "#anchor" and so on lead to, behind the "$id" of the document or of a part
+ * of it where they have one; NULL: nothing of this document. */
+static const json_t *target_of(struct look *l, const char *ref)
 {
     const json_t *at = l->root;
     char part[256];
-    if (*ref++ != '#')
-        return NULL;
+    const size_t n_id = strcspn(ref, "#");
+    if (n_id > 0)
+        at = find_named(l, at, "$id", (struct str){ref, n_id});
+    ref += n_id;
+    ref += *ref == '#';
+    if (at && *ref && *ref != '/')
+        return find_named(l, at, "$anchor", str_from(ref));
     while (at && *ref == '/') {
         ref++;
         if (!read_part(&ref, part, sizeof part))
@@ -186,41 +211,132 @@ static uint32_t types_of(struct look *l, const json_t *schema)
     return both(types, ref ? types_of(l, target_of(l, ref)) : 0);
 }
 
-/* The schema of a key, here or in what this part is made of; NULL: nothing names it. */
-static const json_t *property_of(struct look *l, const json_t *schema, struct str key)
+/* ---- parts of a schema that its own parts may say ---- */
+
+enum part { PART_PROPERTY, PART_OTHER, PART_ITEMS };
+enum match { MATCH_NO, MATCH_YES, MATCH_MAYBE };
+
+/* Patterns that are a beginning, an end or both of them in plain letters are understood; of others
+ * a key may be one. */
+static enum match match_pattern(const char *pattern, struct str key)
 {
-    static const char *const parts[] = {"allOf", "anyOf", "oneOf"};
+    static const char plain[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-";
+    const bool begins = *pattern == '^';
+    pattern += begins;
+    const size_t n = strspn(pattern, plain);
+    const char *rest = pattern + n;
+    const bool ends = strcmp(rest, "$") == 0;
+    if (strcmp(rest, ".*") == 0 || strcmp(rest, ".*$") == 0)
+        rest = "";
+    if ((*rest && !ends) || (!begins && !ends && n > 0))
+        return MATCH_MAYBE;
+    bool yes = key.len >= n && (!begins || !ends || key.len == n);
+    const size_t at = yes && !begins ? key.len - n : 0;
+    yes = yes && (n == 0 || memcmp(key.ptr + at, pattern, n) == 0);
+    return yes ? MATCH_YES : MATCH_NO;
+}
+
+/* Several schemas as one: the one that they are, or {key: [them]}. A new reference; NULL: none. */
+static json_t *joined(json_t *list, const char *key)
+{
+    json_t *one = NULL;
+    if (json_array_size(list) == 1)
+        one = json_incref(json_array_get(list, 0));
+    else if (json_array_size(list) > 1)
+        one = json_pack("{s:O}", key, list);
+    json_decref(list);
+    return one;
+}
+
+static void add_patterns(const json_t *schema, struct str key, enum match want, json_t *to)
+{
+    const char *pattern;
+    json_t *own;
+    json_object_foreach(json_object_get(schema, "patternProperties"), pattern, own)
+    {
+        if (match_pattern(pattern, key) == want)
+            json_array_append(to, own);
+    }
+}
+
+/* What the schema says by itself. */
+static json_t *own_part(const json_t *schema, enum part part, struct str key)
+{
+    json_t *all = json_array();
+    if (part == PART_PROPERTY) {
+        json_array_append(
+            all, json_object_getn(json_object_get(schema, "properties"), key.ptr, key.len));
+        add_patterns(schema, key, MATCH_YES, all);
+        return joined(all, "allOf");
+    }
+    const char *name = part == PART_ITEMS ? "items" : "additionalProperties";
+    json_t *own = json_object_get(schema, name);
+    if (part == PART_OTHER) {
+        add_patterns(schema, key, MATCH_MAYBE, all);
+        own = own ? own : json_object_get(schema, "unevaluatedProperties");
+    }
+    if (json_is_array(own))
+        json_array_extend(all, own);
+    else if (json_is_object(own))
+        json_array_append(all, own);
+    return joined(all, "anyOf");
+}
+
+/* What the schema says and all that it is made of: what holds in every case, and, of branches that
+ * exclude each other, either. A new reference; NULL: nothing. */
+static json_t *part_of(struct look *l, const json_t *schema, enum part part, struct str key)
+{
+    static const char *const lists[] = {"allOf", "anyOf", "oneOf"};
     if (!json_is_object(schema) || l->n_left == 0)
         return NULL;
     l->n_left--;
-    const json_t *own = json_object_getn(json_object_get(schema, "properties"), key.ptr, key.len);
+    json_t *all = json_array(), *one = own_part(schema, part, key);
     const char *ref = json_string_value(json_object_get(schema, "$ref"));
-    if (!own && ref)
-        own = property_of(l, target_of(l, ref), key);
-    for (size_t i = 0; !own && i < sizeof parts / sizeof *parts; i++) {
-        const json_t *list = json_object_get(schema, parts[i]);
-        for (size_t k = 0; !own && k < json_array_size(list); k++)
-            own = property_of(l, json_array_get(list, k), key);
+    if (one)
+        json_array_append_new(all, one);
+    one = ref ? part_of(l, target_of(l, ref), part, key) : NULL;
+    if (one)
+        json_array_append_new(all, one);
+    for (size_t i = 0; i < sizeof lists / sizeof *lists; i++) {
+        const json_t *list = json_object_get(schema, lists[i]);
+        json_t *found = json_array();
+        for (size_t k = 0; k < json_array_size(list); k++) {
+            one = part_of(l, json_array_get(list, k), part, key);
+            if (one)
+                json_array_append_new(found, one);
+        }
+        one = joined(found, i == 0 ? "allOf" : "anyOf");
+        if (one)
+            json_array_append_new(all, one);
     }
-    return own;
+    return joined(all, "allOf");
 }
 
 uint32_t tool_types_of_schema(const json_t *root, const json_t *schema)
 {
-    struct look l = {root, TOOL_TYPES_MAX_LOOKS};
+    struct look l = {root, TOOL_TYPES_MAX_LOOKS, 0};
     return types_of(&l, schema);
 }
 
-const json_t *tool_property_of(const json_t *root, const json_t *schema, struct str key)
+json_t *tool_property_of(const json_t *root, const json_t *schema, struct str key)
 {
-    struct look l = {root, TOOL_TYPES_MAX_LOOKS};
-    const json_t *own = property_of(&l, schema, key);
-    return own ? own : json_object_get(schema, "additionalProperties");
+    struct look l = {root, TOOL_TYPES_MAX_LOOKS, 0};
+    json_t *own = part_of(&l, schema, PART_PROPERTY, key);
+    return own ? own : part_of(&l, schema, PART_OTHER, key);
+}
+
+json_t *tool_items_of(const json_t *root, const json_t *schema)
+{
+    struct look l = {root, TOOL_TYPES_MAX_LOOKS, 0};
+    return part_of(&l, schema, PART_ITEMS, STR(""));
 }
 
 uint32_t tool_types_of(const json_t *parameters, struct str key)
 {
-    return tool_types_of_schema(parameters, tool_property_of(parameters, parameters, key));
+    json_t *own = tool_property_of(parameters, parameters, key);
+    const uint32_t types = tool_types_of_schema(parameters, own);
+    json_decref(own);
+    return types;
 }
 
 /* ---- values ---- */

@@ -20,15 +20,17 @@ enum {
 enum { TOOL_TYPES_MAX_LOOKS = 1000 }; /* parts of a schema, for one parameter */
 
 /* The types that the parameter `key` of a tool may have, by its whole schema: type (a word or a
- * list), enum, const, anyOf, oneOf, allOf, $ref into `parameters`; where `properties` has no such
- * key, patternProperties are not looked at and additionalProperties is. 0: nothing says a type.
- * parameters: the tool's schema, or NULL. */
+ * list), enum, const, anyOf, oneOf, allOf, $ref into `parameters` (a pointer, an anchor, an $id);
+ * of branches that each have such a key, the types of all. Where `properties` has none and no
+ * pattern is surely the key's, all other patternProperties and additionalProperties. 0: nothing
+ * says a type. parameters: the tool's schema, or NULL. */
 uint32_t tool_types_of(const json_t *parameters, struct str key);
 
-/* The same for a part of a tool's schema, root, and the schema of a key in such a part; NULL:
- * nothing names it. */
+/* The same for a part of a tool's schema, root, and the schemas of a key and of a list's items in
+ * such a part, new references; NULL: nothing names it. */
 uint32_t tool_types_of_schema(const json_t *root, const json_t *schema);
-const json_t *tool_property_of(const json_t *root, const json_t *schema, struct str key);
+json_t *tool_property_of(const json_t *root, const json_t *schema, struct str key);
+json_t *tool_items_of(const json_t *root, const json_t *schema);
 
 /* False: text, which is a beginning, can be a string alone. */
 bool tool_value_may_be_other(uint32_t types, struct str text);

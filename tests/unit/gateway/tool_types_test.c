@@ -109,6 +109,43 @@ static void test_places_of_properties(void **state)
                               "a"),
                      N);
     assert_int_equal(types_in("{\"$ref\": \"#\"}", "a"), 0);
+    assert_int_equal(types_in("{\"oneOf\": [{\"properties\": {\"a\": {\"type\": \"string\"}}}, "
+                              "{\"properties\": {\"a\": {\"type\": \"integer\"}}}, {}]}",
+                              "a"),
+                     I | S);
+    assert_int_equal(types_in("{\"properties\": {\"a\": {}}, \"anyOf\": [{\"$ref\": \"#X\"}], "
+                              "\"$defs\": {\"x\": {\"$anchor\": \"X\", \"properties\": {\"a\": "
+                              "{\"type\": \"array\"}}}}}",
+                              "a"),
+                     A);
+    assert_int_equal(types_in("{\"$ref\": \"#/$defs/d\", \"$defs\": {\"d\": "
+                              "{\"additionalProperties\": {\"type\": \"object\"}}}}",
+                              "a"),
+                     O);
+    assert_int_equal(types_in("{\"$id\": \"urn:t\", \"properties\": {\"a\": {\"$ref\": "
+                              "\"urn:t#/$defs/d\"}}, \"$defs\": {\"d\": {\"type\": \"null\"}}}",
+                              "a"),
+                     N);
+    assert_int_equal(types_in("{\"properties\": {\"a\": {\"$ref\": \"urn:d\"}}, \"$defs\": {\"d\": "
+                              "{\"$id\": \"urn:d\", \"type\": \"boolean\"}}}",
+                              "a"),
+                     B);
+}
+
+static void test_patterns(void **state)
+{
+    static const char whole[] =
+        "{\"patternProperties\": {\"^n_\": {\"type\": \"integer\"}, \"_b$\": {\"type\": "
+        "\"boolean\"}, \"^[0-9]+$\": {\"type\": \"array\"}}, \"additionalProperties\": {\"type\": "
+        "\"null\"}}";
+    assert_int_equal(types_in(whole, "n_x"), I);
+    assert_int_equal(types_in(whole, "x_b"), B);
+    assert_int_equal(types_in(whole, "12"), A | N);
+    assert_int_equal(types_in("{\"patternProperties\": {\"\": {\"type\": \"integer\"}}}", "q"), I);
+    assert_int_equal(types_in("{\"patternProperties\": {\"^a$\": {\"type\": \"integer\"}}}", "ab"),
+                     0);
+    assert_int_equal(types_in("{\"patternProperties\": {\"^.*$\": {\"type\": \"integer\"}}}", "ab"),
+                     I);
 }
 
 /* A schema whose references double at every step is looked at in bounded time. */
@@ -226,7 +263,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_types),      cmocka_unit_test(test_places_of_properties),
         cmocka_unit_test(test_bound),      cmocka_unit_test(test_values),
-        cmocka_unit_test(test_beginnings),
+        cmocka_unit_test(test_beginnings), cmocka_unit_test(test_patterns),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
