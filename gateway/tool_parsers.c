@@ -113,17 +113,21 @@ static const char *const no_marks[] = {NULL};
 
 /* A call, or a list of calls, between two markers. */
 static const struct answer_parser between[] = {
-    MARKED("hermes", .markers = MARKS("<tool_call>", "</tool_call>"),
-           FAMILY(TEXT(MARKS("<tool_call>")), .n_opens = 1, .close = "</tool_call>")),
-    MARKED("qwen3_json", .markers = MARKS("<tool_call>", "</tool_call>"),
-           FAMILY(TEXT(MARKS("<tool_call>")), .n_opens = 1, .close = "</tool_call>")),
-    MARKED("granite4", .markers = MARKS("<tool_call>", "</tool_call>"),
-           FAMILY(TEXT(MARKS("<tool_call>")), .n_opens = 1, .close = "</tool_call>")),
-    MARKED("ernie45", .markers = MARKS("<tool_call>", "</tool_call>"),
-           FAMILY(STRIPPED(MARKS("<tool_call>")), .n_opens = 1, .close = "</tool_call>")),
     MARKED(
-        "longcat", .markers = MARKS("<longcat_tool_call>", "</longcat_tool_call>"),
-        FAMILY(TEXT(MARKS("<longcat_tool_call>")), .n_opens = 1, .close = "</longcat_tool_call>")),
+        "hermes", .markers = MARKS("<tool_call>", "</tool_call>"),
+        FAMILY(TEXT(MARKS("<tool_call>")), .n_opens = 1, .close = "</tool_call>", .follows = true)),
+    MARKED(
+        "qwen3_json", .markers = MARKS("<tool_call>", "</tool_call>"),
+        FAMILY(TEXT(MARKS("<tool_call>")), .n_opens = 1, .close = "</tool_call>", .follows = true)),
+    MARKED(
+        "granite4", .markers = MARKS("<tool_call>", "</tool_call>"),
+        FAMILY(TEXT(MARKS("<tool_call>")), .n_opens = 1, .close = "</tool_call>", .follows = true)),
+    MARKED("ernie45", .markers = MARKS("<tool_call>", "</tool_call>"),
+           FAMILY(STRIPPED(MARKS("<tool_call>")), .n_opens = 1, .close = "</tool_call>",
+                  .follows = true)),
+    MARKED("longcat", .markers = MARKS("<longcat_tool_call>", "</longcat_tool_call>"),
+           FAMILY(TEXT(MARKS("<longcat_tool_call>")), .n_opens = 1, .close = "</longcat_tool_call>",
+                  .follows = true)),
     MARKED("jamba", .markers = MARKS("<tool_calls>", "</tool_calls>"),
            FAMILY(TEXT(MARKS("<tool_calls>")), .n_opens = 1, .close = "</tool_calls>")),
     MARKED("minimax", .markers = MARKS("<tool_calls>", "</tool_calls>"),

@@ -19,7 +19,13 @@ enum {
     STEP_NEXT,    /* behind a call */
 };
 
-enum { MAX_HELD = 512, MAX_HELD_JSON = 64 << 10, MAX_HELD_VALUE = 4 << 20, NO_TOOL = UINT32_MAX };
+enum {
+    MAX_HELD = 512,
+    MAX_KEY = 64 << 10,
+    MAX_HELD_JSON = 64 << 10,
+    MAX_HELD_VALUE = 4 << 20,
+    NO_TOOL = UINT32_MAX
+};
 
 static struct str skip_space(struct str s)
 {
@@ -207,17 +213,17 @@ static uint32_t types_of_value(const struct tagged_family *f, const struct parse
 static size_t feed_key_name(const struct tagged_family *f, struct parser_state *s, struct str text,
                             struct answer *a)
 {
-    struct str rest = held(text), key, says = {0};
+    struct str rest = {text.ptr, text.len < MAX_KEY ? text.len : MAX_KEY}, key, says = {0};
     bool found;
     size_t n = parser_find_marker(rest, f->key_end, &found);
     if (!found)
-        return text.len < MAX_HELD ? SIZE_MAX : 0;
+        return text.len < MAX_KEY ? SIZE_MAX : 0;
     key = (struct str){rest.ptr, n};
     rest = parser_skip(rest, n + strlen(f->key_end));
     if (f->value) {
         size_t at = parser_find_marker(rest, f->value, &found);
         if (!found)
-            return text.len < MAX_HELD ? SIZE_MAX : 0;
+            return text.len < MAX_KEY ? SIZE_MAX : 0;
         says = (struct str){rest.ptr, at};
         rest = parser_skip(rest, at + strlen(f->value));
     }
