@@ -354,8 +354,8 @@ static void give_cut_off(struct parser_state *s, struct str text, struct answer 
     struct literal_scan literal = {0};
     size_t n;
     text = skip_space(text);
-    if (json_scan_feed(&json, text, &n) == JSON_SCAN_MORE)
-        answer_arguments(a, s->i_call, text);
+    if (json_scan_feed(&json, text, &n) != JSON_SCAN_BAD)
+        answer_arguments(a, s->i_call, (struct str){text.ptr, n});
     else
         (void)literal_scan_feed(&literal, text, NULL, a, s->i_call, &n);
 }
