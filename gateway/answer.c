@@ -165,6 +165,8 @@ void answer_feed(struct answer *a, struct str text, bool end, struct answer_delt
         return;
     }
     a->n_parts = 0;
+    a->is_cut =
+        end && (out->finish == ANSWER_LENGTH || out->stop_string.ptr || out->stop_id != UINT32_MAX);
     strbuf_reset(&a->bytes);
     if (r->reasoning) {
         strbuf_append_str(&a->before_reasoning, text);

@@ -78,6 +78,7 @@ struct answer {
     struct answer_part *parts;
     uint32_t n_parts, cap_parts;
     uint32_t n_calls;
+    bool is_cut; /* it ended for its length or at the client's stop: more might have come */
 };
 
 /* prompt: its text may have begun the reasoning. */

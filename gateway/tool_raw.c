@@ -7,7 +7,9 @@ enum { STEP_BEGIN, STEP_TEXT, STEP_END };
 static size_t feed(const struct answer_parser *p, struct parser_state *s, struct str text, bool end,
                    struct answer *a)
 {
-    if (s->step == STEP_BEGIN && (text.len > 0 || end)) {
+    /* Without a text the input is empty where the grammar has ended so; what was cut has not come
+     * to its call, and may have been cut inside of its reasoning. */
+    if (s->step == STEP_BEGIN && (text.len > 0 || (end && !a->is_cut))) {
         s->i_call = answer_call(a, a->rules->raw_name);
         answer_arguments(a, s->i_call, STR("{\"input\": \""));
         s->step = STEP_TEXT;

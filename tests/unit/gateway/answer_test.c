@@ -446,6 +446,43 @@ static void test_finish(void **state)
     answer_fini(&a);
 }
 
+/* The one call of a custom tool by its grammar, which an answer that was cut may not have come to.
+ */
+static void test_raw_call(void **state)
+{
+    static const struct {
+        const char *text;
+        enum answer_finish ends, finish;
+        const char *input; /* NULL: no call */
+        const char *stop;  /* a string of the client's that ended it */
+    } answers[] = {
+        {"thinks", ANSWER_LENGTH, ANSWER_LENGTH, NULL, NULL},
+        {"thinks</think>", ANSWER_LENGTH, ANSWER_LENGTH, NULL, NULL},
+        {"thinks</think>a", ANSWER_LENGTH, ANSWER_LENGTH, "{\"input\": \"a\"}", NULL},
+        {"thinks</think>a", ANSWER_STOP, ANSWER_TOOL_CALLS, "{\"input\": \"a\"}", NULL},
+        {"thinks</think>", ANSWER_STOP, ANSWER_TOOL_CALLS, "{\"input\": \"\"}", NULL},
+        {"thinks", ANSWER_STOP, ANSWER_STOP, NULL, "."},
+    };
+    const struct answer_rules rules = {.reasoning = reasoning_parser_find("deepseek_r1"),
+                                       .tools = &tool_parser_raw,
+                                       .raw_name = {"t", 1},
+                                       .call_prefix = "call-"};
+    for (size_t i = 0; i < sizeof answers / sizeof *answers; i++) {
+        struct answer a;
+        struct answer_delta d = {.finish = answers[i].ends, .stop_id = UINT32_MAX};
+        if (answers[i].stop)
+            d.stop_string = str_from(answers[i].stop);
+        answer_init(&a, &rules, 0, &(struct prompt){0});
+        answer_feed(&a, str_from(answers[i].text), true, &d);
+        const struct answer_part *last = &d.parts[d.n_parts - 1];
+        assert_int_equal(d.finish, answers[i].finish);
+        assert_int_equal(a.n_calls, answers[i].input != NULL);
+        assert_int_equal(last->kind, answers[i].input ? ANSWER_ARGUMENTS : ANSWER_REASONING);
+        assert_true(str_eq_c(last->text, answers[i].input ? answers[i].input : "thinks"));
+        answer_fini(&a);
+    }
+}
+
 /* Ids that templates read again: nine letters and digits, or what the model wrote. */
 static void test_ids(void **state)
 {
@@ -585,8 +622,9 @@ static void test_any_order(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_parsers), cmocka_unit_test(test_marks),
-        cmocka_unit_test(test_finish),  cmocka_unit_test(test_ids),
-        cmocka_unit_test(test_bounds),  cmocka_unit_test(test_any_order)};
+        cmocka_unit_test(test_parsers),  cmocka_unit_test(test_marks),
+        cmocka_unit_test(test_finish),   cmocka_unit_test(test_raw_call),
+        cmocka_unit_test(test_ids),      cmocka_unit_test(test_bounds),
+        cmocka_unit_test(test_any_order)};
     return cmocka_run_group_tests(tests, load_tools, drop_tools);
 }
