@@ -127,8 +127,11 @@ static bool check_part(const struct place *at, const json_t *v)
 
 static bool check_call(const struct place *at, const json_t *v)
 {
-    return is_known(at, v, " id type function index extra_content provider_specific_fields ") &&
-           member(at, v, "function", " name arguments parsed_arguments provider_specific_fields ");
+    return is_known(at, v,
+                    " id type function custom index extra_content provider_specific_fields ") &&
+           member(at, v, "function",
+                  " name arguments parsed_arguments provider_specific_fields ") &&
+           member(at, v, "custom", " name input provider_specific_fields ");
 }
 
 /* prefix: the answer goes on with this message (params.c does it), which is the last one. */

@@ -113,6 +113,55 @@ bool json_text_is_number(const json_t *v)
     return json_is_string(number) && json_object_size(v) == 1 && is_number(s, &is_integer);
 }
 
+bool json_text_is_object(const json_t *v)
+{
+    return json_is_object(v) && !json_text_is_number(v);
+}
+
+/* The tree takes some 48 bytes a value, so that text of "1,1,1,…" would grow 24-fold. Each value
+ * but a list's or an object's first stands behind a comma or a colon; strings are skipped. */
+bool json_text_measure(struct str text, uint32_t max_depth, uint64_t max_values,
+                       struct json_text_size *out)
+{
+    uint32_t depth = 0;
+    bool in_string = false;
+    *out = (struct json_text_size){0};
+    for (size_t i = 0; i < text.len; i++) {
+        const char c = text.ptr[i];
+        if (in_string) {
+            i += c == '\\';
+            in_string = c != '"';
+        } else if (c == '"') {
+            in_string = true;
+        } else if (c == '[' || c == '{') {
+            out->n_values++;
+            out->depth = ++depth > out->depth ? depth : out->depth;
+        } else if (c == ']' || c == '}') {
+            depth -= depth > 0;
+        } else if (c == ',' || c == ':') {
+            out->n_values++;
+        } else if (c == '-' || isdigit((unsigned char)c)) {
+            const size_t end = number_end(text, i);
+            out->n_values += fits((struct str){text.ptr + i, end - i}) ? 0 : 2;
+            i = end - 1;
+        }
+        if (out->n_values > max_values || out->depth > max_depth)
+            return false;
+    }
+    return true;
+}
+
+uint64_t json_text_count(const json_t *v)
+{
+    uint64_t n = v ? 1 : 0;
+    const char *key;
+    json_t *value;
+    json_object_foreach((json_t *)v, key, value) n += 1 + json_text_count(value);
+    for (size_t i = 0; i < json_array_size(v); i++)
+        n += json_text_count(json_array_get(v, i));
+    return n;
+}
+
 json_t *json_text_load(struct str text, size_t flags, json_error_t *e)
 {
     size_t end = 0, at = next_too_large(text, 0, &end), from = 0;

@@ -8,6 +8,18 @@
 
 #include "common/base/str.h"
 
+/* What a tree of this text would take; each value and each key of an object counts as one, and a
+ * number beyond 64 bits as three. Text that is no JSON has some size as well. False: it is nested
+ * deeper than max_depth or has more than max_values; out says how far it was read, and which. */
+struct json_text_size {
+    uint64_t n_values;
+    uint32_t depth;
+};
+bool json_text_measure(struct str text, uint32_t max_depth, uint64_t max_values,
+                       struct json_text_size *out);
+/* The same of a tree, which is not deeper than a body may be. NULL: 0. */
+uint64_t json_text_count(const json_t *v);
+
 /* flags: jansson's. A new reference, or NULL and why in e, which may be NULL. Text that is not JSON
  * is refused as jansson does. */
 json_t *json_text_load(struct str text, size_t flags, json_error_t *e);
@@ -19,3 +31,5 @@ bool json_text_is_number(const json_t *v);
  * size, every escape, JSON_TEXT_MAX_DEPTH levels. */
 bool json_text_is_whole(struct str text);
 enum { JSON_TEXT_MAX_DEPTH = 1024 };
+/* Whether v is an object of the client's, and not such a number. */
+bool json_text_is_object(const json_t *v);

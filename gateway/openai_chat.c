@@ -71,17 +71,21 @@ static json_t *join_parts(const json_t *parts, size_t i_message, struct api_erro
 
 /* Arguments come as JSON text, and templates want what it says. A call without, or with null, is
  * one with none. Text that is no JSON (a model's call that broke off, sent back with what came of
- * it) stays the text that it is. */
-static void parse_arguments(json_t *call)
+ * it) stays the text that it is, and so does what is nested deeper than a body may be, or holds
+ * more values than n_left, which are what the request may have yet. */
+static void parse_arguments(json_t *call, uint64_t *n_left)
 {
     json_t *function = json_object_get(call, "function");
     const json_t *arguments = json_object_get(function, "arguments");
-    if (!json_is_object(function) || !json_is_string(arguments))
+    struct json_text_size size = {0};
+    if (!json_text_is_object(function) || !json_is_string(arguments))
         return;
-    json_t *parsed =
-        json_string_length(arguments) == 0
-            ? json_object()
-            : json_text_load(params_json_str(arguments), JSON_ALLOW_NUL | JSON_DECODE_ANY, NULL);
+    const struct str text = params_json_str(arguments);
+    if (!json_text_measure(text, PARAMS_MAX_DEPTH, *n_left, &size))
+        return;
+    *n_left -= size.n_values;
+    json_t *parsed = text.len == 0 ? json_object()
+                                   : json_text_load(text, JSON_ALLOW_NUL | JSON_DECODE_ANY, NULL);
     if (json_is_null(parsed))
         parsed = json_object();
     if (parsed)
@@ -94,8 +98,40 @@ static void parse_arguments(json_t *call)
  * try changes nothing. */
 enum { AS_IT_IS = 0, TEXT_ARGUMENTS = 1, EMPTY_CONTENT = 2, VARIANT_COUNT = 4, ANY_ROLE = 8 };
 
+/* A call of a custom tool is one of the function with one argument that the tool is here
+ * (tool_set.h). Its arguments are text, as those of others are. */
+static bool call_function(json_t *call, size_t i_message, size_t i_call, struct api_error *e)
+{
+    const json_t *custom = json_object_get(call, "custom");
+    const char *type = json_string_value(json_object_get(call, "type"));
+    json_t *name = json_object_get(custom, "name"), *input = json_object_get(custom, "input");
+    if (!type || strcmp(type, "custom") != 0) {
+        json_object_del(call, "custom"); /* null, as model_dump() leaves it */
+        return !custom || json_is_null(custom) ||
+               api_error_set(e, 400, "messages",
+                             "messages[%zu].tool_calls[%zu] has a member custom and is not of type "
+                             "\"custom\": say the type, or leave custom out.",
+                             i_message, i_call);
+    }
+    if (!json_is_string(name) || !json_is_string(input))
+        return api_error_set(e, 400, "messages",
+                             "messages[%zu].tool_calls[%zu] is of type \"custom\": it must have a "
+                             "member custom with a name and an input, strings.",
+                             i_message, i_call);
+    json_t *whole = json_pack("{s:O}", "input", input);
+    char *text = json_dumps(whole, JSON_COMPACT);
+    json_object_set_new(call, "function",
+                        json_pack("{s:O,s:s}", "name", name, "arguments", text ? text : "{}"));
+    free(text);
+    json_decref(whole);
+    json_object_set_new(call, "type", json_string("function"));
+    json_object_del(call, "custom");
+    return true;
+}
+
 /* out is the template's copy of the message. An empty list is none: some clients send it. */
-static bool copy_calls(json_t *out, size_t i_message, unsigned variant, struct api_error *e)
+static bool copy_calls(json_t *out, size_t i_message, unsigned variant, uint64_t *n_left,
+                       struct api_error *e)
 {
     const json_t *calls = json_object_get(out, "tool_calls");
     if (!calls)
@@ -109,8 +145,12 @@ static bool copy_calls(json_t *out, size_t i_message, unsigned variant, struct a
                              i_message);
     json_t *own = json_deep_copy(calls); /* the body is the client's, and may be read again */
     json_object_set_new(out, "tool_calls", own);
-    for (size_t i = 0; i < json_array_size(own) && !(variant & TEXT_ARGUMENTS); i++)
-        parse_arguments(json_array_get(own, i));
+    for (size_t i = 0; i < json_array_size(own); i++) {
+        if (!call_function(json_array_get(own, i), i_message, i, e))
+            return false;
+        if (!(variant & TEXT_ARGUMENTS))
+            parse_arguments(json_array_get(own, i), n_left);
+    }
     return true;
 }
 
@@ -125,7 +165,7 @@ static void copy_reasoning(json_t *out)
         json_object_set(out, "reasoning", old);
 }
 
-static json_t *message_for_template(const json_t *m, size_t i, unsigned variant,
+static json_t *message_for_template(const json_t *m, size_t i, unsigned variant, uint64_t *n_left,
                                     struct api_error *e)
 {
     const json_t *role = json_object_get(m, "role");
@@ -154,7 +194,7 @@ static json_t *message_for_template(const json_t *m, size_t i, unsigned variant,
         json_object_set_new(out, "content", json_string(""));
     }
     copy_reasoning(out);
-    if (e->http_status || !copy_calls(out, i, variant, e)) {
+    if (e->http_status || !copy_calls(out, i, variant, n_left, e)) {
         json_decref(out);
         return NULL;
     }
@@ -216,12 +256,14 @@ static bool make_context(const struct params *p, const struct text_tokenizer *to
     if (n == 0 || n > CHAT_MAX_MESSAGES)
         return api_error_set(e, 400, "messages", "messages must hold 1 to %u messages, got %zu.",
                              CHAT_MAX_MESSAGES, n);
+    const uint64_t n_values = json_text_count(p->body);
+    uint64_t n_left = n_values < PARAMS_MAX_VALUES ? PARAMS_MAX_VALUES - n_values : 0;
     json_t *context = json_object();
     json_t *messages = json_array();
     json_object_set_new(context, "messages", messages);
     for (size_t i = 0; i < n && !e->http_status; i++) {
         json_t *m = message_for_template(json_array_get(p->messages, i), i,
-                                         variant | (p->any_role ? ANY_ROLE : 0), e);
+                                         variant | (p->any_role ? ANY_ROLE : 0), &n_left, e);
         if (m)
             json_array_append_new(messages, m);
     }
@@ -270,7 +312,9 @@ static bool cut_after_final(const struct params *p, struct str *text, size_t *n_
         return api_error_set(e, 400, "continue_final_message",
                              "continue_final_message is set but the final message does not appear "
                              "in the chat after applying the chat template.");
-    json_t *last = message_for_template(json_array_get(p->messages, i), i, AS_IT_IS, &none);
+    uint64_t no_values = 0; /* of its calls, which are not read */
+    json_t *last =
+        message_for_template(json_array_get(p->messages, i), i, AS_IT_IS, &no_values, &none);
     text->len = n - 1;
     *n_final = common_end(*text, params_json_str(json_object_get(last, "content")));
     json_decref(last);

@@ -47,8 +47,9 @@ struct params_policy {        /* what this server lets requests say */
 #define PARAMS_MAX_CACHE_SALT 128u
 #define PARAMS_MAX_TIMEOUT_S  86400
 #define PARAMS_NO_TRUNCATION  (-2)
-#define PARAMS_MAX_DEPTH      64u        /* nesting of the body */
-#define PARAMS_MAX_VALUES     (1u << 20) /* commas and colons in the body: bounds its JSON tree */
+#define PARAMS_MAX_DEPTH      64u /* nesting of the body */
+#define PARAMS_MAX_VALUES                                                                          \
+    (1u << 20) /* in the body and the arguments inside: bounds its JSON trees */
 
 struct params {
     enum api_kind kind;

@@ -7,34 +7,19 @@ struct str params_json_str(const json_t *string)
     return (struct str){json_string_value(string), json_string_length(string)};
 }
 
-/* jansson's tree takes some 48 bytes a value, so a body of "1,1,1,…" would grow 24-fold: count
- * before building. Strings are skipped; what is not JSON is jansson's to report. */
+/* Counted before a tree is built; what is not JSON is jansson's to report. */
 static bool scan_size(struct str body, struct api_error *e)
 {
-    uint32_t depth = 0, values = 0;
-    bool in_string = false;
-    for (size_t i = 0; i < body.len; i++) {
-        char c = body.ptr[i];
-        if (in_string) {
-            i += c == '\\';
-            in_string = c != '"';
-        } else if (c == '"') {
-            in_string = true;
-        } else if (c == '[' || c == '{') {
-            values++;
-            if (++depth > PARAMS_MAX_DEPTH)
-                return api_error_set(e, 400, NULL, "The body is nested deeper than %u levels.",
-                                     PARAMS_MAX_DEPTH);
-        } else if (c == ']' || c == '}') {
-            depth -= depth > 0;
-        } else if (c == ',') {
-            values++;
-        }
-        if (values > PARAMS_MAX_VALUES)
-            return api_error_set(e, 413, NULL, "The body holds more than %u values.",
-                                 PARAMS_MAX_VALUES);
-    }
-    return true;
+    struct json_text_size size;
+    if (json_text_measure(body, PARAMS_MAX_DEPTH, PARAMS_MAX_VALUES, &size))
+        return true;
+    if (size.depth > PARAMS_MAX_DEPTH)
+        return api_error_set(e, 400, NULL, "The body is nested deeper than %u levels.",
+                             PARAMS_MAX_DEPTH);
+    return api_error_set(e, 413, NULL,
+                         "The body holds more than %u values, each key counted as one and a number "
+                         "beyond 64 bits as three: send less at once.",
+                         PARAMS_MAX_VALUES);
 }
 
 json_t *params_parse_json(struct str body, struct api_error *e)

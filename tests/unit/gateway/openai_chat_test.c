@@ -35,6 +35,25 @@ static const struct context_case cases[] = {
     {MESSAGES("{\"role\":\"assistant\",\"tool_calls\":[{\"function\":{\"arguments\":\"null\"}}]}"),
      CONTEXT("{\"role\":\"assistant\",\"tool_calls\":[{\"function\":{\"arguments\":{}}}]}"), true},
     {MESSAGES("{\"role\":\"assistant\",\"tool_calls\":3}"), "must be a list", false},
+    /* a custom tool's call is the function's that the tool is here */
+    {MESSAGES("{\"role\":\"assistant\",\"tool_calls\":[{\"id\":\"c\",\"type\":\"custom\","
+              "\"custom\":{\"name\":\"t\",\"input\":\"a \\\"b\\\"\\u0000\"}}]}"),
+     CONTEXT("{\"role\":\"assistant\",\"tool_calls\":[{\"id\":\"c\",\"type\":\"function\","
+             "\"function\":{\"name\":\"t\",\"arguments\":{\"input\":\"a \\\"b\\\"\\u0000\"}}}]}"),
+     true},
+    {MESSAGES("{\"role\":\"assistant\",\"tool_calls\":[{\"type\":\"function\",\"custom\":null,"
+              "\"function\":{\"name\":\"f\",\"arguments\":\"{}\"}}]}"),
+     CONTEXT("{\"role\":\"assistant\",\"tool_calls\":[{\"type\":\"function\","
+             "\"function\":{\"name\":\"f\",\"arguments\":{}}}]}"),
+     true},
+    {MESSAGES("{\"role\":\"assistant\",\"tool_calls\":[{\"type\":\"custom\"}]}"),
+     "messages[0].tool_calls[0] is of type \"custom\": it must have a member custom", false},
+    {MESSAGES("{\"role\":\"assistant\",\"tool_calls\":[{\"type\":\"custom\",\"custom\":{"
+              "\"name\":\"t\",\"input\":{}}}]}"),
+     "must have a member custom with a name and an input, strings", false},
+    {MESSAGES("{\"role\":\"assistant\",\"tool_calls\":[{\"custom\":{\"name\":\"t\","
+              "\"input\":\"a\"}}]}"),
+     "is not of type \"custom\"", false},
     {MESSAGES("{\"role\":\"assistant\",\"content\":\"x\",\"reasoning\":\"r\"}"),
      CONTEXT("{\"role\":\"assistant\",\"content\":\"x\",\"reasoning\":\"r\","
              "\"reasoning_content\":\"r\"}"),
@@ -84,6 +103,78 @@ static void test_context(void **state)
             assert_string_equal(e.param, "messages");
         params_fini(&p);
         strbuf_fini(&b);
+    }
+}
+
+/* {"a":[{},{},…]} as the text of a call's arguments. */
+static void add_arguments(struct strbuf *b, unsigned n)
+{
+    strbuf_append_c(b, "{\"id\":\"c\",\"function\":{\"name\":\"f\",\"arguments\":\"{\\\"a\\\":[{}");
+    for (unsigned i = 0; i < n; i++)
+        strbuf_append_c(b, ",{}");
+    strbuf_append_c(b, "]}\"}}");
+}
+
+/* Text inside of a body is under the body's bound, all of it together: what is beyond stays text.
+ */
+static void test_arguments_are_bounded(void **state)
+{
+    static const struct {
+        unsigned n[2];
+        bool is_text[2];
+    } sizes[] = {{{1000, 1000}, {false, false}},
+                 {{200000, 200000}, {false, false}},
+                 {{400000, 400000}, {false, true}},
+                 {{5400000, 1000}, {true, false}}};
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+        struct params p;
+        struct api_error e = {0};
+        struct strbuf b, out;
+        strbuf_init(&b, 0);
+        strbuf_init(&out, 0);
+        strbuf_append_c(&b, "{\"messages\":[{\"role\":\"assistant\",\"tool_calls\":[");
+        add_arguments(&b, sizes[i].n[0]);
+        strbuf_append_c(&b, ",");
+        add_arguments(&b, sizes[i].n[1]);
+        strbuf_append_c(&b, "]}]}");
+        assert_true(
+            params_init(&p, API_CHAT, params_parse_json(strbuf_str(&b), &e), &model.policy, &e));
+        assert_true(openai_chat_context(&p, model.tokenizer, &out, &e));
+        const char *at = strbuf_str(&out).ptr;
+        for (size_t k = 0; k < 2; k++) {
+            at = strstr(at + 1, "\"arguments\":");
+            assert_non_null(at);
+            assert_int_equal(at[strlen("\"arguments\":")] == '"', sizes[i].is_text[k]);
+        }
+        params_fini(&p);
+        strbuf_fini(&b);
+        strbuf_fini(&out);
+    }
+}
+
+static void test_deep_arguments_stay_text(void **state)
+{
+    for (uint32_t depth = PARAMS_MAX_DEPTH; depth <= PARAMS_MAX_DEPTH + 1; depth++) {
+        struct params p;
+        struct api_error e = {0};
+        struct strbuf b, out;
+        strbuf_init(&b, 0);
+        strbuf_init(&out, 0);
+        strbuf_append_c(&b, "{\"messages\":[{\"role\":\"assistant\",\"tool_calls\":[{\"function\":{"
+                            "\"arguments\":\"");
+        for (uint32_t i = 0; i < depth; i++)
+            strbuf_append_c(&b, "[");
+        for (uint32_t i = 0; i < depth; i++)
+            strbuf_append_c(&b, "]");
+        strbuf_append_c(&b, "\"}}]}]}");
+        assert_true(
+            params_init(&p, API_CHAT, params_parse_json(strbuf_str(&b), &e), &model.policy, &e));
+        assert_true(openai_chat_context(&p, model.tokenizer, &out, &e));
+        assert_int_equal(strstr(strbuf_str(&out).ptr, "\"arguments\":\"") != NULL,
+                         depth > PARAMS_MAX_DEPTH);
+        params_fini(&p);
+        strbuf_fini(&b);
+        strbuf_fini(&out);
     }
 }
 
@@ -184,8 +275,9 @@ static void test_arguments(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_context),
-                                       cmocka_unit_test(test_prompt),
-                                       cmocka_unit_test(test_arguments)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_context), cmocka_unit_test(test_arguments_are_bounded),
+        cmocka_unit_test(test_deep_arguments_stay_text), cmocka_unit_test(test_prompt),
+        cmocka_unit_test(test_arguments)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

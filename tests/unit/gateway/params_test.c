@@ -412,6 +412,28 @@ static void test_bounds(void **state)
     e = (struct api_error){0};
     assert_null(params_parse_json(strbuf_str(&b), &e));
     assert_int_equal(e.http_status, 413);
+    /* a key counts as a value does, a number beyond 64 bits as three */
+    static const struct {
+        const char *begins, *each, *ends;
+        unsigned n;
+        int status;
+    } sizes[] = {
+        {"{\"a\":[1", ",1", "]}", PARAMS_MAX_VALUES - 16, 0},
+        {"{\"a\":[1", ",999999999999999999999", "]}", PARAMS_MAX_VALUES / 3 - 16, 0},
+        {"{\"a\":[1", ",999999999999999999999", "]}", PARAMS_MAX_VALUES / 3 + 16, 413},
+        {"{\"a\":[1", ",{\"b\":1}", "]}", PARAMS_MAX_VALUES / 3 - 16, 0},
+        {"{\"a\":[1", ",{\"b\":1}", "]}", PARAMS_MAX_VALUES / 3 + 16, 413},
+    };
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+        strbuf_reset(&b);
+        strbuf_append_c(&b, sizes[i].begins);
+        for (unsigned k = 0; k < sizes[i].n; k++)
+            strbuf_append_c(&b, sizes[i].each);
+        strbuf_append_c(&b, sizes[i].ends);
+        e = (struct api_error){0};
+        json_decref(params_parse_json(strbuf_str(&b), &e));
+        assert_int_equal(e.http_status, sizes[i].status);
+    }
     /* brackets and commas inside strings count for nothing */
     strbuf_reset(&b);
     strbuf_append_c(&b, "{\"prompt\":\"");
