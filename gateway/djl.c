@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "common/base/log.h"
+#include "gateway/json_text.h"
 #include "gateway/openai_chat.h"
 #include "gateway/openai_completions.h"
 
@@ -162,7 +163,7 @@ static bool take_parameters(struct translation *t, json_t *given)
 {
     const char *key;
     json_t *v;
-    if (given && !json_is_null(given) && !json_is_object(given))
+    if (given && !json_is_null(given) && !json_text_is_object(given))
         return wrong_type(t, "parameters", "an object");
     json_object_foreach(given, key, v)
     {

@@ -119,21 +119,33 @@ enum status encode_pool_new(struct loop *l, uint32_t n_threads, uint32_t max_job
     return STATUS_OK;
 }
 
+/* With the lock held. */
+static void add_job(struct encode_pool *p, struct encode_job *j)
+{
+    p->n_jobs++;
+    p->n_bytes += j->bytes;
+    j->seq = ++p->last_seq;
+    list_add(&p->waiting[size_of(j)], j);
+    pthread_cond_signal(&p->work);
+}
+
 enum status encode_pool_submit(struct encode_pool *p, struct encode_job *j)
 {
     enum status s = STATUS_OK;
     pthread_mutex_lock(&p->lock);
-    if (p->n_jobs >= p->max_jobs || p->n_bytes + j->bytes > p->max_bytes) {
+    if (p->n_jobs >= p->max_jobs || p->n_bytes + j->bytes > p->max_bytes)
         s = STATUS_LIMIT;
-    } else {
-        p->n_jobs++;
-        p->n_bytes += j->bytes;
-        j->seq = ++p->last_seq;
-        list_add(&p->waiting[size_of(j)], j);
-        pthread_cond_signal(&p->work);
-    }
+    else
+        add_job(p, j);
     pthread_mutex_unlock(&p->lock);
     return s;
+}
+
+void encode_pool_dispose(struct encode_pool *p, struct encode_job *j)
+{
+    pthread_mutex_lock(&p->lock);
+    add_job(p, j);
+    pthread_mutex_unlock(&p->lock);
 }
 
 void encode_pool_drop(struct encode_pool *p, struct encode_job *j)

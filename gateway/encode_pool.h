@@ -23,6 +23,8 @@ MUST_USE enum status encode_pool_new(struct loop *l, uint32_t n_threads, uint32_
                                      struct error *err);
 /* The job stays the caller's; STATUS_LIMIT when the queue is full (nothing was taken). */
 MUST_USE enum status encode_pool_submit(struct encode_pool *p, struct encode_job *j);
+/* The same of a job that frees what is held already: it is taken however full the queue is. */
+void encode_pool_dispose(struct encode_pool *p, struct encode_job *j);
 /* Nobody wants its result any more: one that still waits is not run, gives back its room in the
  * queue and comes back through done soon; one that runs, or has run, comes back as ever. */
 void encode_pool_drop(struct encode_pool *p, struct encode_job *j);

@@ -3,12 +3,13 @@
 #include <string.h>
 
 #include "gateway/fields.h"
+#include "gateway/json_text.h"
 
 static bool parse_stream_options(struct params *p, const json_t *v, const struct field_context *c)
 {
     const char *name = c->name;
     struct api_error *e = c->e;
-    if (!json_is_object(v))
+    if (!json_text_is_object(v))
         return field_wrong_type(e, name, "an object", v);
     if (!json_is_true(json_object_get(p->body, "stream")))
         return api_error_set(e, 400, name,

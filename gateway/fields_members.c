@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "gateway/fields.h"
+#include "gateway/json_text.h"
 
 /* Where the walk is: a name such as messages[3].content, made when somebody has to read it. */
 struct place {
@@ -33,6 +34,8 @@ static bool is_known(const struct place *at, const json_t *v, const char *known)
     char name[64], word[48];
     const char *key;
     json_t *value;
+    if (json_text_is_number(v)) /* its reader refuses it */
+        return true;
     json_object_foreach((json_t *)v, key, value)
     {
         if (json_is_null(value))

@@ -3,6 +3,7 @@
 
 #include "gateway/fields.h"
 #include "gateway/grammar_source.h"
+#include "gateway/json_text.h"
 #include "gateway/tool_set.h"
 
 static const char *type_of(const json_t *v)
@@ -15,7 +16,7 @@ static bool read_tool(struct params *p, json_t *tool, size_t i, const struct fie
 {
     const char *type = type_of(tool);
     json_t *description = json_object_get(tool, "description");
-    if (!json_is_object(tool))
+    if (!json_text_is_object(tool))
         return api_error_set(c->e, 400, c->name, "tools[%zu] must be an object.", i);
     if (!type && json_object_get(tool, "type") && !json_is_null(json_object_get(tool, "type")))
         return api_error_set(c->e, 400, c->name, "tools[%zu].type must be a string.", i);
@@ -25,7 +26,7 @@ static bool read_tool(struct params *p, json_t *tool, size_t i, const struct fie
     }
     if (json_string_length(json_object_get(tool, "name")) == 0)
         return api_error_set(c->e, 400, c->name, "tools[%zu] must have a name.", i);
-    if (!json_is_object(json_object_get(tool, "input_schema")))
+    if (!json_text_is_object(json_object_get(tool, "input_schema")))
         return api_error_set(c->e, 400, c->name, "tools[%zu].input_schema must be an object.", i);
     tool_set_add_function(p, json_object_get(tool, "name"),
                           json_is_string(description) ? description : NULL,
@@ -122,7 +123,7 @@ static bool parse_output_config(struct params *p, const json_t *v, const struct 
     static const char *const efforts[] = {"low", "medium", "high", "xhigh", "max"};
     const char *key;
     json_t *value;
-    if (!json_is_object(v))
+    if (!json_text_is_object(v))
         return field_wrong_type(c->e, c->name, "an object", v);
     json_object_foreach((json_t *)v, key, value)
     {

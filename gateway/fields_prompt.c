@@ -2,6 +2,7 @@
 #include <string.h>
 
 #include "gateway/fields.h"
+#include "gateway/json_text.h"
 
 static bool parse_truncation_side(struct params *p, const json_t *v, const struct field_context *c)
 {
@@ -61,7 +62,7 @@ static bool parse_chat_template_kwargs(struct params *p, const json_t *v,
                                        const struct field_context *c)
 {
     static const char *const fields[] = {"messages", "chat_template", "tokenize"};
-    if (!json_is_object(v))
+    if (!json_text_is_object(v))
         return field_wrong_type(c->e, c->name, "an object", v);
     for (size_t i = 0; i < sizeof fields / sizeof *fields; i++) {
         const json_t *given = json_object_get(v, fields[i]);

@@ -1,6 +1,7 @@
 /* Fields of OpenAI's and vLLM's that are not done: those without which the answer is the same are
  * accepted, the others refused by name. */
 #include "gateway/fields.h"
+#include "gateway/json_text.h"
 #include "gateway/tool_set.h"
 
 #define LATER    "is not supported by this server"
@@ -11,7 +12,7 @@
 static bool parse_web_search_options(struct params *p, const json_t *v,
                                      const struct field_context *c)
 {
-    if (!json_is_object(v))
+    if (!json_text_is_object(v))
         return field_wrong_type(c->e, c->name, "an object", v);
     tool_set_leave_out(p, "web_search", NULL);
     return true;

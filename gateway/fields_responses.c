@@ -4,6 +4,7 @@
 
 #include "gateway/fields.h"
 #include "gateway/grammar_source.h"
+#include "gateway/json_text.h"
 #include "gateway/tool_set.h"
 
 static bool is_word(const json_t *v, const char *const *words)
@@ -35,7 +36,7 @@ static bool read_tool(struct params *p, json_t *tool, size_t i, const struct fie
         return tool_set_add_custom(p, tool, i, c->e);
     if (is_space)
         return tool_set_add_namespace(p, tool, i, c->e);
-    if (parameters && !json_is_null(parameters) && !json_is_object(parameters))
+    if (parameters && !json_is_null(parameters) && !json_text_is_object(parameters))
         return api_error_set(c->e, 400, c->name, "tools[%zu].parameters must be an object.", i);
     tool_set_add_function(p, name, json_object_get(tool, "description"), parameters);
     return true;
@@ -55,7 +56,7 @@ static bool parse_text(struct params *p, const json_t *v, const struct field_con
 {
     const char *key;
     json_t *value;
-    if (!json_is_object(v))
+    if (!json_text_is_object(v))
         return field_wrong_type(c->e, c->name, "an object", v);
     json_object_foreach((json_t *)v, key, value)
     {
@@ -125,7 +126,7 @@ static bool parse_reasoning(struct params *p, const json_t *v, const struct fiel
 {
     const char *key;
     json_t *value;
-    if (!json_is_object(v))
+    if (!json_text_is_object(v))
         return field_wrong_type(c->e, c->name, "an object", v);
     json_object_foreach((json_t *)v, key,
                         value) if (!json_is_null(value) &&
@@ -173,7 +174,7 @@ static bool parse_stream_options(struct params *p, const json_t *v, const struct
 {
     const char *key;
     json_t *value;
-    if (!json_is_object(v))
+    if (!json_text_is_object(v))
         return field_wrong_type(c->e, c->name, "an object", v);
     json_object_foreach((json_t *)v, key,
                         value) if (!json_is_null(value) &&

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "gateway/fields.h"
+#include "gateway/json_text.h"
 
 enum { MAX_REPETITION_PENALTY = 10000 };
 
@@ -119,7 +120,7 @@ static bool parse_logit_bias(struct params *p, const json_t *v, const struct fie
 {
     const char *name = c->name;
     struct api_error *e = c->e;
-    if (!json_is_object(v))
+    if (!json_text_is_object(v))
         return field_wrong_type(e, name, "an object of token id: bias", v);
     size_t n = json_object_size(v);
     uint32_t vocab = c->policy->vocab_size;

@@ -4,6 +4,7 @@
 
 #include "gateway/fields.h"
 #include "gateway/grammar_source.h"
+#include "gateway/json_text.h"
 #include "gateway/tool_set.h"
 
 /* What a client hangs on a format in hope of a shape, such as the schema that others read beside
@@ -65,11 +66,25 @@ static bool read_tool(struct params *p, json_t *tool, size_t i, const struct fie
     return true;
 }
 
+static size_t count_tools(const json_t *list)
+{
+    size_t n = json_array_size(list);
+    for (size_t i = 0; i < json_array_size(list); i++)
+        n += json_array_size(json_object_get(json_array_get(list, i), "tools"));
+    return n;
+}
+
 bool field_tools(struct params *p, const json_t *v, const struct field_context *c,
                  field_read_tool read)
 {
     if (!json_is_array(v))
         return field_wrong_type(c->e, c->name, "a list", v);
+    const size_t n = count_tools(v);
+    if (n > TOOL_SET_MAX)
+        return api_error_set(c->e, 400, c->name,
+                             "tools holds %zu tools, with those in namespaces: at most %u are "
+                             "taken. Leave out what this request does not need.",
+                             n, TOOL_SET_MAX);
     tool_set_begin(p);
     for (size_t i = 0; i < json_array_size(v); i++)
         if (!read(p, json_array_get(v, i), i, c))
@@ -77,10 +92,9 @@ bool field_tools(struct params *p, const json_t *v, const struct field_context *
     return tool_set_end(p, c->e);
 }
 
+/* An empty list is none. */
 static bool parse_tools(struct params *p, const json_t *v, const struct field_context *c)
 {
-    if (json_is_array(v) && json_array_size(v) == 0)
-        return api_error_set(c->e, 400, c->name, "tools must not be empty: leave it out.");
     return field_tools(p, v, c, read_tool);
 }
 
@@ -137,14 +151,14 @@ static bool choose_tool(struct params *p, const json_t *of, const char *type,
 static const char *type_of_choice(const json_t *v)
 {
     const char *type = json_string_value(json_object_get(v, "type"));
-    return !type && json_is_object(json_object_get(v, "function")) ? "function" : type;
+    return !type && json_text_is_object(json_object_get(v, "function")) ? "function" : type;
 }
 
 bool field_tool_choice(struct params *p, const json_t *v, const struct field_context *c)
 {
     const char *type = type_of_choice(v);
     const json_t *inner = type ? json_object_get(v, type) : NULL;
-    const json_t *of = json_is_object(inner) ? inner : v;
+    const json_t *of = json_text_is_object(inner) ? inner : v;
     if (!type)
         return choose_word(p, json_string_value(v), c);
     if (strcmp(type, "allowed_tools") != 0)

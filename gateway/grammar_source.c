@@ -48,7 +48,7 @@ static bool keep_schema(struct params *p, const char *name, const json_t *v, str
 {
     if (json_is_string(v))
         return keep(p, name, GRAMMAR_JSON_SCHEMA, params_json_str(v), e);
-    if (!json_is_object(v) && !json_is_boolean(v))
+    if (!json_text_is_object(v) && !json_is_boolean(v))
         return api_error_set(e, 400, name, "%s must hold a JSON schema: an object.", name);
     return keep_json(p, name, GRAMMAR_JSON_SCHEMA, v, e);
 }
@@ -59,6 +59,16 @@ static bool keep_text(struct params *p, const char *name, enum grammar_kind kind
     if (!json_is_string(v))
         return api_error_set(e, 400, name, "%s must hold a string here.", name);
     return keep(p, name, kind, params_json_str(v), e);
+}
+
+/* As Lark reads a text: as JSON, but that a DEL has to be escaped as well. */
+static void append_lark_text(struct strbuf *b, const char *json)
+{
+    for (const char *del; (del = strchr(json, 0x7F)); json = del + 1) {
+        strbuf_append(b, json, (size_t)(del - json));
+        strbuf_append_c(b, "\\u007f");
+    }
+    strbuf_append_c(b, json);
 }
 
 /* start: "a" | "b" */
@@ -75,7 +85,7 @@ static bool keep_choice(struct params *p, const char *name, const json_t *v, str
         if (i > 0)
             strbuf_append_str(&b, STR(" | "));
         if (quoted)
-            strbuf_append_c(&b, quoted);
+            append_lark_text(&b, quoted);
         free(quoted);
     }
     ok = ok ? keep(p, name, GRAMMAR_LARK, strbuf_str(&b), e)
@@ -149,7 +159,7 @@ bool grammar_from_structured_outputs(struct params *p, const char *name, const j
     const json_t *found = NULL;
     const char *what = NULL, *key;
     json_t *value;
-    if (!json_is_object(v))
+    if (!json_text_is_object(v))
         return api_error_set(e, 400, name, "%s must be an object.", name);
     json_object_foreach((json_t *)v, key, value)
     {

@@ -4,6 +4,7 @@
 
 #include <string.h>
 
+#include "gateway/json_text.h"
 #include "gateway/late_system.h"
 #include "gateway/tool_set.h"
 
@@ -186,7 +187,7 @@ static bool add_call(struct turn *t, json_t *calls, const json_t *block)
 {
     json_t *id = json_object_get(block, "id"), *name = json_object_get(block, "name"),
            *input = json_object_get(block, "input");
-    if (!json_is_string(id) || !json_is_string(name) || !json_is_object(input))
+    if (!json_is_string(id) || !json_is_string(name) || !json_text_is_object(input))
         return api_error_set(t->e, 400, "messages",
                              "messages[%zu].content: a tool_use must have an id, a name and an "
                              "input, an object.",
@@ -196,7 +197,20 @@ static bool add_call(struct turn *t, json_t *calls, const json_t *block)
     return true;
 }
 
-/* What the assistant said, thought and called. What it thought in secret is nobody's to read. */
+/* What tools did that another server ran, and what was thought in secret: nobody's to read here. */
+static bool is_passed_over(const char *type)
+{
+    static const char *const types[] = {"redacted_thinking", "server_tool_use", "mcp_tool_use",
+                                        "mcp_tool_result"};
+    static const char result[] = "_tool_result"; /* web_search_tool_result and so on */
+    const size_t n = strlen(type), n_result = sizeof result - 1;
+    for (size_t i = 0; i < sizeof types / sizeof *types; i++)
+        if (strcmp(type, types[i]) == 0)
+            return true;
+    return n > n_result && strcmp(type + n - n_result, result) == 0;
+}
+
+/* What the assistant said, thought and called. */
 static bool read_assistant(struct turn *t, const json_t *content)
 {
     json_t *calls = json_array();
@@ -212,7 +226,7 @@ static bool read_assistant(struct turn *t, const json_t *content)
         else if (type && strcmp(type, "thinking") == 0 &&
                  json_is_string(json_object_get(block, "thinking")))
             thought = json_object_get(block, "thinking");
-        else if (!type || strcmp(type, "redacted_thinking") != 0)
+        else if (!type || !is_passed_over(type))
             ok = refuse_block(t, block);
     }
     if (ok && !thought && json_array_size(calls) == 0) {

@@ -25,7 +25,7 @@ static const json_t *part_text(const json_t *part, size_t i_message, struct api_
     const json_t *type = json_object_get(part, "type");
     if (json_is_string(part))
         return part;
-    if (!json_is_object(part) || !json_is_string(type)) {
+    if (!json_text_is_object(part) || !json_is_string(type)) {
         api_error_set(e, 400, "messages",
                       "messages[%zu].content: each part must be an object with a type.", i_message);
         return NULL;
@@ -169,7 +169,7 @@ static json_t *message_for_template(const json_t *m, size_t i, unsigned variant,
                                     struct api_error *e)
 {
     const json_t *role = json_object_get(m, "role");
-    if (!json_is_object(m) || !json_is_string(role)) {
+    if (!json_text_is_object(m) || !json_is_string(role)) {
         api_error_set(e, 400, "messages", "messages[%zu] must be an object with a role.", i);
         return NULL;
     }

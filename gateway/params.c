@@ -62,6 +62,8 @@ bool field_known_members(const struct field_context *c, const char *name, const 
 {
     const char *key;
     json_t *value;
+    if (json_text_is_number(v)) /* its reader refuses it */
+        return true;
     json_object_foreach((json_t *)v, key, value)
     {
         size_t i = 0;
@@ -181,7 +183,7 @@ static bool parse_field(struct params *p, const struct field *f, json_t *v,
     case FIELD_STR:
         return parse_str(f, v, at, e);
     case FIELD_JSON:
-        if (f->want != JSON_NULL && json_typeof(v) != f->want)
+        if (f->want != JSON_NULL && (json_typeof(v) != f->want || json_text_is_number(v)))
             return field_wrong_type(e, f->name,
                                     f->want == JSON_ARRAY    ? "a list"
                                     : f->want == JSON_STRING ? "a string"

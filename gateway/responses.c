@@ -193,7 +193,7 @@ static bool read_client_call(struct reader *r, const json_t *item, const char *t
     json_t *action = json_object_get(item, "action");
     if (!action)
         action = json_object_get(item, "operation");
-    if (!json_is_string(id) || !json_is_object(action))
+    if (!json_is_string(id) || !json_text_is_object(action))
         return api_error_set(r->e, 400, "input",
                              "input[%zu]: a %s must have a call_id and an action, an object.", r->i,
                              type);
@@ -364,7 +364,7 @@ static bool read_item(struct reader *r, const json_t *item)
 {
     const char *type = word_of(item, "type");
     bool done = false;
-    if (!json_is_object(item))
+    if (!json_text_is_object(item))
         return api_error_set(r->e, 400, "input", "input[%zu] must be an object.", r->i);
     const json_t *given = json_object_get(item, "type");
     if (given && !json_is_null(given) && !*type)
@@ -434,7 +434,7 @@ static void append_member(struct strbuf *out, const char *name, const json_t *v,
 
 static void append_text_config(struct strbuf *out, const json_t *text)
 {
-    json_t *own = json_is_object(text) ? json_copy((json_t *)text) : json_object();
+    json_t *own = json_text_is_object(text) ? json_copy((json_t *)text) : json_object();
     const json_t *format = json_object_get(own, "format");
     if (!format || json_is_null(format))
         json_object_set_new(own, "format", json_pack("{s:s}", "type", "text"));

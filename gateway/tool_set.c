@@ -3,6 +3,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "gateway/json_text.h"
+
 /* Members of p->own. */
 #define LIST    "tools"
 #define ORIGINS "origins"
@@ -177,7 +179,7 @@ bool tool_set_add_custom(struct params *p, const json_t *tool, size_t i, struct 
     const json_t *format = json_object_get(tool, "format"), *name = json_object_get(tool, "name");
     const char *type = json_string_value(json_object_get(format, "type"));
     const json_t *inner = json_object_get(format, "grammar"); /* chat has it one deeper */
-    const json_t *of = json_is_object(inner) ? inner : format;
+    const json_t *of = json_text_is_object(inner) ? inner : format;
     const char *syntax = json_string_value(json_object_get(of, "syntax"));
     json_t *definition = json_object_get(of, "definition");
     const bool has_format = format && !json_is_null(format);
@@ -348,7 +350,7 @@ bool tool_set_allow(struct params *p, const json_t *list, struct api_error *e)
         const json_t *one = json_array_get(list, i);
         const char *type = json_string_value(json_object_get(one, "type"));
         const json_t *inner = type ? json_object_get(one, type) : NULL;
-        const json_t *of = json_is_object(inner) ? inner : one;
+        const json_t *of = json_text_is_object(inner) ? inner : one;
         const json_t *name = json_object_get(of, "name");
         const struct str found = tool_set_name(p, name, json_object_get(of, "namespace"));
         if (found.len > 0)

@@ -16,6 +16,8 @@
  * All of it is owned by p->own, and by the body. Pure. */
 #include "gateway/params.h"
 
+#define TOOL_SET_MAX 4096u /* of a request, namespaces and what is in them counted */
+
 enum tool_form { TOOL_IS_FUNCTION, TOOL_IS_CUSTOM, TOOL_IS_NAMESPACED };
 
 struct tool_origin { /* views */

@@ -90,6 +90,27 @@ static void test_bounds(void **state)
     encode_pool_free(p);
 }
 
+/* What frees is taken by a full queue, and counts like the rest. */
+static void test_dispose(void **state)
+{
+    struct encode_pool *p;
+    struct error err;
+    pthread_mutex_lock(&gate);
+    assert_int_equal(encode_pool_new(loop, 1, 1, 350, &p, &err), STATUS_OK);
+    assert_int_equal(encode_pool_submit(p, &jobs[0].job), STATUS_OK);
+    jobs[1].job.bytes = 1000;
+    encode_pool_dispose(p, &jobs[1].job);
+    assert_int_equal(encode_pool_submit(p, &jobs[2].job), STATUS_LIMIT);
+    pthread_mutex_unlock(&gate);
+    stop_at = 2;
+    loop_run(loop);
+    assert_true(jobs[1].has_run);
+    stop_at = 3;
+    assert_int_equal(encode_pool_submit(p, &jobs[2].job), STATUS_OK);
+    loop_run(loop);
+    encode_pool_free(p);
+}
+
 /* Freed with work queued: every job is given back, run or not, so that its owner can drop it. */
 static void test_free_gives_back(void **state)
 {
@@ -172,6 +193,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(test_all_come_back, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_dispose, setup, teardown),
         cmocka_unit_test_setup_teardown(test_bounds, setup, teardown),
         cmocka_unit_test_setup_teardown(test_free_gives_back, setup, teardown),
         cmocka_unit_test_setup_teardown(test_dropped, setup, teardown),

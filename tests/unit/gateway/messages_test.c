@@ -58,6 +58,17 @@ static void test_messages(void **state)
                        "{\"name\": \"f\", \"arguments\": {\"k\": 1}}}]}, {\"role\": \"tool\", "
                        "\"tool_call_id\": \"x\", \"content\": \"r\"}, " USER("c") "]",
          false},
+        /* what another server's tools did is passed over */
+        {"\"messages\":[" USER(
+             "a") ",{\"role\":\"assistant\",\"content\":[{\"type\":\"server_tool_use\",\"id\":"
+                  "\"s\","
+                  "\"name\":\"web_search\",\"input\":{\"query\":\"q\"}},{\"type\":"
+                  "\"web_search_tool_result\",\"tool_use_id\":\"s\",\"content\":[{\"type\":"
+                  "\"web_search_result\",\"url\":\"u\"}]},{\"type\":\"mcp_tool_use\",\"id\":\"m\"},"
+                  "{\"type\":\"mcp_tool_result\",\"tool_use_id\":\"m\"},{\"type\":\"text\","
+                  "\"text\":"
+                  "\"b\"}]}," USER("c") "]",
+         "[" USER("a") ", " MODEL("b") ", " USER("c") "]", false},
         {"\"messages\":[{\"role\":\"assistant\",\"content\":[{\"type\":\"tool_use\",\"id\":\"x\","
          "\"name\":\"f\",\"input\":{}}]},{\"role\":\"user\",\"content\":[{\"type\":\"tool_result\","
          "\"tool_use_id\":\"x\"}]}]",
@@ -134,6 +145,8 @@ static void test_refusals(void **state)
          "a string or a list of blocks"},
         {BLOCK("{\"type\":\"image\",\"source\":{}}"), "messages", "block of type \"image\""},
         {BLOCK("7"), "messages", "an object with a type"},
+        {BLOCK("{\"type\":\"server_tool_use\"}"), "messages", "block of type \"server_tool_use\""},
+        {WITH("\"thinking\":18446744073709551616"), "thinking", "thinking must be"},
         {BLOCK("{\"type\":\"text\"}"), "messages", "must have a text"},
         {BLOCK("{\"type\":\"tool_result\"}"), "messages", "must have a tool_use_id"},
         {BLOCK("{\"type\":\"tool_result\",\"tool_use_id\":\"x\",\"content\":[{\"type\":\"image\"}]"

@@ -1,5 +1,6 @@
 #include "gateway/fields.h"
 #include "gateway/grammar_source.h"
+#include "gateway/tool_set.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -25,6 +26,8 @@ struct field_case {
 #define B (API_COMPLETIONS | API_CHAT)
 
 #define TOOL "{\"type\":\"function\",\"function\":{\"name\":\"f\"}}"
+
+#define BEYOND "18446744073709551616" /* 64 bits */
 
 static const struct field_case cases[] = {
     {B, "", NULL},
@@ -208,7 +211,18 @@ static const struct field_case cases[] = {
     {B, ",\"bad_words\":[3]", "bad_words"},
     {B, ",\"use_beam_search\":false", NULL},
     {B, ",\"use_beam_search\":true", "use_beam_search"},
-    {H, ",\"tools\":[]", "tools"},
+    {H, ",\"tools\":[]", NULL}, /* none */
+    {H, ",\"tools\":[],\"tool_choice\":\"auto\"", NULL},
+    {H, ",\"tools\":[],\"tool_choice\":\"none\"", NULL},
+    {H, ",\"tools\":[],\"tool_choice\":\"required\"", "tool_choice"},
+    {H, ",\"chat_template_kwargs\":" BEYOND, "chat_template_kwargs"},
+    {H, ",\"structured_outputs\":" BEYOND, "structured_outputs"},
+    {H, ",\"structured_outputs\":{\"json\":" BEYOND "}", "structured_outputs"},
+    {H, ",\"response_format\":" BEYOND, "response_format"},
+    {H, ",\"stream_options\":" BEYOND, "stream_options"},
+    {H, ",\"reasoning\":" BEYOND, "reasoning"},
+    {H, ",\"logit_bias\":" BEYOND, "logit_bias"},
+    {H, ",\"tool_choice\":" BEYOND, "tool_choice"},
     {H, ",\"tools\":[" TOOL "],\"tool_choice\":\"none\"", NULL},
     {H, ",\"tools\":[{}],\"tool_choice\":\"none\"", "tools"},
     {H, ",\"tools\":[{\"type\":\"function\",\"function\":{}}]", "tools"},
@@ -483,6 +497,37 @@ static void test_values(void **state)
     params_fini(&p);
 }
 
+/* Tools are bounded, those in namespaces as well. */
+static void test_number_of_tools(void **state)
+{
+    for (unsigned k = 0; k < 4; k++) {
+        const bool is_chat = k < 2;
+        const unsigned n = TOOL_SET_MAX - !is_chat + k % 2; /* the namespace is one */
+        struct params p;
+        struct api_error e = {0};
+        struct strbuf b;
+        strbuf_init(&b, 0);
+        strbuf_append_c(&b, is_chat ? "{\"messages\":[],\"tool_choice\":\"none\",\"tools\":["
+                                    : "{\"input\":\"x\",\"tool_choice\":\"none\",\"tools\":[{"
+                                      "\"type\":\"namespace\",\"name\":\"n\",\"tools\":[");
+        for (unsigned i = 0; i < n; i++)
+            strbuf_printf(&b,
+                          is_chat ? "%s{\"type\":\"function\",\"function\":{\"name\":\"f%u\"}}"
+                                  : "%s{\"type\":\"function\",\"name\":\"f%u\"}",
+                          i > 0 ? "," : "", i);
+        strbuf_append_c(&b, is_chat ? "]}" : "]}]}");
+        const bool ok = params_init(&p, is_chat ? API_CHAT : API_RESPONSES,
+                                    params_parse_json(strbuf_str(&b), &e), &policy, &e);
+        assert_int_equal(ok, k % 2 == 0);
+        if (!ok) {
+            assert_string_equal(e.param, "tools");
+            assert_non_null(strstr(e.message, "at most 4096 are taken"));
+        }
+        params_fini(&p);
+        strbuf_fini(&b);
+    }
+}
+
 /* What this server lets requests say decides. */
 static void test_policy(void **state)
 {
@@ -617,6 +662,7 @@ int main(void)
         cmocka_unit_test(test_bodies),
         cmocka_unit_test(test_bounds),
         cmocka_unit_test(test_values),
+        cmocka_unit_test(test_number_of_tools),
         cmocka_unit_test(test_policy),
         cmocka_unit_test(test_document),
         cmocka_unit_test(test_every_field_of_vllm),
