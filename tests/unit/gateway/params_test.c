@@ -271,6 +271,8 @@ static void test_grammars(void **state)
         {"", GRAMMAR_NONE, ""},
         {",\"response_format\":{\"type\":\"text\"}", GRAMMAR_NONE, ""},
         {",\"structured_outputs\":null", GRAMMAR_NONE, ""},
+        {",\"structured_outputs\":{\"choice\":[\"a\x7F\\u007f\\u0001\",\"\x7F\"]}", GRAMMAR_LARK,
+         "start: \"a\\u007f\\u007f\\u0001\" | \"\\u007f\""},
         {",\"response_format\":{\"type\":\"json_object\"}", GRAMMAR_JSON_SCHEMA,
          "{\"type\":\"object\"}"},
         {",\"response_format\":{\"type\":\"json_schema\",\"json_schema\":{\"name\":\"n\","
