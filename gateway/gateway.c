@@ -120,6 +120,16 @@ static void on_admin_request(void *ctx, struct http_request *r)
     routes_dispatch(ctx, r, true);
 }
 
+static bool unpacks(void *ctx, const struct http_request *r)
+{
+    return routes_reads_body(ctx, r, false);
+}
+
+static bool unpacks_for_admin(void *ctx, const struct http_request *r)
+{
+    return routes_reads_body(ctx, r, true);
+}
+
 static void on_drain(void *ctx, struct http_request *r)
 {
     struct gateway *g = ctx;
@@ -560,7 +570,8 @@ static enum status start_server(struct gateway *g, struct error *err)
                               .on_request = on_request,
                               .on_drain = on_drain,
                               .on_abort = on_abort,
-                              .on_answered = on_answered};
+                              .on_answered = on_answered,
+                              .unpacks = unpacks};
     TRY(http_server_start(g->loop, &o, &h, &g->server, err));
     warn_if_open(c);
     log_info("gateway_listening", "%s=%s port=%u tls=%s model=%s head=%s encrypted=%s",
@@ -584,7 +595,8 @@ static enum status start_admin_server(struct gateway *g, struct error *err)
                               .on_request = on_admin_request,
                               .on_drain = on_drain,
                               .on_abort = on_abort,
-                              .on_answered = on_answered};
+                              .on_answered = on_answered,
+                              .unpacks = unpacks_for_admin};
     if (c->admin_port < 0)
         return STATUS_OK;
     TRY(http_server_start(g->loop, &o, &h, &g->admin_server, err));

@@ -392,15 +392,25 @@ static void answer_unauthorized(struct http_request *r, const struct dialect *d)
     answer_with(r, d, &e, "WWW-Authenticate", "Bearer");
 }
 
-/* False: answered. */
-static bool is_allowed(struct gateway *g, struct http_request *r, const struct route *row,
-                       const struct access_caller *caller)
+static enum access_verdict verdict_of(const struct gateway *g, const struct http_request *r,
+                                      const struct route *row, bool on_admin_address, bool has_key)
 {
+    const struct access_caller caller = {.on_admin_address = on_admin_address,
+                                         .has_key = has_key,
+                                         .has_admin_key =
+                                             g->admin_key[0] && admin_key_ok(r, g->admin_key)};
     const struct access_rules rules = {.keys = g->auth.n_entries > 0,
                                        .admin_key = g->admin_key[0] != '\0',
                                        .admin_address = g->admin_server != NULL,
                                        .metrics_public = g->config->metrics_public};
-    switch (access_decide(&rules, caller, row)) {
+    return access_decide(&rules, &caller, row);
+}
+
+/* False: answered. */
+static bool is_allowed(struct gateway *g, struct http_request *r, const struct route *row,
+                       bool on_admin_address)
+{
+    switch (verdict_of(g, r, row, on_admin_address, g->key != NULL)) {
     case ACCESS_GRANTED:
         return true;
     case ACCESS_WANTS_KEY:
@@ -418,6 +428,18 @@ static bool is_allowed(struct gateway *g, struct http_request *r, const struct r
     return false;
 }
 
+bool routes_reads_body(struct gateway *g, const struct http_request *r, bool on_admin_address)
+{
+    const struct route *row = NULL;
+    char allow[64];
+    if (routes_find(http_method(r), http_path(r), &row, allow) != ROUTE_FOUND ||
+        (row->access != ACCESS_KEY && row->access != ACCESS_ADMIN))
+        return false;
+    const bool has_key =
+        auth_find(&g->auth, http_header(r, "Authorization"), http_header(r, "x-api-key")) != NULL;
+    return verdict_of(g, r, row, on_admin_address, has_key) == ACCESS_GRANTED;
+}
+
 void routes_dispatch(struct gateway *g, struct http_request *r, bool on_admin_address)
 {
     const struct route *row = NULL;
@@ -429,11 +451,7 @@ void routes_dispatch(struct gateway *g, struct http_request *r, bool on_admin_ad
     struct request_note *note = front_note(r);
     if (note && g->key)
         note_copy(note->tenant, str_from(g->key->name));
-    const struct access_caller caller = {.on_admin_address = on_admin_address,
-                                         .has_key = g->key != NULL,
-                                         .has_admin_key =
-                                             g->admin_key[0] && admin_key_ok(r, g->admin_key)};
-    if (!is_allowed(g, r, found == ROUTE_FOUND ? row : NULL, &caller))
+    if (!is_allowed(g, r, found == ROUTE_FOUND ? row : NULL, on_admin_address))
         return; /* answered */
     if (found == ROUTE_NOT_FOUND)
         answer_not_found(g, r);

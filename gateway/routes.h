@@ -38,5 +38,8 @@ void routes_print(struct strbuf *out);
 /* What serving is asked, filled from the request and its key; a handler changes what it must. */
 struct serving_request routes_request(struct gateway *g, struct http_request *r,
                                       const struct dialect *d, uint64_t tenant);
+/* Whether anybody will read its body: its route does, and its key lets it in. Else routes_dispatch
+ * answers without. */
+bool routes_reads_body(struct gateway *g, const struct http_request *r, bool on_admin_address);
 /* Finds the row, checks the key, and calls the handler or answers the error. */
 void routes_dispatch(struct gateway *g, struct http_request *r, bool on_admin_address);

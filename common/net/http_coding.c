@@ -63,7 +63,8 @@ bool conn_decode(struct conn *c)
                         "these");
             return true;
         }
-    if (codings.n == 0)
+    const struct http_handlers *h = &c->server->handlers;
+    if (codings.n == 0 || (h->unpacks && !h->unpacks(h->ctx, &c->request)))
         return false;
     struct coding_job *j = mem_zalloc(sizeof *j);
     *j = (struct coding_job){.work.data = j,

@@ -100,6 +100,11 @@ static void on_answered(void *ctx, const struct http_request *r, const struct ht
                   a->status, (unsigned long long)a->body_bytes, a->aborted);
 }
 
+static bool unpacks(void *ctx, const struct http_request *r)
+{
+    return !str_eq_c(http_path(r), "/as_it_came");
+}
+
 static int dial(struct fixture *f)
 {
     struct sockaddr_in a = {.sin_family = AF_INET,
@@ -154,7 +159,12 @@ static void run(struct fixture *f, const struct http_limits *limits)
     struct http_options o = {.host = "127.0.0.1", .server_name = "test", .root_path = f->root_path};
     if (limits)
         o.limits = *limits;
-    struct http_handlers h = {f, on_request, on_drain, on_abort, on_answered};
+    struct http_handlers h = {.ctx = f,
+                              .on_request = on_request,
+                              .on_drain = on_drain,
+                              .on_abort = on_abort,
+                              .on_answered = on_answered,
+                              .unpacks = unpacks};
     assert_int_equal(loop_new(&f->loop, &err), STATUS_OK);
     assert_int_equal(http_server_start(f->loop, &o, &h, &f->server, &err), STATUS_OK);
     f->stop = loop_wakeup_new(f->loop, on_stop, f);
@@ -277,6 +287,18 @@ static void compressed_bodies_are_decoded(void **state)
         strbuf_fini(&b);
         mem_free(f);
     }
+}
+
+/* Of requests that the handler is about to refuse nothing is unpacked. */
+static void a_handler_may_want_no_decoding(void **state)
+{
+    struct fixture *f = mem_zalloc(sizeof *f);
+    f->script = exchange;
+    f->send =
+        "POST /as_it_came" H "X-A: v\r\nContent-Encoding: gzip\r\nContent-Length: 7\r\n\r\nno gzip";
+    run(f, NULL);
+    assert_non_null(strstr(f->answer, "POST /as_it_came? [v] no gzip"));
+    mem_free(f);
 }
 
 static void headers_are_bounded(void **state)
@@ -557,6 +579,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(raw_requests_get_the_right_answer),
         cmocka_unit_test(compressed_bodies_are_decoded),
+        cmocka_unit_test(a_handler_may_want_no_decoding),
         cmocka_unit_test(headers_are_bounded),
         cmocka_unit_test(slow_requests_end_by_their_deadlines),
         cmocka_unit_test(a_client_that_leaves_is_an_abort),

@@ -102,7 +102,8 @@ static void run(struct fixture *f, void (*script)(struct fixture *f), struct htt
     const struct tls_options to = {.certfile = file};
     assert_int_equal(tls_server_new(&to, &tls, &err), STATUS_OK);
     const struct http_options o = {.host = "127.0.0.1", .limits = limits, .tls = tls};
-    const struct http_handlers h = {f, on_request, on_drain, on_abort, NULL};
+    const struct http_handlers h = {
+        .ctx = f, .on_request = on_request, .on_drain = on_drain, .on_abort = on_abort};
     f->script = script;
     f->client = SSL_CTX_new(TLS_client_method());
     strbuf_init(&f->got, 0);
