@@ -7,7 +7,7 @@ use crate::grammar_source::top_level;
 use crate::masks::{Masks, INSIDE_STRING};
 use crate::tokenizer::Tokenizer;
 use crate::vocab::NONE;
-use llguidance::api::ParserLimits;
+use llguidance::api::{GrammarInit, ParserLimits};
 use llguidance::earley::BiasComputer;
 use llguidance::toktrie::{
     InferenceCapabilities, SimpleVob, TokEnv, TokRxInfo, TokTrie, TokenId, TokenizerEnv,
@@ -118,7 +118,12 @@ impl Grammar {
         let compile = || {
             let special = |name: &str| v.factory.tok_env().tok_trie().get_special_token(name);
             let top = top_level(kind, source, &special)?;
-            let mut parser = v.factory.create_parser(top).map_err(crate_error)?;
+            let env = Some(v.factory.tok_env().clone());
+            let init = GrammarInit::Serialized(top);
+            let (rules, mut lexemes) = init.to_internal(env, limits()).map_err(crate_error)?;
+            crate::names::in_one_spelling(&mut lexemes)?;
+            let init = GrammarInit::Internal(rules, lexemes);
+            let mut parser = v.factory.create_parser_from_init_default(init).map_err(crate_error)?;
             parser.bias_computer = v.masks.clone();
             let mut fresh = llguidance::Matcher::new(Ok(parser));
             // what can be no text at all shows in the first mask

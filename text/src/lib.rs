@@ -21,6 +21,7 @@ mod heap;
 mod jinja;
 mod joins;
 mod masks;
+mod names;
 mod pieces;
 mod pre_tokenizers;
 mod schema_check;

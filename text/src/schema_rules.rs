@@ -9,6 +9,9 @@ use crate::schema_graph::{check_patterns, check_shapes, keep_finite, percent_dec
 use crate::schema_members;
 use crate::schema_pattern;
 use serde_json::{Map, Number, Value};
+use std::collections::{hash_map::RandomState, HashSet};
+use std::hash::{BuildHasher, Hasher};
+use std::sync::OnceLock;
 
 /// Nothing in these is a schema.
 const DATA: [&str; 7] =
@@ -53,9 +56,14 @@ const MOST_CHARACTERS: u64 = 1_000_000;
 const EXACT: i128 = 1 << 53;
 /// The largest double below 2^63: the crate counts in i64.
 const LARGEST: i128 = (1 << 63) - 1024;
-/// What stands for a number beyond doubles in a schema that has been read.
-const FAR: &str = "\u{FDD0}number:";
+/// The least number of the crate's above 0: it takes the whole number of an exclusive bound for allowed
+/// where the other bound has a fraction, and is given the next number as an inclusive one.
+const ABOVE_ZERO: f64 = 1e-15;
 const MAX_DEPTH: usize = 128;
+/// From propertyNames on, one behind the other.
+const MOST_REFERENCES: usize = 8;
+/// Options of a oneOf of constants that are compared.
+const MOST_CONSTANTS: usize = 10_000;
 
 /// Each schema in a schema, itself not among them. Members that are data are passed over; what is
 /// unknown may be led into by a $ref, and is looked at.
@@ -107,7 +115,16 @@ struct Document {
     room: schema_members::Room,
 }
 
-/// JSON, in which a number that no double holds becomes a text behind FAR.
+/// What stands in front of a number beyond doubles in a schema that has been read: nobody else can know it.
+fn far_mark() -> &'static str {
+    static MARK: OnceLock<String> = OnceLock::new();
+    MARK.get_or_init(|| {
+        let part = || RandomState::new().build_hasher().finish();
+        format!("\u{FDD0}{:016x}{:016x}:", part(), part())
+    })
+}
+
+/// JSON, in which a number that no double holds becomes a text behind the mark.
 pub fn read(source: &str) -> serde_json::Result<Value> {
     let mut out = String::new();
     let (mut from, mut at, bytes) = (0, 0, source.as_bytes());
@@ -122,7 +139,7 @@ pub fn read(source: &str) -> serde_json::Result<Value> {
                 let number = &source[at..end];
                 if number.parse::<f64>().is_ok_and(f64::is_infinite) {
                     out += &source[from..at];
-                    out += &format!("\"{FAR}{number}\"");
+                    out += &format!("\"{}{number}\"", far_mark());
                     from = end;
                 }
                 at = end - 1;
@@ -140,7 +157,7 @@ pub fn read(source: &str) -> serde_json::Result<Value> {
 
 /// Whether the number is above all others, or below.
 fn far(v: &Value) -> Option<bool> {
-    v.as_str()?.strip_prefix(FAR).map(|number| !number.starts_with('-'))
+    v.as_str()?.strip_prefix(far_mark()).map(|number| !number.starts_with('-'))
 }
 
 /// A pass over all schemas.
@@ -150,6 +167,10 @@ pub fn apply(mut schema: Value) -> Result<Value> {
     let name = schema.get("$schema").and_then(Value::as_str).unwrap_or_default();
     d.is_old = ["draft-04", "draft-06", "draft-07"].iter().any(|n| name.contains(n));
     survey(&schema, &mut d, 0)?;
+    if !d.has_names {
+        let root = schema.clone();
+        referred_names(&mut schema, &root)?;
+    }
     walk(&mut schema, &d, 0)?;
     keep_finite(&mut schema)?;
     check_shapes(&schema)?;
@@ -178,6 +199,54 @@ fn survey(schema: &Value, d: &mut Document, depth: usize) -> Result<()> {
     answer
 }
 
+/// propertyNames that refer to a list of names are that list.
+fn referred_names(schema: &mut Value, root: &Value) -> Result<()> {
+    let Value::Object(s) = schema else { return Ok(()) };
+    for _ in 0..MOST_REFERENCES {
+        let Some(Value::Object(names)) = s.get("propertyNames") else { break };
+        let pointer = names.get("$ref").and_then(Value::as_str).and_then(|r| r.strip_prefix('#'));
+        let is_alone = names.keys().all(|key| ["$ref", "title", "description"].contains(&key.as_str()));
+        let place = pointer.filter(|p| is_alone && p.starts_with('/')).and_then(percent_decoded);
+        let Some(found) = place.and_then(|p| root.pointer(&p)) else { break };
+        let is_list = |v: &Value| match v.as_object() {
+            Some(s) => !MAPS.iter().chain(&APPLICATORS).any(|k| *k != "$ref" && s.contains_key(*k)),
+            None => v.is_boolean(),
+        };
+        if !is_list(found) {
+            break;
+        }
+        s.insert("propertyNames".to_owned(), found.clone());
+    }
+    inner_mut(s, &mut |v| referred_names(v, root))
+}
+
+/// Of values that differ pairwise one at most is what the text says: oneOf them is anyOf them.
+fn one_of_constants(s: &mut Map<String, Value>) {
+    let Some(Value::Array(options)) = s.get("oneOf") else { return };
+    if s.contains_key("anyOf") || options.len() > MOST_CONSTANTS {
+        return;
+    }
+    let number = |v: &Value| v.as_f64().map_or_else(|| v.to_string(), |f| format!("{f:e}"));
+    let simple = |v: &Value| (!v.is_object() && !v.is_array()).then(|| number(v));
+    let mut seen = HashSet::new();
+    for option in options {
+        let Some(o) = option.as_object() else { return };
+        let one = match (o.get("const"), o.get("enum")) {
+            (Some(v), None) => vec![v.clone()],
+            (None, Some(Value::Array(list))) => list.clone(),
+            _ => return,
+        };
+        let own: Option<HashSet<String>> = one.iter().map(simple).collect();
+        let Some(own) = own else { return };
+        if own.into_iter().any(|text| !seen.insert(text)) {
+            return;
+        }
+    }
+    if let Some(options) = s.shift_remove("oneOf") {
+        s.insert("anyOf".to_owned(), options);
+    }
+}
+
 fn walk(schema: &mut Value, d: &Document, depth: usize) -> Result<()> {
     let Value::Object(s) = schema else { return Ok(()) };
     s.retain(|key, _| KEYWORDS.contains(&key.as_str()) || d.references.contains(key.as_str()));
@@ -192,6 +261,7 @@ fn walk(schema: &mut Value, d: &Document, depth: usize) -> Result<()> {
     counts(s);
     numbers(s)?;
     constants(s)?;
+    one_of_constants(s);
     patterns(s)?;
     inner_mut(s, &mut |v| walk(v, d, depth + 1))?;
     schema_members::apply(s, d.is_old, &d.room)
@@ -364,7 +434,27 @@ fn numbers(s: &mut Map<String, Value>) -> Result<()> {
                 _ => {}
             }
         }
+        next_to_excluded(s, inclusive, exclusive, upper)?;
     }
+    Ok(())
+}
+
+/// An excluded whole number on whose far side from 0 the range lies: the next number is the bound.
+fn next_to_excluded(s: &mut Map<String, Value>, inclusive: &str, exclusive: &str, upper: bool) -> Result<()> {
+    let Some(v) = s.get(exclusive).and_then(Value::as_f64) else { return Ok(()) };
+    if v.fract() != 0.0 || v != 0.0 && (v < 0.0) != upper || v.abs() >= EXACT as f64 / 2.0 {
+        return Ok(());
+    }
+    let next = match v == 0.0 {
+        true => ABOVE_ZERO,
+        false => f64::from_bits(v.abs().to_bits() + 1),
+    };
+    let next = if upper { -next } else { next };
+    let own = s.get(inclusive).and_then(Value::as_f64);
+    let both = own.map_or(next, |o| if upper { o.min(next) } else { o.max(next) });
+    let n = Number::from_f64(both).ok_or_else(|| invalid(format!("{exclusive} in a schema is no number")))?;
+    s.shift_remove(exclusive);
+    s.insert(inclusive.to_owned(), Value::Number(n));
     Ok(())
 }
 
@@ -384,7 +474,7 @@ fn constants(s: &Map<String, Value>) -> Result<()> {
     fn check(v: &Value) -> Result<()> {
         match v {
             Value::String(text) if far(v).is_some() => {
-                let digits: String = text.trim_start_matches(FAR).chars().take(40).collect();
+                let digits: String = text.trim_start_matches(far_mark()).chars().take(40).collect();
                 Err(invalid(format!("{digits} in const or enum of a schema: no double is as large")))
             }
             Value::Number(n) => match integer_of(n) {

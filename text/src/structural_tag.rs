@@ -2,7 +2,7 @@
 //! answer. The older form, structures and triggers, is triggered_tags of them. What follows text that
 //! may be anything ends it: such a piece and its end are one rule, which stops at the first end.
 
-use crate::error::{invalid, Result};
+use crate::error::{invalid, Result, TextError};
 use crate::{gbnf, schema_check};
 use llguidance::api::{GrammarWithLexer, TopLevelGrammar};
 use serde_json::{json, Map, Value};
@@ -25,9 +25,19 @@ struct Format<'a> {
 
 impl<'a> Format<'a> {
     fn of(v: &'a Value) -> Result<Format<'a>> {
+        Self::named(v, None)
+    }
+
+    /// Where a tag is all that there can be, its type need not be said.
+    fn tag(v: &'a Value) -> Result<Format<'a>> {
+        Self::named(v, Some("tag"))
+    }
+
+    fn named(v: &'a Value, unsaid: Option<&'a str>) -> Result<Format<'a>> {
         let what = "structural_tag: each format is an object with a type";
         let members = v.as_object().ok_or_else(|| invalid(what))?;
-        let name = members.get("type").and_then(Value::as_str).ok_or_else(|| invalid(what))?;
+        let said = members.get("type").filter(|t| unsaid.is_none() || !t.is_null());
+        let name = said.map_or(unsaid, Value::as_str).ok_or_else(|| invalid(what))?;
         let known: &[&str] = match name {
             "const_string" => &["value"],
             "json_schema" => &["json_schema", "style", "any_order"],
@@ -143,6 +153,45 @@ fn one_of(options: &[String]) -> String {
     format!("({})", options.join(" | "))
 }
 
+/// The piece as often as the format has it.
+fn repeated(f: &Format<'_>, piece: &str) -> Result<String> {
+    let times = match f.name {
+        "optional" => return Ok(format!("({piece})?")),
+        "plus" => return Ok(format!("({piece})+")),
+        "star" => return Ok(format!("({piece})*")),
+        _ => (f.need("min")?.as_u64(), f.need("max")?.as_i64()),
+    };
+    match times {
+        (Some(0), Some(0)) => Ok("\"\"".to_owned()),
+        (Some(min), Some(-1)) if min <= MOST_REPEATS => Ok(format!("({piece}){{{min},}}")),
+        (Some(min), Some(max)) if max >= 0 && min <= max as u64 && max as u64 <= MOST_REPEATS => {
+            Ok(format!("({piece}){{{min},{max}}}"))
+        }
+        _ => f.fail("min and max", "must be counts in order, at most 10000; max -1 is none"),
+    }
+}
+
+/// Whether it is made of patterns and constants alone.
+fn is_regular(v: &Value) -> Result<bool> {
+    let f = Format::of(v)?;
+    match f.name {
+        "const_string" | "regex" => Ok(true),
+        "sequence" | "or" => f.list("elements")?.iter().try_fold(true, |all, v| Ok(all && is_regular(v)?)),
+        "optional" | "plus" | "star" | "repeat" => is_regular(f.need("content")?),
+        _ => Ok(false),
+    }
+}
+
+fn has_regex(v: &Value) -> Result<bool> {
+    let f = Format::of(v)?;
+    match f.name {
+        "regex" => Ok(true),
+        "sequence" | "or" => f.list("elements")?.iter().try_fold(false, |any, v| Ok(any || has_regex(v)?)),
+        "optional" | "plus" | "star" | "repeat" => has_regex(f.need("content")?),
+        _ => Ok(false),
+    }
+}
+
 impl Builder {
     fn rule(&mut self, lazy: &str, body: &str) -> String {
         self.n_rules += 1;
@@ -172,6 +221,11 @@ impl Builder {
     /// The piece and its end.
     fn build(&mut self, v: &Value, end: End<'_>) -> Result<String> {
         let f = Format::of(v)?;
+        if is_regular(v)? && has_regex(v)? {
+            let text = self.regular(v)?;
+            let text = self.terminal(&text);
+            return Ok(end.map_or(text.clone(), |end| self.rule("[lazy]", &format!("{text} {end}"))));
+        }
         let piece = match f.name {
             "any_text" => return self.any_text(&f, end),
             "triggered_tags" => return self.triggered_tags(&f, end),
@@ -185,10 +239,6 @@ impl Builder {
             "const_string" => quote(f.text("value")?),
             "json_schema" => self.schema(&f)?,
             "grammar" => self.grammar(f.text("grammar")?)?,
-            "regex" => {
-                let pattern = llguidance::regex_to_lark(f.text("pattern")?, "");
-                self.terminal(&format!("/{pattern}/"))
-            }
             "tags_with_separator" => self.separated(&f)?,
             _ => self.repeated(&f)?,
         };
@@ -203,18 +253,73 @@ impl Builder {
         Ok(end.map_or(text.clone(), |end| self.rule("[lazy]", &format!("{text} {end}"))))
     }
 
+    /// What is_regular, as a terminal's body.
+    fn regular(&mut self, v: &Value) -> Result<String> {
+        let f = Format::of(v)?;
+        match f.name {
+            "const_string" => Ok(quote(f.text("value")?)),
+            "regex" => {
+                let pattern = llguidance::regex_to_lark(f.text("pattern")?, "");
+                Ok(self.terminal(&format!("/{pattern}/")))
+            }
+            "sequence" | "or" => {
+                let parts: Result<Vec<_>> = f.list("elements")?.iter().map(|v| self.regular(v)).collect();
+                Ok(format!("({})", parts?.join(if f.name == "or" { " | " } else { " " })))
+            }
+            _ => Ok(repeated(&f, &self.regular(f.need("content")?)?)?),
+        }
+    }
+
+    /// A regex goes on over whatever it matches: with what is fixed behind it it is one terminal, which
+    /// stops at the first end where it has one.
+    fn run(&mut self, run: &[Value], next: Option<&Value>, end: End<'_>) -> Result<(String, bool)> {
+        let mut parts = Vec::new();
+        for v in run {
+            parts.push(self.regular(v)?);
+        }
+        let is_open = has_regex(&run[run.len() - 1])?;
+        let text = self.terminal(&parts.join(" "));
+        let tag = next.map(Format::of).transpose()?.filter(|f| f.name == "tag");
+        let begin = tag.as_ref().and_then(|t| t.need("begin").ok()?.as_str()).filter(|b| !b.is_empty());
+        match (next, tag, begin) {
+            (Some(_), Some(tag), Some(begin)) if is_open => {
+                let text = self.rule("[lazy]", &format!("{text} {}", quote(begin)));
+                Ok((format!("{text} {}", self.tag(&tag, begin, end)?), true))
+            }
+            (Some(_), _, _) if is_open => Ok((text, false)),
+            (Some(_), _, _) => Ok((self.rule("[lazy]", &text), false)),
+            (None, _, _) => {
+                Ok((end.map_or(text.clone(), |end| self.rule("[lazy]", &format!("{text} {end}"))), false))
+            }
+        }
+    }
+
     fn sequence(&mut self, f: &Format<'_>, end: End<'_>) -> Result<String> {
         let elements = f.list("elements")?;
-        let mut pieces = Vec::new();
-        for (i, v) in elements.iter().enumerate() {
+        let (mut pieces, mut i) = (Vec::new(), 0);
+        while i < elements.len() {
+            let mut n = 0;
+            while i + n < elements.len() && is_regular(&elements[i + n])? {
+                n += 1;
+            }
+            let run = &elements[i..i + n];
+            if run.iter().try_fold(false, |any, v| Ok::<_, TextError>(any | has_regex(v)?))? {
+                let next = elements.get(i + n);
+                let is_end = i + n + 1 >= elements.len();
+                let (piece, took) = self.run(run, next, if is_end { end } else { None })?;
+                pieces.push(piece);
+                i += n + took as usize;
+                continue;
+            }
             let is_last = i + 1 == elements.len();
-            if !is_last && Format::of(v)?.is_unlimited()? {
+            if !is_last && Format::of(&elements[i])?.is_unlimited()? {
                 return f.fail(
                     "elements",
                     "has text without an end in front of another element: only the last may be so",
                 );
             }
-            pieces.push(self.build(v, if is_last { end } else { None })?);
+            pieces.push(self.build(&elements[i], if is_last { end } else { None })?);
+            i += 1;
         }
         Ok(format!("({})", pieces.join(" ")))
     }
@@ -251,19 +356,7 @@ impl Builder {
     fn repeated(&mut self, f: &Format<'_>) -> Result<String> {
         let piece = self.limited(f, f.need("content")?)?;
         let piece = self.rule("", &piece);
-        let times = match f.name {
-            "optional" => return Ok(format!("({piece})?")),
-            "plus" => return Ok(format!("({piece})+")),
-            "star" => return Ok(format!("({piece})*")),
-            _ => (f.need("min")?.as_u64(), f.need("max")?.as_i64()),
-        };
-        match times {
-            (Some(min), Some(-1)) if min <= MOST_REPEATS => Ok(format!("({piece}){{{min},}}")),
-            (Some(min), Some(max)) if max >= 0 && min <= max as u64 && max as u64 <= MOST_REPEATS => {
-                Ok(format!("({piece}){{{min},{max}}}"))
-            }
-            _ => f.fail("min and max", "must be counts in order, at most 10000; max -1 is none"),
-        }
+        repeated(f, &piece)
     }
 
     /// Without what a trigger has said of its begin.
@@ -286,7 +379,7 @@ impl Builder {
     }
 
     fn tags<'a>(&self, f: &Format<'a>) -> Result<Vec<Format<'a>>> {
-        let tags: Result<Vec<_>> = f.list("tags")?.iter().map(Format::of).collect();
+        let tags: Result<Vec<_>> = f.list("tags")?.iter().map(Format::tag).collect();
         let tags = tags?;
         match tags.iter().all(|t| t.name == "tag") {
             true => Ok(tags),

@@ -99,6 +99,89 @@ static const struct {
     {LISTED(FIRST), {"<f>true</f>", "<f>true</f>,<g>true</g>"}, {""}},
     {LISTED(STOPS), {"", "<g>true</g>"}, {"<f>true</f>,<g>true</g>"}},
     {LISTED(FIRST STOPS), {"<g>true</g>"}, {"", "<g>true</g>,"}},
+    /* a regex up to what is fixed behind it */
+    {"{\"type\":\"tag\",\"begin\":\"<a>\",\"content\":{\"type\":\"regex\",\"pattern\":\".*\"},"
+     "\"end\":\"</a>\"}",
+     {"<a>x</a>", "<a></a>"},
+     {"<a>x</a>y", "<a>x"}},
+    {"{\"type\":\"tag\",\"begin\":\"<a>\",\"content\":{\"type\":\"regex\",\"pattern\":\".+\"},"
+     "\"end\":\"</a>\"}",
+     {"<a>x</a>"},
+     {"<a></a>"}},
+    {"{\"type\":\"tag\",\"begin\":\"<a>\",\"content\":{\"type\":\"regex\",\"pattern\":\"[^x]*\"},"
+     "\"end\":\"</a>\"}",
+     {"<a>y</a>"},
+     {"<a>x</a>"}},
+    {"{\"type\":\"tag\",\"begin\":\"<a>\",\"content\":{\"type\":\"regex\",\"pattern\":\"(.|\\n)*\"}"
+     ",\"end\":\"</a>\"}",
+     {"<a>x\n</a>"},
+     {"<a>x"}},
+    {"{\"type\":\"tag\",\"begin\":\"<a>\",\"content\":{\"type\":\"regex\",\"pattern\":\"[0-9]+\"},"
+     "\"end\":[\"</a>\",\"</b>\"]}",
+     {"<a>12</b>"},
+     {"<a>x</b>"}},
+    {"{\"type\":\"sequence\",\"elements\":[{\"type\":\"regex\",\"pattern\":\"[a-z]*\"},{\"type\":"
+     "\"const_string\",\"value\":\"end\"}]}",
+     {"xxend", "end"},
+     {"xx"}},
+    {"{\"type\":\"sequence\",\"elements\":[{\"type\":\"regex\",\"pattern\":\"a*\"},{\"type\":"
+     "\"regex\",\"pattern\":\"a\"}]}",
+     {"aaa", "a"},
+     {"", "b"}},
+    {"{\"type\":\"sequence\",\"elements\":[{\"type\":\"regex\",\"pattern\":\"a*\"},{\"type\":"
+     "\"regex\",\"pattern\":\"a\"},{\"type\":\"const_string\",\"value\":\"ab\"}]}",
+     {"aaab", "aab"},
+     {"ab"}},
+    {"{\"type\":\"sequence\",\"elements\":[{\"type\":\"const_string\",\"value\":\"x\"},{\"type\":"
+     "\"regex\",\"pattern\":\".*\"},{\"type\":\"tag\",\"begin\":\"<a>\",\"content\":{\"type\":"
+     "\"json_schema\",\"json_schema\":{\"type\":\"boolean\"}},\"end\":\"</a>\"}]}",
+     {"xyz<a>true</a>"},
+     {"xyz<a>1</a>"}},
+    {"{\"type\":\"sequence\",\"elements\":[{\"type\":\"regex\",\"pattern\":\"[a-z]*\"},{\"type\":"
+     "\"const_string\",\"value\":\"{\"},{\"type\":\"json_schema\",\"json_schema\":{\"type\":"
+     "\"boolean\"}}]}",
+     {"ab{true"},
+     {"ab{1"}},
+    {"{\"type\":\"tag\",\"begin\":\"<a>\",\"content\":{\"type\":\"star\",\"content\":{\"type\":"
+     "\"regex\",\"pattern\":\"[a-z/<>]\"}},\"end\":\"</a>\"}",
+     {"<a>xy</a>"},
+     {"<a>xy"}},
+    {"{\"type\":\"tag\",\"begin\":\"<a>\",\"content\":{\"type\":\"or\",\"elements\":[{\"type\":"
+     "\"regex\",\"pattern\":\"[a-z<]*\"},{\"type\":\"const_string\",\"value\":\"5\"}]},\"end\":\"</"
+     "a>\"}",
+     {"<a>xy</a>", "<a>5</a>"},
+     {"<a>6</a>"}},
+    {"{\"type\":\"sequence\",\"elements\":[{\"type\":\"tag\",\"begin\":\"<a>\",\"content\":{"
+     "\"type\":\"regex\",\"pattern\":\".*\"},\"end\":\"</"
+     "a>\"},{\"type\":\"tag\",\"begin\":\"<b>\",\"content\":{\"type\":\"regex\",\"pattern\":\"[a-z]"
+     "*\"},\"end\":\"</b>\"}]}",
+     {"<a>x</a><b>y</b>"},
+     {"<a>x</a>"}},
+    {"{\"type\":\"repeat\",\"content\":{\"type\":\"const_string\",\"value\":\"x\"},\"min\":0,"
+     "\"max\":0}",
+     {""},
+     {"x"}},
+    {"{\"type\":\"sequence\",\"elements\":[{\"type\":\"const_string\",\"value\":\"a\"},{\"type\":"
+     "\"repeat\",\"content\":{\"type\":\"const_string\",\"value\":\"x\"},\"min\":0,\"max\":0}]}",
+     {"a"},
+     {"ax"}},
+    {"{\"type\":\"sequence\",\"elements\":[{\"type\":\"regex\",\"pattern\":\"a*\"},{\"type\":"
+     "\"repeat\",\"content\":{\"type\":\"const_string\",\"value\":\"x\"},\"min\":0,\"max\":0},{"
+     "\"type\":\"const_string\",\"value\":\"b\"}]}",
+     {"aab"},
+     {"ax"}},
+    {"{\"type\":\"repeat\",\"content\":{\"type\":\"json_schema\",\"json_schema\":{\"type\":"
+     "\"boolean\"}},\"min\":0,\"max\":0}",
+     {""},
+     {"true"}},
+    {"{\"type\":\"triggered_tags\",\"triggers\":[\"<a\"],\"tags\":[{\"begin\":\"<a>\",\"content\":{"
+     "\"type\":\"regex\",\"pattern\":\".*\"},\"end\":\"</a>\"}]}",
+     {"hi<a>x</a>yo", "hi"},
+     {"<a>x"}},
+    {"{\"type\":\"tags_with_separator\",\"separator\":\",\",\"tags\":[{\"begin\":\"<a>\","
+     "\"content\":{\"type\":\"regex\",\"pattern\":\".*\"},\"end\":\"</a>\"}]}",
+     {"<a>x</a>,<a>y</a>", ""},
+     {"<a>x"}},
 };
 
 static void formats_take_what_they_say(void **state)

@@ -1,0 +1,46 @@
+//! Names of members, written in one way. The crate keeps a name that a schema lists apart from others by
+//! its text, and lets others be written with any escape: "\u0061" would be an "a" of which `properties`
+//! says nothing. Here such a name has the escapes that serde_json writes, and no others.
+
+use crate::error::{fail, invalid, Code, Result};
+use llguidance::derivre::{ExprRef, RegexAst};
+use llguidance::earley::lexerspec::LexerSpec;
+
+/// Names beside those that are listed, as the crate (its json/compiler.rs) has them.
+const ANY_SPELLING: &str = r#""((\\([\"\\\/bfnrt]|u[a-fA-F0-9]{4})|[^\"\\\x00-\x1F\x7F]))*""#;
+const ONE_SPELLING: &str =
+    r#""(\\([\"\\bfnrt]|u00(0[0-7bef]|1[0-9a-f]))|[^\"\\\x00-\x1F\x7F])*""#;
+
+/// What the crate has made of a lexeme, or None where it stands for tokens.
+fn expression(spec: &LexerSpec, i: usize) -> Option<ExprRef> {
+    let lexeme = &spec.lexemes[i];
+    // the crate shows a lexeme's expression in its text alone, and there by its number
+    let text = lexeme.to_string(1 << 20, None);
+    let number: u32 = text.rsplit_once(" (ExprRef ")?.1.strip_suffix(')')?.trim().parse().ok()?;
+    Some(ExprRef::new(number))
+}
+
+/// Of a grammar that has not been compiled yet: each lexeme stays where it was.
+pub fn in_one_spelling(spec: &mut LexerSpec) -> Result<()> {
+    let bad = |e: &dyn std::fmt::Display| invalid(format!("names of members: {e}"));
+    let any = spec.regex_builder.mk_regex(ANY_SPELLING).map_err(|e| bad(&e))?;
+    let class = spec.current_class;
+    for i in 0..spec.lexemes.len() {
+        let Some(own) = expression(spec, i) else { continue };
+        let both = RegexAst::And(vec![RegexAst::ExprRef(any), RegexAst::ExprRef(own)]);
+        if spec.regex_builder.mk(&both).map_err(|e| bad(&e))? != own {
+            continue; // no such name
+        }
+        let one = RegexAst::And(vec![RegexAst::Regex(ONE_SPELLING.to_owned()), RegexAst::ExprRef(own)]);
+        let mut behind = spec.lexemes.split_off(i);
+        spec.current_class = behind[0].class();
+        let most = behind[0].max_tokens();
+        let made = spec.add_greedy_lexeme(String::new(), one, false, None, most).map_err(|e| bad(&e))?;
+        if made.as_usize() != i {
+            return fail(Code::Internal, "two kinds of names became one");
+        }
+        spec.lexemes.extend(behind.drain(1..));
+    }
+    spec.current_class = class;
+    Ok(())
+}
