@@ -5,7 +5,8 @@
 
 use crate::error::{fail, invalid, Code, Result};
 use crate::schema_rules;
-use serde_json::Value;
+use serde_json::{Map, Value};
+use std::collections::HashSet;
 
 fn is_escaped_in_json(c: char) -> bool {
     c < ' ' || "\"\\\u{7f}".contains(c)
@@ -113,7 +114,35 @@ fn is_long_multiple(n: &serde_json::Number) -> bool {
 }
 
 /// Of a whole schema, as allOf may join them all: what the crate does for an object grows with their square.
-const MAX_PROPERTIES: usize = 4_000;
+const MAX_PROPERTIES: usize = 2_000;
+
+/// One behind the other: behind each a mask looks at all of them up to the next required one, and the
+/// crate looks at 2,000 of its items, four to a property.
+const MAX_OPTIONAL: usize = 480;
+
+/// The longest run of optional properties, of an object and of what allOf says of it.
+fn check_optional(members: &Map<String, Value>) -> Result<()> {
+    let parts = members.get("allOf").and_then(Value::as_array).into_iter().flatten();
+    let parts: Vec<_> = std::iter::once(members).chain(parts.filter_map(Value::as_object)).collect();
+    let required = parts.iter().filter_map(|p| p.get("required")).filter_map(Value::as_array).flatten();
+    let required: HashSet<&str> = required.filter_map(Value::as_str).collect();
+    let (mut run, mut seen) = (0, HashSet::new());
+    let properties = parts.iter().filter_map(|p| p.get("properties")).filter_map(Value::as_object).flatten();
+    for (name, _) in properties.filter(|(_, v)| *v != &Value::Bool(false)) {
+        if !seen.insert(name.as_str()) {
+            continue;
+        }
+        run = if required.contains(name.as_str()) { 0 } else { run + 1 };
+        if run > MAX_OPTIONAL {
+            return fail(
+                Code::Limit,
+                format!("a schema of more than {MAX_OPTIONAL} optional properties with no required one between them: \
+                         require some, or put some into an object of their own"),
+            );
+        }
+    }
+    Ok(())
+}
 
 /// Members of objects in data, which become properties.
 fn members_of(v: &Value) -> usize {
@@ -131,7 +160,7 @@ struct Sums {
     properties: usize,
 }
 
-fn check_properties(members: &serde_json::Map<String, Value>, sums: &mut Sums) -> Result<()> {
+fn check_properties(members: &Map<String, Value>, sums: &mut Sums) -> Result<()> {
     sums.properties += match members.get("properties") {
         Some(Value::Object(map)) => map.len(),
         _ => 0,
@@ -145,7 +174,7 @@ fn check_properties(members: &serde_json::Map<String, Value>, sums: &mut Sums) -
     }
 }
 
-fn check_counts(members: &serde_json::Map<String, Value>, sums: &mut Sums) -> Result<()> {
+fn check_counts(members: &Map<String, Value>, sums: &mut Sums) -> Result<()> {
     check_properties(members, sums)?;
     let items = &mut sums.items;
     for (name, value) in members {
@@ -176,6 +205,7 @@ fn check_counts(members: &serde_json::Map<String, Value>, sums: &mut Sums) -> Re
 fn check_part(schema: &Value, sums: &mut Sums) -> Result<()> {
     let Value::Object(members) = schema else { return Ok(()) };
     check_counts(members, sums)?;
+    check_optional(members)?;
     if let Some(Value::String(p)) = members.get("pattern") {
         check(p)?;
     }

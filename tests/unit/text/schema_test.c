@@ -367,9 +367,12 @@ static void what_is_too_much_is_refused(void **state)
         const char *head, *part, *tail, *words; /* words NULL: it is taken */
         int n;
     } cases[] = {
-        {"{\"properties\":{", "\"p%d\":{},", "\"z\":{}}}", "4000 properties", 5000},
-        {"{\"properties\":{", "\"p%d\":{},", "\"z\":{}}}", NULL, 1000},
-        {"{\"const\":{", "\"p%d\":1,", "\"z\":1}}", "4000 properties", 5000},
+        {"{\"properties\":{", "\"p%d\":{},", "\"z\":{}}}", "2000 properties", 5000},
+        {"{\"properties\":{", "\"p%d\":{},", "\"z\":{}}}", "480 optional properties", 1000},
+        {"{\"properties\":{", "\"p%d\":{},", "\"z\":{}}}", NULL, 450},
+        {"{\"required\":[", "\"p%d\",", "\"z\"]}", NULL, 1500},
+        {"{\"allOf\":[", "{\"properties\":{\"p%d\":{}}},", "{}]}", "480 optional properties", 600},
+        {"{\"const\":{", "\"p%d\":1,", "\"z\":1}}", "2000 properties", 5000},
         {"{\"patternProperties\":{", "\"^p%d_\":{},", "\"^z\":{}}}", "patternProperties", 64},
         {"{\"patternProperties\":{", "\"^p%d_\":{},", "\"^z\":{}}}", NULL, 20},
         {"{\"allOf\":[", "{\"pattern\":\"a.*%d\"},", "{}]}", "patterns of one text", 9},
