@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
 """Masks of text.h against those of PyPI's llguidance, the crate's own program, token by token: over real vocabularies (the
 goldens' tokenizers), grammars out of a seed and prefixes drawn from the masks. Both read the tokenizer.json themselves.
-Two things are meant to differ. What ends an answer is compared as such: here ends are the ids that a request has, there
+Three things are meant to differ. What ends an answer is compared as such: here ends are the ids that a request has, there
 one id. And an added token that is not special is text here, as decoders print it; llguidance never allows one: its bytes
-are asked there, as tokens of a byte each. Usage:
+are asked there, as tokens of a byte each. And names of members that a schema does not list have one spelling here: there
+they may have escapes of what needs none. Usage:
   grammar_masks.py [--lib build/text/release/libcoxtext.a] [--vocabularies a,b] [--grammars N] [--prefixes N] [--seed N]
 What is not there (the goldens, npm's packages, llguidance) is said, and the exit status is 77 (skipped).
 """
@@ -11,6 +12,7 @@ import argparse
 import json
 import os
 import random
+import re
 import sys
 import tempfile
 import time
@@ -81,6 +83,13 @@ def of_theirs(kind, source):
     return llguidance.LLMatcher.grammar_from_lark('%llguidance {"no_forcing": true}\n' + text)
 
 
+def has_other_spelling(text):
+    """Whether an escape is none of those that a name may have here, nor begins one."""
+    short = text.replace(b"\\\\", b"")
+    return any(not re.fullmatch(rb"\\($|[\"bfnrt].*|u($|0($|0($|0($|[0-7bef].*)|1($|[0-9a-f].*)))))", short[m.start():], re.S)
+               for m in re.finditer(rb"\\", short))
+
+
 class GivenUp(Exception):
     """A mask costs more than it may, here or there."""
 
@@ -106,11 +115,12 @@ class Pair:
 
     def __init__(self, v, reference, kind, source):
         self.grammar = v.grammar(kind, source)
-        self.v, self.reference, self.tokens = v, reference, reference.tokens
+        self.v, self.reference, self.tokens, self.kind = v, reference, reference.tokens, kind
         self.source = of_theirs(kind, source)
         self.begin()
 
     def begin(self):
+        self.text = b""
         self.ours = self.grammar.matcher()
         self.theirs = llguidance.LLMatcher(self.tokens, self.source)
         if self.theirs.is_error():
@@ -129,6 +139,9 @@ class Pair:
         bits = [numpy.unpackbits(numpy.frombuffer(m, dtype=numpy.uint8), bitorder="little") for m in (mine, other)]
         ends = bool(bits[0][self.v.eos]), bool(self.theirs.is_accepting() or self.theirs.is_stopped())
         self.ask_added(bits)
+        if self.kind == JSON_SCHEMA:
+            for i in numpy.flatnonzero(bits[1] & ~bits[0] & 1):
+                bits[1][i] = not (i < self.v.n and has_other_spelling(self.text + self.v.tokens[i]))
         for b in bits:
             b[self.v.eos] = b[self.tokens.eos_token] = 0
         return bits, ends
@@ -151,6 +164,7 @@ class Pair:
 
     def step(self, token):
         there = self.reference.added_bytes[token] if token in self.reference.added_set else [token]
+        self.text += self.v.tokens[token]
         return self.ours.accept(token), self.theirs.consume_tokens(there)
 
 

@@ -8,8 +8,7 @@ use llguidance::earley::lexerspec::LexerSpec;
 
 /// Names beside those that are listed, as the crate (its json/compiler.rs) has them.
 const ANY_SPELLING: &str = r#""((\\([\"\\\/bfnrt]|u[a-fA-F0-9]{4})|[^\"\\\x00-\x1F\x7F]))*""#;
-const ONE_SPELLING: &str =
-    r#""(\\([\"\\bfnrt]|u00(0[0-7bef]|1[0-9a-f]))|[^\"\\\x00-\x1F\x7F])*""#;
+const ONE_SPELLING: &str = r#""(\\([\"\\bfnrt]|u00(0[0-7bef]|1[0-9a-f]))|[^\"\\\x00-\x1F\x7F])*""#;
 
 /// What the crate has made of a lexeme, or None where it stands for tokens.
 fn expression(spec: &LexerSpec, i: usize) -> Option<ExprRef> {
