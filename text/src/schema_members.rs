@@ -90,6 +90,13 @@ fn both_kinds_of_properties(s: &mut Members, room: &Room) -> Result<()> {
         let mut rx = matcher(pattern)?;
         for (name, more) in names.iter().zip(&mut more) {
             if rx.is_match(name) {
+                // the crate lets a pattern's name have such a one in two spellings
+                if name.chars().any(|c| c < ' ' || c == '\u{7f}') {
+                    return Err(invalid(format!(
+                        "a property's name with a control character, which the pattern {pattern} of patternProperties \
+                         matches too: this is not supported, so name it in one of them alone"
+                    )));
+                }
                 more.push(room.copy(schema)?);
             }
         }

@@ -332,6 +332,7 @@ static void what_is_not_kept_to_is_refused_by_name(void **state)
         {"{\"type\":\"string\",\"pattern\":\"[]\"}", "empty class"},
         {"{\"type\":\"string\",\"pattern\":\"(?=a)\"}", "look-around"},
         {"{\"patternProperties\":{\"\\\\s\":{},\"[\\\\s]\":{}}}", "patternPropert"},
+        {"{\"properties\":{\"a\\nb\":{}},\"patternProperties\":{\"a\":{}}}", "control character"},
         {"{\"type\":\"string\",\"minLength\":2000000}", "minLength"},
         {"{\"type\":\"array\",\"minItems\":30000}", "minItems"},
         {"{\"type\":\"wrong\"}", "wrong"},
