@@ -9,7 +9,11 @@ use crate::spm;
 use serde_json::Value as Json;
 use std::path::Path;
 
+/// Steps of a rendering, and more for each byte of its context: the templates of some models go through
+/// all messages for each of them.
 const DEFAULT_FUEL: u64 = 20_000_000;
+const FUEL_PER_BYTE: u64 = 100;
+const MOST_FUEL: u64 = 200_000_000;
 const TOOL_USE: &str = "tool_use";
 const DEFAULT: &str = "default";
 /// Of files in additional_chat_templates/.
@@ -123,7 +127,8 @@ impl Template {
 
     /// As apply_chat_template has it: `tools` and `documents` are there, none when not given.
     pub fn render(&self, context: &str, now_unix: i64, fuel: u64) -> Result<String> {
-        let fuel = if fuel == 0 { DEFAULT_FUEL } else { fuel };
+        let grown = DEFAULT_FUEL.saturating_add((context.len() as u64).saturating_mul(FUEL_PER_BYTE));
+        let fuel = if fuel == 0 { grown.min(MOST_FUEL) } else { fuel };
         let context = jinja::Context::read(context, fuel).map_err(|e| said(e, 0))?;
         let mut defaults: Vec<(&str, jinja::Value)> = vec![
             ("tools", jinja::Value::None),

@@ -3,7 +3,9 @@
 #include <sys/stat.h>
 #include <time.h>
 
-#define NOON 1721995200 /* 2024-07-26 12:00:00 UTC */
+/* Of work of one rendering, with room for a slow machine and for sanitizers. */
+#define MOST_SECONDS 20
+#define NOON         1721995200 /* 2024-07-26 12:00:00 UTC */
 
 static int render(const char *source, const char *context, uint64_t fuel, char *out, size_t cap)
 {
@@ -118,6 +120,119 @@ static void errors_have_their_code(void **state)
     }
 }
 
+/* What is cheap to write and touches many bytes costs as many steps: each of these ends in an
+ * error, with the budget that a request has. */
+static void work_is_charged(void **state)
+{
+    static const char *const heads[] = {
+        "{% set s = 'a' * 20000000 %}{% set t = s ~ 'b' %}{% set u = s ~ 'c' %}",
+        "{% set s = 'é' * 9000000 %}{% set t = s ~ 'b' %}{% set u = s ~ 'c' %}"};
+    static const char *const bodies[] = {
+        "t < u",
+        "t == u",
+        "t != u",
+        "t in u",
+        "t in [u]",
+        "[t, u]|max",
+        "[t, u]|min(true)",
+        "[t, u]|sort(false, true)",
+        "{t: 1}[u]",
+        "{t: 1} == {u: 1}",
+        "t in {u: 1}",
+        "s|length",
+        "s|count",
+        "s|int",
+        "s|float",
+        "s|upper",
+        "s|title",
+        "s.find(t)",
+        "s.count('b')",
+        "s.replace('b', 'c')",
+        "s.split('b')",
+        "s.splitlines()",
+        "s.isalpha()",
+        "s.istitle()",
+        "s.casefold()",
+        "s is lower",
+        "s[1:3]",
+        "s[-1]",
+        "s|reverse|length",
+        "s.strip('bcd')",
+        "s|wordcount",
+        "s|truncate(5)",
+        "s|striptags",
+        "s|urlencode|length",
+        "s|e|length",
+        "s|tojson|length",
+        "[t, u]|unique|list|length",
+        "t|replace('b', '')|length",
+        "t.startswith((u, u, u, u))",
+        "s|batch(2)|first",
+        "[t, u]|groupby('x')",
+        "t is sameas u",
+        "'%s' % t",
+        "'{}'.format(t)|length",
+        "[t]|string|length",
+        "namespace(**{t: 1})",
+        "s|indent|length",
+        "s|wordwrap|length",
+        "t.zfill(30000000)",
+        "s.center(30000000)",
+    };
+    for (size_t i = 0; i < 2 * sizeof bodies / sizeof *bodies; i++) {
+        char out[TEXT_ERR_MAX], source[1024];
+        const char *body = bodies[i / 2];
+        snprintf(source, sizeof source,
+                 "%s{%% for a in range(99999) %%}{%% for b in range(99999) %%}"
+                 "{%% set q = %s %%}{%% endfor %%}{%% endfor %%}",
+                 heads[i % 2], body);
+        clock_t from = clock();
+        int rc = render(source, "{}", 4000000, out, sizeof out);
+        double took = (double)(clock() - from) / CLOCKS_PER_SEC;
+        if ((rc != TEXT_LIMIT && rc != TEXT_INVALID) || took > MOST_SECONDS)
+            fail_msg("%s: %d '%s' after %.1f s of work", body, rc, out, took);
+    }
+}
+
+/* A template with 80,000 names, attributes or macros, each sought among those before. */
+static void many_names_are_charged(void **state)
+{
+    static const char *const parts[][2] = {{"{% set v", "=1 %}"},
+                                           {"{% set q.v", "=1 %}"},
+                                           {"{% macro m", "() %}{% endmacro %}"},
+                                           {"{% if v", " %}{% endif %}"}};
+    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
+        size_t n = 80000, len = 0, room = n * 48 + 64;
+        char out[TEXT_ERR_MAX], *source = malloc(room);
+        len += (size_t)snprintf(source, room, "%s", "{% set q = namespace() %}");
+        for (size_t at = 0; at < n; at++)
+            len +=
+                (size_t)snprintf(source + len, room - len, "%s%zu%s", parts[i][0], at, parts[i][1]);
+        clock_t from = clock();
+        int rc = render(source, "{}", 0, out, sizeof out);
+        double took = (double)(clock() - from) / CLOCKS_PER_SEC;
+        free(source);
+        if ((rc != TEXT_LIMIT && rc != TEXT_OK) || took > MOST_SECONDS)
+            fail_msg("%s: %d '%s' after %.1f s of work", parts[i][0], rc, out, took);
+    }
+}
+
+/* Keywords from a large dictionary are no quadratic work. */
+static void many_keywords_are_read_once(void **state)
+{
+    size_t n = 80000, len = 0, room = n * 16 + 64;
+    char out[TEXT_ERR_MAX], *context = malloc(room);
+    len += (size_t)snprintf(context, room, "{\"d\":{");
+    for (size_t at = 0; at < n; at++)
+        len += (size_t)snprintf(context + len, room - len, "%s\"k%zu\":1", at ? "," : "", at);
+    snprintf(context + len, room - len, "}}");
+    clock_t from = clock();
+    assert_int_equal(render("{{ dict(**d)|length }}", context, 0, out, sizeof out), TEXT_OK);
+    assert_string_equal(out, "80000");
+    assert_true((double)(clock() - from) / CLOCKS_PER_SEC < MOST_SECONDS);
+    free(context);
+}
+
 /* A hostile template gets neither the time nor the memory that it asks for, whatever grows in it.
  */
 static void growth_is_bounded(void **state)
@@ -144,6 +259,21 @@ static void growth_is_bounded(void **state)
         "{% for x in [1] recursive %}{{ loop([1]) }}{% endfor %}",
         "{{ strftime_now('%999999999d') }}",
         "{% for i in range(99999) %}{% set q = ('a' * 100000)[5] %}{% endfor %}",
+        "{{ ('\n' * 20000000).splitlines() }}",
+        "{{ ('\n' * 20000000).split('\n') }}",
+        "{{ ('a ' * 20000000).split() }}",
+        "{{ ('a ' * 20000000).rsplit(' ')|length }}",
+        "{{ ('a' * 20000000)|list|length }}",
+        "{{ [1, 2]|tojson(separators=('x' * 60000000, 'x' * 60000000)) }}",
+        "{{ [[2 ** 100] * 1000] * 200000 }}",
+        "{% set a = namespace(x=1) %}{% for i in range(1000) %}{% set a.x = namespace(y=a.x) %}"
+        "{% endfor %}{{ a }}",
+        "{% set a = namespace(x=[1]) %}{% for i in range(100) %}{% set a.x = [a.x, a.x] %}"
+        "{% endfor %}{{ a }}",
+        "{{ '{:.100000f}'.format(1) }}",
+        "{{ '%.65536f' % 1 }}",
+        "{{ '%.*e' % (99999, 1) }}",
+        "{{ '{:.65535f}'.format(1) * 9999999 }}",
     };
     for (size_t i = 0; i < sizeof sources / sizeof *sources; i++) {
         char out[TEXT_ERR_MAX];
@@ -159,6 +289,8 @@ static void growth_is_bounded(void **state)
         "{% for x in [n.l] %}{% set n.l = loop %}{% endfor %}{% endfor %}x",
         "{% set n = namespace(m=1) %}{% macro f() %}{% macro g() %}{% set n.m = g %}{% endmacro %}"
         "{% set n.m = f %}{% endmacro %}{{ f() }}{% for i in range(999) %}{{ n.m() }}{% endfor %}x",
+        "{% for i in range(9999) %}{% for x in [1] %}{% set q = loop.changed(loop) %}{% endfor %}"
+        "{% endfor %}x",
     };
     for (size_t i = 0; i < sizeof chains / sizeof *chains; i++) {
         char out[TEXT_ERR_MAX];
@@ -425,17 +557,13 @@ static void inline_template(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(renders_like_python),
-        cmocka_unit_test(errors_have_their_code),
-        cmocka_unit_test(growth_is_bounded),
-        cmocka_unit_test(the_time_is_local),
-        cmocka_unit_test(nesting_is_bounded),
-        cmocka_unit_test(bad_utf8_is_refused),
-        cmocka_unit_test(built_in_formats),
-        cmocka_unit_test(families_have_a_format),
-        cmocka_unit_test(built_in_formats_want_no_tokens),
-        cmocka_unit_test(sources_in_their_order),
-        cmocka_unit_test(additional_templates),
+        cmocka_unit_test(renders_like_python),    cmocka_unit_test(errors_have_their_code),
+        cmocka_unit_test(growth_is_bounded),      cmocka_unit_test(work_is_charged),
+        cmocka_unit_test(many_names_are_charged), cmocka_unit_test(many_keywords_are_read_once),
+        cmocka_unit_test(the_time_is_local),      cmocka_unit_test(nesting_is_bounded),
+        cmocka_unit_test(bad_utf8_is_refused),    cmocka_unit_test(built_in_formats),
+        cmocka_unit_test(families_have_a_format), cmocka_unit_test(built_in_formats_want_no_tokens),
+        cmocka_unit_test(sources_in_their_order), cmocka_unit_test(additional_templates),
         cmocka_unit_test(inline_template),
     };
     return cmocka_run_group_tests(tests, fixture_setup, fixture_teardown);

@@ -5,17 +5,24 @@
 use super::value::{Fail, R};
 use std::cell::Cell;
 
-/// Texts and lists that are alive at one time.
-const MAX_LIVE: i64 = 256 << 20;
+/// Texts and lists that are alive at one time: so many bytes, and so many for each byte of the context.
+const MAX_LIVE: i64 = 128 << 20;
+const LIVE_PER_BYTE: i64 = 8;
+/// What a text or a list takes besides its bytes or items.
+pub const OVERHEAD: usize = 64;
 
 thread_local! {
     static FUEL: Cell<u64> = const { Cell::new(0) };
     static LIVE: Cell<i64> = const { Cell::new(0) };
+    static MOST: Cell<i64> = const { Cell::new(MAX_LIVE) };
 }
 
-pub fn start(fuel: u64) {
+/// context: of how many bytes it is
+pub fn start(fuel: u64, context: usize) {
     FUEL.set(fuel);
     LIVE.set(0);
+    let more = i64::try_from(context).unwrap_or(i64::MAX).saturating_mul(LIVE_PER_BYTE);
+    MOST.set(MAX_LIVE.saturating_add(more));
 }
 
 /// Takes n steps off.
@@ -32,9 +39,25 @@ pub fn spend(n: usize) -> R<()> {
 /// Whether a text or a list of so many bytes may be there besides what is.
 pub fn fits(bytes: usize) -> R<()> {
     match i64::try_from(bytes) {
-        Ok(n) if LIVE.get().saturating_add(n) <= MAX_LIVE => Ok(()),
+        Ok(n) if LIVE.get().saturating_add(n) <= MOST.get() => Ok(()),
         _ => Err(Fail::Limit(format!("a text or a list of {bytes} bytes is too large"))),
     }
+}
+
+/// Before bytes are compared or counted, many at once.
+pub fn glance(bytes: usize) -> R<()> {
+    spend(bytes / 128)
+}
+
+/// Before bytes are searched, hashed or read one by one.
+pub fn scan(bytes: usize) -> R<()> {
+    spend(bytes / 16)
+}
+
+/// Before each character of a text is looked up: those of ASCII are found at once, others in tables.
+pub fn letters(text: &str) -> R<()> {
+    scan(text.len())?;
+    spend(if text.is_ascii() { text.len() / 8 } else { text.len() })
 }
 
 /// Asked before a text or a list of so many bytes is made; its making is work as well.

@@ -27,22 +27,28 @@ impl Scope {
         Rc::new(Scope { vars: RefCell::default(), parent: Some(parent.clone()) })
     }
 
-    fn get(&self, name: Sym) -> Option<Value> {
+    fn get(&self, name: Sym) -> R<Option<Value>> {
         let mut scope = self;
         loop {
+            budget::spend(scope.vars.borrow().len() / 64)?;
             if let Some((_, v)) = scope.vars.borrow().iter().find(|(n, _)| *n == name) {
-                return Some(v.clone());
+                return Ok(Some(v.clone()));
             }
-            scope = scope.parent.as_ref()?;
+            match &scope.parent {
+                Some(parent) => scope = parent,
+                None => return Ok(None),
+            }
         }
     }
 
-    fn set(&self, name: Sym, v: Value) {
+    fn set(&self, name: Sym, v: Value) -> R<()> {
         let mut vars = self.vars.borrow_mut();
+        budget::spend(vars.len() / 64)?;
         match vars.iter().position(|(n, _)| *n == name) {
             Some(at) => vars[at].1 = v,
             None => vars.push((name, v)),
         }
+        Ok(())
     }
 }
 
@@ -69,8 +75,11 @@ pub struct Eval<'t> {
     /// of blocks that a filter stands over
     bodies: Vec<Value>,
     tracked: Vec<Tracked>,
+    /// the numbers of names that the engine itself sets
+    special: Vec<(&'static str, Sym)>,
 }
 
+const SPECIAL: [&str; 4] = ["loop", "caller", "kwargs", "varargs"];
 const GLOBALS: [&str; 9] =
     ["range", "dict", "lipsum", "cycler", "joiner", "namespace", "raise_exception", "strftime_now", "self"];
 
@@ -95,7 +104,11 @@ pub fn render(tree: &Tree, context: &Value, now_unix: i64) -> Result<String, (Fa
         line: 0,
         bodies: vec![],
         tracked: vec![],
+        special: vec![],
     };
+    for (sym, name) in tree.names.iter().enumerate() {
+        e.special.extend(SPECIAL.iter().find(|s| **s == name).map(|s| (*s, sym as Sym)));
+    }
     let done = e.body(&tree.body, &scope);
     let line = e.line;
     let out = std::mem::take(&mut e.out);
@@ -104,6 +117,7 @@ pub fn render(tree: &Tree, context: &Value, now_unix: i64) -> Result<String, (Fa
         match t {
             Tracked::Scope(s) => drop(s.vars.take()),
             Tracked::Namespace(n) => drop(n.attrs.take()),
+            Tracked::Value(Value::Loop(l)) => drop(l.changed.take()),
             Tracked::Value(_) => {}
         }
     }
@@ -153,7 +167,8 @@ fn python_attr(of: &Value, name: &str) -> R<Option<Value>> {
     match of {
         Value::Undefined(why) if !name.starts_with("__") => return wrong(why.as_ref()),
         Value::Namespace(n) => {
-            return Ok(n.attrs.borrow().iter().find(|(k, _)| k == name).map(|(_, v)| v.clone()))
+            budget::spend(n.attrs.borrow().len() / 16)?;
+            return Ok(n.attrs.borrow().iter().find(|(k, _)| k == name).map(|(_, v)| v.clone()));
         }
         Value::Loop(l) => {
             if let Some(v) = loop_attr(l, name) {
@@ -231,6 +246,10 @@ pub fn get_item(of: &Value, key: &Value) -> R<Value> {
 }
 
 impl Eval<'_> {
+    fn sym(&self, name: &str) -> Option<Sym> {
+        self.special.iter().find(|(n, _)| *n == name).map(|(_, sym)| *sym)
+    }
+
     fn enter(&mut self) -> R<()> {
         self.depth += 1;
         if self.depth > MAX_DEPTH {
@@ -325,7 +344,7 @@ impl Eval<'_> {
             }
             Stmt::Macro(name, def) => {
                 let m = self.make_macro(def, scope);
-                scope.set(*name, m);
+                scope.set(*name, m)?;
             }
             Stmt::CallBlock(def, call, line) => {
                 self.line = *line;
@@ -373,12 +392,13 @@ impl Eval<'_> {
 
     fn assign(&mut self, target: &Target, v: Value, scope: &Rc<Scope>, outer: &Rc<Scope>) -> R<()> {
         match target {
-            Target::Name(name) => scope.set(*name, v),
+            Target::Name(name) => scope.set(*name, v)?,
             Target::Attr(name, attr) => {
-                let Some(Value::Namespace(n)) = outer.get(*name) else {
+                let Some(Value::Namespace(n)) = outer.get(*name)? else {
                     return wrong("cannot assign attribute on non-namespace object");
                 };
                 let mut attrs = n.attrs.borrow_mut();
+                budget::spend(attrs.len() / 16)?;
                 match attrs.iter().position(|(k, _)| k == attr) {
                     Some(at) => attrs[at].1 = v,
                     None => attrs.push((attr.clone(), v)),
@@ -430,40 +450,51 @@ impl Eval<'_> {
                 if !keeps(self, &item)? {
                     continue;
                 }
-                ran = true;
                 let inner = Scope::inside(scope);
                 self.assign(&f.target, item, &inner, scope)?;
-                if matches!(self.body(&f.body, &inner)?, Flow::Break) {
-                    break;
+                match self.body(&f.body, &inner)? {
+                    Flow::Next => ran = true,
+                    Flow::Continue => {}
+                    Flow::Break => break,
                 }
             }
             return if ran { Ok(()) } else { self.body(&f.other, &Scope::inside(scope)).map(drop) };
         }
-        if items.is_empty() {
-            return self.body(&f.other, &Scope::inside(scope)).map(drop);
+        if self.run_loop(f, items, scope, depth0)? {
+            return Ok(());
         }
-        self.run_loop(f, items, scope, depth0)
+        self.body(&f.other, &Scope::inside(scope)).map(drop)
     }
 
-    /// A loop whose body looks at it.
-    fn run_loop(&mut self, f: &Arc<For>, items: Vec<Value>, scope: &Rc<Scope>, depth0: usize) -> R<()> {
+    /// A loop whose body looks at it. Whether one pass came to the body's end: as in jinja2, `else` is for
+    /// those where none did.
+    fn run_loop(&mut self, f: &Arc<For>, items: Vec<Value>, scope: &Rc<Scope>, depth0: usize) -> R<bool> {
         let again = f.recursive.then(|| (f.clone(), scope.clone()));
         let this = Rc::new(Loop { items, at: Cell::new(0), depth0, changed: RefCell::default(), again });
-        let name = self.tree.names.iter().position(|n| n == "loop").unwrap_or(0) as Sym;
+        let done = self.passes(f, &this, scope);
+        // It may be among what changed() was asked about.
+        drop(this.changed.take());
+        if Rc::strong_count(&this) > 1 {
+            self.tracked.push(Tracked::Value(Value::Loop(this)));
+        }
+        done
+    }
+
+    fn passes(&mut self, f: &For, this: &Rc<Loop>, scope: &Rc<Scope>) -> R<bool> {
+        let (name, mut ran) = (self.sym("loop").unwrap_or(0), false);
         for at in 0..this.items.len() {
             budget::spend(1)?;
             this.at.set(at);
             let inner = Scope::inside(scope);
-            inner.set(name, Value::Loop(this.clone()));
+            inner.set(name, Value::Loop(this.clone()))?;
             self.assign(&f.target, this.items[at].clone(), &inner, scope)?;
-            if matches!(self.body(&f.body, &inner)?, Flow::Break) {
-                break;
+            match self.body(&f.body, &inner)? {
+                Flow::Next => ran = true,
+                Flow::Continue => {}
+                Flow::Break => break,
             }
         }
-        if Rc::strong_count(&this) > 1 {
-            self.tracked.push(Tracked::Value(Value::Loop(this)));
-        }
-        Ok(())
+        Ok(ran)
     }
 
     // ---- expressions ----
@@ -491,7 +522,7 @@ impl Eval<'_> {
                     Value::from(s.as_str())
                 }
             },
-            Expr::Name(name) => self.name(*name, scope),
+            Expr::Name(name) => self.name(*name, scope)?,
             Expr::Tuple(items) => Value::tuple(self.exprs(items, scope)?)?,
             Expr::List(items) => Value::list(self.exprs(items, scope)?)?,
             Expr::Dict(pairs) => {
@@ -567,15 +598,15 @@ impl Eval<'_> {
         Ok(Value::Bool(true))
     }
 
-    fn name(&self, name: Sym, scope: &Rc<Scope>) -> Value {
-        if let Some(v) = scope.get(name) {
-            return v;
+    fn name(&self, name: Sym, scope: &Rc<Scope>) -> R<Value> {
+        if let Some(v) = scope.get(name)? {
+            return Ok(v);
         }
         let text = &self.tree.names[name as usize];
-        match GLOBALS.iter().find(|g| **g == text) {
+        Ok(match GLOBALS.iter().find(|g| **g == text) {
             Some(global) => Value::Func(global),
             None => Value::undefined(format!("'{text}' is undefined")),
-        }
+        })
     }
 
     fn item(&mut self, of: &Expr, key: &Expr, scope: &Rc<Scope>) -> R<Value> {
@@ -602,9 +633,14 @@ impl Eval<'_> {
         if let Some(star) = &args.star_star {
             match self.expr(star, scope)? {
                 Value::Dict(d) => {
+                    budget::spend(d.entries.len())?;
                     for (k, v) in &d.entries {
+                        // A dictionary has each key once: only those that are written out may be there.
                         match k.as_str() {
-                            Some(k) if out.kw.iter().all(|(name, _)| name != k) => {
+                            Some(k) if args.kw.iter().all(|(name, _)| name != k) => {
+                                budget::spend(args.kw.len() / 4)?;
+                                budget::room(k.len() + size_of::<(String, Value)>())?;
+                                budget::fits(2 * out.kw.len() * size_of::<(String, Value)>())?;
                                 out.kw.push((k.to_owned(), v.clone()));
                             }
                             _ => return wrong("keywords must be strings, and each there once"),
@@ -668,6 +704,7 @@ impl Eval<'_> {
         let (def, scope) = (&m.def, Scope::inside(&m.scope));
         let extra = args.pos.split_off(args.pos.len().min(def.params.len()));
         let mut given: Vec<Option<Value>> = args.pos.into_iter().map(Some).collect();
+        budget::spend(def.params.len().saturating_mul(args.kw.len() + 4) / 8)?;
         let mut take = |name: &str| {
             let at = args.kw.iter().position(|(n, _)| n == name)?;
             Some(args.kw.remove(at).1)
@@ -699,8 +736,8 @@ impl Eval<'_> {
             (false, true) => {}
         }
         for (name, v) in special {
-            if let Some(sym) = self.tree.names.iter().position(|n| n == name) {
-                scope.set(sym as Sym, v);
+            if let Some(sym) = self.sym(name) {
+                scope.set(sym, v)?;
             }
         }
         let first_default = def.params.len() - def.defaults.len();
@@ -713,7 +750,7 @@ impl Eval<'_> {
                     Value::undefined(format!("parameter '{name}' was not provided"))
                 }
             };
-            scope.set(*name, v);
+            scope.set(*name, v)?;
         }
         self.captured(|e| e.body(&def.body, &scope))
     }
@@ -743,6 +780,7 @@ impl Eval<'_> {
             "namespace" => {
                 let mut attrs = Vec::new();
                 for (k, v) in pairs_of(args)? {
+                    budget::spend(1 + attrs.len() / 16)?;
                     attrs.push((str_of(&k)?, v));
                 }
                 budget::spend(10)?;

@@ -109,13 +109,15 @@ pub const TESTS: [&str; 39] = [
     "le",
 ];
 
-fn lowered(v: &Value) -> Value {
-    match v {
+fn lowered(v: &Value) -> R<Value> {
+    budget::scan(v.as_str().map_or(0, str::len))?;
+    Ok(match v {
         Value::Str(t) if !t.0.s.bytes().all(|b| !b.is_ascii_uppercase() && b.is_ascii()) => {
+            budget::room(3 * t.0.s.len())?;
             Value::from(t.0.s.to_lowercase())
         }
         v => v.clone(),
-    }
+    })
 }
 
 /// a.b.0 of a value, as attribute arguments of filters have it.
@@ -131,6 +133,7 @@ pub fn attribute(v: &Value, path: &Value, default: Option<&Value>) -> R<Value> {
         return if path.is_none() { Ok(v.clone()) } else { step(v, path) };
     };
     let mut v = v.clone();
+    budget::scan(path.len())?;
     for part in path.split('.') {
         budget::spend(1)?;
         v = step(
@@ -150,21 +153,35 @@ fn sort_by_key(items: Vec<Value>, reverse: bool, key: impl Fn(&Value) -> R<Value
     for item in items {
         keyed.push((key(&item)?, item));
     }
-    let mut fail = None;
-    budget::spend(keyed.len() * (keyed.len().max(2).ilog2() as usize))?;
-    keyed.sort_by(|a, b| {
+    let keyed = merge_sort(keyed, &|a, b| {
         let (a, b) = if reverse { (&b.0, &a.0) } else { (&a.0, &b.0) };
-        match order(a, b, "<") {
-            Ok(o) => o.unwrap_or(Ordering::Equal),
-            Err(e) => {
-                fail.get_or_insert(e);
-                Ordering::Equal
-            }
-        }
-    });
-    match fail {
-        Some(e) => Err(e),
-        None => Ok(keyed.into_iter().map(|(_, v)| v).collect()),
+        Ok(order(a, b, "<")? == Some(Ordering::Less))
+    })?;
+    Ok(keyed.into_iter().map(|(_, v)| v).collect())
+}
+
+/// Stable. It ends at the first error, and takes an order that is none (of NaN), which slice::sort_by may
+/// panic at.
+fn merge_sort<T>(mut items: Vec<T>, less: &impl Fn(&T, &T) -> R<bool>) -> R<Vec<T>> {
+    if items.len() < 2 {
+        return Ok(items);
+    }
+    budget::spend(items.len())?;
+    let right = items.split_off(items.len() / 2);
+    let n = items.len() + right.len();
+    let left = merge_sort(items, less)?;
+    let (mut left, mut right) = (left.into_iter(), merge_sort(right, less)?.into_iter());
+    let (mut x, mut y) = (left.next(), right.next());
+    let mut out = Vec::with_capacity(n);
+    loop {
+        let take_right = match (&x, &y) {
+            (Some(x), Some(y)) => less(y, x)?,
+            (None, None) => return Ok(out),
+            (x, _) => x.is_none(),
+        };
+        let side = if take_right { &mut y } else { &mut x };
+        out.extend(side.take());
+        *side = if take_right { right.next() } else { left.next() };
     }
 }
 
@@ -312,8 +329,15 @@ fn is(name: &str, v: &Value) -> R<bool> {
         "true" => matches!(v, Value::Bool(true)),
         "integer" => matches!(v, Value::Int(_) | Value::Big(_)),
         "float" => matches!(v, Value::Float(_)),
-        "lower" => methods::is_lower(&str_of(v)?),
-        "upper" => methods::is_upper(&str_of(v)?),
+        "lower" | "upper" => {
+            let text = str_of(v)?;
+            budget::letters(&text)?;
+            if name == "lower" {
+                methods::is_lower(&text)
+            } else {
+                methods::is_upper(&text)
+            }
+        }
         "string" => v.as_str().is_some(),
         "mapping" => matches!(v, Value::Dict(_)),
         "number" => matches!(v, Value::Bool(_) | Value::Int(_) | Value::Big(_) | Value::Float(_)),
@@ -323,7 +347,9 @@ fn is(name: &str, v: &Value) -> R<bool> {
                 Value::Undefined(_) | Value::Str(_) | Value::List(_) | Value::Tuple(_) | Value::Dict(_)
             ) || matches!(v, Value::Range(..))
         }
-        "iterable" => v.len().is_some() || matches!(v, Value::Iter(_) | Value::Loop(_)),
+        "iterable" => {
+            v.as_str().is_some() || v.len().is_some() || matches!(v, Value::Iter(_) | Value::Loop(_))
+        }
         "callable" => matches!(
             v,
             Value::Undefined(_)
@@ -348,6 +374,13 @@ fn same(a: &Value, b: &Value) -> R<bool> {
             true => true,
             false => return wrong("sameas of large integers is not supported"),
         },
+        (Value::Str(x), Value::Str(y)) if x.0.s.len() == y.0.s.len() && !Rc::ptr_eq(&x.0, &y.0) => {
+            budget::glance(x.0.s.len())?;
+            match x.0.s == y.0.s {
+                true => return wrong("sameas of texts is not supported"),
+                false => false,
+            }
+        }
         (Value::Str(x), Value::Str(y)) => match Rc::ptr_eq(&x.0, &y.0) || x.0.s != y.0.s {
             true => x.0.s == y.0.s,
             false => return wrong("sameas of texts is not supported"),
@@ -439,6 +472,7 @@ fn reverse(v: &Value) -> R<Value> {
     match v {
         Value::Str(t) => {
             budget::room(t.0.s.len())?;
+            budget::scan(t.0.s.len())?;
             Ok(Value::from(t.0.s.chars().rev().collect::<String>()))
         }
         _ => {
@@ -457,12 +491,16 @@ fn sort(v: &Value, args: Args) -> R<Value> {
     let names = ["reverse", "case_sensitive", "attribute"];
     let [reverse, sensitive, attr] = args.bind("sort", names, 0)?;
     let paths: Vec<Value> = match attr.as_ref().and_then(Value::as_str) {
-        Some(list) => list.split(',').map(Value::from).collect(),
+        Some(list) => {
+            budget::spend(list.len())?;
+            budget::room(list.len() * (size_of::<Value>() + budget::OVERHEAD))?;
+            list.split(',').map(Value::from).collect()
+        }
         None => vec![attr.unwrap_or(Value::None)],
     };
     Value::list(sort_by_key(v.iterate()?, is_set(&reverse), |item| {
         let part = |p: &Value| attribute(item, p, None);
-        let keys = paths.iter().map(|p| Ok(if is_set(&sensitive) { part(p)? } else { lowered(&part(p)?) }));
+        let keys = paths.iter().map(|p| if is_set(&sensitive) { part(p) } else { lowered(&part(p)?) });
         Value::list(keys.collect::<R<_>>()?)
     })?)
 }
@@ -480,7 +518,11 @@ fn dictsort(v: &Value, args: Args) -> R<Value> {
     let pairs = methods::call(v, "items", Args::default())?.iterate()?;
     Value::list(sort_by_key(pairs, is_set(&reverse), |pair| {
         let key = ops::item(pair, &Value::Int(at))?.unwrap_or(Value::None);
-        Ok(if is_set(&sensitive) { key } else { lowered(&key) })
+        if is_set(&sensitive) {
+            Ok(key)
+        } else {
+            lowered(&key)
+        }
     })?)
 }
 
@@ -488,7 +530,7 @@ fn groupby(v: &Value, args: Args) -> R<Value> {
     let [attr, default, sensitive] = args.bind("groupby", ["attribute", "default", "case_sensitive"], 1)?;
     let attr = attr.unwrap_or(Value::None);
     let whole = |item: &Value| attribute(item, &attr, default.as_ref());
-    let key = |item: &Value| Ok(if is_set(&sensitive) { whole(item)? } else { lowered(&whole(item)?) });
+    let key = |item: &Value| if is_set(&sensitive) { whole(item) } else { lowered(&whole(item)?) };
     let mut groups: Vec<(Value, Vec<Value>)> = Vec::new();
     for item in sort_by_key(v.iterate()?, false, key)? {
         let k = key(&item)?;
@@ -509,7 +551,11 @@ fn extremes(name: &str, v: &Value, args: Args) -> R<Value> {
     let attr = attr.unwrap_or(Value::None);
     let key = |item: &Value| -> R<Value> {
         let of = attribute(item, &attr, None)?;
-        Ok(if is_set(&sensitive) { of } else { lowered(&of) })
+        if is_set(&sensitive) {
+            Ok(of)
+        } else {
+            lowered(&of)
+        }
     };
     let items = v.iterate()?;
     if name == "unique" {
@@ -518,7 +564,10 @@ fn extremes(name: &str, v: &Value, args: Args) -> R<Value> {
         for item in items {
             let k = key(&item)?;
             let new = match &k {
-                Value::Str(t) => texts.insert(t.clone()),
+                Value::Str(t) => {
+                    budget::scan(t.0.s.len())?;
+                    texts.insert(t.clone())
+                }
                 Value::List(_) | Value::Dict(_) => {
                     return wrong(format!("unhashable type: '{}'", k.type_name()))
                 }
@@ -558,6 +607,7 @@ fn chunks(name: &str, v: &Value, args: Args) -> R<Value> {
     let names = [if name == "batch" { "linecount" } else { "slices" }, "fill_with"];
     let [n, fill] = args.bind(name, names, 1)?;
     let n = int_arg(&n.unwrap_or(Value::None))?;
+    budget::spend(v.len().unwrap_or(0))?;
     let fill = fill.filter(|f| !f.is_none());
     let items = v.iterate()?;
     let mut out = Vec::new();
@@ -654,6 +704,9 @@ fn truncated(f: f64, default: Value) -> R<Value> {
 fn numbers(name: &str, v: &Value, args: Args) -> R<Value> {
     if let Value::Undefined(why) = v {
         return wrong(why.as_ref());
+    }
+    if let Some(text) = v.as_str() {
+        budget::letters(text)?;
     }
     match name {
         "int" => {
@@ -803,6 +856,7 @@ fn texts(name: &str, v: &Value, args: Args) -> R<Value> {
             args.none(name)?;
             let text = str_of(v)?;
             budget::room(3 * text.len())?;
+            budget::letters(&text)?;
             Ok(Value::from(match name {
                 "upper" => text.to_uppercase(),
                 "lower" => text.to_lowercase(),
@@ -823,6 +877,7 @@ fn texts(name: &str, v: &Value, args: Args) -> R<Value> {
             args.none(name)?;
             let text = str_of(v)?;
             budget::room(6 * text.len())?;
+            budget::scan(text.len())?;
             Ok(if v.is_markup() && name != "forceescape" {
                 v.clone()
             } else {
@@ -847,6 +902,7 @@ fn texts(name: &str, v: &Value, args: Args) -> R<Value> {
         "wordcount" => {
             args.none(name)?;
             let text = str_of(v)?;
+            budget::letters(&text)?;
             let word = |c: char| c == '_' || c.is_alphanumeric();
             Ok(Value::from(text.split(|c| !word(c)).filter(|w| !w.is_empty()).count()))
         }

@@ -3,8 +3,9 @@
 use super::budget;
 use super::eval::{get_attr, get_item};
 use super::ops::{as_float, as_int, int_arg, item};
-use super::value::{wrong, Args, Kind, Value, R};
+use super::value::{wrong, Args, Fail, Kind, Value, R};
 use std::fmt::Write;
+use std::rc::Rc;
 
 /// str(value)
 pub fn str_of(v: &Value) -> R<String> {
@@ -20,20 +21,47 @@ pub fn str_of(v: &Value) -> R<String> {
 
 pub fn repr_of(v: &Value) -> R<String> {
     let mut out = String::new();
-    repr(v, &mut out)?;
+    repr(v, &mut out, &mut Vec::new())?;
     Ok(out)
 }
 
-fn repr_items(items: &[Value], out: &mut String) -> R<()> {
+/// Values within values whose repr is written.
+const MAX_REPR: usize = 700;
+
+/// Writes what a value is made of. A namespace may hold itself, or a list with itself in it: what is being
+/// written already is `short` there, as in Python.
+fn repr_within(
+    it: *const (),
+    short: &str,
+    out: &mut String,
+    open: &mut Vec<*const ()>,
+    write: impl FnOnce(&mut String, &mut Vec<*const ()>) -> R<()>,
+) -> R<()> {
+    budget::spend(open.len() / 64)?;
+    if open.contains(&it) {
+        out.push_str(short);
+        return Ok(());
+    }
+    if open.len() >= MAX_REPR {
+        return Err(Fail::Limit(format!("the text of a value that is nested deeper than {MAX_REPR}")));
+    }
+    open.push(it);
+    write(out, open)?;
+    open.pop();
+    Ok(())
+}
+
+fn repr_items(items: &[Value], out: &mut String, open: &mut Vec<*const ()>) -> R<()> {
     for (i, item) in items.iter().enumerate() {
         out.push_str(if i > 0 { ", " } else { "" });
-        repr(item, out)?;
+        repr(item, out, open)?;
     }
     Ok(())
 }
 
-pub fn repr(v: &Value, out: &mut String) -> R<()> {
+fn repr(v: &Value, out: &mut String, open: &mut Vec<*const ()>) -> R<()> {
     budget::spend(1)?;
+    budget::fits(out.len())?;
     match v {
         Value::Undefined(_) => out.push_str("Undefined"),
         Value::None => out.push_str("None"),
@@ -51,37 +79,60 @@ pub fn repr(v: &Value, out: &mut String) -> R<()> {
             out.push_str(if t.0.markup { ")" } else { "" });
         }
         Value::List(items) => {
-            out.push('[');
-            repr_items(&items.v, out)?;
-            out.push(']');
+            repr_within(Rc::as_ptr(items).cast(), "[...]", out, open, |out, open| {
+                out.push('[');
+                repr_items(&items.v, out, open)?;
+                out.push(']');
+                Ok(())
+            })?;
         }
         Value::Tuple(items) => {
-            out.push('(');
-            repr_items(&items.v, out)?;
-            out.push_str(if items.v.len() == 1 { ",)" } else { ")" });
+            repr_within(Rc::as_ptr(items).cast(), "(...)", out, open, |out, open| {
+                out.push('(');
+                repr_items(&items.v, out, open)?;
+                out.push_str(if items.v.len() == 1 { ",)" } else { ")" });
+                Ok(())
+            })?;
         }
         Value::Dict(d) => {
-            out.push('{');
-            for (i, (k, v)) in d.entries.iter().enumerate() {
-                out.push_str(if i > 0 { ", " } else { "" });
-                repr(k, out)?;
-                out.push_str(": ");
-                repr(v, out)?;
-            }
-            out.push('}');
+            repr_within(Rc::as_ptr(d).cast(), "{...}", out, open, |out, open| {
+                out.push('{');
+                for (i, (k, v)) in d.entries.iter().enumerate() {
+                    out.push_str(if i > 0 { ", " } else { "" });
+                    repr(k, out, open)?;
+                    out.push_str(": ");
+                    repr(v, out, open)?;
+                }
+                out.push('}');
+                Ok(())
+            })?;
         }
         Value::Range(start, stop, 1) => drop(write!(out, "range({start}, {stop})")),
         Value::Range(start, stop, step) => drop(write!(out, "range({start}, {stop}, {step})")),
         Value::Iter(w) if w.kind != Kind::Generator => {
-            out.push_str(v.type_name());
-            out.push_str("([");
-            repr_items(&w.items.v, out)?;
-            out.push_str("])");
+            repr_within(Rc::as_ptr(&w.items).cast(), "...", out, open, |out, open| {
+                out.push_str(v.type_name());
+                out.push_str("([");
+                repr_items(&w.items.v, out, open)?;
+                out.push_str("])");
+                Ok(())
+            })?;
         }
         Value::Namespace(n) => {
-            let pairs = n.attrs.borrow().iter().map(|(k, v)| (Value::from(k.as_str()), v.clone())).collect();
             out.push_str("<Namespace ");
-            repr(&super::value::Dict::new(pairs)?, out)?;
+            repr_within(Rc::as_ptr(n).cast(), "{...}", out, open, |out, open| {
+                out.push('{');
+                for (i, (k, v)) in n.attrs.borrow().iter().enumerate() {
+                    out.push_str(if i > 0 { ", " } else { "" });
+                    budget::fits(out.len() + 2 * k.len())?;
+                    budget::spend(1 + k.len() / 8)?;
+                    repr_str(k, out);
+                    out.push_str(": ");
+                    repr(v, out, open)?;
+                }
+                out.push('}');
+                Ok(())
+            })?;
             out.push('>');
         }
         Value::Macro(m) => {
@@ -229,11 +280,13 @@ fn int_form(i: i128, kind: char, alternate: bool) -> String {
     }
 }
 
-/// A precision or a width: what is larger is nobody's.
+/// A precision or a width: what is larger is nobody's, and format! panics at it.
+const MOST_WIDE: usize = 65_535;
+
 fn small(text: &str) -> R<usize> {
     match text.parse::<usize>() {
-        Ok(n) if n <= 100_000 => Ok(n),
-        _ => wrong("a width or a precision above 100000 is not supported"),
+        Ok(n) if n <= MOST_WIDE => Ok(n),
+        _ => wrong(format!("a width or a precision above {MOST_WIDE} is not supported")),
     }
 }
 
@@ -248,8 +301,12 @@ struct Spec<'a> {
 
 /// `text % values` as Python has it; values: a tuple, a mapping for %(name)s, or the one value.
 pub fn percent(format: &str, values: &Value) -> R<String> {
+    budget::scan(format.len())?;
     let items = match values {
-        Value::Tuple(items) => items.v.clone(),
+        Value::Tuple(items) => {
+            budget::room(items.v.len() * size_of::<Value>())?;
+            items.v.clone()
+        }
         one => vec![one.clone()],
     };
     let (mut items, mut used_map) = (items.into_iter(), false);
@@ -257,6 +314,7 @@ pub fn percent(format: &str, values: &Value) -> R<String> {
     while let Some(at) = rest.find('%') {
         out.push_str(&rest[..at]);
         budget::fits(out.len())?;
+        budget::spend(2)?;
         rest = &rest[at + 1..];
         let mut value = None;
         if let Some(named) = rest.strip_prefix('(') {
@@ -303,8 +361,8 @@ fn spec<'a>(rest: &mut &'a str, items: &mut impl Iterator<Item = Value>) -> R<Sp
         let Some(behind) = rest.strip_prefix('*') else { return Ok(None) };
         *rest = behind;
         match items.next().as_ref().and_then(as_int) {
-            Some(n) if n.unsigned_abs() <= 100_000 => Ok(Some(n)),
-            Some(_) => wrong("a width or a precision above 100000 is not supported"),
+            Some(n) if n.unsigned_abs() <= MOST_WIDE as u128 => Ok(Some(n)),
+            Some(_) => wrong(format!("a width or a precision above {MOST_WIDE} is not supported")),
             None => wrong("* wants int"),
         }
     };
@@ -339,6 +397,11 @@ fn spec<'a>(rest: &mut &'a str, items: &mut impl Iterator<Item = Value>) -> R<Sp
 /// One conversion of %.
 fn one(spec: &Spec, v: &Value, out: &mut String) -> R<()> {
     let alternate = spec.flags.contains('#');
+    if !"sra".contains(spec.kind) {
+        // Digits are made, so many of them.
+        budget::fits(out.len().saturating_add(spec.precision.unwrap_or(0)))?;
+        budget::spend(spec.precision.unwrap_or(0))?;
+    }
     let (negative, text) = match spec.kind {
         's' | 'r' | 'a' => {
             let text = match spec.kind {
@@ -408,8 +471,9 @@ fn sign_of(negative: bool, flags: &str) -> &'static str {
 }
 
 fn pad(text: &str, sign: &str, spec: &Spec, is_number: bool, out: &mut String) -> R<()> {
+    budget::scan(text.len())?;
     let room = spec.width.saturating_sub(text.chars().count() + sign.len());
-    budget::fits(out.len() + text.len() + room)?;
+    budget::fits(out.len().saturating_add(text.len()).saturating_add(room))?;
     budget::spend(room / 16)?;
     let blanks = |out: &mut String, c: char| out.extend(std::iter::repeat_n(c, room));
     match (spec.flags.contains('-'), spec.flags.contains('0') && is_number) {
@@ -456,10 +520,12 @@ fn fields(format: &str, args: &Args, next: &mut Option<usize>, depth: usize) -> 
     if depth == 0 {
         return wrong("Max string recursion exceeded");
     }
+    budget::scan(4 * format.len())?;
     let (mut out, mut rest) = (String::new(), format);
     while let Some(at) = rest.find(['{', '}']) {
         out.push_str(&rest[..at]);
         budget::fits(out.len())?;
+        budget::spend(2)?;
         let brace = &rest[at..=at];
         rest = &rest[at + 1..];
         if rest.starts_with(brace) {
@@ -493,7 +559,10 @@ fn fields(format: &str, args: &Args, next: &mut Option<usize>, depth: usize) -> 
             "a" => Value::from(ascii(&repr_of(&value)?)),
             c => return wrong(format!("Unknown conversion specifier {c}")),
         };
-        out.push_str(&formatted(&value, &spec)?);
+        let text = formatted(&value, &spec)?;
+        budget::fits(out.len() + text.len())?;
+        budget::scan(text.len())?;
+        out.push_str(&text);
     }
     out.push_str(rest);
     Ok(out)
@@ -537,6 +606,7 @@ fn field_value(name: &str, args: &Args, next: &mut Option<usize>) -> R<Value> {
             None => return wrong(format!("Replacement index {i} out of range for positional args tuple")),
         }
     } else {
+        budget::spend(args.kw.len() / 16)?;
         match args.kw.iter().find(|(n, _)| n == first) {
             Some((_, v)) => v.clone(),
             None => return wrong(format!("KeyError: '{first}'")),
@@ -639,6 +709,8 @@ fn formatted(v: &Value, spec: &str) -> R<String> {
         return str_of(v);
     }
     let f = field_spec(spec)?;
+    budget::spend(f.precision.unwrap_or(0))?;
+    budget::scan(v.as_str().map_or(0, str::len))?;
     let is_number = as_float(v).is_some();
     if matches!(v, Value::Big(_)) || !is_number && v.as_str().is_none() {
         return wrong(format!("unsupported format string passed to {}.__format__", v.type_name()));

@@ -241,6 +241,7 @@ impl Dump {
             return Err(Fail::Limit("tojson: nested too deep".to_owned()));
         }
         budget::spend(1)?;
+        budget::fits(self.out.len())?;
         match v {
             Value::None => self.out.push_str("null"),
             Value::Bool(b) => self.out.push_str(if *b { "true" } else { "false" }),
@@ -274,6 +275,9 @@ impl Dump {
             if numbers > 0 {
                 return wrong("tojson: sort_keys is supported for keys of text alone");
             }
+            let bytes: usize = entries.iter().filter_map(|(k, _)| k.as_str()).map(str::len).sum();
+            let rounds = entries.len().max(2).ilog2() as usize;
+            budget::spend((entries.len() + bytes / 128) * rounds)?;
             entries.sort_by(|a, b| a.0.as_str().cmp(&b.0.as_str()));
         }
         self.out.push('{');
@@ -289,6 +293,8 @@ impl Dump {
             };
             self.before(i, depth + 1)?;
             self.text(&name)?;
+            budget::fits(self.out.len() + self.key.len())?;
+            budget::spend(self.key.len() / 64)?;
             self.out.push_str(&self.key);
             self.value(v, depth + 1)?;
         }
@@ -299,6 +305,8 @@ impl Dump {
 
     fn before(&mut self, n: usize, depth: usize) -> R<()> {
         if n > 0 {
+            budget::fits(self.out.len() + self.item.len())?;
+            budget::spend(self.item.len() / 64)?;
             self.out.push_str(&self.item);
         }
         self.new_line(depth)

@@ -62,6 +62,8 @@ const STR: [&str; 47] = [
     "upper",
     "zfill",
 ];
+/// Those that look each character up, besides is…().
+const LOOKED_UP: [&str; 6] = ["capitalize", "casefold", "lower", "swapcase", "title", "upper"];
 const DICT: [&str; 6] = ["copy", "fromkeys", "get", "items", "keys", "values"];
 const DICT_CHANGES: [&str; 5] = ["clear", "pop", "popitem", "setdefault", "update"];
 const LIST: [&str; 3] = ["copy", "count", "index"];
@@ -97,6 +99,11 @@ pub fn call(of: &Value, name: &str, args: Args) -> R<Value> {
         }
         Value::Str(t) => {
             budget::room(t.0.s.len())?;
+            match name {
+                _ if LOOKED_UP.contains(&name) || name.starts_with("is") => budget::letters(&t.0.s)?,
+                "startswith" | "endswith" | "removeprefix" | "removesuffix" | "join" => {}
+                _ => budget::scan(t.0.s.len())?,
+            }
             str_method(&t.0.s, name, args)
         }
         Value::Dict(d) => dict_method(of, d, name, args),
@@ -223,6 +230,7 @@ fn window(text: &str, start: Option<Value>, end: Option<Value>) -> R<Option<(&st
     if start.is_none() && end.is_none() {
         return Ok(Some((text, 0)));
     }
+    budget::scan(text.len())?;
     let n = text.chars().count();
     let (from, to) = (bound(start, n, 0)?, bound(end, n, n)?.min(n));
     if from > to {
@@ -235,6 +243,7 @@ fn window(text: &str, start: Option<Value>, end: Option<Value>) -> R<Option<(&st
 fn find(text: &str, args: Args, name: &str) -> R<Value> {
     let [what, start, end] = args.bind(name, ["", "", ""], 1)?;
     let what = str_arg(&what, "the argument")?;
+    budget::scan(what.len())?;
     let found = window(text, start, end)?.and_then(|(part, before)| {
         let at = if name.starts_with('r') { part.rfind(what) } else { part.find(what) };
         at.map(|at| before + part[..at].chars().count())
@@ -249,6 +258,7 @@ fn find(text: &str, args: Args, name: &str) -> R<Value> {
 fn count(text: &str, args: Args) -> R<Value> {
     let [what, start, end] = args.bind("count", ["", "", ""], 1)?;
     let what = str_arg(&what, "the argument")?;
+    budget::scan(what.len())?;
     let Some((part, _)) = window(text, start, end)? else { return Ok(Value::Int(0)) };
     Ok(Value::from(if what.is_empty() { part.chars().count() + 1 } else { part.matches(what).count() }))
 }
@@ -258,6 +268,8 @@ fn has_end(text: &str, args: Args, name: &str) -> R<Value> {
     let [what, start, end] = args.bind(name, ["", "", ""], 1)?;
     let what = what.unwrap_or(Value::None);
     let one = |part: &str, v: &Value| -> R<bool> {
+        budget::spend(1)?;
+        budget::glance(v.as_str().map_or(0, str::len))?;
         match v.as_str() {
             Some(s) if name == "endswith" => Ok(part.ends_with(s)),
             Some(s) => Ok(part.starts_with(s)),
@@ -290,21 +302,24 @@ pub fn strip_chars(text: &str, chars: Option<Value>, left: bool, right: bool) ->
         v => Some(str_arg(&v, "strip arg")?.chars().collect::<Vec<_>>()),
     };
     if let Some(chars) = &chars {
-        budget::spend(chars.len().saturating_mul(text.len()) / 256)?;
+        budget::spend(chars.len().saturating_mul(text.len()) / 32)?;
+        budget::scan(chars.len())?;
     }
+    budget::scan(text.len())?;
     let cut = |c: char| chars.as_ref().map_or_else(|| is_space(c), |set| set.contains(&c));
     let text = if left { text.trim_start_matches(cut) } else { text };
     Ok(Value::from(if right { text.trim_end_matches(cut) } else { text }))
 }
 
 /// At runs of white space, of which none is at an end; at most n times.
-fn split_at_space(text: &str, n: i128, from_right: bool) -> Vec<&str> {
+fn split_at_space(text: &str, n: i128, from_right: bool) -> R<Vec<&str>> {
     let (mut out, mut rest) = (Vec::new(), text);
     loop {
         rest = if from_right { rest.trim_end_matches(is_space) } else { rest.trim_start_matches(is_space) };
         if rest.is_empty() {
             break;
         }
+        asked(&out)?;
         let at = if from_right { rest.rfind(is_space) } else { rest.find(is_space) };
         let (Some(at), true) = (at, n < 0 || (out.len() as i128) < n) else {
             out.push(rest);
@@ -322,37 +337,57 @@ fn split_at_space(text: &str, n: i128, from_right: bool) -> Vec<&str> {
     if from_right {
         out.reverse();
     }
-    out
+    Ok(out)
 }
 
-fn texts(parts: Vec<&str>) -> R<Value> {
-    budget::room(parts.len() * 2 * size_of::<Value>())?;
-    budget::spend(parts.len())?;
-    Value::list(parts.into_iter().map(Value::from).collect())
+/// Whether one more item may be in a list that is being made.
+fn asked<T>(out: &[T]) -> R<()> {
+    budget::spend(1)?;
+    budget::fits(2 * (out.len() + 1) * size_of::<T>())
+}
+
+fn gathered<'a>(parts: impl Iterator<Item = &'a str>) -> R<Vec<&'a str>> {
+    let mut out = Vec::new();
+    for part in parts {
+        asked(&out)?;
+        out.push(part);
+    }
+    Ok(out)
+}
+
+/// A list of texts, each of which is asked for.
+fn texts<'a>(parts: impl IntoIterator<Item = &'a str>) -> R<Value> {
+    let mut out = Vec::new();
+    for part in parts {
+        asked(&out)?;
+        budget::room(part.len())?;
+        out.push(Value::from(part));
+    }
+    Value::list(out)
 }
 
 fn split(text: &str, args: Args, from_right: bool) -> R<Value> {
     let [sep, max] = args.bind("split", ["sep", "maxsplit"], 0)?;
     let n = max.as_ref().map_or(Ok(-1), int_arg)?;
-    budget::room(16 * text.len())?;
     let sep = match &sep {
-        None | Some(Value::None) => return texts(split_at_space(text, n, from_right)),
+        None | Some(Value::None) => return texts(split_at_space(text, n, from_right)?),
         sep => str_arg(sep, "the separator")?,
     };
     if sep.is_empty() {
         return wrong("empty separator");
     }
+    budget::scan(sep.len())?;
     let n_parts = usize::try_from(n.saturating_add(1)).unwrap_or(usize::MAX);
-    texts(match (n, from_right) {
-        (..0, _) if !from_right => text.split(sep).collect(),
-        (_, false) => text.splitn(n_parts, sep).collect(),
+    match (n, from_right) {
+        (..0, false) => texts(text.split(sep)),
+        (_, false) => texts(text.splitn(n_parts, sep)),
         (n, true) => {
             let n_parts = if n < 0 { usize::MAX } else { n_parts };
-            let mut parts: Vec<_> = text.rsplitn(n_parts, sep).collect();
+            let mut parts = gathered(text.rsplitn(n_parts, sep))?;
             parts.reverse();
-            parts
+            texts(parts)
         }
-    })
+    }
 }
 
 fn partition(text: &str, args: Args, last: bool) -> R<Value> {
@@ -371,30 +406,34 @@ fn partition(text: &str, args: Args, last: bool) -> R<Value> {
 }
 
 /// The lines of a text, each with how many bytes its end has.
-pub fn lines(text: &str) -> R<Vec<(&str, usize)>> {
-    budget::room(text.len() * 4)?;
+pub fn lines(text: &str) -> R<impl Iterator<Item = (&str, usize)>> {
+    budget::spend(text.len() / 8)?;
     let ends = |c: char| "\n\r\u{b}\u{c}\u{1c}\u{1d}\u{1e}\u{85}\u{2028}\u{2029}".contains(c);
-    let (mut out, mut rest) = (Vec::new(), text);
-    while !rest.is_empty() {
+    let mut rest = text;
+    Ok(std::iter::from_fn(move || {
+        if rest.is_empty() {
+            return None;
+        }
         let at = rest.find(ends).unwrap_or(rest.len());
         let width = match &rest[at..] {
             end if end.starts_with("\r\n") => 2,
             end => end.chars().next().map_or(0, char::len_utf8),
         };
-        out.push((&rest[..at + width], width));
-        rest = &rest[at + width..];
-    }
-    Ok(out)
+        let (line, behind) = rest.split_at(at + width);
+        rest = behind;
+        Some((line, width))
+    }))
 }
 
 fn splitlines(text: &str, args: Args) -> R<Value> {
     let [keep] = args.bind("splitlines", ["keepends"], 0)?;
     let keep = keep.is_some_and(|k| k.truth());
-    texts(lines(text)?.into_iter().map(|(l, n)| if keep { l } else { &l[..l.len() - n] }).collect())
+    texts(lines(text)?.map(|(l, n)| if keep { l } else { &l[..l.len() - n] }))
 }
 
 pub fn replaced(text: &str, old: &str, new: &str, n: i128) -> R<Value> {
     let most = usize::try_from(n).unwrap_or(usize::MAX);
+    budget::scan(text.len() + old.len())?;
     if new.len() > old.len() {
         let found = if old.is_empty() { text.chars().count() + 1 } else { text.matches(old).count() };
         let more = (new.len() - old.len()).saturating_mul(found.min(most));
@@ -418,6 +457,7 @@ pub fn width_arg(v: &Value) -> R<usize> {
 }
 
 pub fn padded(text: &str, width: usize, fill: char, how: &str) -> R<Value> {
+    budget::glance(text.len())?;
     let n = text.chars().count();
     let room = width.saturating_sub(n);
     budget::room(text.len() + room * fill.len_utf8())?;
@@ -637,6 +677,8 @@ pub fn joined(sep: &str, items: &[Value]) -> R<Value> {
         n = n.saturating_add(s.len() + sep.len());
     }
     budget::room(n)?;
+    budget::fits(n.saturating_add(items.len() * size_of::<&str>()))?;
+    budget::spend(items.len() / 4)?;
     let parts: Vec<&str> = items.iter().filter_map(Value::as_str).collect();
     Ok(Value::from(parts.join(sep)))
 }
@@ -673,6 +715,9 @@ fn str_method(text: &str, name: &str, args: Args) -> R<Value> {
             let [map] = args.bind(name, [""], 1)?;
             match map {
                 Some(Value::Dict(d)) => {
+                    budget::spend(d.entries.len())?;
+                    let bytes: usize = d.entries.iter().filter_map(|(k, _)| k.as_str()).map(str::len).sum();
+                    budget::room(bytes + d.entries.len() * 2 * size_of::<Value>())?;
                     let kw = d.entries.iter().filter_map(|(k, v)| Some((k.as_str()?.to_owned(), v.clone())));
                     format::str_format(text, &Args { pos: vec![], kw: kw.collect() }).map(Value::from)
                 }

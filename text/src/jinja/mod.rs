@@ -34,7 +34,7 @@ pub struct Context(Value);
 impl Context {
     /// Of a JSON object.
     pub fn read(context: &str, fuel: u64) -> Result<Context, Fail> {
-        budget::start(fuel);
+        budget::start(fuel, context.len());
         match json::read(context) {
             Ok(v @ Value::Dict(_)) => Ok(Context(v)),
             Ok(_) => Err(Fail::Wrong("the context is not an object".to_owned())),

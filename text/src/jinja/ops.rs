@@ -275,8 +275,10 @@ pub fn eq(a: &Value, b: &Value) -> R<bool> {
     Ok(match (a, b) {
         (Value::Undefined(_), Value::Undefined(_)) | (Value::None, Value::None) => true,
         (Value::Str(x), Value::Str(y)) => {
-            budget::spend(x.0.s.len() / 256)?;
-            x.0.s == y.0.s
+            x.0.s.len() == y.0.s.len() && {
+                budget::glance(x.0.s.len())?;
+                x.0.s == y.0.s
+            }
         }
         (Value::List(x), Value::List(y)) | (Value::Tuple(x), Value::Tuple(y)) => same(&x.v, &y.v)?,
         (Value::Dict(x), Value::Dict(y)) => {
@@ -320,7 +322,10 @@ fn same_set(x: &[Value], y: &[Value]) -> R<bool> {
 pub fn order(a: &Value, b: &Value, sign: &str) -> R<Option<Ordering>> {
     budget::spend(1)?;
     match (a, b) {
-        (Value::Str(x), Value::Str(y)) => Ok(Some(x.0.s.cmp(&y.0.s))),
+        (Value::Str(x), Value::Str(y)) => {
+            budget::glance(x.0.s.len().min(y.0.s.len()))?;
+            Ok(Some(x.0.s.cmp(&y.0.s)))
+        }
         (Value::List(x), Value::List(y)) | (Value::Tuple(x), Value::Tuple(y)) => {
             for (x, y) in x.v.iter().zip(&y.v) {
                 if !eq(x, y)? {
@@ -354,7 +359,7 @@ fn is_in(v: &Value, of: &Value) -> R<bool> {
     match of {
         Value::Str(t) => match v {
             Value::Str(part) => {
-                budget::spend(t.0.s.len() / 256)?;
+                budget::scan(t.0.s.len() + part.0.s.len())?;
                 Ok(t.0.s.contains(&part.0.s))
             }
             _ => wrong(format!("'in <string>' requires string as left operand, not {}", v.type_name())),
@@ -408,7 +413,7 @@ pub fn item(of: &Value, key: &Value) -> R<Option<Value>> {
     Ok(match of {
         Value::List(items) | Value::Tuple(items) => place(i, items.v.len()).map(|at| items.v[at].clone()),
         Value::Str(t) if t.0.s.is_ascii() => {
-            budget::spend(t.0.s.len() / 256)?;
+            budget::glance(t.0.s.len())?;
             place(i, t.0.s.len()).map(|at| Value::from(&t.0.s[at..=at]))
         }
         Value::Str(t) => {
@@ -458,8 +463,9 @@ pub fn slice(of: &Value, parts: &[Option<Value>; 3]) -> R<Option<Value>> {
         Value::List(i) => Value::list(cut(&i.v)?)?,
         Value::Tuple(i) => Value::tuple(cut(&i.v)?)?,
         Value::Str(t) => {
+            budget::room(t.0.s.len())?;
+            budget::scan(t.0.s.len())?;
             let (s, n_chars) = (t.0.s.as_str(), t.0.s.chars().count());
-            budget::room(s.len())?;
             let (first, step, n) = places(parts, n_chars)?;
             let cut: String = if step == 1 {
                 s.chars().skip(first as usize).take(n).collect()

@@ -40,8 +40,17 @@ pub struct TextBuf {
 
 impl Drop for TextBuf {
     fn drop(&mut self) {
-        budget::count(-(self.s.len() as i64));
+        budget::count(-text_bytes(&self.s));
     }
+}
+
+fn text_bytes(s: &str) -> i64 {
+    (s.len() + budget::OVERHEAD) as i64
+}
+
+/// What so many items take, each of them of so many values.
+fn item_bytes(n: usize, values: usize) -> usize {
+    n * values * size_of::<Value>() + budget::OVERHEAD
 }
 
 #[derive(Clone)]
@@ -49,7 +58,7 @@ pub struct Text(pub Rc<TextBuf>);
 
 impl Text {
     pub fn new(s: String) -> Text {
-        budget::count(s.len() as i64);
+        budget::count(text_bytes(&s));
         Text(Rc::new(TextBuf { s, markup: false }))
     }
 }
@@ -81,7 +90,7 @@ pub struct Items {
 
 impl Drop for Items {
     fn drop(&mut self) {
-        budget::count(-((self.v.len() * size_of::<Value>()) as i64));
+        budget::count(-(item_bytes(self.v.len(), 1) as i64));
     }
 }
 
@@ -94,9 +103,9 @@ fn deeper<'a>(values: impl Iterator<Item = &'a Value>) -> R<u32> {
 
 impl Items {
     pub fn new(v: Vec<Value>) -> R<Rc<Items>> {
-        budget::room(v.len() * size_of::<Value>())?;
+        budget::room(item_bytes(v.len(), 1))?;
         let depth = deeper(v.iter())?;
-        budget::count((v.len() * size_of::<Value>()) as i64);
+        budget::count(item_bytes(v.len(), 1) as i64);
         Ok(Rc::new(Items { v, depth }))
     }
 }
@@ -106,24 +115,26 @@ pub struct Dict {
     pub entries: Vec<(Value, Value)>,
     index: HashMap<Text, usize>,
     depth: u32,
+    counted: usize,
 }
 
 impl Drop for Dict {
     fn drop(&mut self) {
-        budget::count(-((self.entries.len() * 3 * size_of::<Value>()) as i64));
+        budget::count(-(self.counted as i64));
     }
 }
 
 impl Dict {
     /// A later value of a key takes the place of an earlier one.
     pub fn new(pairs: Vec<(Value, Value)>) -> R<Value> {
-        budget::room(pairs.len() * 3 * size_of::<Value>())?;
+        budget::room(item_bytes(pairs.len(), 3))?;
         let mut dict = Dict::default();
         for (key, value) in pairs {
             dict.set(key, value)?;
         }
         dict.depth = deeper(dict.entries.iter().flat_map(|(k, v)| [k, v]))?;
-        budget::count((dict.entries.len() * 3 * size_of::<Value>()) as i64);
+        dict.counted = item_bytes(dict.entries.len(), 3);
+        budget::count(dict.counted as i64);
         Ok(Value::Dict(Rc::new(dict)))
     }
 
@@ -156,7 +167,10 @@ impl Dict {
 
     fn find(&self, key: &Value) -> R<Option<usize>> {
         match key {
-            Value::Str(text) => return Ok(self.place(&text.0.s)),
+            Value::Str(text) => {
+                budget::scan(text.0.s.len())?;
+                return Ok(self.place(&text.0.s));
+            }
             Value::List(_) | Value::Dict(_) => {
                 return wrong(format!("unhashable type: '{}'", key.type_name()))
             }
@@ -309,7 +323,7 @@ impl Value {
     }
 
     pub fn markup(s: String) -> Value {
-        budget::count(s.len() as i64);
+        budget::count(text_bytes(&s));
         Value::Str(Text(Rc::new(TextBuf { s, markup: true })))
     }
 
@@ -384,6 +398,7 @@ impl Value {
             Value::Int(i) => *i != 0,
             Value::Float(f) => *f != 0.0,
             Value::Iter(w) if w.kind == Kind::Generator => true,
+            Value::Str(t) => !t.0.s.is_empty(),
             _ => self.len().map_or(true, |n| n > 0),
         }
     }
@@ -403,14 +418,17 @@ impl Value {
     }
 
     pub fn length(&self) -> R<usize> {
+        budget::glance(self.as_str().map_or(0, str::len))?;
         self.len().map_or_else(|| wrong(format!("object of type '{}' has no len()", self.type_name())), Ok)
     }
 
     /// The items of what can be walked; of a generator those that are left.
     pub fn iterate(&self) -> R<Vec<Value>> {
+        budget::glance(self.as_str().map_or(0, str::len))?;
         let n = self.len().unwrap_or(0);
-        budget::room(n * size_of::<Value>())?;
-        budget::spend(n / 2)?;
+        let each = if self.as_str().is_some() { budget::OVERHEAD + 4 } else { 0 };
+        budget::room(n * (size_of::<Value>() + each))?;
+        budget::spend(if each > 0 { n } else { n / 2 })?;
         Ok(match self {
             Value::Undefined(_) => vec![],
             Value::Str(t) => t.0.s.chars().map(|c| Value::from(c.to_string())).collect(),
@@ -421,6 +439,7 @@ impl Value {
             }
             Value::Iter(w) if w.kind == Kind::Generator => {
                 let from = w.at.replace(w.items.v.len());
+                budget::room((w.items.v.len() - from) * size_of::<Value>())?;
                 budget::spend(w.items.v.len() - from)?;
                 w.items.v[from..].to_vec()
             }

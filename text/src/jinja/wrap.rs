@@ -31,11 +31,12 @@ pub fn title(text: &str) -> String {
 }
 
 pub fn indent(text: &str, by: &str, first: bool, blank: bool) -> R<String> {
+    budget::room(text.len())?;
     let text = format!("{text}\n");
-    let lines = lines(&text)?;
-    budget::room(text.len().saturating_add(lines.len().saturating_mul(by.len() + 1)))?;
+    let n = lines(&text)?.count();
+    budget::room(text.len().saturating_add(n.saturating_mul(by.len() + 1)))?;
     let mut out = String::from(if first { by } else { "" });
-    for (i, (line, end)) in lines.iter().enumerate() {
+    for (i, (line, end)) in lines(&text)?.enumerate() {
         let line = &line[..line.len() - end];
         if i > 0 {
             out.push('\n');
@@ -61,6 +62,7 @@ pub fn truncate(v: &Value, args: Args) -> R<Value> {
     let Some(text) = v.as_str() else {
         return if v.length()? as i128 <= length.saturating_add(leeway) { Ok(v.clone()) } else { not_str(v) };
     };
+    budget::scan(2 * text.len())?;
     if text.chars().count() as i128 <= length.saturating_add(leeway) {
         return Ok(v.clone());
     }
@@ -86,6 +88,7 @@ pub fn wordwrap(v: &Value, args: Args) -> R<Value> {
             return wrong("invalid width 0 (must be > 0)");
         }
         budget::room(line.len() * 8)?;
+        budget::spend(line.len() / 2)?;
         let wrapped = wrap(&line[..line.len() - end], width, long, hyphens)?;
         out.push(joined(&with, &wrapped)?);
     }
@@ -210,6 +213,7 @@ pub fn html(name: &str, v: &Value, args: Args) -> R<Value> {
             _ => {
                 let text = str_of(v)?;
                 budget::room(3 * text.len())?;
+                budget::spend(text.len())?;
                 return Ok(Value::from(quoted(&text, false)));
             }
         };
@@ -219,6 +223,7 @@ pub fn html(name: &str, v: &Value, args: Args) -> R<Value> {
                 [k, v] => {
                     let (k, v) = (str_of(k)?, str_of(v)?);
                     budget::room(3 * (k.len() + v.len()))?;
+                    budget::spend(k.len() + v.len())?;
                     out.push(Value::from(format!("{}={}", quoted(&k, true), quoted(&v, true))));
                 }
                 _ => return wrong("urlencode wants pairs"),
@@ -229,6 +234,8 @@ pub fn html(name: &str, v: &Value, args: Args) -> R<Value> {
     if name == "striptags" {
         args.none(name)?;
         let text = str_of(v)?;
+        budget::room(text.len())?;
+        budget::scan(2 * text.len())?;
         let mut plain = String::new();
         let mut rest = text.as_str();
         while let Some(at) = rest.find('<') {
@@ -251,7 +258,11 @@ pub fn html(name: &str, v: &Value, args: Args) -> R<Value> {
     };
     let mut out = Vec::new();
     for (key, v) in d.entries.iter().filter(|(_, v)| !v.is_none() && !v.is_undefined()) {
+        if key.as_str().is_none() {
+            return wrong(format!("expected string or bytes-like object, got '{}'", key.type_name()));
+        }
         let (key, text) = (str_of(key)?, str_of(v)?);
+        budget::scan(4 * (key.len() + text.len()))?;
         if key.contains(|c: char| is_blank(c) || "/>=".contains(c)) {
             return wrong(format!("Invalid character in attribute name: '{key}'"));
         }
