@@ -6,7 +6,7 @@ use super::eval::Eval;
 use super::format::{self, repr_of, str_of};
 use super::json;
 use super::methods::{self, width_arg};
-use super::ops::{self, as_float, as_int, compare, eq, int_arg, order};
+use super::ops::{self, as_float, as_int, compare, eq, int_arg, order, sort_by_key};
 use super::value::{wrong, Args, Kind, Value, R};
 use super::wrap;
 use std::cmp::Ordering;
@@ -145,44 +145,6 @@ pub fn attribute(v: &Value, path: &Value, default: Option<&Value>) -> R<Value> {
         )?;
     }
     Ok(v)
-}
-
-/// Sorts by keys that Python can order; the error is that of the first that it cannot.
-fn sort_by_key(items: Vec<Value>, reverse: bool, key: impl Fn(&Value) -> R<Value>) -> R<Vec<Value>> {
-    let mut keyed = Vec::with_capacity(items.len());
-    for item in items {
-        keyed.push((key(&item)?, item));
-    }
-    let keyed = merge_sort(keyed, &|a, b| {
-        let (a, b) = if reverse { (&b.0, &a.0) } else { (&a.0, &b.0) };
-        Ok(order(a, b, "<")? == Some(Ordering::Less))
-    })?;
-    Ok(keyed.into_iter().map(|(_, v)| v).collect())
-}
-
-/// Stable. It ends at the first error, and takes an order that is none (of NaN), which slice::sort_by may
-/// panic at.
-fn merge_sort<T>(mut items: Vec<T>, less: &impl Fn(&T, &T) -> R<bool>) -> R<Vec<T>> {
-    if items.len() < 2 {
-        return Ok(items);
-    }
-    budget::spend(items.len())?;
-    let right = items.split_off(items.len() / 2);
-    let n = items.len() + right.len();
-    let left = merge_sort(items, less)?;
-    let (mut left, mut right) = (left.into_iter(), merge_sort(right, less)?.into_iter());
-    let (mut x, mut y) = (left.next(), right.next());
-    let mut out = Vec::with_capacity(n);
-    loop {
-        let take_right = match (&x, &y) {
-            (Some(x), Some(y)) => less(y, x)?,
-            (None, None) => return Ok(out),
-            (x, _) => x.is_none(),
-        };
-        let side = if take_right { &mut y } else { &mut x };
-        out.extend(side.take());
-        *side = if take_right { right.next() } else { left.next() };
-    }
 }
 
 fn is_set(v: &Option<Value>) -> bool {

@@ -3,7 +3,7 @@
 use super::budget;
 use super::eval::{get_attr, get_item};
 use super::ops::{as_float, as_int, int_arg, item};
-use super::value::{wrong, Args, Fail, Kind, Value, R};
+use super::value::{wrong, Args, Fail, Kind, Namespace, Value, R};
 use std::fmt::Write;
 use std::rc::Rc;
 
@@ -56,6 +56,25 @@ fn repr_items(items: &[Value], out: &mut String, open: &mut Vec<*const ()>) -> R
         out.push_str(if i > 0 { ", " } else { "" });
         repr(item, out, open)?;
     }
+    Ok(())
+}
+
+fn repr_namespace(n: &Rc<Namespace>, out: &mut String, open: &mut Vec<*const ()>) -> R<()> {
+    out.push_str("<Namespace ");
+    repr_within(Rc::as_ptr(n).cast(), "{...}", out, open, |out, open| {
+        out.push('{');
+        for (i, (k, v)) in n.attrs.borrow().iter().enumerate() {
+            out.push_str(if i > 0 { ", " } else { "" });
+            budget::fits(out.len() + 2 * k.len())?;
+            budget::spend(1 + k.len() / 8)?;
+            repr_str(k, out);
+            out.push_str(": ");
+            repr(v, out, open)?;
+        }
+        out.push('}');
+        Ok(())
+    })?;
+    out.push('>');
     Ok(())
 }
 
@@ -118,23 +137,7 @@ fn repr(v: &Value, out: &mut String, open: &mut Vec<*const ()>) -> R<()> {
                 Ok(())
             })?;
         }
-        Value::Namespace(n) => {
-            out.push_str("<Namespace ");
-            repr_within(Rc::as_ptr(n).cast(), "{...}", out, open, |out, open| {
-                out.push('{');
-                for (i, (k, v)) in n.attrs.borrow().iter().enumerate() {
-                    out.push_str(if i > 0 { ", " } else { "" });
-                    budget::fits(out.len() + 2 * k.len())?;
-                    budget::spend(1 + k.len() / 8)?;
-                    repr_str(k, out);
-                    out.push_str(": ");
-                    repr(v, out, open)?;
-                }
-                out.push('}');
-                Ok(())
-            })?;
-            out.push('>');
-        }
+        Value::Namespace(n) => repr_namespace(n, out, open)?,
         Value::Macro(m) => {
             out.push_str("<Macro ");
             repr_str(&m.def.name, out);

@@ -614,6 +614,10 @@ pub fn capitalize(text: &str) -> String {
 fn casefold(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for c in text.chars() {
+        if c.is_ascii() {
+            out.push(c.to_ascii_lowercase());
+            continue;
+        }
         match mapped(&unicode::FOLD, c) {
             Some(folded) => out.push_str(folded),
             None => out.extend(c.to_uppercase().flat_map(char::to_lowercase)),
@@ -758,9 +762,12 @@ fn str_method(text: &str, name: &str, args: Args) -> R<Value> {
 
 /// A decimal digit of any script as the one of ASCII, as int() and float() read it.
 pub fn ascii_digit(c: char) -> char {
+    if c.is_ascii() {
+        return c;
+    }
     let c32 = c as u32;
     match unicode::TENS.iter().find(|t| (**t..**t + 10).contains(&c32)) {
-        Some(t) if !c.is_ascii() => char::from_digit(c32 - t, 10).unwrap_or(c),
+        Some(t) => char::from_digit(c32 - t, 10).unwrap_or(c),
         _ => c,
     }
 }

@@ -494,3 +494,41 @@ pub fn slice(of: &Value, parts: &[Option<Value>; 3]) -> R<Option<Value>> {
         _ => return Ok(None),
     }))
 }
+
+/// Sorts by keys that Python can order; the error is that of the first that it cannot.
+pub fn sort_by_key(items: Vec<Value>, reverse: bool, key: impl Fn(&Value) -> R<Value>) -> R<Vec<Value>> {
+    let mut keyed = Vec::with_capacity(items.len());
+    for item in items {
+        keyed.push((key(&item)?, item));
+    }
+    let keyed = merge_sort(keyed, &|a, b| {
+        let (a, b) = if reverse { (&b.0, &a.0) } else { (&a.0, &b.0) };
+        Ok(order(a, b, "<")? == Some(Ordering::Less))
+    })?;
+    Ok(keyed.into_iter().map(|(_, v)| v).collect())
+}
+
+/// Stable. It ends at the first error, and takes an order that is none (of NaN), which slice::sort_by may
+/// panic at.
+fn merge_sort<T>(mut items: Vec<T>, less: &impl Fn(&T, &T) -> R<bool>) -> R<Vec<T>> {
+    if items.len() < 2 {
+        return Ok(items);
+    }
+    budget::spend(items.len())?;
+    let right = items.split_off(items.len() / 2);
+    let n = items.len() + right.len();
+    let left = merge_sort(items, less)?;
+    let (mut left, mut right) = (left.into_iter(), merge_sort(right, less)?.into_iter());
+    let (mut x, mut y) = (left.next(), right.next());
+    let mut out = Vec::with_capacity(n);
+    loop {
+        let take_right = match (&x, &y) {
+            (Some(x), Some(y)) => less(y, x)?,
+            (None, None) => return Ok(out),
+            (x, _) => x.is_none(),
+        };
+        let side = if take_right { &mut y } else { &mut x };
+        out.extend(side.take());
+        *side = if take_right { right.next() } else { left.next() };
+    }
+}
