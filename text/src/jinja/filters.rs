@@ -7,7 +7,7 @@ use super::format::{self, repr_of, str_of};
 use super::json;
 use super::methods::{self, width_arg};
 use super::ops::{self, as_float, as_int, compare, eq, int_arg, order, sort_by_key};
-use super::value::{wrong, Args, Kind, Value, R};
+use super::value::{not_str, wrong, Args, Kind, Value, R};
 use super::wrap;
 use std::cmp::Ordering;
 
@@ -895,11 +895,4 @@ fn indent(v: &Value, args: Args) -> R<Value> {
         None => " ".repeat(width_arg(&width)?),
     };
     wrap::indent(text, &by, is_set(&first), is_set(&blank)).map(Value::from)
-}
-
-pub fn not_str<T>(v: &Value) -> R<T> {
-    match v {
-        Value::Undefined(why) => wrong(why.as_ref()),
-        _ => wrong(format!("'{}' object is no text", v.type_name())),
-    }
 }

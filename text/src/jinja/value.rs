@@ -497,3 +497,10 @@ impl Args {
         self.bind(what, [], 0).map(|_: [Option<Value>; 0]| ())
     }
 }
+
+pub fn not_str<T>(v: &Value) -> R<T> {
+    match v {
+        Value::Undefined(why) => wrong(why.as_ref()),
+        _ => wrong(format!("'{}' object is no text", v.type_name())),
+    }
+}

@@ -1,11 +1,10 @@
 //! jinja2's filters that lay out text: indent, truncate, wordwrap, title, and those of HTML and URLs.
 
 use super::budget;
-use super::filters::not_str;
 use super::format::{escape, str_of};
 use super::methods::{is_space, joined, lines, width_arg};
 use super::ops::int_arg;
-use super::value::{wrong, Args, Value, R};
+use super::value::{not_str, wrong, Args, Value, R};
 
 /// A capital at each beginning of the text, and behind white space, `-`, `(`, `{`, `[` and `<`.
 pub fn title(text: &str) -> String {
