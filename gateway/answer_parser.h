@@ -22,7 +22,8 @@ struct parser_state {
     uint32_t i_wrapper;
     struct json_scan json;
     struct literal_scan literal;
-    /* Of a value that is held: how much of it was looked at, where it may have ended, 0: nowhere.
+    /* The value that is held: how much of it was looked at, and where it may have ended (0:
+     * nowhere).
      */
     size_t n_seen, n_first;
     struct literal_end value;
@@ -61,7 +62,7 @@ enum { ANSWER_MARKER_MAX = 64 }; /* bytes */
 
 /* Of answers that are a list of calls by their grammar (grammar_from_tools). */
 extern const struct answer_parser tool_parser_list;
-/* Of answers that are the input of one custom tool by its own grammar. */
+/* This parser reads answers that are the input of one custom tool, by the tool's own grammar. */
 extern const struct answer_parser tool_parser_raw;
 /* By name; NULL: there is none. */
 const struct answer_parser *reasoning_parser_find(const char *name);

@@ -29,7 +29,7 @@ static bool has_reasoning(const struct api_request *r)
     return r->s->o.model.reasoning && r->dialect->call_prefix;
 }
 
-/* Of what has been given to the dialect. */
+/* The dialect has been given this much. */
 static struct answer_usage usage_of(const struct api_request *r)
 {
     struct answer_usage u = {0};

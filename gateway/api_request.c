@@ -11,7 +11,7 @@
 #include "gateway/grammar_source.h"
 #include "gateway/tool_set.h"
 
-/* Of a body of more than so many bytes the tree may have thousands of values. */
+/* A larger body (bytes) may have a tree of thousands of values, which is freed on the pool. */
 enum { MAX_ATTEMPTS = 100000, MOST_FREED_HERE = 16 << 10 };
 
 static const unsigned state_next[API_STATE_COUNT] = {

@@ -49,7 +49,7 @@ static void append_base64(struct strbuf *out, const float *v, uint32_t n)
     mem_free(text);
 }
 
-/* Of the pieces of one input, of which the last does not go on. Returns how many there are. */
+/* Returns how many pieces one input has; the last one does not go on. */
 static uint32_t append_vector(struct strbuf *out, const struct params *p,
                               const struct answer_delta *d)
 {

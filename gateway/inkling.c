@@ -23,7 +23,7 @@ static const char *const marks[] = {"<|message_model|>",
                                     NULL};
 enum { MODEL, TEXT, THINK, CALL, TOOL_TEXT, TOOL_ERROR, END, END_SAMPLING };
 static const char *const argument_keys[] = {"args", "arguments", "parameters", NULL};
-/* What ends a block of reasoning. */
+/* These markers end a block of reasoning. */
 static const char *const think_ends[] = {"<|content_thinking|>", "<|content_invoke_tool_json|>",
                                          "<|end_message|>", "<|content_model_end_sampling|>", NULL};
 

@@ -30,16 +30,16 @@ static size_t skip_digits(struct str s, size_t at)
 }
 
 /* As JSON has it: -?(0|[1-9]\d*)(\.\d+)?([eE][+-]?\d+)? */
-static bool is_number(struct str s, bool *is_integer)
+bool json_text_reads_number(struct str s, bool *is_integer)
 {
     size_t from = s.len > 0 && s.ptr[0] == '-', at = skip_digits(s, from);
-    *is_integer = true;
+    bool whole = true;
     if (at == from || (s.ptr[from] == '0' && at > from + 1))
         return false;
     if (at < s.len && s.ptr[at] == '.') {
         from = at + 1;
         at = skip_digits(s, from);
-        *is_integer = false;
+        whole = false;
         if (at == from)
             return false;
     }
@@ -47,10 +47,12 @@ static bool is_number(struct str s, bool *is_integer)
         from = at + 1;
         from += from < s.len && (s.ptr[from] == '+' || s.ptr[from] == '-');
         at = skip_digits(s, from);
-        *is_integer = false;
+        whole = false;
         if (at == from)
             return false;
     }
+    if (is_integer)
+        *is_integer = whole;
     return at == s.len;
 }
 
@@ -64,7 +66,7 @@ static bool fits_integer(struct str s)
     return n == SAFE_DIGITS + 1 && memcmp(s.ptr + negative, most[negative], n) <= 0;
 }
 
-/* Of a real: finite as a double. */
+/* A real fits where it is finite as a double. */
 static bool fits_real(struct str s)
 {
     char text[MOST_READ + 1];
@@ -79,7 +81,7 @@ static bool fits_real(struct str s)
 static bool fits(struct str s)
 {
     bool is_integer;
-    if (!is_number(s, &is_integer))
+    if (!json_text_reads_number(s, &is_integer))
         return true;
     return is_integer ? fits_integer(s) : fits_real(s);
 }
@@ -110,7 +112,8 @@ bool json_text_is_number(const json_t *v)
     const json_t *number = json_object_get(v, MARK);
     const struct str s = {json_string_value(number), json_string_length(number)};
     bool is_integer;
-    return json_is_string(number) && json_object_size(v) == 1 && is_number(s, &is_integer);
+    return json_is_string(number) && json_object_size(v) == 1 &&
+           json_text_reads_number(s, &is_integer);
 }
 
 bool json_text_is_object(const json_t *v)
@@ -196,7 +199,7 @@ static size_t marked_number(const char *object, struct str *number)
         return 0;
     const struct str all = {at, strcspn(at, "\"")};
     *number = all;
-    if (!is_number(all, &is_integer) || at[all.len] != '"' || at[all.len + 1] != '}')
+    if (!json_text_reads_number(all, &is_integer) || at[all.len] != '"' || at[all.len + 1] != '}')
         return 0;
     return (size_t)(at + all.len + 2 - object);
 }
@@ -257,7 +260,7 @@ static size_t scalar_end(struct str s, size_t at)
             return at + n;
     }
     const size_t end = number_end(s, at);
-    return is_number((struct str){s.ptr + at, end - at}, &is_integer) ? end : 0;
+    return json_text_reads_number((struct str){s.ptr + at, end - at}, &is_integer) ? end : 0;
 }
 
 /* "key": at `at`: what is behind it. 0: it is none. */

@@ -25,6 +25,9 @@ uint64_t json_text_count(const json_t *v);
 json_t *json_text_load(struct str text, size_t flags, json_error_t *e);
 /* flags: jansson's; to be freed. NULL: as json_dumps has it. */
 char *json_text_dump(const json_t *v, size_t flags);
+/* Whether text is a number as JSON writes it, of any size, and nothing else. is_integer, which may
+ * be NULL: it has neither a fraction nor an exponent; set where the answer is true. */
+bool json_text_reads_number(struct str text, bool *is_integer);
 /* Whether v is a number that the tree has no place for. */
 bool json_text_is_number(const json_t *v);
 /* Whether text is one JSON value, by RFC 8259's letter, with white space around it: numbers of any

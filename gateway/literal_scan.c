@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "gateway/answer.h"
+#include "gateway/json_text.h"
 
 enum { MAX_WORD = 128, MAX_BEHIND = 128 };
 
@@ -187,27 +188,6 @@ static size_t skip_digits(struct str s, size_t at)
     return at;
 }
 
-static bool is_number(struct str w)
-{
-    size_t at = w.len > 0 && w.ptr[0] == '-', n = skip_digits(w, at);
-    if (n == at || (w.ptr[at] == '0' && n > at + 1))
-        return false;
-    if (n < w.len && w.ptr[n] == '.') {
-        at = n + 1;
-        n = skip_digits(w, at);
-        if (n == at)
-            return false;
-    }
-    if (n < w.len && (w.ptr[n] | 0x20) == 'e') {
-        at = n + 1;
-        at += at < w.len && (w.ptr[at] == '+' || w.ptr[at] == '-');
-        n = skip_digits(w, at);
-        if (n == at)
-            return false;
-    }
-    return n == w.len;
-}
-
 /* 07, which is no JSON. */
 static bool is_padded(struct str w)
 {
@@ -236,8 +216,8 @@ static void give_word(const struct place *p, struct str w, bool key)
     const char *bare = key ? NULL : bare_word(w);
     if (bare) {
         give_c(p, bare);
-    } else if (!key && (is_number(w) || is_padded(w))) {
-        give(p, is_number(w) ? w : unpadded(w));
+    } else if (!key && (json_text_reads_number(w, NULL) || is_padded(w))) {
+        give(p, json_text_reads_number(w, NULL) ? w : unpadded(w));
     } else {
         give_c(p, "\"");
         give_text(p, w);

@@ -108,7 +108,7 @@ static bool change_tools(struct turn *t, const json_t *block, bool is_removal)
     return true;
 }
 
-/* What a search for tools found: the model has all of them before it. */
+/* A search for tools found some: the model has all of them before it. */
 static bool add_reference(struct turn *t, const json_t *block)
 {
     const json_t *name = json_object_get(block, "tool_name");
@@ -210,7 +210,7 @@ static bool is_passed_over(const char *type)
     return n > n_result && strcmp(type + n - n_result, result) == 0;
 }
 
-/* What the assistant said, thought and called. */
+/* The assistant's turn: what it said, thought and called. */
 static bool read_assistant(struct turn *t, const json_t *content)
 {
     json_t *calls = json_array();
@@ -271,7 +271,7 @@ static bool is_cleared(const struct turn *t, const json_t *message)
     return at && strcmp(at, "next_user_message") == 0 && t->i < t->i_last_user;
 }
 
-/* What a system message sets from its place on. */
+/* The settings that a system message makes from its place on. */
 static bool set_effort(struct turn *t, const json_t *message)
 {
     const json_t *config = json_object_get(message, "output_config");

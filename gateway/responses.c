@@ -210,7 +210,7 @@ static void add_result(struct reader *r, json_t *id, json_t *owned_text)
                                             "content", owned_text));
 }
 
-/* What a shell said: pieces of {"stdout": …, "stderr": …, "outcome": …}, as JSON. */
+/* A shell's output: pieces of {"stdout": …, "stderr": …, "outcome": …}, as JSON. */
 static json_t *output_text(struct reader *r, const json_t *output, const json_t *item)
 {
     const bool is_shell = is(word_of(item, "type"), "shell_call_output");
@@ -239,7 +239,7 @@ static bool read_output(struct reader *r, const json_t *item)
     return text != NULL;
 }
 
-/* What a server's own tool was asked and said is a call with its output, where that is text. */
+/* A server's own tool becomes a call with its output, where that is text. */
 static bool read_server_call(struct reader *r, const json_t *item, const char *type)
 {
     json_t *id = json_object_get(item, "id"), *name = json_object_get(item, "name");
@@ -300,7 +300,7 @@ static bool read_reasoning(struct reader *r, const json_t *item)
     return true;
 }
 
-/* What a server's own tools did, and says nothing that a model could read. */
+/* Items of a server's own tools that hold nothing a model could read. */
 static bool says_nothing(const char *type, const json_t *item)
 {
     static const char *const types[] = {"web_search_call",       "image_generation_call",

@@ -24,7 +24,7 @@ struct closer {
     uint32_t n_looks;       /* of one collection: schemas are a client's */
 };
 
-/* What a reference of the tool's leads to, as tool_refs_move has written it; NULL: not found. */
+/* The target of a tool's reference, as tool_refs_move has written it. NULL: it is not found. */
 static const json_t *target_of(const struct closer *c, const char *ref)
 {
     static const char *const rooms[] = {"/$defs/", "/definitions/"};
@@ -130,7 +130,7 @@ static void close_object(struct closer *c, json_t *schema)
     json_decref(names);
 }
 
-/* What a schema is for its object: all of it, a part beside others, or something that only asks. */
+/* A schema describes the whole of its object, a part beside others, or only a condition. */
 enum closing { CLOSE_WHOLE, CLOSE_PART, CLOSE_NONE };
 
 static enum closing closing_of(const json_t *schema, const char *key, enum closing outer)

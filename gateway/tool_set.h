@@ -25,7 +25,7 @@ struct tool_origin { /* views */
     struct str name, space; /* as the client said them; space: of a namespace, else empty */
 };
 
-/* What a call of `name`, as tools have it, is in the client's words. */
+/* A call of `name`, as the list of tools has it, in the client's words. */
 struct tool_origin tool_origin_of(const struct params *p, struct str name);
 
 /* ---- making the list, for parsers of fields ---- */

@@ -288,7 +288,7 @@ static size_t find_value_end(const struct tagged_family *f, const struct parser_
     return at;
 }
 
-/* What of a value's end may be the tags': a newline, or all white space. */
+/* The white space at a value's end that may belong to the tags: a newline, or all of it. */
 static size_t end_of_tags(const struct tagged_family *f, const struct parser_state *s,
                           struct str value)
 {

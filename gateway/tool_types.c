@@ -159,7 +159,7 @@ static const json_t *target_of(struct look *l, const char *ref)
 
 static uint32_t types_of(struct look *l, const json_t *schema);
 
-/* Of anyOf and oneOf: a branch that says no type may be a text, as a schema that says none is. */
+/* The types of anyOf's or oneOf's branches. A branch that says no type may be a text. */
 static uint32_t any_of(struct look *l, const json_t *branches)
 {
     uint32_t all = 0;
@@ -259,7 +259,7 @@ static void add_patterns(const json_t *schema, struct str key, enum match want, 
     }
 }
 
-/* What the schema says by itself. */
+/* The types that the schema names itself. */
 static json_t *own_part(const json_t *schema, enum part part, struct str key)
 {
     json_t *all = json_array();

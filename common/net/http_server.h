@@ -39,8 +39,8 @@ struct http_handlers {
     /* For a log, or NULL: after the last byte was written, or the client left and on_abort has
      * heard of it; r can be read. */
     void (*on_answered)(void *ctx, const struct http_request *r, const struct http_answered *a);
-    /* Of a body that is compressed, or NULL: whether it is to be unpacked. Who says no hears of the
-     * request at once, with the body as it came, and refuses it. */
+    /* unpacks says whether a compressed body is to be unpacked (NULL: always). A handler that says
+     * no hears of the request at once, with the body as it came, and refuses it. */
     bool (*unpacks)(void *ctx, const struct http_request *r);
 };
 
