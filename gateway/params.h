@@ -94,6 +94,7 @@ struct params {
     struct str request_id, chat_template; /* empty: not given */
     json_t *bad_words;                    /* checked; prepare.c makes ids of it */
     const char *grammar_field; /* which gave sampling its grammar, on the arena; NULL: none did */
+    uint32_t n_ignored;        /* fields that nobody knows, and members, let pass */
     uint32_t dimensions;       /* of embeddings; 0: all */
     struct str asked;          /* of responses: what their answers repeat, `,"NAME":VALUE` each */
     bool embed_base64, use_activation;
