@@ -4,8 +4,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "common/json/json_text.h"
 #include "gateway/fields.h"
-#include "gateway/json_text.h"
 
 /* Where the walk is: a name such as messages[3].content, made when somebody has to read it. */
 struct place {

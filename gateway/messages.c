@@ -4,7 +4,7 @@
 
 #include <string.h>
 
-#include "gateway/json_text.h"
+#include "common/json/json_text.h"
 #include "gateway/late_system.h"
 #include "gateway/tool_set.h"
 

@@ -7,8 +7,8 @@
 
 #include "common/base/log.h"
 #include "common/base/random.h"
+#include "common/json/json_text.h"
 #include "gateway/fields.h"
-#include "gateway/json_text.h"
 #include "gateway/tool_set.h"
 
 /* MOST_TOLD: lines of the log that one request's unknown fields may take. A body has room for half
