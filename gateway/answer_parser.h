@@ -4,7 +4,7 @@
  * has not consumed, and more each time, so that it need not keep text: it keeps where it stands,
  * so that what waits for long (arguments of a megabyte) is not looked at again for every token. */
 #include "common/base/str.h"
-#include "gateway/json_scan.h"
+#include "common/json/json_scan.h"
 #include "gateway/literal_arguments.h"
 #include "gateway/literal_scan.h"
 

@@ -206,13 +206,6 @@ static void respond_out(struct api_request *r)
     trim_out(s);
 }
 
-void api_answer_prepared(struct api_request *r)
-{
-    strbuf_reset(&r->s->out);
-    r->dialect->answer(&r->s->out, &r->shape);
-    respond_out(r);
-}
-
 /* What the choices say, once: the answers' parsers are fed with it. */
 static void collect(struct api_request *r)
 {
@@ -257,19 +250,50 @@ static void write_done(struct encode_job *j)
     /* else the client left meanwhile: the next sweep frees it */
 }
 
-/* Where the pool is full, the next tick asks again. */
-static void write_on_pool(struct api_request *r, uint64_t n_entries)
+/* False: the pool is full. */
+static bool submit_writing(struct api_request *r, uint64_t n_entries,
+                           void (*run)(struct encode_job *j), void (*done)(struct encode_job *j))
 {
     struct serving *s = r->s;
     uint64_t bytes = n_entries * (sizeof(uint32_t) + sizeof(float));
     if (r->whole.out.limit == 0)
         strbuf_init(&r->whole.out, s->out.limit);
     r->job = (struct encode_job){
-        .run = write_run,
-        .done = write_done,
+        .run = run,
+        .done = done,
         /* the request holds them anyway: this says only that it is a large one */
         .bytes = bytes > ENCODE_LARGE_BYTES ? ENCODE_LARGE_BYTES + 1 : bytes};
     r->on_pool = encode_pool_submit(s->pool, &r->job) == STATUS_OK;
+    return r->on_pool;
+}
+
+static void answer_run(struct encode_job *j)
+{
+    struct api_request *r = (struct api_request *)j;
+    r->dialect->answer(&r->whole.out, &r->shape);
+}
+
+static void answer_done(struct encode_job *j)
+{
+    struct api_request *r = (struct api_request *)j;
+    r->on_pool = false;
+    if (r->state == API_PREPARING)
+        respond_text(r, &r->whole.out);
+}
+
+/* Twice a context's ids and their texts are some hundred thousand, which the loop has no time to
+ * write. Where the pool is full they are few enough to wait for. */
+void api_answer_prepared(struct api_request *r)
+{
+    struct serving *s = r->s;
+    uint64_t n_ids = 0;
+    for (uint32_t i = 0; i < r->prepared.prompts.n; i++)
+        n_ids += r->prepared.prompts.items[i].n_ids;
+    if (s->pool && n_ids > INLINE_ENTRIES && submit_writing(r, n_ids, answer_run, answer_done))
+        return;
+    strbuf_reset(&s->out);
+    r->dialect->answer(&s->out, &r->shape);
+    respond_out(r);
 }
 
 static void respond_whole(struct api_request *r)
@@ -279,7 +303,7 @@ static void respond_whole(struct api_request *r)
     collect(r);
     uint64_t n_entries = count_entries(r);
     if (s->pool && n_entries > INLINE_ENTRIES) {
-        write_on_pool(r, n_entries);
+        (void)submit_writing(r, n_entries, write_run, write_done); /* or the next tick asks again */
         return;
     }
     strbuf_reset(&s->out);

@@ -12,7 +12,7 @@
 #include "gateway/tool_set.h"
 
 /* A larger body (bytes) may have a tree of thousands of values, which is freed on the pool. */
-enum { MAX_ATTEMPTS = 100000, MOST_FREED_HERE = 16 << 10 };
+enum { MAX_ATTEMPTS = 100000, MOST_FREED_HERE = 16 << 10, MOST_COPIED_HERE = 64 << 10 };
 
 static const unsigned state_next[API_STATE_COUNT] = {
     /* bit set of allowed next states */
@@ -348,12 +348,23 @@ static void job_done(struct encode_job *j)
     serving_pump(r->s);
 }
 
+/* The request's own bytes. A large body is taken from its connection: its copy would hold the loop
+ * for a millisecond a megabyte, most of it the kernel's for new pages. NULL: there is no memory. */
+static char *own_body(struct api_request *r, struct str body)
+{
+    if (body.len > MOST_COPIED_HERE && r->reply_ops->take_body)
+        return r->reply_ops->take_body(r->reply);
+    char *owned = mem_try_array(1, body.len);
+    if (owned)
+        memcpy(owned, body.ptr, body.len);
+    return owned;
+}
+
 static void prepare_on_pool(struct api_request *r, struct str body)
 {
     struct api_error e = {.retry_after_s = 1};
-    r->owned_body = mem_try_array(1, body.len);
+    r->owned_body = own_body(r, body);
     if (r->owned_body) {
-        memcpy(r->owned_body, body.ptr, body.len);
         r->body = (struct str){r->owned_body, body.len};
         r->model = model_now(r->s);
         r->job = (struct encode_job){.run = job_run, .done = job_done, .bytes = body.len};
@@ -600,11 +611,15 @@ void api_request_retire(struct api_request *r, enum serving_outcome rest)
 struct leftover {          /* of a request that has gone */
     struct encode_job job; /* first */
     struct prepared prepared;
+    char *owned_body;
 };
 
 static void leftover_run(struct encode_job *j)
 {
-    prepared_fini(&((struct leftover *)j)->prepared);
+    struct leftover *l = (struct leftover *)j;
+    prepared_fini(&l->prepared);
+    mem_free(l->owned_body);
+    l->owned_body = NULL;
 }
 
 static void leftover_done(struct encode_job *j)
@@ -613,16 +628,19 @@ static void leftover_done(struct encode_job *j)
     mem_free(j);
 }
 
-/* Freeing the tree of a million values takes a tenth of a second, which the loop has not. */
+/* Freeing the tree of a million values takes a tenth of a second, which the loop has not; and the
+ * kernel takes back the pages of a large body one by one. */
 static void free_prepared(struct api_request *r)
 {
     if (!r->s->pool || r->body.len <= MOST_FREED_HERE) {
         prepared_fini(&r->prepared);
+        mem_free(r->owned_body);
         return;
     }
     struct leftover *l = mem_zalloc(sizeof *l);
     l->job = (struct encode_job){.run = leftover_run, .done = leftover_done, .bytes = r->body.len};
     l->prepared = r->prepared;
+    l->owned_body = r->owned_body;
     r->prepared = (struct prepared){0};
     encode_pool_dispose(r->s->pool, &l->job);
 }
@@ -640,6 +658,5 @@ void api_request_free(struct api_request *r)
     strbuf_fini(&r->chunk_head);
     strbuf_fini(&r->whole.out);
     mem_free(r->whole.deltas);
-    mem_free(r->owned_body);
     mem_free(r);
 }

@@ -5,8 +5,9 @@
 #include <string.h>
 
 #include "common/base/mem.h"
+#include "common/json/json_text.h"
 #include "gateway/batch_runner.h"
-#include "gateway/json_text.h"
+#include "gateway/params.h"
 #include "gateway/state_calls_internal.h"
 
 enum {
@@ -116,14 +117,19 @@ static bool is_known(const char *name)
     return false;
 }
 
+/* NULL: it is no text, or has a NUL, behind which nobody would look. */
+static const char *word_of(const json_t *o, const char *name)
+{
+    const json_t *v = json_object_get(o, name);
+    const char *s = json_string_value(v);
+    return s && strlen(s) == json_string_length(v) ? s : NULL;
+}
+
 static bool read_create(struct state_call *c, json_t *o, struct stored_batch *b)
 {
-    const char *name, *file = json_string_value(json_object_get(o, "input_file_id"));
-    const char *endpoint = json_string_value(json_object_get(o, "endpoint"));
-    const char *window = json_string_value(json_object_get(o, "completion_window"));
+    const char *name, *file = word_of(o, "input_file_id"), *endpoint = word_of(o, "endpoint"),
+                      *window = word_of(o, "completion_window");
     json_t *value;
-    if (!json_is_object(o))
-        return api_error_set(&c->error, 400, NULL, "The body is no JSON object.");
     json_object_foreach(o, name, value)
     {
         if (!is_known(name))
@@ -146,8 +152,8 @@ void batch_call_create(struct state_call *c)
     struct stored_batch b = {
         .tenant = c->tenant, .created_s = c->now_s, .expires_s = c->now_s + WINDOW_S};
     struct error err = {0};
-    json_t *o = json_loadb(c->body.ptr, c->body.len, JSON_REJECT_DUPLICATES, NULL);
-    bool ok = read_create(c, o, &b);
+    json_t *o = params_parse_json(c->body, &c->error);
+    bool ok = o && read_create(c, o, &b);
     json_decref(o);
     enum status s = ok ? state_add_batch(c->all->store, &b, &err) : STATUS_INVALID;
     if (s == STATUS_OK)

@@ -162,6 +162,14 @@ static void reply_drop(void *reply, bool begun)
     reply_respond(reply, 504, STR("null"), 0);
 }
 
+static char *reply_take_body(void *reply)
+{
+    struct batch_slot *s = reply;
+    char *owned = s->line.owned_body;
+    s->line.owned_body = NULL;
+    return owned;
+}
+
 static const struct reply_ops line_reply_ops = {
     .attach = reply_attach,
     .respond = reply_respond,
@@ -170,6 +178,7 @@ static const struct reply_ops line_reply_ops = {
     .write = reply_write,
     .end = reply_end,
     .drop = reply_drop,
+    .take_body = reply_take_body,
 };
 
 static struct batch_slot *next_free(const struct batch_runner *b)

@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "common/base/log.h"
-#include "gateway/json_text.h"
+#include "common/json/json_text.h"
 #include "gateway/openai_chat.h"
 #include "gateway/openai_completions.h"
 

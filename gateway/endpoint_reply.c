@@ -145,6 +145,11 @@ static void refuse_late(struct http_request *r)
     respond_model_error(r, 504, STR(TIMED_OUT));
 }
 
+static char *take_body(void *reply)
+{
+    return http_take_body(reply);
+}
+
 static void whole_drop(void *reply, bool begun)
 {
     if (begun)
@@ -161,6 +166,7 @@ const struct reply_ops endpoint_whole_ops = {
     .write = whole_write,
     .end = end,
     .drop = whole_drop,
+    .take_body = take_body,
 };
 
 /* ---- in events ---- */
@@ -221,4 +227,5 @@ const struct reply_ops endpoint_stream_ops = {
     .write = stream_write,
     .end = end,
     .drop = stream_drop,
+    .take_body = take_body,
 };

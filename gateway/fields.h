@@ -23,6 +23,7 @@ struct field_context { /* what a field's own parser may need besides its value *
     const struct params_policy *policy;
     const char *name;
     struct api_error *e;
+    uint32_t *n_ignored; /* of the request: unknown ones that were let pass so far */
 };
 
 struct field {
@@ -143,5 +144,5 @@ bool field_known_format(const struct field_context *c, const char *name, const j
 bool field_read_bool(const json_t *v, const char *name, bool *out, struct api_error *e);
 /* Whether the members of what the body's lists hold, messages, tools and items and what is in
  * them, are known to this kind's readers; others are as above. */
-bool fields_check_members(const json_t *body, unsigned kind, const struct params_policy *policy,
+bool fields_check_members(struct params *p, const struct params_policy *policy,
                           struct api_error *e);

@@ -2,8 +2,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "common/json/json_text.h"
 #include "gateway/fields.h"
-#include "gateway/json_text.h"
 
 static bool parse_stream_options(struct params *p, const json_t *v, const struct field_context *c)
 {

@@ -4,8 +4,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "common/json/json_text.h"
 #include "gateway/fields.h"
-#include "gateway/json_text.h"
 
 /* Where the walk is: a name such as messages[3].content, made when somebody has to read it. */
 struct place {
@@ -287,14 +287,13 @@ static const struct {
     {RESPONSES, "tools", check_flat_tool},
 };
 
-bool fields_check_members(const json_t *body, unsigned kind, const struct params_policy *policy,
-                          struct api_error *e)
+bool fields_check_members(struct params *p, const struct params_policy *policy, struct api_error *e)
 {
     for (size_t k = 0; k < sizeof lists / sizeof *lists; k++) {
-        const struct field_context c = {policy, lists[k].field, e};
-        if (lists[k].kinds & kind &&
+        const struct field_context c = {policy, lists[k].field, e, &p->n_ignored};
+        if (lists[k].kinds & p->kind &&
             !each_in(&(struct place){&c, NULL, lists[k].field, 0, false},
-                     json_object_get(body, lists[k].field), lists[k].check))
+                     json_object_get(p->body, lists[k].field), lists[k].check))
             return false;
     }
     return true;

@@ -1,9 +1,9 @@
 /* What Anthropic's messages have that OpenAI's chat has not, or holds in another form. */
 #include <string.h>
 
+#include "common/json/json_text.h"
 #include "gateway/fields.h"
 #include "gateway/grammar_source.h"
-#include "gateway/json_text.h"
 #include "gateway/tool_set.h"
 
 static const char *type_of(const json_t *v)

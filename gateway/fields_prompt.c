@@ -1,8 +1,8 @@
 /* What is asked: the prompt, the messages, and how they become ids. */
 #include <string.h>
 
+#include "common/json/json_text.h"
 #include "gateway/fields.h"
-#include "gateway/json_text.h"
 
 static bool parse_truncation_side(struct params *p, const json_t *v, const struct field_context *c)
 {

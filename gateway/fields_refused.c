@@ -1,7 +1,7 @@
 /* Fields of OpenAI's and vLLM's that are not done: those without which the answer is the same are
  * accepted, the others refused by name. */
+#include "common/json/json_text.h"
 #include "gateway/fields.h"
-#include "gateway/json_text.h"
 #include "gateway/tool_set.h"
 
 #define LATER    "is not supported by this server"

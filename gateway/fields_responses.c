@@ -2,9 +2,9 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "common/json/json_text.h"
 #include "gateway/fields.h"
 #include "gateway/grammar_source.h"
-#include "gateway/json_text.h"
 #include "gateway/tool_set.h"
 
 static bool is_word(const json_t *v, const char *const *words)

@@ -2,8 +2,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "common/json/json_text.h"
 #include "gateway/fields.h"
-#include "gateway/json_text.h"
 
 enum { MAX_REPETITION_PENALTY = 10000 };
 

@@ -2,9 +2,9 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "common/json/json_text.h"
 #include "gateway/fields.h"
 #include "gateway/grammar_source.h"
-#include "gateway/json_text.h"
 #include "gateway/tool_set.h"
 
 /* What a client hangs on a format in hope of a shape, such as the schema that others read beside

@@ -55,6 +55,11 @@ static void reply_add_header(void *reply, const char *name, const char *value)
     http_add_header(reply, name, value);
 }
 
+static char *reply_take_body(void *reply)
+{
+    return http_take_body(reply);
+}
+
 static void reply_begin(void *reply, const char *content_type)
 {
     /* X-Accel-Buffering: nginx and its ingresses would hold the chunks back */
@@ -92,6 +97,7 @@ const struct reply_ops gateway_reply_ops = {
     .end = reply_end,
     .drop = reply_drop,
     .add_header = reply_add_header,
+    .take_body = reply_take_body,
 };
 
 static void on_answered(void *ctx, const struct http_request *r, const struct http_answered *a)
@@ -123,6 +129,16 @@ static void on_admin_request(void *ctx, struct http_request *r)
 static bool unpacks(void *ctx, const struct http_request *r)
 {
     return routes_reads_body(ctx, r, false);
+}
+
+static uint64_t body_max(void *ctx, const struct http_request *r)
+{
+    return routes_body_max(ctx, r, false);
+}
+
+static uint64_t body_max_for_admin(void *ctx, const struct http_request *r)
+{
+    return routes_body_max(ctx, r, true);
 }
 
 static bool unpacks_for_admin(void *ctx, const struct http_request *r)
@@ -571,7 +587,8 @@ static enum status start_server(struct gateway *g, struct error *err)
                               .on_drain = on_drain,
                               .on_abort = on_abort,
                               .on_answered = on_answered,
-                              .unpacks = unpacks};
+                              .unpacks = unpacks,
+                              .body_max = body_max};
     TRY(http_server_start(g->loop, &o, &h, &g->server, err));
     warn_if_open(c);
     log_info("gateway_listening", "%s=%s port=%u tls=%s model=%s head=%s encrypted=%s",
@@ -596,7 +613,8 @@ static enum status start_admin_server(struct gateway *g, struct error *err)
                               .on_drain = on_drain,
                               .on_abort = on_abort,
                               .on_answered = on_answered,
-                              .unpacks = unpacks_for_admin};
+                              .unpacks = unpacks_for_admin,
+                              .body_max = body_max_for_admin};
     if (c->admin_port < 0)
         return STATUS_OK;
     TRY(http_server_start(g->loop, &o, &h, &g->admin_server, err));

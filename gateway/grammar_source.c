@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "gateway/json_text.h"
+#include "common/json/json_text.h"
 #include "gateway/tool_schema.h"
 #include "gateway/tool_set.h"
 #include "proto/limits.h"

@@ -3,8 +3,8 @@
 #include <ctype.h>
 #include <string.h>
 
+#include "common/json/json_text.h"
 #include "gateway/answer.h"
-#include "gateway/json_text.h"
 
 /* KEY: at one, or at the end. STRING: in one. JOINT: behind one, where another goes on with it.
  * HELD: in another value. NEXT: behind a value. CUT: the answer broke off in a value. */

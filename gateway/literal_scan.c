@@ -4,8 +4,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "common/json/json_text.h"
 #include "gateway/answer.h"
-#include "gateway/json_text.h"
 
 enum { MAX_WORD = 128, MAX_BEHIND = 128 };
 

@@ -4,7 +4,7 @@
 
 #include <string.h>
 
-#include "gateway/json_text.h"
+#include "common/json/json_text.h"
 #include "gateway/late_system.h"
 #include "gateway/tool_set.h"
 
@@ -14,7 +14,9 @@ struct turn { /* one message being read */
     json_t *withdrawn;  /* names of tools, as keys, that are no longer offered */
     struct strbuf text; /* its text blocks, joined by newlines */
     bool has_text;
-    json_t *out; /* borrowed: the template's messages */
+    struct strbuf run;    /* the text of the last message, while neighbours may go on with it */
+    const char *run_role; /* whose it is; NULL: none */
+    json_t *out;          /* borrowed: the template's messages */
     size_t i_last_user;
     struct api_error *e;
 };
@@ -57,25 +59,39 @@ static json_t *take_text(struct turn *t)
     return text;
 }
 
-/* The text so far as a message. Neighbours of one role are one turn, as Anthropic has it: many
- * templates refuse two. */
+/* The run is complete: it becomes a message. Its text is joined once, since messages[] may hold
+ * hundreds of thousands of neighbours, and a copy of the text so far for each takes hours. */
+static void end_run(struct turn *t)
+{
+    const struct str s = strbuf_str(&t->run);
+    if (!t->run_role)
+        return;
+    json_array_append_new(
+        t->out, json_pack("{s:s,s:o}", "role", t->run_role, "content", json_stringn(s.ptr, s.len)));
+    strbuf_reset(&t->run);
+    t->run_role = NULL;
+}
+
+static void append_message(struct turn *t, json_t *owned)
+{
+    end_run(t);
+    json_array_append_new(t->out, owned);
+}
+
+/* The text so far is said by role, which lives as long as the body. Neighbours of one role are one
+ * turn, as Anthropic has it: many templates refuse two. */
 static void flush_text(struct turn *t, const char *role)
 {
-    json_t *last = json_array_get(t->out, json_array_size(t->out) - 1);
-    const char *last_role = json_string_value(json_object_get(last, "role"));
-    const json_t *before = json_object_get(last, "content");
     if (!t->has_text)
         return;
-    json_t *text = take_text(t);
-    if (last_role && strcmp(last_role, role) == 0 && json_is_string(before) &&
-        json_object_size(last) == 2) {
-        add_text(t, before);
-        add_text(t, text);
-        json_decref(text);
-        json_object_set_new(last, "content", take_text(t));
-    } else {
-        json_array_append_new(t->out, json_pack("{s:s,s:o}", "role", role, "content", text));
-    }
+    if (t->run_role && strcmp(t->run_role, role) == 0)
+        strbuf_append_c(&t->run, "\n");
+    else
+        end_run(t);
+    t->run_role = role;
+    strbuf_append_str(&t->run, strbuf_str(&t->text));
+    strbuf_reset(&t->text);
+    t->has_text = false;
 }
 
 /* Claude Code says in a block of its system prompt who pays, which differs from request to request:
@@ -160,8 +176,8 @@ static bool add_result(struct turn *t, const json_t *block)
     json_t *text = plain_text(t, json_object_get(block, "content"), false);
     if (!text)
         return false;
-    json_array_append_new(
-        t->out, json_pack("{s:s,s:O,s:o}", "role", "tool", "tool_call_id", id, "content", text));
+    append_message(t,
+                   json_pack("{s:s,s:O,s:o}", "role", "tool", "tool_call_id", id, "content", text));
     return true;
 }
 
@@ -238,7 +254,7 @@ static bool read_assistant(struct turn *t, const json_t *content)
             json_object_set(message, "reasoning", thought);
         if (json_array_size(calls) > 0)
             json_object_set(message, "tool_calls", calls);
-        json_array_append_new(t->out, message);
+        append_message(t, message);
     }
     json_decref(calls);
     return ok;
@@ -323,10 +339,13 @@ static bool read_system(struct turn *t, const json_t *system)
         t->e->http_status = 0; /* it speaks of messages */
         return api_error_set(t->e, 400, "system", "system must be a string or blocks of text.");
     }
-    if (json_is_array(system) && json_string_length(text) == 0) /* it was all bookkeeping */
+    if (json_is_array(system) && json_string_length(text) == 0) { /* it was all bookkeeping */
         json_decref(text);
-    else
-        json_array_append_new(t->out, json_pack("{s:s,s:o}", "role", "system", "content", text));
+        return true;
+    }
+    add_text(t, text);
+    flush_text(t, "system");
+    json_decref(text);
     return true;
 }
 
@@ -349,10 +368,13 @@ bool messages_for_template(struct params *p, struct api_error *e)
         if (is_role(json_array_get(p->messages, i), "user"))
             t.i_last_user = i;
     strbuf_init(&t.text, 0);
+    strbuf_init(&t.run, 0);
     ok = read_system(&t, p->system);
     for (; ok && t.i < json_array_size(p->messages); t.i++)
         ok = read_message(&t, json_array_get(p->messages, t.i));
+    end_run(&t);
     strbuf_fini(&t.text);
+    strbuf_fini(&t.run);
     /* the body owns what params borrow, an effort of the client's messages as well */
     json_object_set(p->body, "messages as sent", p->messages);
     json_object_set_new(p->body, "messages", t.out);

@@ -4,7 +4,7 @@
 
 #include <string.h>
 
-#include "gateway/json_text.h"
+#include "common/json/json_text.h"
 #include "gateway/openai_json.h"
 
 static void begin_event(struct strbuf *out, const char *type)

@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "common/base/mem.h"
-#include "gateway/json_text.h"
+#include "common/json/json_text.h"
 
 /* continue_final_message: this stands behind the last message's text while the template is
  * rendered. The prompt is what stands in front of it then, whatever the template puts behind a

@@ -1,5 +1,5 @@
 /* The answers of /v1/chat/completions. */
-#include "gateway/json_text.h"
+#include "common/json/json_text.h"
 #include "gateway/openai_chat.h"
 #include "gateway/openai_json.h"
 #include "gateway/sse.h"

@@ -7,11 +7,13 @@
 
 #include "common/base/log.h"
 #include "common/base/random.h"
+#include "common/json/json_text.h"
 #include "gateway/fields.h"
-#include "gateway/json_text.h"
 #include "gateway/tool_set.h"
 
-enum { PARAMS_ARENA_LIMIT = 1 << 20 };
+/* MOST_TOLD: lines of the log that one request's unknown fields may take. A body has room for half
+ * a million of them, and the loop waits where the log's pipe is full. */
+enum { PARAMS_ARENA_LIMIT = 1 << 20, MOST_TOLD = 16 };
 
 /* Dialects (bits) in whose answers a model may call tools. */
 enum { KINDS_OF_CALLS = API_CHAT | API_MESSAGES | API_RESPONSES };
@@ -46,6 +48,16 @@ bool field_wrong_type(struct api_error *e, const char *name, const char *want, c
     return api_error_set(e, 400, name, "%s must be %s, got %s.", name, want, json_type_name(got));
 }
 
+static void tell_ignored(uint32_t *n_ignored, const char *name)
+{
+    const uint32_t n = ++*n_ignored;
+    if (n < MOST_TOLD)
+        log_warn("field_ignored", "name=%s", log_quote(name));
+    else if (n == MOST_TOLD)
+        log_warn("field_ignored", "name=%s more=\"the request has others, which are not listed\"",
+                 log_quote(name));
+}
+
 bool field_unknown_member(const struct field_context *c, const char *name, const char *key)
 {
     char full[96];
@@ -53,7 +65,7 @@ bool field_unknown_member(const struct field_context *c, const char *name, const
     if (c->policy->unknown == UNKNOWN_REFUSE)
         return api_error_set(c->e, 400, full, "There is no field `%s`: leave it out.", full);
     if (c->policy->unknown == UNKNOWN_WARN)
-        log_warn("field_ignored", "name=%s", log_quote(full));
+        tell_ignored(c->n_ignored, full);
     return true;
 }
 
@@ -192,7 +204,7 @@ static bool parse_field(struct params *p, const struct field *f, json_t *v,
         *(json_t **)at = v;
         return true;
     case FIELD_CUSTOM:
-        return f->parse(p, v, &(struct field_context){policy, f->name, e});
+        return f->parse(p, v, &(struct field_context){policy, f->name, e, &p->n_ignored});
     case FIELD_HARMLESS:
         return true;
     case FIELD_ONLY:
@@ -206,20 +218,21 @@ static bool parse_field(struct params *p, const struct field *f, json_t *v,
 }
 
 /* A key in no row: a client that asks for something should hear that it does not get it. */
-static bool check_unknown(const json_t *body, unsigned kind, enum unknown_fields policy,
-                          struct api_error *e)
+static bool check_unknown(struct params *p, enum unknown_fields policy, struct api_error *e)
 {
     const char *key;
     json_t *value;
     if (policy == UNKNOWN_IGNORE)
         return true;
-    json_object_foreach((json_t *)body, key, value)
+    json_object_foreach(p->body, key, value)
     {
-        if (json_is_null(value) || is_known(key, kind))
+        if (p->n_ignored >= MOST_TOLD) /* no more is said: each look takes a walk over all rows */
+            return true;
+        if (json_is_null(value) || is_known(key, p->kind))
             continue;
         if (policy == UNKNOWN_REFUSE)
             return api_error_set(e, 400, key, "There is no field `%.80s`: leave it out.", key);
-        log_warn("field_ignored", "name=%s", log_quote(key));
+        tell_ignored(&p->n_ignored, key);
     }
     return true;
 }
@@ -391,8 +404,8 @@ bool params_init(struct params *out, enum api_kind kind, json_t *owned_body,
         out->max_tokens = 16;
         out->max_tokens_is_default = true;
     }
-    if (!check_unknown(out->body, kind, policy->unknown, e) ||
-        !fields_check_members(out->body, kind, policy, e) || !check_together(out, policy, e))
+    if (!check_unknown(out, policy->unknown, e) || !fields_check_members(out, policy, e) ||
+        !check_together(out, policy, e))
         return false;
     if (!out->tools) /* a client's may all be left out */
         out->tool_choice = TOOL_CHOICE_NONE;

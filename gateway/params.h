@@ -6,6 +6,7 @@
 #include <jansson.h>
 
 #include "common/base/arena.h"
+#include "common/json/json_bounded.h"
 #include "common/model/sampling_defaults.h"
 #include "gateway/api_error.h"
 #include "gateway/stop_strings.h"
@@ -47,9 +48,9 @@ struct params_policy {        /* what this server lets requests say */
 #define PARAMS_MAX_CACHE_SALT 128u
 #define PARAMS_MAX_TIMEOUT_S  86400
 #define PARAMS_NO_TRUNCATION  (-2)
-#define PARAMS_MAX_DEPTH      64u /* nesting of the body */
+#define PARAMS_MAX_DEPTH      JSON_BODY_MAX_DEPTH /* nesting of the body */
 #define PARAMS_MAX_VALUES                                                                          \
-    (1u << 20) /* in the body and the arguments inside: bounds its JSON trees */
+    JSON_BODY_MAX_VALUES /* in the body and the arguments inside: bounds its JSON trees */
 
 struct params {
     enum api_kind kind;
@@ -94,6 +95,7 @@ struct params {
     struct str request_id, chat_template; /* empty: not given */
     json_t *bad_words;                    /* checked; prepare.c makes ids of it */
     const char *grammar_field; /* which gave sampling its grammar, on the arena; NULL: none did */
+    uint32_t n_ignored;        /* fields that nobody knows, and members, let pass */
     uint32_t dimensions;       /* of embeddings; 0: all */
     struct str asked;          /* of responses: what their answers repeat, `,"NAME":VALUE` each */
     bool embed_base64, use_activation;

@@ -6,13 +6,15 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "gateway/json_text.h"
+#include "common/json/json_text.h"
 #include "gateway/late_system.h"
 
 struct reader {
     struct params *p;
     size_t i;    /* of the item being read */
     json_t *out; /* borrowed: the template's messages */
+    bool leads;  /* out[0] is a system message, whose text is in lead until all is read */
+    struct strbuf lead;
     struct api_error *e;
 };
 
@@ -92,23 +94,31 @@ static json_t *new_turn(struct reader *r)
 }
 
 /* The instructions and what the client's own system message says are one, where both come first:
- * many templates know one. */
+ * many templates know one. out[0] gets its text when all is read: copied for each of the items that
+ * go on with it, a body of some megabytes takes minutes. */
 static void add_system(struct reader *r, json_t *owned_text)
 {
-    json_t *first = json_array_get(r->out, 0);
-    if (json_array_size(r->out) == 1 && is(word_of(first, "role"), "system")) {
-        struct strbuf b;
-        strbuf_init(&b, 0);
-        strbuf_append_str(&b, params_json_str(json_object_get(first, "content")));
-        strbuf_append_c(&b, "\n\n");
-        strbuf_append_str(&b, params_json_str(owned_text));
-        struct str s = strbuf_str(&b);
-        json_object_set_new(first, "content", json_stringn(s.ptr, s.len));
-        strbuf_fini(&b);
-        json_decref(owned_text);
+    const size_t n = json_array_size(r->out);
+    const bool goes_on = r->leads && n == 1;
+    if (n > 0 && !goes_on) {
+        json_array_append_new(r->out,
+                              json_pack("{s:s,s:o}", "role", "system", "content", owned_text));
         return;
     }
-    json_array_append_new(r->out, json_pack("{s:s,s:o}", "role", "system", "content", owned_text));
+    if (!goes_on)
+        json_array_append_new(r->out, json_pack("{s:s,s:n}", "role", "system", "content"));
+    r->leads = true;
+    strbuf_append_c(&r->lead, goes_on ? "\n\n" : "");
+    strbuf_append_str(&r->lead, params_json_str(owned_text));
+    json_decref(owned_text);
+}
+
+static void end_system(struct reader *r)
+{
+    const struct str s = strbuf_str(&r->lead);
+    if (r->leads)
+        json_object_set_new(json_array_get(r->out, 0), "content", json_stringn(s.ptr, s.len));
+    strbuf_fini(&r->lead);
 }
 
 static bool read_message(struct reader *r, const json_t *item)
@@ -404,6 +414,7 @@ bool responses_for_template(struct params *p, struct api_error *e)
 {
     struct reader r = {.p = p, .out = json_array(), .e = e};
     bool ok = true;
+    strbuf_init(&r.lead, 0);
     if (p->system)
         add_system(&r, json_incref(p->system));
     if (json_is_string(p->prompt))
@@ -412,6 +423,7 @@ bool responses_for_template(struct params *p, struct api_error *e)
         ok = api_error_set(e, 400, "input", "input must be a string or a list of items.");
     for (; ok && r.i < json_array_size(p->prompt); r.i++)
         ok = read_item(&r, json_array_get(p->prompt, r.i));
+    end_system(&r);
     if (ok && json_array_size(r.out) == 0)
         ok = api_error_set(e, 400, "input", "input says nothing that a model could read.");
     /* the body owns what params borrow; the client's own are repeated in answers */

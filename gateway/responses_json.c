@@ -2,7 +2,7 @@
  * each other and each is begun, given in pieces, and said again whole. */
 #include <string.h>
 
-#include "gateway/json_text.h"
+#include "common/json/json_text.h"
 #include "gateway/openai_json.h"
 #include "gateway/responses.h"
 #include "gateway/sse.h"

@@ -14,6 +14,10 @@
 
 #define JSON_TYPE "application/json"
 
+/* Bytes of a body that nobody reads, or that names an adapter and its path, which is read on the
+ * loop. */
+enum { MAX_SMALL_BODY = 64 << 10 };
+
 static void answer_error(struct gateway *g, struct http_request *r, int status, const char *code,
                          const char *text)
 {
@@ -428,16 +432,34 @@ static bool is_allowed(struct gateway *g, struct http_request *r, const struct r
     return false;
 }
 
-bool routes_reads_body(struct gateway *g, const struct http_request *r, bool on_admin_address)
+/* The row that lets it in, or NULL. */
+static const struct route *row_for(struct gateway *g, const struct http_request *r,
+                                   bool on_admin_address)
 {
     const struct route *row = NULL;
     char allow[64];
-    if (routes_find(http_method(r), http_path(r), &row, allow) != ROUTE_FOUND ||
-        (row->access != ACCESS_KEY && row->access != ACCESS_ADMIN))
-        return false;
+    if (routes_find(http_method(r), http_path(r), &row, allow) != ROUTE_FOUND)
+        return NULL;
     const bool has_key =
         auth_find(&g->auth, http_header(r, "Authorization"), http_header(r, "x-api-key")) != NULL;
-    return verdict_of(g, r, row, on_admin_address, has_key) == ACCESS_GRANTED;
+    return verdict_of(g, r, row, on_admin_address, has_key) == ACCESS_GRANTED ? row : NULL;
+}
+
+static bool has_body(const struct route *row)
+{
+    return row->access == ACCESS_KEY || row->access == ACCESS_ADMIN;
+}
+
+bool routes_reads_body(struct gateway *g, const struct http_request *r, bool on_admin_address)
+{
+    const struct route *row = row_for(g, r, on_admin_address);
+    return row && has_body(row);
+}
+
+uint64_t routes_body_max(struct gateway *g, const struct http_request *r, bool on_admin_address)
+{
+    const struct route *row = row_for(g, r, on_admin_address);
+    return !row ? 0 : row->access == ACCESS_KEY ? UINT64_MAX : MAX_SMALL_BODY;
 }
 
 void routes_dispatch(struct gateway *g, struct http_request *r, bool on_admin_address)

@@ -41,6 +41,9 @@ struct reply_ops {
     void (*drop)(void *reply, bool begun);
     /* On whatever comes of it, before respond and begin. NULL: there are no headers. */
     void (*add_header)(void *reply, const char *name, const char *value);
+    /* The bytes of serving_request.body become the caller's, to be freed with mem_free. NULL: they
+     * are copied where they have to stay. */
+    char *(*take_body)(void *reply);
 };
 
 /* The link to the head. STATUS_AGAIN: not now (down, or no credit); STATUS_LIMIT: never, too large.

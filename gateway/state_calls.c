@@ -216,6 +216,8 @@ static void job_run(struct encode_job *j)
     struct state_call *c = (struct state_call *)j;
     c->ran = true;
     c->work(c);
+    mem_free(c->owned_body); /* here: the kernel takes a large one's pages back one by one */
+    c->owned_body = NULL;
     if (!c->error.http_status && c->answer.failed)
         api_error_set(&c->error, 500, NULL, "The answer is larger than what fits into one.");
 }
@@ -238,6 +240,7 @@ static void free_call(struct state_call *c)
         c->next->link = c->link;
     strbuf_fini(&c->answer);
     mem_free(c->owned_bytes);
+    mem_free(c->owned_body);
     mem_free(c);
 }
 
@@ -273,7 +276,7 @@ static void start(struct state_calls *all, struct http_request *r, uint64_t tena
                   void (*work)(struct state_call *c))
 {
     struct str type = http_header(r, "Content-Type"), query = http_query(r), body = http_body(r);
-    char *bytes = mem_try_alloc(type.len + query.len + id.len + body.len + 1), *at = bytes;
+    char *bytes = mem_try_alloc(type.len + query.len + id.len + 1), *at = bytes;
     struct api_error busy = {0};
     struct state_call *c = mem_zalloc(sizeof *c);
     *c = (struct state_call){.job = {.run = job_run, .done = job_done, .bytes = body.len},
@@ -294,7 +297,8 @@ static void start(struct state_calls *all, struct http_request *r, uint64_t tena
         c->content_type = keep(&at, type);
         c->query = keep(&at, query);
         c->id = keep(&at, id);
-        c->body = keep(&at, body);
+        c->owned_body = http_take_body(r);
+        c->body = (struct str){c->owned_body ? c->owned_body : "", body.len};
     }
     if (bytes && encode_pool_submit(all->thread, &c->job) == STATUS_OK)
         return;

@@ -22,8 +22,9 @@ struct state_call {
     struct state_call *next, **link;
     void (*work)(struct state_call *c); /* on the store's thread */
     uint64_t tenant, now_s;
-    struct str content_type, query, id, body; /* of owned_bytes */
-    char *owned_bytes;
+    struct str content_type, query, id; /* of owned_bytes */
+    struct str body;                    /* of owned_body */
+    char *owned_bytes, *owned_body;
     bool ran;
     bool has_lines;         /* for the runner, when it is done: there may be lines, */
     int64_t ended_batch;    /* or this batch's are over; 0: none */

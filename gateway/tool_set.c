@@ -3,7 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "gateway/json_text.h"
+#include "common/json/json_text.h"
 
 /* Members of p->own. */
 #define LIST    "tools"

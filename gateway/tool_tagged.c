@@ -2,8 +2,8 @@
 
 #include <string.h>
 
+#include "common/json/json_text.h"
 #include "gateway/answer.h"
-#include "gateway/json_text.h"
 #include "gateway/tool_types.h"
 
 enum {

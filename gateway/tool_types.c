@@ -7,8 +7,8 @@
 #include <string.h>
 #include <strings.h>
 
+#include "common/json/json_text.h"
 #include "gateway/answer.h"
-#include "gateway/json_text.h"
 
 /* ---- what a schema says ---- */
 

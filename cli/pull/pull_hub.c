@@ -17,6 +17,9 @@ static bool has_end(const char *s, const char *end)
 
 /* chat templates besides the plain one: for tools, for retrieval */
 #define ADDITIONAL "additional_chat_templates/"
+#define POOLING    "1_Pooling/" /* how an embedding model makes one vector of many */
+
+const char *const pull_folders[] = {ADDITIONAL, POOLING, NULL};
 
 /* "consolidated.*" are the same weights once more, by another project's names. */
 bool pull_is_wanted(const char *name, int *kind)
@@ -32,7 +35,7 @@ bool pull_is_wanted(const char *name, int *kind)
                                         "vocab.txt",
                                         "added_tokens.json",
                                         "modules.json",
-                                        "1_Pooling/config.json",
+                                        POOLING "config.json",
                                         "chat_template.jinja",
                                         "chat_template.json",
                                         "model.safetensors.index.json",

@@ -14,3 +14,6 @@ MUST_USE enum status pull_hub_list(const struct pull_source *source, const struc
 /* Is a file of that name part of a model's folder? Of weights, which are either *.safetensors or
  * pytorch_model*.bin, *kind gets which: 0 none, 1, 2. */
 bool pull_is_wanted(const char *name, int *kind);
+/* The folders in a model's folder that such files may lie in, each with its slash; NULL ends them.
+ * They are no deeper. */
+extern const char *const pull_folders[];

@@ -17,6 +17,8 @@ struct listing {
     char *prefix;    /* of the keys that are asked for */
     size_t n_folder; /* bytes of a key in front of the file's name */
     bool has_config, has_safetensors, has_torch;
+    unsigned folders; /* bit i: there is pull_folders[i] */
+    int n_pages;
 };
 
 /* A bucket with a dot in its name has no certificate as a host. */
@@ -69,6 +71,19 @@ static bool is_wanted(struct listing *g, const char *name)
     return true;
 }
 
+static bool is_wanted_here(struct listing *g, const char *name)
+{
+    return is_one_gguf(g->r) ? !strchr(name, '/') && is_wanted(g, name) : is_wanted(g, name);
+}
+
+/* Folders whose files may be wanted are asked for in turn; what else lies below is not listed. */
+static void on_folder(struct listing *g, const char *name)
+{
+    for (unsigned i = 0; pull_folders[i]; i++)
+        if (!is_one_gguf(g->r) && strcmp(name, pull_folders[i]) == 0)
+            g->folders |= 1u << i;
+}
+
 static enum status on_object(void *ctx, const struct s3_object *o, struct error *err)
 {
     struct listing *g = ctx;
@@ -77,7 +92,9 @@ static enum status on_object(void *ctx, const struct s3_object *o, struct error 
         return error_set(err, STATUS_PROTOCOL,
                          "the bucket's list has keys that were not asked for");
     const char *name = o->key + g->n_folder;
-    if (strchr(name, '/') || !is_wanted(g, name))
+    if (o->is_folder)
+        on_folder(g, name);
+    if (o->is_folder || !is_wanted_here(g, name))
         return STATUS_OK;
     strbuf_init(&url, 0);
     strbuf_printf(&url, "%s/", g->base);
@@ -114,16 +131,17 @@ static enum status read_pages(const struct pull_source *source, struct listing *
     enum status s = STATUS_OK;
     strbuf_init(&url, 0);
     strbuf_init(&answer, PAGE_MAX_BYTES);
-    for (int i = 0; s == STATUS_OK && page.is_truncated; i++) {
+    for (; s == STATUS_OK && page.is_truncated; g->n_pages++) {
         page_url(g, page.next_token, &url);
         struct aws_keys keys;
         const struct fetch_call call = {.url = strbuf_str(&url).ptr,
                                         .keys = source->aws ? &keys : NULL};
         if (source->aws && (s = aws_credentials_keys(source->aws, &keys, err)) != STATUS_OK)
             break;
-        s = i == MAX_PAGES ? error_set(err, STATUS_LIMIT, "%s: more than %d pages of objects",
-                                       g->r->text, MAX_PAGES)
-                           : pull_get_text(source->net, &call, &source->words, &answer, err);
+        s = g->n_pages == MAX_PAGES
+                ? error_set(err, STATUS_LIMIT, "%s: more than %d pages of objects", g->r->text,
+                            MAX_PAGES)
+                : pull_get_text(source->net, &call, &source->words, &answer, err);
         if (s == STATUS_OK) {
             s = s3_xml_read(strbuf_str(&answer), on_object, g, &page, err);
             if (s != STATUS_OK)
@@ -132,6 +150,25 @@ static enum status read_pages(const struct pull_source *source, struct listing *
     }
     strbuf_fini(&url);
     strbuf_fini(&answer);
+    return s;
+}
+
+static enum status read_folders(const struct pull_source *source, struct listing *g,
+                                struct error *err)
+{
+    char *above = g->prefix;
+    const unsigned folders = g->folders;
+    enum status s = STATUS_OK;
+    for (unsigned i = 0; s == STATUS_OK && pull_folders[i]; i++) {
+        const size_t size = strlen(above) + strlen(pull_folders[i]) + 1;
+        if (!(folders & 1u << i))
+            continue;
+        g->prefix = mem_zalloc(size);
+        snprintf(g->prefix, size, "%s%s", above, pull_folders[i]);
+        s = read_pages(source, g, err);
+        mem_free(g->prefix);
+    }
+    g->prefix = above;
     return s;
 }
 
@@ -159,6 +196,8 @@ enum status pull_s3_list(const struct pull_source *source, const struct model_re
     struct listing g = {.r = r, .l = l, .base = base_of(r, endpoint, region)};
     set_prefix(&g);
     enum status s = read_pages(source, &g, err);
+    if (s == STATUS_OK)
+        s = read_folders(source, &g, err);
     mem_free(g.base);
     mem_free(g.prefix);
     TRY(s);

@@ -153,11 +153,21 @@ static enum status end_of_contents(struct reader *r)
     return s;
 }
 
+static enum status end_of_prefix(struct reader *r)
+{
+    if (r->n_text == 0 || r->n_text > S3_KEY_MAX)
+        return wrong(r, "a Prefix");
+    const struct s3_object o = {.key = r->text, .etag = "", .is_folder = true};
+    return r->on_object(r->ctx, &o, r->err);
+}
+
 static enum status on_end(struct reader *r)
 {
     r->text[r->n_text] = '\0';
     if (memchr(r->text, '\0', r->n_text))
         return wrong(r, "a zero byte");
+    if (is_at(r, 3, "Prefix") && strcmp(r->names[1], "CommonPrefixes") == 0)
+        return end_of_prefix(r);
     if (in_contents(r))
         return end_of_child(r);
     if (is_at(r, 2, "Contents"))

@@ -9,9 +9,12 @@
 
 #define S3_KEY_MAX 1024
 
+/* An object, or a folder of some: what keys have in common up to the delimiter behind the prefix
+ * that was asked for. */
 struct s3_object {
     const char *key, *etag; /* for as long as the call; etag "" when there is none */
     uint64_t n_bytes;
+    bool is_folder; /* of which only the key is said, with its slash */
 };
 struct s3_page {
     bool is_truncated;

@@ -1,13 +1,15 @@
 #include "common/batch/batch_input.h"
 
-#include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "common/base/mem.h"
+#include "common/json/json_bounded.h"
 
-enum { CUSTOM_ID_MAX = 512 };
+/* A line is its body, one level deeper, and a few members beside it; the body is measured again
+ * when it is a request's. */
+enum { CUSTOM_ID_MAX = 512, MORE_DEPTH = 1, MORE_VALUES = 64 };
 
 bool batch_input_next(struct str *rest, struct str *line, uint32_t *i_line)
 {
@@ -39,26 +41,48 @@ static const char *check(const json_t *o, const char *url)
         return "method: \"POST\" is the only one";
     if (!json_is_string(to) || (url[0] && strcmp(json_string_value(to), url) != 0))
         return "url: it is not the batch's endpoint";
-    if (!json_is_object(body))
+    if (!json_text_is_object(body))
         return "body: an object is wanted";
     if (json_is_true(json_object_get(body, "stream")))
         return "body.stream: a line of a batch is answered whole";
     return NULL;
 }
 
+static void refuse(const struct json_refusal *r, char why[200])
+{
+    switch (r->fault) {
+    case JSON_TOO_DEEP:
+        snprintf(why, 200, "it is nested deeper than %u levels", JSON_BODY_MAX_DEPTH + MORE_DEPTH);
+        break;
+    case JSON_TOO_MANY:
+        snprintf(why, 200,
+                 "it holds more than %u values, each key counted as one and a number beyond 64 "
+                 "bits as three: make several lines of it",
+                 JSON_BODY_MAX_VALUES + MORE_VALUES);
+        break;
+    case JSON_NOT_UTF8:
+        snprintf(why, 200, "no JSON: it is not valid UTF-8 at byte %zu", r->at);
+        break;
+    case JSON_NO_JSON:
+        snprintf(why, 200, "no JSON: %.120s at column %d", r->json.text, r->json.column);
+        break;
+    }
+}
+
 bool batch_input_read(struct str line, const char *url, struct batch_input_line *out, char why[200])
 {
-    json_error_t e;
-    json_t *o = json_loadb(line.ptr, line.len, JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL, &e);
+    struct json_refusal refusal;
+    json_t *o = json_bounded_load(line, JSON_BODY_MAX_DEPTH + MORE_DEPTH,
+                                  JSON_BODY_MAX_VALUES + MORE_VALUES, &refusal);
     *out = (struct batch_input_line){0};
     const char *wrong = o ? check(o, url) : NULL;
     if (!o)
-        snprintf(why, 200, "no JSON: %.120s at column %d", e.text, e.column);
+        refuse(&refusal, why);
     else if (wrong)
         snprintf(why, 200, "%s", wrong);
     if (o && !wrong) {
         const json_t *id = json_object_get(o, "custom_id");
-        char *body = json_dumps(json_object_get(o, "body"), JSON_COMPACT);
+        char *body = json_text_dump(json_object_get(o, "body"), JSON_COMPACT);
         out->custom_id_len = json_string_length(id);
         out->owned_custom_id = mem_strndup(json_string_value(id), out->custom_id_len);
         out->owned_url = mem_strdup(json_string_value(json_object_get(o, "url")));

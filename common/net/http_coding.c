@@ -53,7 +53,10 @@ static void after_decode(uv_work_t *w, int rc)
 bool conn_decode(struct conn *c)
 {
     const struct http_message *m = http_parser_message(c->parser);
+    const struct http_handlers *h = &c->server->handlers;
     struct content_codings codings = {0};
+    if (h->unpacks && !h->unpacks(h->ctx, &c->request))
+        return false; /* first: who is not let in hears that, and not of codings */
     for (uint32_t i = 0; i < m->n_fields && m->body.len > 0; i++)
         if (is_header(&m->fields[i], "content-encoding") &&
             !content_codings_add(&codings, m->fields[i].value)) {
@@ -63,15 +66,14 @@ bool conn_decode(struct conn *c)
                         "these");
             return true;
         }
-    const struct http_handlers *h = &c->server->handlers;
-    if (codings.n == 0 || (h->unpacks && !h->unpacks(h->ctx, &c->request)))
+    if (codings.n == 0)
         return false;
     struct coding_job *j = mem_zalloc(sizeof *j);
     *j = (struct coding_job){.work.data = j,
                              .conn = c,
                              .codings = codings,
                              .body = m->body,
-                             .max = c->server->limits.max_body_bytes};
+                             .max = http_parser_max_body(c->parser)};
     c->decoding = &j->work;
     c->open_handles++; /* it is freed behind after_decode, whatever becomes of it */
     (void)uv_queue_work(c->io.handle.loop, &j->work, decode, after_decode);

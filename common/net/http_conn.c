@@ -17,7 +17,6 @@ enum {
     LINGER_MS = 2000,
     LINGER_BYTES = 64 << 20,
     PENDING_MAX = 64 << 10,
-    SMALL_BODY_BYTES = 64 << 10,
     DRAIN_FRESH_MS = 1000,
     DRAIN_READ_MS = 5000
 };
@@ -28,7 +27,7 @@ static const unsigned conn_next[CONN_STATE_COUNT] = {
     [CONN_DECODING] = 1u << CONN_WAITING | 1u << CONN_LINGERING | 1u << CONN_CLOSING,
     [CONN_WAITING] = 1u << CONN_STREAMING | 1u << CONN_FLUSHING | 1u << CONN_CLOSING,
     [CONN_STREAMING] = 1u << CONN_FLUSHING | 1u << CONN_CLOSING,
-    [CONN_FLUSHING] = 1u << CONN_READING | 1u << CONN_CLOSING,
+    [CONN_FLUSHING] = 1u << CONN_READING | 1u << CONN_LINGERING | 1u << CONN_CLOSING,
     [CONN_LINGERING] = 1u << CONN_CLOSING,
 };
 
@@ -39,6 +38,8 @@ struct write {
 };
 
 static void process(struct conn *c);
+static void on_alloc(uv_handle_t *h, size_t suggested, uv_buf_t *buf);
+static void on_read(uv_stream_t *stream, ssize_t n, const uv_buf_t *buf);
 
 static void enter(struct conn *c, enum conn_state next)
 {
@@ -180,8 +181,27 @@ void conn_abort_soon(struct conn *c)
 
 /* ---- writing ---- */
 
+/* The answer is out, and the body that nobody wanted still comes: to close on it would be a reset,
+ * which takes the answer away from a client that has not read it. */
+static void leave_body(struct conn *c)
+{
+    strbuf_reset(&c->pending);
+    if (c->read_stopped)
+        uv_read_start(&c->io.stream, on_alloc, on_read);
+    c->read_stopped = false;
+    conn_linger(c);
+    if (c->tls)
+        conn_tls_goodbye(c);
+    else
+        uv_shutdown(&c->shutdown, &c->io.stream, NULL);
+}
+
 static void after_flush(struct conn *c)
 {
+    if (http_parser_message(c->parser)->body_left) {
+        leave_body(c);
+        return;
+    }
     if (!c->keep_alive || c->server->draining) {
         conn_close(c);
         return;
@@ -513,11 +533,18 @@ static void on_deadline(uv_timer_t *t)
 static bool charge_body(struct conn *c)
 {
     uint64_t held = http_parser_held_bytes(c->parser) + c->decoded.len;
-    if (held <= SMALL_BODY_BYTES)
+    if (held <= HTTP_SMALL_BODY_BYTES)
         held = 0;
     c->server->body_bytes += held - c->body_charged;
     c->body_charged = held;
     return c->server->body_bytes <= c->server->limits.max_body_bytes_total;
+}
+
+static uint64_t on_head(void *ctx)
+{
+    struct conn *c = ctx;
+    const struct http_handlers *h = &c->server->handlers;
+    return h->body_max ? h->body_max(h->ctx, &c->request) : UINT64_MAX;
 }
 
 static void hand_over(struct conn *c)
@@ -577,8 +604,6 @@ static size_t feed(struct conn *c, struct str bytes)
         arm_reading(c);
     return used;
 }
-
-static void on_read(uv_stream_t *stream, ssize_t n, const uv_buf_t *buf);
 
 static void on_alloc(uv_handle_t *h, size_t suggested, uv_buf_t *buf)
 {
@@ -685,6 +710,7 @@ void conn_accept(struct http_server *s, bool over_limit, int fd)
     s->conns = c;
     struct http_parser_limits limits = {s->limits.max_header_bytes, s->limits.max_body_bytes};
     c->parser = http_parser_new(&limits);
+    http_parser_on_head(c->parser, on_head, c);
     strbuf_init(&c->pending, PENDING_MAX + HTTP_READ_BUFFER);
     strbuf_init(&c->added, HTTP_ADDED_MAX);
     if (take_stream(s, c, fd) != 0 || (s->tls && !conn_tls_begin(c)) ||
@@ -730,6 +756,16 @@ struct str http_body(const struct http_request *r)
 {
     const struct conn *c = conn_of(r);
     return c->decoded.ptr ? c->decoded : http_parser_message(c->parser)->body;
+}
+
+char *http_take_body(struct http_request *r)
+{
+    struct conn *c = conn_of(r);
+    char *owned = (char *)c->decoded.ptr;
+    c->decoded = (struct str){0};
+    if (owned) /* the compressed one is of no use to anybody */
+        mem_free(http_parser_take_body(c->parser));
+    return owned ? owned : http_parser_take_body(c->parser);
 }
 
 bool is_header(const struct http_field *f, const char *name)

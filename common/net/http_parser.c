@@ -20,6 +20,9 @@ struct offsets {
 struct http_parser {
     llhttp_t llhttp;
     struct http_parser_limits limits;
+    uint64_t (*on_head)(void *ctx); /* NULL: bodies are read up to the limits */
+    void *on_head_ctx;
+    uint64_t max_body; /* of this message's */
     struct strbuf head, body;
     uint32_t url_len;
     struct offsets fields[HTTP_MAX_FIELDS];
@@ -118,6 +121,22 @@ static struct str field_value(const struct http_parser *p, const char *name, uin
     return found;
 }
 
+static void make_message(struct http_parser *p);
+
+/* Who is let in is asked before a body is kept or found too large. False: nobody reads it. */
+static bool takes_body(struct http_parser *p)
+{
+    const bool has_length = p->llhttp.flags & F_CONTENT_LENGTH;
+    const uint64_t length = has_length ? p->llhttp.content_length : 0;
+    if (!p->on_head || !(length > 0 || p->llhttp.flags & F_CHUNKED))
+        return true;
+    make_message(p);
+    const uint64_t max = p->on_head(p->on_head_ctx);
+    if (max > 0)
+        p->max_body = max < p->limits.max_body_bytes ? max : p->limits.max_body_bytes;
+    return max > 0 || (has_length && length <= HTTP_SMALL_BODY_BYTES && length <= p->max_body);
+}
+
 static int on_headers_complete(llhttp_t *l)
 {
     struct http_parser *p = l->data;
@@ -134,11 +153,16 @@ static int on_headers_complete(llhttp_t *l)
     struct str coding = field_value(p, "transfer-encoding", &n);
     if (n > 1 || (n == 1 && (coding.len != 7 || strncasecmp(coding.ptr, "chunked", 7) != 0)))
         return fail(p, 501, "The only transfer coding spoken here is chunked");
-    if (l->flags & F_CONTENT_LENGTH && l->content_length > p->limits.max_body_bytes)
-        return fail(p, 413, "The request body is too large");
     struct str expect = field_value(p, "expect", &n);
     if (n && (expect.len != 12 || strncasecmp(expect.ptr, "100-continue", 12) != 0))
         return fail(p, 417, "Only Expect: 100-continue is supported");
+    if (!takes_body(p)) {
+        p->message.keep_alive = false;
+        p->message.body_left = p->complete = true;
+        return HPE_PAUSED;
+    }
+    if (l->flags & F_CONTENT_LENGTH && l->content_length > p->max_body)
+        return fail(p, 413, "The request body is too large");
     p->expects_continue = n && l->http_minor == 1;
     return 0;
 }
@@ -146,7 +170,7 @@ static int on_headers_complete(llhttp_t *l)
 static int on_body(llhttp_t *l, const char *at, size_t n)
 {
     struct http_parser *p = l->data;
-    if (n > p->limits.max_body_bytes - p->body.len)
+    if (n > p->max_body - p->body.len)
         return fail(p, 413, "The request body is too large");
     strbuf_append(&p->body, at, n);
     return 0;
@@ -189,6 +213,7 @@ static void make_message(struct http_parser *p)
     m->is_http10 = p->llhttp.http_minor == 0;
     m->is_head = p->llhttp.method == HTTP_HEAD;
     m->keep_alive = llhttp_should_keep_alive(&p->llhttp);
+    m->body_left = false;
     m->n_fields = p->n_fields;
     for (uint32_t i = 0; i < p->n_fields; i++) {
         const struct offsets *f = &p->fields[i];
@@ -229,6 +254,12 @@ struct http_parser *http_parser_new(const struct http_parser_limits *limits)
     return p;
 }
 
+void http_parser_on_head(struct http_parser *p, uint64_t (*fn)(void *ctx), void *ctx)
+{
+    p->on_head = fn;
+    p->on_head_ctx = ctx;
+}
+
 void http_parser_free(struct http_parser *p)
 {
     if (!p)
@@ -249,6 +280,7 @@ void http_parser_reset(struct http_parser *p)
         strbuf_init(&p->body, p->limits.max_body_bytes);
     }
     strbuf_reset(&p->body);
+    p->max_body = p->limits.max_body_bytes;
     p->url_len = p->n_fields = p->noise_bytes = 0;
     p->begun = p->headers_done = p->in_value = p->expects_continue = p->complete = false;
     p->error_status = 0;
@@ -288,6 +320,19 @@ bool http_parser_idle(const struct http_parser *p)
 bool http_parser_in_body(const struct http_parser *p)
 {
     return p->headers_done;
+}
+
+char *http_parser_take_body(struct http_parser *p)
+{
+    char *owned = p->body.ptr;
+    strbuf_init(&p->body, p->limits.max_body_bytes);
+    p->message.body = (struct str){"", 0};
+    return owned;
+}
+
+uint64_t http_parser_max_body(const struct http_parser *p)
+{
+    return p->max_body;
 }
 
 uint64_t http_parser_held_bytes(const struct http_parser *p)

@@ -24,6 +24,7 @@ struct http_message {
     struct http_field fields[HTTP_MAX_FIELDS];
     uint32_t n_fields;
     bool is_http10, keep_alive, is_head;
+    bool body_left; /* its body was not wanted, and is still to come: keep_alive is false */
 };
 
 struct http_parser_limits {
@@ -31,13 +32,23 @@ struct http_parser_limits {
     uint64_t max_body_bytes;
 };
 
+/* A body of fewer bytes is read whoever sends it: the number of connections bounds them all. */
+enum { HTTP_SMALL_BODY_BYTES = 64 << 10 };
+
 struct http_parser;
 struct http_parser *http_parser_new(const struct http_parser_limits *limits);
+/* fn is asked when a head is complete and a body follows, with http_parser_message, which has no
+ * body yet: how many bytes the body may have, within the limits. 0: nobody reads it. Then the
+ * message is whole without it, unless it is small and says its length, or comes to an error. */
+void http_parser_on_head(struct http_parser *p, uint64_t (*fn)(void *ctx), void *ctx);
 void http_parser_free(struct http_parser *p);
 void http_parser_reset(struct http_parser *p); /* for the next request of the connection */
 enum http_parse http_parser_feed(struct http_parser *p, struct str bytes, size_t *used);
 bool http_parser_idle(const struct http_parser *p);    /* nothing of a request has come yet */
 bool http_parser_in_body(const struct http_parser *p); /* headers are complete */
+/* The message's body, to be freed with mem_free; it has none then. NULL: it had none. */
+char *http_parser_take_body(struct http_parser *p);
+uint64_t http_parser_max_body(const struct http_parser *p); /* bytes that this message's may have */
 uint64_t http_parser_held_bytes(const struct http_parser *p);
 const struct http_message *http_parser_message(const struct http_parser *p);
 int http_parser_error_status(const struct http_parser *p);

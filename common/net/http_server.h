@@ -42,6 +42,11 @@ struct http_handlers {
     /* unpacks says whether a compressed body is to be unpacked (NULL: always). A handler that says
      * no hears of the request at once, with the body as it came, and refuses it. */
     bool (*unpacks)(void *ctx, const struct http_request *r);
+    /* body_max is asked when a request's head is there and a body follows, before any of it is
+     * kept: how many bytes it may have (NULL: max_body_bytes). 0: the handler refuses the request.
+     * on_request hears of it at once, without its body, or with one of at most 64 KiB that says its
+     * length; where the body was left, the answer is the connection's last. */
+    uint64_t (*body_max)(void *ctx, const struct http_request *r);
 };
 
 struct http_options {
@@ -75,6 +80,10 @@ struct str http_header(const struct http_request *r,
 /* Field i, as it came. False: there are not so many. */
 bool http_header_at(const struct http_request *r, uint32_t i, struct str *name, struct str *value);
 struct str http_body(const struct http_request *r);
+/* The body's bytes, which become the caller's, to be freed with mem_free: a large one is given away
+ * without a copy, which takes the loop a millisecond a megabyte. http_body is empty then. NULL: it
+ * was empty before. They still count against max_body_bytes_total until the answer is written. */
+char *http_take_body(struct http_request *r);
 void http_set_user(struct http_request *r, void *user); /* the handler's own state */
 void *http_get_user(const struct http_request *r);
 /* Beside it, what on_answered is to find; freed there. */

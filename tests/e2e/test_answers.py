@@ -49,6 +49,14 @@ def test_tools_reach_the_template(http):
         assert r.status_code == 400 and r.json()["error"]["param"] == "tool_choice"
 
 
+def test_many_ids_in_one_answer(http):
+    """Written beside the loop, as a long prompt is read; small ones are written at once, and are the same."""
+    for text in "äb" * 3, "äb" * 6000:
+        got = http.post("/tokenize", json={"prompt": text, "return_token_strs": True}).json()
+        assert got["count"] == len(got["tokens"]) == len(got["token_strs"]) >= 3 * len(text) // 2, got["count"]
+        assert http.post("/detokenize", json={"tokens": got["tokens"]}).json() == {"prompt": text}
+
+
 def test_unknown_fields_are_warned_of(cluster, http):
     assert http.post("/v1/chat/completions", json={**ASKED, "never_heard_of": 1}).status_code == 200
     wait_for("it is told of", lambda: "field_ignored" in cluster.log() and "never_heard_of" in cluster.log())  # cox up passes it on

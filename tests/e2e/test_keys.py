@@ -1,6 +1,9 @@
 """Who may call what: every route the gateway has, with every kind of key, over HTTP."""
 import contextlib
+import gzip
 import hashlib
+import json
+import socket
 import subprocess
 import threading
 
@@ -102,6 +105,59 @@ def test_admin_routes_at_their_own_address(cluster):
     finally:
         gateway.terminate()
         gateway.wait(20)
+
+
+def answer_of(port, head, body=b""):
+    """(status, head of the answer) of raw bytes, on a connection that the server ends or that ends with the answer."""
+    with socket.create_connection(("127.0.0.1", port), timeout=20) as s:
+        s.sendall(f"{head}\r\nHost: a\r\n\r\n".encode() + body)
+        got = b""
+        while b"\r\n\r\n" not in got:
+            piece = s.recv(1 << 16)
+            assert piece, (head, got)
+            got += piece
+    return int(got.split()[1]), got.split(b"\r\n\r\n")[0].decode()
+
+
+def test_the_key_comes_before_the_body(cluster):
+    """Whatever is wrong with a body, a stranger hears of the key: no byte of a large one is waited for, none is unpacked."""
+    bomb = gzip.compress(bytes(64 << 20))
+    cases = [("Content-Encoding: br\r\nContent-Length: 1", b"x", 415), ("Content-Encoding: gzip, gzip, gzip\r\nContent-Length: 1", b"x", 415),
+             (f"Content-Encoding: gzip\r\nContent-Length: {len(bomb)}", bomb, 413), ("Content-Encoding: gzip\r\nContent-Length: 1", b"x", 400),
+             ("Content-Length: 99999999999", b"", 413), ("Content-Length: 99999999999\r\nExpect: 100-continue", b"", 413),
+             ("Content-Length: 3", b"{x}", 400), ("Content-Length: 0", b"", 400),
+             ("Transfer-Encoding: chunked", b"fffffff\r\n", 413), ("Transfer-Encoding: chunked", b"3\r\n{x}\r\n0\r\n\r\n", 400)]
+    port = cluster.ports[0]
+    for path in "/v1/chat/completions", "/v1/messages", "/invocations", "/v1/files":
+        for fields, body, want in cases:
+            head = f"POST {path} HTTP/1.1\r\n{fields}"
+            for key in "", "\r\nx-api-key: sk-wrong-key", f"\r\nx-api-key: {ADMIN}":
+                assert answer_of(port, head + key, body)[0] == 401, (path, fields, key)
+            known = answer_of(port, f"{head}\r\nx-api-key: {KEY}", body)[0]
+            # DJL has other statuses for a body that is wrong, and there is no store of files here
+            assert known == want or path in ("/invocations", "/v1/files") and known != 401, (path, fields, known)
+    for head in "POST /v1/nothing HTTP/1.1", "PUT /v1/models HTTP/1.1":  # neither is it said what there is
+        assert answer_of(port, head + "\r\nContent-Length: 99999999999")[0] == 401
+        assert answer_of(port, head + f"\r\nContent-Length: 99999999999\r\nx-api-key: {KEY}")[0] in (404, 405)
+    # a small body is read, so that the connection goes on; a large one is left
+    for length, ends in (10, False), (70_000, True):
+        said = answer_of(port, f"POST /v1/completions HTTP/1.1\r\nContent-Length: {length}", bytes(length))[1]
+        assert ("connection: close" in said.lower()) == ends, said
+
+
+def test_uploads_of_strangers_take_no_memory(cluster):
+    """Bodies that are being read have a bound in all, 256 MiB: strangers' do not count for it, for none is kept."""
+    head = b"POST /v1/completions HTTP/1.1\r\nHost: a\r\nContent-Length: 16000000\r\n\r\n"
+    with contextlib.ExitStack() as stack:
+        held = [stack.enter_context(socket.create_connection(("127.0.0.1", cluster.ports[0]), timeout=20)) for _ in range(8)]
+        for s in held:
+            s.sendall(head + bytes(1000))
+        assert all(b" 401 " in s.recv(100) for s in held)
+        for s in held:
+            s.sendall(bytes(1 << 16))  # it is thrown away, and the answer stays
+        body = json.dumps({"prompt": "a" * 100_000, "max_tokens": 1})
+        assert WEB.post(cluster.url + "/v1/completions", content=body, headers=header(KEY)).status_code == 400
+        assert all(b"invalid_api_key" in s.recv(1 << 16) for s in held)
 
 
 @pytest.mark.parametrize("more,want", [((), [401, 200]), (("--metrics-public",), [200, 200])])

@@ -13,7 +13,7 @@ from xml.sax.saxutils import escape
 import httpx
 import pytest
 from cluster import ROOT, free_ports, wait_for
-from hub_server import Server, bytes_of, tiny_model
+from hub_server import Hub, Server, bytes_of, tiny_model
 from test_pull import World, bad, good
 
 KEYS = {"AWS_ACCESS_KEY_ID": "AKIDEXAMPLE", "AWS_SECRET_ACCESS_KEY": "wJalr/XUtnFEMI+K7MDENG=bPxRfiCYEXAMPLEKEY"}
@@ -69,17 +69,20 @@ class Bucket(Server):
                 body, action, etag=etag)
         asked = dict(parse_qsl(urlsplit(h.path).query))
         assert asked["list-type"] == "2" and asked["delimiter"] == "/"
-        keys = sorted(k for k in self.objects if k.startswith(asked["prefix"]) and
-                      "/" not in k[len(asked["prefix"]):] and k > asked.get("continuation-token", "")[:-2])
-        page, more = keys[:2], len(keys) > 2
+        prefix = asked["prefix"]
+        found = {prefix + k[len(prefix):].partition("/")[0] + ("/" if "/" in k[len(prefix):] else "")
+                 for k in self.objects if k.startswith(prefix)}  # an object, or what the keys of a folder have in common
+        found = sorted(k for k in found if k > asked.get("continuation-token", "")[:-2])
+        page, more = found[:2], len(found) > 2
+        folders = "".join(f"<CommonPrefixes><Prefix>{escape(k)}</Prefix></CommonPrefixes>" for k in page if k not in self.objects)
         contents = "".join(f"<Contents><Key>{escape(k)}</Key><LastModified>2026-01-01T00:00:00.000Z</LastModified>"
                            f"<ETag>&quot;{hashlib.md5(self.objects[k]).hexdigest()}&quot;</ETag>"
                            f"<Size>{len(self.objects[k])}</Size><StorageClass>STANDARD</StorageClass></Contents>"
-                           for k in page)
+                           for k in page if k in self.objects)
         token = f"<NextContinuationToken>{escape(page[-1] + '=&')}</NextContinuationToken>" if more else ""
         xml = (f'<?xml version="1.0" encoding="UTF-8"?>\n<ListBucketResult xmlns="http://s3.amazonaws.com/doc/2006-03-01/">'
                f"<Name>models</Name><Prefix>{escape(asked['prefix'])}</Prefix><IsTruncated>{str(more).lower()}</IsTruncated>"
-               f"{contents}{token}<CommonPrefixes><Prefix>x/</Prefix></CommonPrefixes></ListBucketResult>")
+               f"{contents}{token}{folders}</ListBucketResult>")
         return h.send_file(self.change(xml).encode(), action)
 
 
@@ -91,6 +94,59 @@ def objects(prefix="llm/tiny model+ä"):
 @pytest.fixture
 def world(tmp_path):
     return World(tmp_path)
+
+
+IN_FOLDERS = {"1_Pooling/config.json": b'{"pooling_mode_mean_tokens": true}',
+              "additional_chat_templates/tool_use.jinja": b"{{ tools }}", "additional_chat_templates/rag.jinja": b"{{ documents }}"}
+
+
+def test_folders(world):
+    """What the hub's pull takes of them, and nothing else: they are listed one by one, and no other."""
+    model = tiny_model() | IN_FOLDERS
+    others = {"1_Pooling/other.json": b"x", "1_Pooling/deeper/config.json": b"x", "2_Dense/config.json": b"x", "onnx/model.onnx": b"x",
+              "additional_chat_templates/notes.txt": b"x", "additional_chat_templates/a/b.jinja": b"x", "1_Pooling_2/config.json": b"x"}
+    with Bucket({f"a/{n}": b for n, b in (model | others).items()}, {KEYS["AWS_ACCESS_KEY_ID"]: KEYS["AWS_SECRET_ACCESS_KEY"]}) as s3:
+        env = KEYS | {"AWS_ENDPOINT_URL": s3.url}
+        folder = good(world.pull("s3://models/a", **env))
+        assert {n: (folder / n).read_bytes() for n in IN_FOLDERS} == IN_FOLDERS
+        assert {str(p.relative_to(folder)) for p in folder.rglob("*") if p.is_file()} == {
+            "config.json", "tokenizer.json", WEIGHTS, "cox-pull.json", *IN_FOLDERS}
+        asked = {dict(parse_qsl(urlsplit(p).query))["prefix"] for p, _ in s3.requests if "list-type" in p}
+        assert asked == {"a/", "a/1_Pooling/", "a/additional_chat_templates/"}
+        s3.requests.clear()
+        assert good(world.pull("s3://models/a", **env)) == folder and s3.requests == []
+    with Hub({"org/tiny": model | others}) as hub:  # one rule for every source
+        other = good(world.pull("hf:org/tiny", hub=hub))
+        names = [{str(p.relative_to(f)) for p in f.rglob("*") if p.is_file()} for f in (folder, other)]
+        assert names[0] == names[1]
+
+
+@pytest.mark.parametrize("key", ["a/additional_chat_templates/../x.jinja", "a/additional_chat_templates//etc/x.jinja",
+                                 "a/additional_chat_templates/..&#92;x.jinja", "a/additional_chat_templates/.x.jinja",
+                                 "a/additional_chat_templates/&#27;[2Jx.jinja"])
+def test_hostile_folders(world, key):
+    """A name that leads elsewhere is refused, or not wanted: it never becomes a file."""
+    with Bucket(objects("a") | {"a/additional_chat_templates/x.jinja": b"x"}) as s3:
+        s3.change = lambda x: x.replace("a/additional_chat_templates/x.jinja", key)
+        done = world.pull("s3://models/a", AWS_ENDPOINT_URL=s3.url)
+        assert "\x1b" not in done.stderr
+        if done.returncode == 0:
+            check(good(done))
+        else:
+            bad(done, 1, "not taken")
+        assert not [p for p in world.cache.rglob("*x.jinja")]
+
+
+def test_folders_without_end(world):
+    with Bucket(objects("a") | {"a/1_Pooling/config.json": b"{}"}) as s3:
+        def change(x):
+            if "<Prefix>a/1_Pooling/</Prefix><IsTruncated>" not in x:
+                return x
+            return x.replace("<IsTruncated>false</IsTruncated>", "<IsTruncated>true</IsTruncated><NextContinuationToken>t"
+                             "</NextContinuationToken>").replace("a/1_Pooling/config.json", "a/1_Pooling/other")
+        s3.change = change
+        bad(world.pull("s3://models/a", AWS_ENDPOINT_URL=s3.url), 1, "pages")
+        assert len(s3.requests) == 100
 
 
 def check(folder):
@@ -107,7 +163,7 @@ def test_signed(world, extra):
         s3.faults["/models/llm/tiny%20model%2B%C3%A4/" + WEIGHTS] = [("cut", 50_000), ("status", 503)]
         folder = good(world.pull("s3://models/llm/tiny model+ä/", **env))
         check(folder)
-        assert s3.refused == [] and len(s3.asked("/models")) == 3  # pages
+        assert s3.refused == [] and len(s3.asked("/models")) == 4  # pages: the folder is one of the entries
         assert [h.get("Range") for _, h in s3.asked(WEIGHTS)] == [None, "bytes=50000-", "bytes=50000-"]
         s3.requests.clear()
         assert good(world.pull("s3://models/llm/tiny model+ä", **env)) == folder and s3.requests == []

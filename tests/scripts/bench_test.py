@@ -36,6 +36,7 @@ COUNTS = {
     "serving.py": {"--threads": "0"},
     "shapes": {"--models": "nope"},
     "sizes": {"--tp": "0"},
+    "stalls": {"--rounds": "0", "--bodies": "nope"},
     "takeover": {"--bars": "2"},
     "tp": {"--tp": "0", "--cores": "4096", "--peer": "/nonexistent"},
 }

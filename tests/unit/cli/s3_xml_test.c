@@ -28,8 +28,11 @@ static enum status on_object(void *ctx, const struct s3_object *o, struct error 
     size_t at = strlen(s->text);
     if (++s->n == s->refuse_at)
         return error_set(err, STATUS_LIMIT, "enough");
-    snprintf(s->text + at, sizeof s->text - at, "[%s|%llu|%s]", o->key,
-             (unsigned long long)o->n_bytes, o->etag);
+    if (o->is_folder)
+        snprintf(s->text + at, sizeof s->text - at, "{%s}", o->key);
+    else
+        snprintf(s->text + at, sizeof s->text - at, "[%s|%llu|%s]", o->key,
+                 (unsigned long long)o->n_bytes, o->etag);
     return STATUS_OK;
 }
 
@@ -56,7 +59,10 @@ static void test_good(void **state)
         {OPEN "<IsTruncated>true</IsTruncated><NextContinuationToken>t&amp;=/</"
               "NextContinuationToken>" CLOSE,
          "", "t&=/"},
-        {OPEN "<CommonPrefixes><Prefix>p/</Prefix></CommonPrefixes><Key>no</Key>" END, "", ""},
+        {OPEN "<CommonPrefixes><Prefix>p/</Prefix></CommonPrefixes><Key>no</Key>" END, "{p/}", ""},
+        {OPEN OBJECT "<CommonPrefixes><Prefix>p/1_P/</Prefix><Other>x</Other></CommonPrefixes>"
+                     "<CommonPrefixes><Prefix>p&amp;/</Prefix></CommonPrefixes>" OBJECT END,
+         "[k|1|]{p/1_P/}{p&/}[k|1|]", ""},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct seen s;

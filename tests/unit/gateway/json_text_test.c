@@ -1,5 +1,5 @@
 /* Numbers of any size through jansson's tree and back. */
-#include "gateway/json_text.h"
+#include "common/json/json_text.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

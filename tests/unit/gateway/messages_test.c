@@ -376,6 +376,27 @@ static void test_a_thread_that_goes_on_was_not_found(void **state)
     strbuf_fini(&b);
 }
 
+/* In time that grows with the text, and not with its square: each of these neighbours
+ * once copied all that was said before. */
+static void test_many_neighbours_are_one_turn(void **state)
+{
+    enum { MANY = 40000 };
+    struct strbuf b;
+    struct params p;
+    struct api_error e;
+    strbuf_init(&b, 0);
+    strbuf_append_c(&b, "{\"max_tokens\":5,\"messages\":[" USER("begin"));
+    for (int i = 0; i < MANY; i++)
+        strbuf_append_c(&b, "," USER("01234567890123456789012345678901234567890123456789"));
+    strbuf_append_c(&b, "," MODEL("end") "]}");
+    assert_true(read_body(strbuf_str(&b).ptr, &p, &e));
+    assert_int_equal(json_array_size(p.messages), 2);
+    assert_int_equal(json_string_length(json_object_get(json_array_get(p.messages, 0), "content")),
+                     5 + MANY * 51);
+    params_fini(&p);
+    strbuf_fini(&b);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -387,6 +408,7 @@ int main(void)
         cmocka_unit_test(test_tools_of_a_conversation),
         cmocka_unit_test(test_what_is_left_out_is_told),
         cmocka_unit_test(test_a_thread_that_goes_on_was_not_found),
+        cmocka_unit_test(test_many_neighbours_are_one_turn),
         cmocka_unit_test(test_refusals)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
@@ -569,6 +570,42 @@ static void test_policy(void **state)
     }
 }
 
+/* They are let pass, and the log has a few lines of them, not one each. */
+static void test_many_unknown_fields_take_few_lines(void **state)
+{
+    static const struct params_policy lax = {.unknown = UNKNOWN_WARN};
+    char path[] = "/tmp/coxtest-log-XXXXXX", line[4096];
+    int log = mkstemp(path), own = dup(STDERR_FILENO), n_lines = 0;
+    struct strbuf b;
+    struct params p;
+    struct api_error e = {0};
+    strbuf_init(&b, 0);
+    strbuf_append_c(&b, "{\"messages\":[{\"role\":\"user\",\"content\":\"a\"");
+    for (int i = 0; i < 1000; i++)
+        strbuf_printf(&b, ",\"member_%d\":1", i);
+    strbuf_append_c(&b, "}]");
+    for (int i = 0; i < 1000; i++)
+        strbuf_printf(&b, ",\"field_%d\":1", i);
+    strbuf_append_c(&b, "}");
+    json_t *j = params_parse_json(strbuf_str(&b), &e);
+    assert_non_null(j);
+    dup2(log, STDERR_FILENO);
+    bool ok = params_init(&p, H, j, &lax, &e);
+    dup2(own, STDERR_FILENO);
+    close(own);
+    params_fini(&p);
+    strbuf_fini(&b);
+    FILE *f = fdopen(log, "r");
+    rewind(f);
+    while (fgets(line, sizeof line, f))
+        n_lines++;
+    fclose(f);
+    unlink(path);
+    assert_true(ok);
+    assert_int_equal(n_lines, 16);
+    assert_non_null(strstr(line, "more="));
+}
+
 static void test_seed_is_drawn(void **state)
 {
     struct params a, b;
@@ -668,6 +705,7 @@ int main(void)
         cmocka_unit_test(test_policy),
         cmocka_unit_test(test_document),
         cmocka_unit_test(test_every_field_of_vllm),
+        cmocka_unit_test(test_many_unknown_fields_take_few_lines),
         cmocka_unit_test(test_seed_is_drawn),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

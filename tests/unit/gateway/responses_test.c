@@ -647,6 +647,28 @@ static void test_errors(void **state)
                                                                                "[]", "0")));
 }
 
+/* In time that grows with the text, and not with its square: each of these items
+ * once copied all that was said before. */
+static void test_many_system_messages_are_one(void **state)
+{
+    enum { MANY = 40000 };
+    struct strbuf b;
+    struct params p;
+    struct api_error e;
+    strbuf_init(&b, 0);
+    strbuf_append_c(&b, "{\"instructions\":\"begin\",\"input\":[");
+    for (int i = 0; i < MANY; i++)
+        strbuf_append_c(&b, "{\"role\":\"system\",\"content\":"
+                            "\"01234567890123456789012345678901234567890123456789\"},");
+    strbuf_append_c(&b, USER("a") ",{\"role\":\"system\",\"content\":\"late\"}]}");
+    assert_true(body_read(&dialect, strbuf_str(&b).ptr, &p, &e));
+    assert_int_equal(json_array_size(p.messages), 3);
+    assert_int_equal(json_string_length(json_object_get(json_array_get(p.messages, 0), "content")),
+                     5 + MANY * 52);
+    params_fini(&p);
+    strbuf_fini(&b);
+}
+
 int main(void)
 {
 #define TEST(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
@@ -656,6 +678,7 @@ int main(void)
         cmocka_unit_test(test_fields),
         cmocka_unit_test(test_choices),
         cmocka_unit_test(test_many_tools_are_chosen_from),
+        cmocka_unit_test(test_many_system_messages_are_one),
         cmocka_unit_test(test_refused_items),
         cmocka_unit_test(test_refused_fields),
         TEST(test_calls_in_the_client_s_words),

@@ -60,8 +60,16 @@ static void fake_add_header(void *reply, const char *name, const char *value)
     snprintf(c->header, sizeof c->header, "%s: %s", name, value);
 }
 
-static const struct reply_ops fake_reply = {fake_attach, fake_respond, fake_begin, fake_room,
-                                            fake_write,  fake_end,     fake_drop,  fake_add_header};
+static const struct reply_ops fake_reply = {
+    .attach = fake_attach,
+    .respond = fake_respond,
+    .begin = fake_begin,
+    .room = fake_room,
+    .write = fake_write,
+    .end = fake_end,
+    .drop = fake_drop,
+    .add_header = fake_add_header,
+};
 
 static enum status fake_submit(void *ctx, const struct msg_submit *m)
 {

@@ -12,6 +12,8 @@
 #include <cmocka.h>
 
 #include "common/base/mem.h"
+#include "common/batch/batch_input.h"
+#include "common/json/json_bounded.h"
 
 enum { ME = 1, OTHER = 2, HOUR = 3600, STORE_BYTES = 8 << 20 };
 
@@ -303,6 +305,57 @@ static void test_what_is_no_batch(void **state)
     }
 }
 
+#define BODY_LINE(body)                                                                            \
+    "{\"custom_id\":\"a\",\"method\":\"POST\",\"url\":\"/v1/completions\",\"body\":" body "}"
+
+static char *line_of(const char *begin, const char *piece, size_t n, const char *end)
+{
+    struct strbuf b;
+    strbuf_init(&b, 0);
+    strbuf_append_c(&b, begin);
+    for (size_t i = 0; i < n; i++)
+        strbuf_append_c(&b, piece);
+    strbuf_append_c(&b, end);
+    return b.ptr;
+}
+
+/* A line has the bounds of a request's body, so that no tree is built of millions of values; and
+ * its numbers, which are of any size where they are only passed on. */
+static void test_lines_have_the_bounds_of_bodies(void **state)
+{
+    static const char begin[] =
+        "{\"custom_id\":\"a\",\"method\":\"POST\",\"url\":\"/v1/completions\","
+        "\"body\":{\"prompt\":[";
+    static const char numbers[] =
+        BODY_LINE("{\"big\":18446744073709551616,\"real\":1e999,\"text\":\"a\\u0000b\"}");
+    const struct {
+        char *owned;
+        const char *why; /* NULL: it is fine */
+    } cases[] = {
+        {line_of(begin, "1,", JSON_BODY_MAX_VALUES - 8, "1]}}"), NULL},
+        {line_of(begin, "1,", JSON_BODY_MAX_VALUES + 64, "1]}}"), "it holds more than"},
+        {line_of(begin, "[", JSON_BODY_MAX_DEPTH, ""), "it is nested deeper"},
+        {line_of(begin, "[", JSON_BODY_MAX_DEPTH - 2, ""), "no JSON"},
+        {line_of(begin, "\"\xff\",", 1, "1]}}"), "no JSON: it is not valid UTF-8"},
+        {line_of(numbers, "", 0, ""), NULL},
+        {line_of(BODY_LINE("18446744073709551616"), "", 0, ""), "body: an object"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct batch_input_line l;
+        char why[200] = "";
+        bool ok = batch_input_read(str_from(cases[i].owned), "/v1/completions", &l, why);
+        if (ok != !cases[i].why || (!ok && strncmp(why, cases[i].why, strlen(cases[i].why)) != 0))
+            fail_msg("case %zu: %d, %s", i, ok, why);
+        if (i == 5)
+            assert_string_equal(
+                l.owned_body,
+                "{\"big\":18446744073709551616,\"real\":1e999,\"text\":\"a\\u0000b\"}");
+        if (ok)
+            batch_input_line_fini(&l);
+        mem_free(cases[i].owned);
+    }
+}
+
 /* A batch whose answers do not fit, in its lines or in its file, has failed; what is behind it goes
  * on. */
 static void test_no_room_for_answers(void **state)
@@ -337,9 +390,15 @@ int main(void)
 {
 #define T(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
     const struct CMUnitTest tests[] = {
-        T(test_files_outlive_the_process), T(test_a_tenant_sees_its_own), T(test_full_is_said),
-        T(test_a_folder_is_one_gateways),  T(test_lines_run_once),        T(test_cut_short),
-        T(test_what_is_no_batch),          T(test_no_room_for_answers),
+        T(test_files_outlive_the_process),
+        T(test_a_tenant_sees_its_own),
+        T(test_full_is_said),
+        T(test_a_folder_is_one_gateways),
+        T(test_lines_run_once),
+        T(test_cut_short),
+        T(test_what_is_no_batch),
+        T(test_no_room_for_answers),
+        cmocka_unit_test(test_lines_have_the_bounds_of_bodies),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -105,6 +105,13 @@ static bool unpacks(void *ctx, const struct http_request *r)
     return !str_eq_c(http_path(r), "/as_it_came");
 }
 
+static uint64_t body_max(void *ctx, const struct http_request *r)
+{
+    return str_eq_c(http_path(r), "/stranger") ? 0
+           : str_eq_c(http_path(r), "/few")    ? 10
+                                               : UINT64_MAX;
+}
+
 static int dial(struct fixture *f)
 {
     struct sockaddr_in a = {.sin_family = AF_INET,
@@ -164,7 +171,8 @@ static void run(struct fixture *f, const struct http_limits *limits)
                               .on_drain = on_drain,
                               .on_abort = on_abort,
                               .on_answered = on_answered,
-                              .unpacks = unpacks};
+                              .unpacks = unpacks,
+                              .body_max = body_max};
     assert_int_equal(loop_new(&f->loop, &err), STATUS_OK);
     assert_int_equal(http_server_start(f->loop, &o, &h, &f->server, &err), STATUS_OK);
     f->stop = loop_wakeup_new(f->loop, on_stop, f);
@@ -298,6 +306,76 @@ static void a_handler_may_want_no_decoding(void **state)
         "POST /as_it_came" H "X-A: v\r\nContent-Encoding: gzip\r\nContent-Length: 7\r\n\r\nno gzip";
     run(f, NULL);
     assert_non_null(strstr(f->answer, "POST /as_it_came? [v] no gzip"));
+    mem_free(f);
+}
+
+/* Who is not let in is answered by the handler, whatever body is announced: no byte of it is waited
+ * for, and none is asked for. */
+static void a_body_that_nobody_wants_is_not_read(void **state)
+{
+#define STRANGER "POST /stranger HTTP/1.1\r\nHost: t\r\nX-A: v\r\n"
+    static const struct {
+        const char *send, *want;
+        bool ends;
+    } cases[] = {
+        {STRANGER "Content-Length: 3\r\n\r\nabc", "[v] abc", false},
+        {STRANGER "Content-Length: 0\r\n\r\n", "[v] ", false},
+        {STRANGER "\r\n", "[v] ", false},
+        {STRANGER "Content-Length: 1001\r\n\r\n", "[v] ", true}, /* for others it is a 413 */
+        {STRANGER "Content-Length: 99999999\r\n\r\nabc", "[v] ", true},
+        {STRANGER "Transfer-Encoding: chunked\r\n\r\nfffff\r\nabc", "[v] ", true},
+        {STRANGER "Transfer-Encoding: chunked\r\n\r\n", "[v] ", true},
+        {STRANGER "Expect: 100-continue\r\nContent-Length: 5000\r\n\r\n", "[v] ", true},
+        {STRANGER "Content-Encoding: br\r\nContent-Length: 5000\r\n\r\nabc", "[v] ", true},
+        {"POST /few" H "Content-Length: 10\r\n\r\n0123456789", "0123456789", true},
+        {"POST /few" H "Content-Length: 11\r\n\r\n", "HTTP/1.1 413", true},
+        {"POST /few" H "Transfer-Encoding: chunked\r\n\r\nb\r\n01234567890\r\n0\r\n\r\n",
+         "HTTP/1.1 413", true},
+    };
+    const struct http_limits limits = {.max_body_bytes = 1000};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct fixture *f = mem_zalloc(sizeof *f);
+        struct strbuf b;
+        strbuf_init(&b, 0);
+        strbuf_append_c(&b, cases[i].send);
+        strbuf_append_c(&b, cases[i].ends ? "" : "GET /next" H "\r\n");
+        f->script = exchange;
+        f->send = strbuf_str(&b).ptr;
+        run(f, &limits);
+        const char *stranger = strstr(cases[i].send, "/stranger");
+        if (!strstr(f->answer, cases[i].want) || strstr(f->answer, "100 Continue") ||
+            (stranger && strncmp(f->answer, "HTTP/1.1 200", 12) != 0) ||
+            cases[i].ends == (strstr(f->answer, "GET /next") != NULL) ||
+            (cases[i].ends && !strstr(f->answer, "Connection: close")))
+            fail_msg("%s: got:\n%s", cases[i].send, f->answer);
+        strbuf_fini(&b);
+        mem_free(f);
+    }
+}
+
+/* It may send on for a while, and reads the answer: it is not reset. */
+static void stranger_that_sends_on(struct fixture *f)
+{
+    static char piece[1 << 16];
+    int fd = dial(f);
+    bool sent = send(fd, f->send, strlen(f->send), MSG_NOSIGNAL) > 0;
+    for (int i = 0; i < 64 && sent; i++)
+        sent = send(fd, piece, sizeof piece, MSG_NOSIGNAL) == sizeof piece;
+    f->n_drains = sent;
+    for (ssize_t got = 1; got > 0 && f->n_answer < sizeof f->answer - 1; f->n_answer += (size_t)got)
+        got = recv(fd, f->answer + f->n_answer, sizeof f->answer - 1 - f->n_answer, 0);
+    close(fd);
+}
+
+static void the_sender_of_an_unwanted_body_reads_the_answer(void **state)
+{
+    struct fixture *f = mem_zalloc(sizeof *f);
+    f->script = stranger_that_sends_on;
+    f->send = STRANGER "Content-Length: 4194304\r\n\r\n";
+    run(f, NULL);
+    assert_true(f->n_drains);
+    assert_memory_equal(f->answer, "HTTP/1.1 200", 12);
+    assert_non_null(strstr(f->answer, "POST /stranger"));
     mem_free(f);
 }
 
@@ -580,6 +658,8 @@ int main(void)
         cmocka_unit_test(raw_requests_get_the_right_answer),
         cmocka_unit_test(compressed_bodies_are_decoded),
         cmocka_unit_test(a_handler_may_want_no_decoding),
+        cmocka_unit_test(a_body_that_nobody_wants_is_not_read),
+        cmocka_unit_test(the_sender_of_an_unwanted_body_reads_the_answer),
         cmocka_unit_test(headers_are_bounded),
         cmocka_unit_test(slow_requests_end_by_their_deadlines),
         cmocka_unit_test(a_client_that_leaves_is_an_abort),

@@ -1,11 +1,11 @@
-#include "gateway/json_text.h"
+#include "common/json/json_text.h"
 
 #include <ctype.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "gateway/json_scan.h"
+#include "common/json/json_scan.h"
 
 /* The tree's place for such a number is an object of one member, which is called by a noncharacter,
  * that no text has for a reason, and a word: nobody who reads a string or a number takes it for

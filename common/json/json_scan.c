@@ -1,4 +1,4 @@
-#include "gateway/json_scan.h"
+#include "common/json/json_scan.h"
 
 #include <string.h>
 
