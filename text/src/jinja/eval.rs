@@ -7,8 +7,7 @@ mod calls;
 use super::ast::*;
 use super::budget;
 use super::format::str_of;
-use super::methods;
-use super::ops::{self, as_int, int_arg};
+use super::ops;
 use super::value::*;
 pub use attributes::{get_attr, get_attr_only, get_item};
 use std::cell::{Cell, RefCell};
@@ -17,6 +16,8 @@ use std::sync::Arc;
 
 /// Of functions that call each other, one for each node within a node.
 const MAX_DEPTH: usize = 2000;
+/// A scope, a namespace or an iterator, with what holds it.
+const TRACKED_BYTES: usize = 256;
 const MAX_OUTPUT: usize = 64 << 20;
 
 #[derive(Default)]
@@ -31,9 +32,10 @@ impl Scope {
     }
 
     fn get(&self, name: Sym) -> R<Option<Value>> {
-        let mut scope = self;
+        let (mut scope, mut level) = (self, 0);
         loop {
-            budget::spend(scope.vars.borrow().len() / 64)?;
+            level += 1;
+            budget::spend(scope.vars.borrow().len() / 64 + usize::from(level % 4 == 0))?;
             if let Some((_, v)) = scope.vars.borrow().iter().find(|(n, _)| *n == name) {
                 return Ok(Some(v.clone()));
             }
@@ -165,6 +167,7 @@ impl Eval<'_> {
 
     /// What is written meanwhile.
     fn captured<T>(&mut self, f: impl FnOnce(&mut Self) -> R<T>) -> R<Value> {
+        budget::spend(3)?;
         let before = std::mem::take(&mut self.out);
         budget::count(before.len() as i64);
         let done = f(self);
@@ -226,12 +229,12 @@ impl Eval<'_> {
                 self.write_value(&v)?;
             }
             Stmt::Macro(name, def) => {
-                let m = self.make_macro(def, scope);
+                let m = self.make_macro(def, scope)?;
                 scope.set(*name, m)?;
             }
             Stmt::CallBlock(def, call, line) => {
                 self.line = *line;
-                let caller = self.make_macro(def, scope);
+                let caller = self.make_macro(def, scope)?;
                 let Expr::Call(of, args) = call else { return wrong("expected call") };
                 let v = self.call_expr(of, args, Some(caller), scope)?;
                 self.write_value(&v)?;
@@ -245,9 +248,9 @@ impl Eval<'_> {
                 return self.body(body, &inner);
             }
             Stmt::Scope(body) => return self.body(body, &Scope::inside(scope)),
-            Stmt::Block(body) => {
-                let root = self.root.clone();
-                self.body(body, &Scope::inside(&root))?;
+            Stmt::Block(body, scoped) => {
+                let around = if *scoped { scope.clone() } else { self.root.clone() };
+                self.body(body, &Scope::inside(&around))?;
             }
             Stmt::Break => return Ok(Flow::Break),
             Stmt::Continue => return Ok(Flow::Continue),
@@ -268,9 +271,20 @@ impl Eval<'_> {
         v
     }
 
-    fn make_macro(&mut self, def: &Arc<MacroDef>, scope: &Rc<Scope>) -> Value {
-        self.tracked.push(Tracked::Scope(scope.clone()));
-        Value::Macro(Rc::new(Macro { def: def.clone(), scope: scope.clone() }))
+    fn make_macro(&mut self, def: &Arc<MacroDef>, scope: &Rc<Scope>) -> R<Value> {
+        let vars = scope.vars.borrow().len() * size_of::<(Sym, Value)>();
+        self.track(Tracked::Scope(scope.clone()), vars)?;
+        Ok(Value::Macro(Rc::new(Macro { def: def.clone(), scope: scope.clone() })))
+    }
+
+    /// Holds what may be part of a circle up to the end: so many bytes, and its place, live until then.
+    fn track(&mut self, it: Tracked, bytes: usize) -> R<()> {
+        let bytes = TRACKED_BYTES.saturating_add(2 * bytes);
+        budget::room(bytes)?;
+        budget::spend(10)?;
+        budget::count(bytes as i64);
+        self.tracked.push(it);
+        Ok(())
     }
 
     fn assign(&mut self, target: &Target, v: Value, scope: &Rc<Scope>, outer: &Rc<Scope>) -> R<()> {
@@ -358,7 +372,8 @@ impl Eval<'_> {
         // It may be among what changed() was asked about.
         drop(this.changed.take());
         if Rc::strong_count(&this) > 1 {
-            self.tracked.push(Tracked::Value(Value::Loop(this)));
+            let bytes = this.items.len() * size_of::<Value>();
+            self.track(Tracked::Value(Value::Loop(this)), bytes)?;
         }
         done
     }

@@ -97,7 +97,7 @@ pub fn attribute(v: &Value, path: &Value, default: Option<&Value>) -> R<Value> {
     let mut v = v.clone();
     budget::scan(path.len())?;
     for part in path.split('.') {
-        budget::spend(1)?;
+        budget::spend(3)?;
         v = step(
             &v,
             &match part.parse::<i128>() {
@@ -143,6 +143,7 @@ impl Eval<'_> {
                 for item in v.iterate()? {
                     let item =
                         attr.as_ref().map_or_else(|| Ok(item.clone()), |a| attribute(&item, a, None))?;
+                    budget::spend(if item.as_str().is_some() { 0 } else { 3 })?;
                     parts.push(if item.as_str().is_some() { item } else { Value::from(str_of(&item)?) });
                 }
                 methods::joined(&text_arg(d, "")?, &parts)
@@ -173,6 +174,7 @@ impl Eval<'_> {
         let name = args.pos.remove(0);
         let Some(name) = name.as_str() else { return wrong("map requires the name of a filter") };
         for item in v.iterate()? {
+            budget::spend(2 + args.pos.len() + 2 * args.kw.len())?;
             out.push(self.filter(name, &item, Args { pos: args.pos.clone(), kw: args.kw.clone() })?);
         }
         Value::generator(out)
@@ -192,6 +194,7 @@ impl Eval<'_> {
         let mut out = Vec::new();
         for item in v.iterate()? {
             let of = attr.as_ref().map_or_else(|| Ok(item.clone()), |a| attribute(&item, a, None))?;
+            budget::spend(1 + args.pos.len() + 2 * args.kw.len())?;
             let found = match test.as_ref() {
                 None => of.truth(),
                 Some(Value::Str(t)) => {

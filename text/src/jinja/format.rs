@@ -6,6 +6,7 @@ mod str_format;
 
 use super::budget;
 use super::value::{wrong, Fail, Kind, Namespace, Value, R};
+pub use numbers::spend_digits;
 pub use percent::percent;
 use std::fmt::Write;
 use std::rc::Rc;
@@ -69,8 +70,9 @@ fn repr_namespace(n: &Rc<Namespace>, out: &mut String, open: &mut Vec<*const ()>
         out.push('{');
         for (i, (k, v)) in n.attrs.borrow().iter().enumerate() {
             out.push_str(if i > 0 { ", " } else { "" });
-            budget::fits(out.len() + 2 * k.len())?;
-            budget::spend(1 + k.len() / 8)?;
+            budget::fits(out.len() + 4 * k.len())?;
+            budget::spend(1)?;
+            spend_repr(k)?;
             repr_str(k, out);
             out.push_str(": ");
             repr(v, out, open)?;
@@ -82,6 +84,14 @@ fn repr_namespace(n: &Rc<Namespace>, out: &mut String, open: &mut Vec<*const ()>
     Ok(())
 }
 
+/// The digits of an integer beyond 128 bits, which may be as many as the context has bytes.
+pub fn push_big(digits: &str, out: &mut String) -> R<()> {
+    budget::fits(out.len() + digits.len())?;
+    budget::spend(digits.len() / 64)?;
+    out.push_str(digits);
+    Ok(())
+}
+
 fn repr(v: &Value, out: &mut String, open: &mut Vec<*const ()>) -> R<()> {
     budget::spend(1)?;
     budget::fits(out.len())?;
@@ -90,11 +100,14 @@ fn repr(v: &Value, out: &mut String, open: &mut Vec<*const ()>) -> R<()> {
         Value::None => out.push_str("None"),
         Value::Bool(b) => out.push_str(if *b { "True" } else { "False" }),
         Value::Int(i) => drop(write!(out, "{i}")),
-        Value::Big(digits) => out.push_str(digits),
-        Value::Float(f) => float(*f, out),
+        Value::Big(digits) => push_big(digits, out)?,
+        Value::Float(f) => {
+            budget::spend(10)?;
+            float(*f, out);
+        }
         Value::Str(t) => {
-            budget::fits(out.len() + 2 * t.0.s.len())?;
-            budget::spend(t.0.s.len() / 8)?;
+            budget::fits(out.len() + 4 * t.0.s.len())?;
+            spend_repr(&t.0.s)?;
             if t.0.markup {
                 out.push_str("Markup(");
             }
@@ -164,8 +177,32 @@ pub fn is_printable(c: char) -> bool {
     match c {
         ' '..='~' => true,
         c if c.is_ascii() => false,
-        c => !format!("a{c}").escape_debug().skip(1).next().is_some_and(|c| c == '\\'),
+        c => {
+            let mut text = [b'a'; 5];
+            let n = 1 + c.encode_utf8(&mut text[1..]).len();
+            let text = std::str::from_utf8(&text[..n]).unwrap_or_default();
+            text.escape_debug().nth(1) != Some('\\')
+        }
     }
+}
+
+/// A character as Python's \x, \u or \U.
+fn push_code(c: char, out: &mut String) {
+    let (letter, digits) = match c as u32 {
+        ..=0xFF => ('x', 2),
+        ..=0xFFFF => ('u', 4),
+        _ => ('U', 8),
+    };
+    out.extend(['\\', letter]);
+    for i in (0..digits).rev() {
+        out.extend(char::from_digit(c as u32 >> (4 * i) & 15, 16));
+    }
+}
+
+/// Each character is looked up in tables of what may be printed.
+fn spend_repr(text: &str) -> R<()> {
+    budget::letters(text)?;
+    budget::spend(if text.is_ascii() { text.len() / 8 } else { text.len() })
 }
 
 fn repr_str(text: &str, out: &mut String) {
@@ -179,11 +216,7 @@ fn repr_str(text: &str, out: &mut String) {
             '\t' => out.push_str("\\t"),
             c if c == quote => out.extend(['\\', c]),
             c if is_printable(c) => out.push(c),
-            c => drop(match c as u32 {
-                code @ ..=0xFF => write!(out, "\\x{code:02x}"),
-                code @ ..=0xFFFF => write!(out, "\\u{code:04x}"),
-                code => write!(out, "\\U{code:08x}"),
-            }),
+            c => push_code(c, out),
         }
     }
     out.push(quote);

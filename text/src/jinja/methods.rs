@@ -70,6 +70,30 @@ const STR: [&str; 47] = [
     "upper",
     "zfill",
 ];
+/// Those whose texts are escaped when the text itself is.
+const KEEP_MARK: [&str; 21] = [
+    "capitalize",
+    "casefold",
+    "center",
+    "expandtabs",
+    "ljust",
+    "lower",
+    "lstrip",
+    "partition",
+    "removeprefix",
+    "removesuffix",
+    "rjust",
+    "rpartition",
+    "rsplit",
+    "rstrip",
+    "split",
+    "splitlines",
+    "strip",
+    "swapcase",
+    "title",
+    "upper",
+    "zfill",
+];
 /// Those that look each character up, besides is…().
 const LOOKED_UP: [&str; 6] = ["capitalize", "casefold", "lower", "swapcase", "title", "upper"];
 const DICT: [&str; 6] = ["copy", "fromkeys", "get", "items", "keys", "values"];
@@ -100,6 +124,9 @@ pub fn has(of: &Value, name: &str) -> Option<bool> {
     }
 }
 
+/// What `escape` changes.
+pub const TO_ESCAPE: [char; 5] = ['&', '<', '>', '\'', '"'];
+
 pub fn call(of: &Value, name: &str, args: Args) -> R<Value> {
     match of {
         Value::Str(t) if t.0.markup && ["format", "format_map", "join", "replace"].contains(&name) => {
@@ -107,12 +134,32 @@ pub fn call(of: &Value, name: &str, args: Args) -> R<Value> {
         }
         Value::Str(t) => {
             budget::room(t.0.s.len())?;
+            let keeps_mark = t.0.markup && KEEP_MARK.contains(&name);
+            let fill = args.pos.get(1).and_then(Value::as_str);
+            let fills = t.0.markup && ["center", "ljust", "rjust"].contains(&name);
+            if fills && fill.is_some_and(|f| f.contains(TO_ESCAPE)) {
+                // The fill of an escaped text is escaped as well, and is several characters then.
+                return wrong("The fill character must be exactly one character long");
+            }
             match name {
+                "isprintable" => {
+                    budget::letters(&t.0.s)?;
+                    budget::spend(if t.0.s.is_ascii() { 0 } else { t.0.s.len() })?;
+                }
+                "casefold" => {
+                    budget::letters(&t.0.s)?;
+                    budget::spend(t.0.s.len() / 4)?;
+                }
                 _ if LOOKED_UP.contains(&name) || name.starts_with("is") => budget::letters(&t.0.s)?,
                 "startswith" | "endswith" | "removeprefix" | "removesuffix" | "join" => {}
                 _ => budget::scan(t.0.s.len())?,
             }
-            str_method(&t.0.s, name, args)
+            let done = str_method(&t.0.s, name, args)?;
+            if keeps_mark {
+                done.marked_as(of)
+            } else {
+                Ok(done)
+            }
         }
         Value::Dict(d) => dict_method(of, d, name, args),
         Value::List(_) | Value::Tuple(_) | Value::Range(..) => list_method(of, name, args),
@@ -172,7 +219,7 @@ fn dict_method(of: &Value, d: &std::rc::Rc<Dict>, name: &str, args: Args) -> R<V
         return wrong("dict.fromkeys is not supported");
     }
     args.none(name)?;
-    budget::spend(d.entries.len())?;
+    budget::spend(2 * d.entries.len())?;
     budget::room(2 * d.entries.len() * size_of::<Value>())?;
     match name {
         "copy" => Ok(of.clone()),
@@ -221,7 +268,7 @@ pub fn joined(sep: &str, items: &[Value]) -> R<Value> {
     }
     budget::room(n)?;
     budget::fits(n.saturating_add(items.len() * size_of::<&str>()))?;
-    budget::spend(items.len() / 4)?;
+    budget::spend(items.len() / 2)?;
     let parts: Vec<&str> = items.iter().filter_map(Value::as_str).collect();
     Ok(Value::from(parts.join(sep)))
 }

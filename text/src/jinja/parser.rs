@@ -221,11 +221,15 @@ impl Parser {
             },
             "block" => {
                 let named = self.word()?;
-                while self.skip_name("scoped") || self.skip_name("required") {}
+                let scoped = self.skip_name("scoped");
+                if self.skip_name("required") {
+                    return self
+                        .fail(format!("Required block '{named}' not found: a chat template is one file"));
+                }
                 let (body, _) = self.outside_of_loops(|p| p.block(&["endblock"]))?;
                 self.skip_name(&named);
                 self.block_end()?;
-                Stmt::Block(body)
+                Stmt::Block(body, scoped)
             }
             "break" | "continue" if self.in_loop => {
                 self.block_end()?;

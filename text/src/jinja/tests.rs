@@ -88,11 +88,11 @@ fn is(name: &str, v: &Value) -> R<bool> {
         "even" => eq(&ops::binary(Op::Mod, v, &Value::Int(2))?, &Value::Int(0))?,
         "defined" => !v.is_undefined(),
         "undefined" => v.is_undefined(),
-        "filter" | "test" => match v {
-            Value::List(_) | Value::Dict(_) => return wrong(format!("unhashable type: '{}'", v.type_name())),
-            _ if name == "test" => v.as_str().is_some_and(|n| TESTS.contains(&n)),
-            _ => v.as_str().is_some_and(|n| FILTERS.contains(&n)),
-        },
+        "filter" | "test" => {
+            v.hashable()?;
+            let names: &[&str] = if name == "test" { &TESTS } else { &FILTERS };
+            v.as_str().is_some_and(|n| names.contains(&n))
+        }
         "none" => v.is_none(),
         "boolean" => matches!(v, Value::Bool(_)),
         "false" => matches!(v, Value::Bool(false)),
@@ -151,10 +151,7 @@ fn same(a: &Value, b: &Value) -> R<bool> {
                 false => false,
             }
         }
-        (Value::Str(x), Value::Str(y)) => match Rc::ptr_eq(&x.0, &y.0) || x.0.s != y.0.s {
-            true => x.0.s == y.0.s,
-            false => return wrong("sameas of texts is not supported"),
-        },
+        (Value::Str(x), Value::Str(y)) => Rc::ptr_eq(&x.0, &y.0),
         (Value::List(x), Value::List(y)) | (Value::Tuple(x), Value::Tuple(y)) => Rc::ptr_eq(x, y),
         (Value::Dict(x), Value::Dict(y)) => Rc::ptr_eq(x, y),
         (Value::Namespace(x), Value::Namespace(y)) => Rc::ptr_eq(x, y),

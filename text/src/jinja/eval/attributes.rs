@@ -98,10 +98,14 @@ pub fn get_attr(of: &Value, name: &str) -> R<Value> {
     if let Some(v) = python_attr(of, name)? {
         return Ok(v);
     }
-    match of {
-        Value::Dict(d) => Ok(d.get_str(name).cloned().unwrap_or_else(|| no_attr(of, name))),
-        _ => Ok(no_attr(of, name)),
+    budget::spend(1)?;
+    if let Value::Dict(d) = of {
+        if let Some(v) = d.get_str(name) {
+            return Ok(v.clone());
+        }
     }
+    budget::spend(4)?;
+    Ok(no_attr(of, name))
 }
 
 /// value[key], then the attribute of that name.
@@ -112,6 +116,7 @@ pub fn get_item(of: &Value, key: &Value) -> R<Value> {
     if let Some(v) = ops::item(of, key)? {
         return Ok(v);
     }
+    budget::spend(4)?;
     match key.as_str() {
         Some(name) => match python_attr(of, name)? {
             Some(v) => Ok(v),

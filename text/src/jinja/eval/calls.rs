@@ -95,6 +95,7 @@ impl Eval<'_> {
         let (def, scope) = (&m.def, Scope::inside(&m.scope));
         let extra = args.pos.split_off(args.pos.len().min(def.params.len()));
         let mut given: Vec<Option<Value>> = args.pos.into_iter().map(Some).collect();
+        budget::spend(6)?;
         budget::spend(def.params.len().saturating_mul(args.kw.len() + 4) / 8)?;
         let mut take = |name: &str| {
             let at = args.kw.iter().position(|(n, _)| n == name)?;
@@ -170,28 +171,29 @@ impl Eval<'_> {
             "dict" => Dict::new(pairs_of(args)?),
             "namespace" => {
                 let mut attrs = Vec::new();
+                let mut bytes = 0;
                 for (k, v) in pairs_of(args)? {
                     budget::spend(1 + attrs.len() / 16)?;
-                    attrs.push((str_of(&k)?, v));
+                    let k = str_of(&k)?;
+                    bytes += k.len() + size_of::<(String, Value)>();
+                    attrs.push((k, v));
                 }
-                budget::spend(10)?;
                 let n = Rc::new(Namespace { attrs: RefCell::new(attrs) });
-                self.tracked.push(Tracked::Namespace(n.clone()));
+                self.track(Tracked::Namespace(n.clone()), bytes)?;
                 Ok(Value::Namespace(n))
             }
             "cycler" if args.pos.is_empty() => wrong("at least one item has to be provided"),
             "cycler" => {
-                budget::spend(10)?;
+                let bytes = args.pos.len() * size_of::<Value>();
                 let v = Value::Cycler(Rc::new(Cycler { items: args.pos, at: Cell::new(0) }));
-                self.tracked.push(Tracked::Value(v.clone()));
+                self.track(Tracked::Value(v.clone()), bytes)?;
                 Ok(v)
             }
             "joiner" => {
-                budget::spend(10)?;
                 let [sep] = args.bind("joiner", ["sep"], 0)?;
                 let sep = sep.unwrap_or_else(|| Value::from(", "));
                 let v = Value::Joiner(Rc::new(Joiner { sep, used: Cell::new(false) }));
-                self.tracked.push(Tracked::Value(v.clone()));
+                self.track(Tracked::Value(v.clone()), 0)?;
                 Ok(v)
             }
             "raise_exception" => {

@@ -2,9 +2,11 @@
 
 use super::{is_set, text_arg};
 use crate::jinja::budget;
+use crate::jinja::format::spend_digits;
 use crate::jinja::methods;
 use crate::jinja::ops::{as_float, as_int, int_arg};
 use crate::jinja::value::{wrong, Args, Value, R};
+use std::cmp::Ordering;
 
 /// Python's int(text, base).
 pub fn int_of_text(text: &str, base: u32) -> Option<i128> {
@@ -65,8 +67,12 @@ pub(super) fn numbers(name: &str, v: &Value, args: Args) -> R<Value> {
     if let Value::Undefined(why) = v {
         return wrong(why.as_ref());
     }
+    if matches!(v, Value::Big(_)) {
+        budget::spend(20)?;
+    }
     if let Some(text) = v.as_str() {
         budget::letters(text)?;
+        budget::spend(8)?;
     }
     match name {
         "int" => {
@@ -118,7 +124,9 @@ pub(super) fn numbers(name: &str, v: &Value, args: Args) -> R<Value> {
                 Value::Str(t) => float_of_text(&t.0.s),
                 v => as_float(v),
             };
-            bytes.map_or_else(|| wrong("could not convert to float"), |b| Ok(file_size(b, is_set(&binary))))
+            let Some(bytes) = bytes else { return wrong("could not convert to float") };
+            spend_digits(bytes, 1)?;
+            Ok(file_size(bytes, is_set(&binary)))
         }
     }
 }
@@ -140,6 +148,33 @@ fn file_size(bytes: f64, binary: bool) -> Value {
     }
     let name = if binary { format!("{}iB", name.to_uppercase()) } else { format!("{name}B") };
     Value::from(format!("{:.1} {name}", base * bytes / unit))
+}
+
+/// No double has digits beyond these places, so that round() leaves or clears all of it there.
+const ROUND_PLACES: std::ops::RangeInclusive<i128> = -308..=323;
+
+/// round(f, places): to the nearest, of two that are as near to the even one.
+fn round_float(f: f64, places: i128) -> R<f64> {
+    if !ROUND_PLACES.contains(&places) {
+        return Ok(if places > 0 { f } else { 0.0 * f });
+    }
+    spend_digits(f, places.unsigned_abs() as usize)?;
+    let nearest = |text: String| -> f64 { text.parse().unwrap_or(f) };
+    if places >= 0 {
+        return Ok(nearest(format!("{:.*}", places as usize, f)));
+    }
+    let cut = places.unsigned_abs() as usize;
+    let whole = f.abs().trunc();
+    let digits = if whole == 0.0 { 0 } else { format!("{whole:.0}").len() };
+    let rounded = match digits.cmp(&cut) {
+        Ordering::Greater => nearest(format!("{:.*e}", digits - 1 - cut, f.abs())),
+        Ordering::Equal if f.abs() > nearest(format!("5e{}", cut - 1)) => nearest(format!("1e{cut}")),
+        _ => 0.0,
+    };
+    match rounded.is_finite() {
+        true => Ok(rounded.copysign(f)),
+        false => wrong("rounded value too large to represent"),
+    }
 }
 
 fn round(v: &Value, args: Args) -> R<Value> {
@@ -185,11 +220,7 @@ fn round(v: &Value, args: Args) -> R<Value> {
             }
         }
         (_, Value::Float(f)) if !f.is_finite() => Ok(v.clone()),
-        (_, Value::Float(f)) if precision >= 0 => {
-            let text = format!("{:.*}", precision.min(330) as usize, f);
-            Ok(Value::Float(text.parse().unwrap_or(*f)))
-        }
-        (_, Value::Float(_)) => wrong("a negative precision is not supported for floats"),
+        (_, Value::Float(f)) => round_float(*f, precision).map(Value::Float),
         (_, Value::Big(_)) if precision >= 0 => Ok(v.clone()),
         (_, Value::Big(_)) => wrong("this rounding of integers of more than 128 bits is not supported"),
         _ => wrong(format!("type {} doesn't define __round__ method", v.type_name())),

@@ -22,10 +22,10 @@ pub(super) fn lists(name: &str, v: &Value, args: Args) -> R<Value> {
             args.none(name)?;
             match v {
                 Value::Iter(w) if w.kind == Kind::Generator => wrong("'generator' object is not reversible"),
-                _ => Ok(v
-                    .iterate()?
-                    .pop()
-                    .unwrap_or_else(|| Value::undefined("No last item, sequence was empty."))),
+                _ => match v.iterate()?.pop() {
+                    Some(item) => item.marked_as(v),
+                    None => Ok(Value::undefined("No last item, sequence was empty.")),
+                },
             }
         }
         "list" => {
@@ -84,7 +84,7 @@ fn reverse(v: &Value) -> R<Value> {
         Value::Str(t) => {
             budget::room(t.0.s.len())?;
             budget::scan(t.0.s.len())?;
-            Ok(Value::from(t.0.s.chars().rev().collect::<String>()))
+            Value::from(t.0.s.chars().rev().collect::<String>()).marked_as(v)
         }
         _ => {
             let mut items = v.iterate()?;
@@ -173,16 +173,15 @@ fn extremes(name: &str, v: &Value, args: Args) -> R<Value> {
         let (mut seen, mut texts) = (Vec::new(), std::collections::HashSet::new());
         let mut out = Vec::new();
         for item in items {
+            budget::spend(2)?;
             let k = key(&item)?;
             let new = match &k {
                 Value::Str(t) => {
                     budget::scan(t.0.s.len())?;
                     texts.insert(t.clone())
                 }
-                Value::List(_) | Value::Dict(_) => {
-                    return wrong(format!("unhashable type: '{}'", k.type_name()))
-                }
                 k => {
+                    k.hashable()?;
                     let mut new = true;
                     for s in &seen {
                         new = new && !eq(s, k)?;

@@ -20,19 +20,24 @@ pub(super) fn texts(name: &str, v: &Value, args: Args) -> R<Value> {
         }
         "trim" => {
             let [chars] = args.bind(name, ["chars"], 0)?;
-            methods::strip_chars(&str_of(v)?, chars, true, true)
+            methods::strip_chars(&str_of(v)?, chars, true, true)?.marked_as(v)
         }
         "upper" | "lower" | "capitalize" | "title" => {
             args.none(name)?;
             let text = str_of(v)?;
             budget::room(3 * text.len())?;
             budget::letters(&text)?;
-            Ok(Value::from(match name {
+            let done = Value::from(match name {
                 "upper" => text.to_uppercase(),
                 "lower" => text.to_lowercase(),
                 "capitalize" => methods::capitalize(&text),
                 _ => wrap::title(&text),
-            }))
+            });
+            if name == "title" {
+                Ok(done)
+            } else {
+                done.marked_as(v)
+            }
         }
         "replace" => {
             let [old, new, count] = args.bind(name, ["old", "new", "count"], 2)?;
@@ -41,7 +46,8 @@ pub(super) fn texts(name: &str, v: &Value, args: Args) -> R<Value> {
         }
         "center" => {
             let [width] = args.bind(name, ["width"], 0)?;
-            methods::padded(&str_of(v)?, width.as_ref().map_or(Ok(80), width_arg)?, ' ', "center")
+            methods::padded(&str_of(v)?, width.as_ref().map_or(Ok(80), width_arg)?, ' ', "center")?
+                .marked_as(v)
         }
         "escape" | "e" | "forceescape" => {
             args.none(name)?;
@@ -91,6 +97,9 @@ fn format_filter(v: &Value, args: Args) -> R<Value> {
         true => Value::tuple(args.pos)?,
         false => Dict::new(args.kw.into_iter().map(|(k, v)| (Value::from(k), v)).collect())?,
     };
+    if v.is_markup() {
+        return wrong("the filter 'format' of escaped text is not supported");
+    }
     format::percent(&str_of(v)?, &values).map(Value::from)
 }
 
@@ -102,5 +111,8 @@ fn indent(v: &Value, args: Args) -> R<Value> {
         Some(s) => s.to_owned(),
         None => " ".repeat(width_arg(&width)?),
     };
-    wrap::indent(text, &by, is_set(&first), is_set(&blank)).map(Value::from)
+    if v.is_markup() && by.contains(methods::TO_ESCAPE) {
+        return wrong("indent of escaped text with characters of HTML is not supported");
+    }
+    Value::from(wrap::indent(text, &by, is_set(&first), is_set(&blank))?).marked_as(v)
 }

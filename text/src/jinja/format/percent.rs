@@ -1,11 +1,10 @@
 //! `text % values`
 
-use super::numbers::{float_form, int_form, small, MOST_WIDE};
-use super::{repr_of, str_of};
+use super::numbers::{float_form, int_form, small, Form, MOST_WIDE};
+use super::{push_code, repr_of, str_of};
 use crate::jinja::budget;
 use crate::jinja::ops::{as_float, as_int, item};
 use crate::jinja::value::{wrong, Value, R};
-use std::fmt::Write;
 
 struct Spec<'a> {
     flags: &'a str,
@@ -37,6 +36,7 @@ pub fn percent(format: &str, values: &Value) -> R<String> {
             if !matches!(values, Value::Dict(_)) {
                 return wrong("format requires a mapping");
             }
+            budget::spend(4)?;
             let found = item(values, &Value::from(name))?;
             value = Some(found.map_or_else(|| wrong(format!("KeyError: '{name}'")), Ok)?);
             used_map = true;
@@ -122,7 +122,7 @@ fn one(spec: &Spec, v: &Value, out: &mut String) -> R<()> {
             let text = match spec.kind {
                 's' => str_of(v)?,
                 'r' => repr_of(v)?,
-                _ => ascii(&repr_of(v)?),
+                _ => ascii(&repr_of(v)?)?,
             };
             let text = spec.precision.map_or(text.clone(), |n| text.chars().take(n).collect());
             return pad(&text, "", spec, false, out);
@@ -154,7 +154,7 @@ fn one(spec: &Spec, v: &Value, out: &mut String) -> R<()> {
                     ))
                 }
             };
-            let digits = int_form(i, spec.kind, false);
+            let digits = int_form(i, spec.kind);
             let zeros = "0".repeat(spec.precision.unwrap_or(0).saturating_sub(digits.len()));
             let prefix = if alternate && "xXo".contains(spec.kind) {
                 format!("0{}", spec.kind)
@@ -166,7 +166,9 @@ fn one(spec: &Spec, v: &Value, out: &mut String) -> R<()> {
         }
         'f' | 'F' | 'e' | 'E' | 'g' | 'G' => match as_float(v) {
             Some(f) => {
-                let text = float_form(f, spec.kind, spec.precision.unwrap_or(6), alternate);
+                let precision = spec.precision.unwrap_or(6);
+                let form = Form { kind: spec.kind, precision, alternate, untyped: false };
+                let text = float_form(f, &form)?;
                 (f.is_sign_negative() && !f.is_nan(), text)
             }
             None => return wrong(format!("must be real number, not {}", v.type_name())),
@@ -211,15 +213,15 @@ fn pad(text: &str, sign: &str, spec: &Spec, is_number: bool, out: &mut String) -
     Ok(())
 }
 
-pub(super) fn ascii(text: &str) -> String {
+pub(super) fn ascii(text: &str) -> R<String> {
+    budget::room(4 * text.len())?;
+    budget::letters(text)?;
     let mut out = String::new();
     for c in text.chars() {
-        match c as u32 {
-            ..=0x7F => out.push(c),
-            code @ ..=0xFF => drop(write!(out, "\\x{code:02x}")),
-            code @ ..=0xFFFF => drop(write!(out, "\\u{code:04x}")),
-            code => drop(write!(out, "\\U{code:08x}")),
+        match c.is_ascii() {
+            true => out.push(c),
+            false => push_code(c, &mut out),
         }
     }
-    out
+    Ok(out)
 }

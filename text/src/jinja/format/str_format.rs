@@ -1,6 +1,6 @@
 //! str.format: its fields, and the format specifications behind their colons.
 
-use super::numbers::{float_form, int_form, small};
+use super::numbers::{float_form, int_form, small, Form};
 use super::percent::{ascii, sign_of};
 use super::{repr_of, str_of};
 use crate::jinja::budget;
@@ -22,7 +22,7 @@ fn fields(format: &str, args: &Args, next: &mut Option<usize>, depth: usize) -> 
     while let Some(at) = rest.find(['{', '}']) {
         out.push_str(&rest[..at]);
         budget::fits(out.len())?;
-        budget::spend(2)?;
+        budget::spend(6)?;
         let brace = &rest[at..=at];
         rest = &rest[at + 1..];
         if rest.starts_with(brace) {
@@ -53,7 +53,7 @@ fn fields(format: &str, args: &Args, next: &mut Option<usize>, depth: usize) -> 
             "" => value,
             "s" => Value::from(str_of(&value)?),
             "r" => Value::from(repr_of(&value)?),
-            "a" => Value::from(ascii(&repr_of(&value)?)),
+            "a" => Value::from(ascii(&repr_of(&value)?)?),
             c => return wrong(format!("Unknown conversion specifier {c}")),
         };
         let text = formatted(&value, &spec)?;
@@ -130,49 +130,38 @@ fn field_value(name: &str, args: &Args, next: &mut Option<usize>) -> R<Value> {
 }
 
 /// What stands behind the colon of a field.
-struct Field<'a> {
+struct Field {
     fill: char,
     align: Option<char>,
-    sign: &'a str,
+    sign: &'static str,
+    /// z: what is rounded to zero has no sign
+    no_minus_zero: bool,
     alternate: bool,
+    /// a 0 stands before the width: numbers are filled behind their sign
+    zeros: bool,
     width: usize,
     comma: Option<char>,
     precision: Option<usize>,
     kind: Option<char>,
 }
 
-fn field_spec(spec: &str) -> R<Field<'_>> {
-    let mut f = Field {
-        fill: ' ',
-        align: None,
-        sign: "",
-        alternate: false,
-        width: 0,
-        comma: None,
-        precision: None,
-        kind: None,
-    };
-    let mut rest = spec;
+fn field_spec(spec: &str) -> R<Field> {
+    let is_align = |c: char| "<>=^".contains(c);
     let mut chars = spec.chars();
-    let (first, second) = (chars.next(), chars.next());
-    if let (Some(fill), Some(align @ ('<' | '>' | '=' | '^'))) = (first, second) {
-        (f.fill, f.align, rest) = (fill, Some(align), &spec[fill.len_utf8() + 1..]);
-    } else if let Some(align @ ('<' | '>' | '=' | '^')) = first {
-        (f.align, rest) = (Some(align), &spec[1..]);
-    }
-    if rest.starts_with(['+', '-', ' ']) {
-        f.sign = &rest[..1];
-        rest = &rest[1..];
-    }
-    if let Some(behind) = rest.strip_prefix('#') {
-        (f.alternate, rest) = (true, behind);
-    }
-    if let Some(behind) = rest.strip_prefix('0') {
-        if f.align.is_none() {
-            (f.fill, f.align) = ('0', Some('='));
+    let (fill, align, mut rest) = match (chars.next(), chars.next()) {
+        (Some(fill), Some(align)) if is_align(align) => {
+            (Some(fill), Some(align), &spec[fill.len_utf8() + 1..])
         }
-        rest = behind;
-    }
+        (Some(align), _) if is_align(align) => (None, Some(align), &spec[1..]),
+        _ => (None, None, spec),
+    };
+    let skip = |rest: &mut &str, c: char| match rest.strip_prefix(c) {
+        Some(behind) => {
+            *rest = behind;
+            true
+        }
+        None => false,
+    };
     let digits = |rest: &mut &str| -> R<Option<usize>> {
         let n = rest.find(|c: char| !c.is_ascii_digit()).unwrap_or(rest.len());
         let (part, behind) = rest.split_at(n);
@@ -183,22 +172,32 @@ fn field_spec(spec: &str) -> R<Field<'_>> {
             small(part).map(Some)
         }
     };
-    f.width = digits(&mut rest)?.unwrap_or(0);
-    if rest.starts_with([',', '_']) {
-        f.comma = rest.chars().next();
-        rest = &rest[1..];
-    }
-    if let Some(behind) = rest.strip_prefix('.') {
-        rest = behind;
-        f.precision =
-            Some(digits(&mut rest)?.map_or_else(|| wrong("Format specifier missing precision"), Ok)?);
-    }
+    let sign = ["+", "-", " "].into_iter().find(|s| skip(&mut rest, s.chars().next().unwrap_or(' ')));
+    let no_minus_zero = skip(&mut rest, 'z');
+    let alternate = skip(&mut rest, '#');
+    let zeros = fill.is_none() && skip(&mut rest, '0');
+    let width = digits(&mut rest)?.unwrap_or(0);
+    let comma = [',', '_'].into_iter().find(|c| skip(&mut rest, *c));
+    let precision = match skip(&mut rest, '.') {
+        true => Some(digits(&mut rest)?.map_or_else(|| wrong("Format specifier missing precision"), Ok)?),
+        false => None,
+    };
     let mut chars = rest.chars();
-    f.kind = chars.next();
-    match chars.next() {
-        Some(_) => wrong("Invalid format specifier"),
-        None => Ok(f),
+    let kind = chars.next();
+    if chars.next().is_some() {
+        return wrong("Invalid format specifier");
     }
+    let fill = fill.unwrap_or(if zeros { '0' } else { ' ' });
+    let sign = sign.unwrap_or("");
+    Ok(Field { fill, align, sign, no_minus_zero, alternate, zeros, width, comma, precision, kind })
+}
+
+/// A number in the parts that are laid out: `integral` is what separators go into.
+struct Number {
+    negative: bool,
+    prefix: String,
+    integral: String,
+    rest: String,
 }
 
 fn formatted(v: &Value, spec: &str) -> R<String> {
@@ -206,79 +205,130 @@ fn formatted(v: &Value, spec: &str) -> R<String> {
         return str_of(v);
     }
     let f = field_spec(spec)?;
-    budget::spend(f.precision.unwrap_or(0))?;
-    budget::scan(v.as_str().map_or(0, str::len))?;
     let is_number = as_float(v).is_some();
     if matches!(v, Value::Big(_)) || !is_number && v.as_str().is_none() {
         return wrong(format!("unsupported format string passed to {}.__format__", v.type_name()));
     }
-    let unknown = || wrong(format!("Unknown format code '{}' for this type", f.kind.unwrap_or(' ')));
-    let (sign, body) = if !is_number {
-        if !matches!(f.kind, None | Some('s'))
-            || f.comma.is_some()
-            || !f.sign.is_empty()
-            || f.align == Some('=')
-        {
-            return unknown();
+    if is_number {
+        return formatted_number(v, &f);
+    }
+    let text = v.as_str().unwrap_or_default();
+    budget::scan(text.len())?;
+    let is_numbers = f.comma.is_some() || !f.sign.is_empty() || f.no_minus_zero || f.alternate;
+    if !matches!(f.kind, None | Some('s')) || is_numbers || f.align == Some('=') {
+        return unknown(&f);
+    }
+    budget::room(text.len())?;
+    laid_out("", &f.precision.map_or(text.to_owned(), |n| text.chars().take(n).collect()), &f, '<')
+}
+
+fn unknown<T>(f: &Field) -> R<T> {
+    wrong(format!("Unknown format code '{}', or a flag that it does not go with", f.kind.unwrap_or(' ')))
+}
+
+fn formatted_number(v: &Value, f: &Field) -> R<String> {
+    let n = match (f.kind, v) {
+        (None | Some('d' | 'n' | 'b' | 'o' | 'x' | 'X' | 'c'), Value::Int(_) | Value::Bool(_)) => {
+            integer(int_arg(v)?, f)?
         }
-        let text = v.as_str().unwrap_or_default();
-        ("", f.precision.map_or(text.to_owned(), |n| text.chars().take(n).collect()))
-    } else {
-        let float = |kind: char| -> R<(bool, String)> {
-            let x = as_float(v).unwrap_or(0.0);
-            Ok((
-                x.is_sign_negative() && !x.is_nan(),
-                float_form(x, kind, f.precision.unwrap_or(6), f.alternate),
-            ))
-        };
-        let (negative, text) = match (f.kind, v) {
-            (Some('c'), _) => match u32::try_from(int_arg(v)?).ok().and_then(char::from_u32) {
-                Some(c) => (false, c.to_string()),
-                None => return wrong("%c arg not in range(0x110000)"),
-            },
-            (None | Some('d' | 'n' | 'b' | 'o' | 'x' | 'X'), Value::Int(_) | Value::Bool(_)) => {
-                if f.precision.is_some() {
-                    return wrong("Precision not allowed in integer format specifier");
-                }
-                let i = int_arg(v)?;
-                (i < 0, int_form(i, f.kind.unwrap_or('d'), f.alternate))
-            }
-            (Some(kind @ ('e' | 'E' | 'f' | 'F' | 'g' | 'G' | '%')), _) => float(kind)?,
-            (None, Value::Float(x)) => match f.precision {
-                Some(_) => return wrong("a precision without a type is not supported for floats"),
-                None => {
-                    let mut text = String::new();
-                    super::float(x.abs(), &mut text);
-                    (x.is_sign_negative() && !x.is_nan(), text)
-                }
-            },
-            _ => return unknown(),
-        };
-        let text = match f.comma {
-            Some(c) => with_commas(&text, c),
-            None => text,
-        };
-        (sign_of(negative, f.sign), text)
+        (Some('e' | 'E' | 'f' | 'F' | 'g' | 'G' | '%'), _) | (None | Some('n'), Value::Float(_)) => {
+            real(as_float(v).unwrap_or(0.0), f)?
+        }
+        _ => return unknown(f),
     };
-    let room = f.width.saturating_sub(body.chars().count() + sign.len());
+    let groups_of = if matches!(f.kind, Some('b' | 'o' | 'x' | 'X')) { 4 } else { 3 };
+    let separates = f.kind != Some('n') && f.kind != Some('c') && (groups_of == 3 || f.comma == Some('_'));
+    let sign = sign_of(n.negative, f.sign);
+    let head = format!("{sign}{}", n.prefix);
+    let align = if f.zeros { f.align.unwrap_or('=') } else { f.align.unwrap_or('>') };
+    let body = match f.comma {
+        None => n.integral,
+        Some(_) if !separates => return unknown(f),
+        Some(comma) => {
+            let is_filled = f.fill == '0' && align == '=';
+            let least = if is_filled { f.width.saturating_sub(head.len() + n.rest.len()) } else { 0 };
+            separated(&n.integral, comma, groups_of, least)
+        }
+    };
+    laid_out(&head, &(body + &n.rest), f, align)
+}
+
+fn integer(i: i128, f: &Field) -> R<Number> {
+    if f.precision.is_some() || f.no_minus_zero {
+        return wrong("neither a precision nor z is allowed in the format of an integer");
+    }
+    let none = String::new;
+    if f.kind == Some('c') {
+        return match u32::try_from(i).ok().and_then(char::from_u32) {
+            _ if !f.sign.is_empty() || f.alternate => unknown(f),
+            Some(c) => Ok(Number { negative: false, prefix: none(), integral: none(), rest: c.to_string() }),
+            None => wrong("%c arg not in range(0x110000)"),
+        };
+    }
+    let kind = f.kind.unwrap_or('d');
+    let has_prefix = f.alternate && "boxX".contains(kind);
+    let prefix = if has_prefix { format!("0{kind}") } else { none() };
+    Ok(Number { negative: i < 0, prefix, integral: int_form(i, kind), rest: none() })
+}
+
+fn real(x: f64, f: &Field) -> R<Number> {
+    let kind = match f.kind {
+        None | Some('n') => 'g',
+        Some(kind) => kind,
+    };
+    let text = match (f.kind, f.precision) {
+        (None, None) => {
+            budget::spend(10)?;
+            let mut text = String::new();
+            super::float(x.abs(), &mut text);
+            match text.find('e') {
+                Some(at) if f.alternate && !text.contains('.') => {
+                    format!("{}.{}", &text[..at], &text[at..])
+                }
+                _ => text,
+            }
+        }
+        (typed, precision) => {
+            let (precision, untyped) = (precision.unwrap_or(6), typed.is_none());
+            float_form(x, &Form { kind, precision, alternate: f.alternate, untyped })?
+        }
+    };
+    let is_zero = || text.bytes().take_while(|b| !b"eE".contains(b)).all(|b| b"0.%".contains(&b));
+    let negative = x.is_sign_negative() && !x.is_nan() && !(f.no_minus_zero && is_zero());
+    let at = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
+    let (integral, rest) = (text[..at].to_owned(), text[at..].to_owned());
+    Ok(Number { negative, prefix: String::new(), integral, rest })
+}
+
+fn laid_out(head: &str, body: &str, f: &Field, align: char) -> R<String> {
+    let align = f.align.unwrap_or(align);
+    let room = f.width.saturating_sub(body.chars().count() + head.len());
+    budget::room(head.len() + body.len() + room * f.fill.len_utf8())?;
+    budget::spend(room / 16)?;
     let run = |n: usize| std::iter::repeat_n(f.fill, n).collect::<String>();
-    Ok(match f.align.unwrap_or(if is_number { '>' } else { '<' }) {
-        '<' => format!("{sign}{body}{}", run(room)),
-        '^' => format!("{}{sign}{body}{}", run(room / 2), run(room - room / 2)),
-        '=' if f.comma.is_some() && f.fill == '0' => return wrong("zeros with commas are not supported"),
-        '=' => format!("{sign}{}{body}", run(room)),
-        _ => format!("{}{sign}{body}", run(room)),
+    Ok(match align {
+        '<' => format!("{head}{body}{}", run(room)),
+        '^' => format!("{}{head}{body}{}", run(room / 2), run(room - room / 2)),
+        '=' => format!("{head}{}{body}", run(room)),
+        _ => format!("{}{head}{body}", run(room)),
     })
 }
 
-fn with_commas(text: &str, comma: char) -> String {
-    let n = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
+/// Digits with separators, and with zeros before them up to a least length.
+fn separated(digits: &str, comma: char, each: usize, least: usize) -> String {
+    if digits.is_empty() {
+        return String::new();
+    }
+    let mut n = digits.len();
+    while n + (n - 1) / each < least {
+        n += 1;
+    }
     let mut out = String::new();
-    for (i, c) in text[..n].char_indices() {
-        if i > 0 && (n - i) % 3 == 0 {
+    for (i, c) in "0".repeat(n - digits.len()).chars().chain(digits.chars()).enumerate() {
+        if i > 0 && (n - i) % each == 0 {
             out.push(comma);
         }
         out.push(c);
     }
-    out + &text[n..]
+    out
 }

@@ -47,6 +47,7 @@ pub(super) fn expandtabs(text: &str, args: Args) -> R<Value> {
     let [size] = args.bind("expandtabs", ["tabsize"], 0)?;
     let size = size.as_ref().map_or(Ok(8), width_arg)?;
     budget::room(text.len().saturating_add(text.matches('\t').count().saturating_mul(size)))?;
+    budget::spend(text.len() / 8 + text.matches('\t').count().saturating_mul(size) / 16)?;
     let (mut out, mut column) = (String::new(), 0);
     for c in text.chars() {
         match c {

@@ -62,6 +62,7 @@ pub(super) fn count(text: &str, args: Args) -> R<Value> {
     let [what, start, end] = args.bind("count", ["", "", ""], 1)?;
     let what = str_arg(&what, "the argument")?;
     budget::scan(what.len())?;
+    budget::spend(text.len() / what.len().max(1) / 4)?;
     let Some((part, _)) = window(text, start, end)? else { return Ok(Value::Int(0)) };
     Ok(Value::from(if what.is_empty() { part.chars().count() + 1 } else { part.matches(what).count() }))
 }
@@ -163,6 +164,7 @@ fn texts<'a>(parts: impl IntoIterator<Item = &'a str>) -> R<Value> {
     let mut out = Vec::new();
     for part in parts {
         asked(&out)?;
+        budget::spend(1)?;
         budget::room(part.len())?;
         out.push(Value::from(part));
     }
@@ -211,7 +213,12 @@ pub(super) fn partition(text: &str, args: Args, last: bool) -> R<Value> {
 /// The lines of a text, each with how many bytes its end has.
 pub fn lines(text: &str) -> R<impl Iterator<Item = (&str, usize)>> {
     budget::spend(text.len() / 8)?;
-    let ends = |c: char| "\n\r\u{b}\u{c}\u{1c}\u{1d}\u{1e}\u{85}\u{2028}\u{2029}".contains(c);
+    let ends = |c: char| {
+        matches!(
+            c,
+            '\n' | '\r' | '\u{b}' | '\u{c}' | '\u{1c}'..='\u{1e}' | '\u{85}' | '\u{2028}' | '\u{2029}'
+        )
+    };
     let mut rest = text;
     Ok(std::iter::from_fn(move || {
         if rest.is_empty() {
@@ -237,6 +244,8 @@ pub(super) fn splitlines(text: &str, args: Args) -> R<Value> {
 pub fn replaced(text: &str, old: &str, new: &str, n: i128) -> R<Value> {
     let most = usize::try_from(n).unwrap_or(usize::MAX);
     budget::scan(text.len() + old.len())?;
+    // So many times at most it is found.
+    budget::spend(text.len() / old.len().max(1) / 4)?;
     if new.len() > old.len() {
         let found = if old.is_empty() { text.chars().count() + 1 } else { text.matches(old).count() };
         let more = (new.len() - old.len()).saturating_mul(found.min(most));
