@@ -13,7 +13,8 @@ use std::path::Path;
 /// all messages for each of them.
 const DEFAULT_FUEL: u64 = 20_000_000;
 const FUEL_PER_BYTE: u64 = 100;
-const MOST_FUEL: u64 = 200_000_000;
+/// A step takes at most some 45 ns, so that a rendering ends within two seconds of a CPU.
+const MOST_FUEL: u64 = 50_000_000;
 const TOOL_USE: &str = "tool_use";
 const DEFAULT: &str = "default";
 /// Of files in additional_chat_templates/.

@@ -114,8 +114,8 @@ pub enum Stmt {
     With(Vec<(Target, Expr)>, Vec<Stmt>),
     /// variables that are set in it end with it
     Scope(Vec<Stmt>),
-    /// sees the template's own variables, and not those around it
-    Block(Vec<Stmt>),
+    /// sees the template's own variables, and those around it only where it is `scoped`
+    Block(Vec<Stmt>, bool),
     Break,
     Continue,
 }

@@ -1,20 +1,24 @@
 //! Renders a tree. Scopes are looked up from the inside out, as jinja2's compiler resolves names; what
 //! a template may refer to in circles (namespaces, macros with their scopes) is emptied at the end.
 
+mod attributes;
+mod calls;
+
 use super::ast::*;
 use super::budget;
 use super::format::str_of;
-use super::methods;
-use super::ops::{self, as_int, int_arg};
+use super::ops;
 use super::value::*;
+pub use attributes::{get_attr, get_attr_only, get_item};
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::sync::Arc;
 
 /// Of functions that call each other, one for each node within a node.
 const MAX_DEPTH: usize = 2000;
+/// A scope, a namespace or an iterator, with what holds it.
+const TRACKED_BYTES: usize = 256;
 const MAX_OUTPUT: usize = 64 << 20;
-const MAX_RANGE: usize = 100_000;
 
 #[derive(Default)]
 pub struct Scope {
@@ -28,9 +32,10 @@ impl Scope {
     }
 
     fn get(&self, name: Sym) -> R<Option<Value>> {
-        let mut scope = self;
+        let (mut scope, mut level) = (self, 0);
         loop {
-            budget::spend(scope.vars.borrow().len() / 64)?;
+            level += 1;
+            budget::spend(scope.vars.borrow().len() / 64 + usize::from(level % 4 == 0))?;
             if let Some((_, v)) = scope.vars.borrow().iter().find(|(n, _)| *n == name) {
                 return Ok(Some(v.clone()));
             }
@@ -125,126 +130,6 @@ pub fn render(tree: &Tree, context: &Value, now_unix: i64) -> Result<String, (Fa
     done.map(|_| out).map_err(|fail| (fail, line))
 }
 
-/// value.name for `attr`: of Python's own attributes alone.
-pub fn get_attr_only(of: &Value, name: &str) -> R<Value> {
-    match python_attr(of, name)? {
-        Some(v) => Ok(v),
-        None => Ok(no_attr(of, name)),
-    }
-}
-
-fn no_attr(of: &Value, name: &str) -> Value {
-    let kind = match of {
-        Value::None => "None".to_owned(),
-        _ => format!("'{} object'", of.type_name()),
-    };
-    Value::undefined(format!("{kind} has no attribute '{name}'"))
-}
-
-fn loop_attr(l: &Loop, name: &str) -> Option<Value> {
-    let (at, n) = (l.at.get(), l.items.len());
-    Some(match name {
-        "index" => Value::from(at + 1),
-        "index0" => Value::from(at),
-        "revindex" => Value::from(n - at),
-        "revindex0" => Value::from(n - at - 1),
-        "first" => Value::Bool(at == 0),
-        "last" => Value::Bool(at + 1 == n),
-        "length" => Value::from(n),
-        "depth" => Value::from(l.depth0 + 1),
-        "depth0" => Value::from(l.depth0),
-        "previtem" if at == 0 => Value::undefined("there is no previous item"),
-        "previtem" => l.items[at - 1].clone(),
-        "nextitem" => {
-            l.items.get(at + 1).cloned().unwrap_or_else(|| Value::undefined("there is no next item"))
-        }
-        _ => return None,
-    })
-}
-
-/// getattr of Python, as the sandbox lets it through.
-fn python_attr(of: &Value, name: &str) -> R<Option<Value>> {
-    match of {
-        Value::Undefined(why) if !name.starts_with("__") => return wrong(why.as_ref()),
-        Value::Namespace(n) => {
-            budget::spend(n.attrs.borrow().len() / 16)?;
-            return Ok(n.attrs.borrow().iter().find(|(k, _)| k == name).map(|(_, v)| v.clone()));
-        }
-        Value::Loop(l) => {
-            if let Some(v) = loop_attr(l, name) {
-                return Ok(Some(v));
-            }
-        }
-        Value::Macro(m) => match name {
-            "name" => return Ok(Some(Value::from(m.def.name.as_str()))),
-            "arguments" | "catch_kwargs" | "catch_varargs" | "caller" => {
-                return wrong(format!("the attribute '{name}' of a macro is not supported"))
-            }
-            _ => {}
-        },
-        Value::Cycler(c) if name == "current" => return Ok(Some(c.items[c.at.get()].clone())),
-        Value::Range(start, stop, step) => {
-            let part = match name {
-                "start" => *start,
-                "stop" => *stop,
-                "step" => *step,
-                _ => return methods::has(of, name).map(|_| Value::method(of, name)).transpose(),
-            };
-            return Ok(Some(Value::Int(part.into())));
-        }
-        _ => {}
-    }
-    match (name, as_int(of), of) {
-        ("real" | "numerator", Some(i), _) => return Ok(Some(Value::Int(i))),
-        ("real" | "numerator", _, Value::Big(_)) => return Ok(Some(of.clone())),
-        ("imag", Some(_), _) | ("imag", _, Value::Big(_)) => return Ok(Some(Value::Int(0))),
-        ("denominator", Some(_), _) | ("denominator", _, Value::Big(_)) => return Ok(Some(Value::Int(1))),
-        ("real", _, Value::Float(f)) => return Ok(Some(Value::Float(*f))),
-        ("imag", _, Value::Float(_)) => return Ok(Some(Value::Float(0.0))),
-        _ => {}
-    }
-    match methods::has(of, name) {
-        Some(true) => Value::method(of, name).map(Some),
-        Some(false) => Ok(Some(Value::undefined(format!(
-            "access to attribute '{name}' of '{}' object is unsafe.",
-            of.type_name()
-        )))),
-        None => Ok(None),
-    }
-}
-
-/// value.name: Python's own attribute first, then value["name"].
-pub fn get_attr(of: &Value, name: &str) -> R<Value> {
-    if let Some(v) = python_attr(of, name)? {
-        return Ok(v);
-    }
-    match of {
-        Value::Dict(d) => Ok(d.get_str(name).cloned().unwrap_or_else(|| no_attr(of, name))),
-        _ => Ok(no_attr(of, name)),
-    }
-}
-
-/// value[key], then the attribute of that name.
-pub fn get_item(of: &Value, key: &Value) -> R<Value> {
-    if let Value::Undefined(why) = of {
-        return wrong(why.as_ref());
-    }
-    if let Some(v) = ops::item(of, key)? {
-        return Ok(v);
-    }
-    match key.as_str() {
-        Some(name) => match python_attr(of, name)? {
-            Some(v) => Ok(v),
-            None => Ok(no_attr(of, name)),
-        },
-        None => Ok(Value::undefined(format!(
-            "'{} object' has no element {}",
-            of.type_name(),
-            super::format::repr_of(key).unwrap_or_default()
-        ))),
-    }
-}
-
 impl Eval<'_> {
     fn sym(&self, name: &str) -> Option<Sym> {
         self.special.iter().find(|(n, _)| *n == name).map(|(_, sym)| *sym)
@@ -282,6 +167,7 @@ impl Eval<'_> {
 
     /// What is written meanwhile.
     fn captured<T>(&mut self, f: impl FnOnce(&mut Self) -> R<T>) -> R<Value> {
+        budget::spend(3)?;
         let before = std::mem::take(&mut self.out);
         budget::count(before.len() as i64);
         let done = f(self);
@@ -343,12 +229,12 @@ impl Eval<'_> {
                 self.write_value(&v)?;
             }
             Stmt::Macro(name, def) => {
-                let m = self.make_macro(def, scope);
+                let m = self.make_macro(def, scope)?;
                 scope.set(*name, m)?;
             }
             Stmt::CallBlock(def, call, line) => {
                 self.line = *line;
-                let caller = self.make_macro(def, scope);
+                let caller = self.make_macro(def, scope)?;
                 let Expr::Call(of, args) = call else { return wrong("expected call") };
                 let v = self.call_expr(of, args, Some(caller), scope)?;
                 self.write_value(&v)?;
@@ -362,9 +248,9 @@ impl Eval<'_> {
                 return self.body(body, &inner);
             }
             Stmt::Scope(body) => return self.body(body, &Scope::inside(scope)),
-            Stmt::Block(body) => {
-                let root = self.root.clone();
-                self.body(body, &Scope::inside(&root))?;
+            Stmt::Block(body, scoped) => {
+                let around = if *scoped { scope.clone() } else { self.root.clone() };
+                self.body(body, &Scope::inside(&around))?;
             }
             Stmt::Break => return Ok(Flow::Break),
             Stmt::Continue => return Ok(Flow::Continue),
@@ -385,9 +271,20 @@ impl Eval<'_> {
         v
     }
 
-    fn make_macro(&mut self, def: &Arc<MacroDef>, scope: &Rc<Scope>) -> Value {
-        self.tracked.push(Tracked::Scope(scope.clone()));
-        Value::Macro(Rc::new(Macro { def: def.clone(), scope: scope.clone() }))
+    fn make_macro(&mut self, def: &Arc<MacroDef>, scope: &Rc<Scope>) -> R<Value> {
+        let vars = scope.vars.borrow().len() * size_of::<(Sym, Value)>();
+        self.track(Tracked::Scope(scope.clone()), vars)?;
+        Ok(Value::Macro(Rc::new(Macro { def: def.clone(), scope: scope.clone() })))
+    }
+
+    /// Holds what may be part of a circle up to the end: so many bytes, and its place, live until then.
+    fn track(&mut self, it: Tracked, bytes: usize) -> R<()> {
+        let bytes = TRACKED_BYTES.saturating_add(2 * bytes);
+        budget::room(bytes)?;
+        budget::spend(10)?;
+        budget::count(bytes as i64);
+        self.tracked.push(it);
+        Ok(())
     }
 
     fn assign(&mut self, target: &Target, v: Value, scope: &Rc<Scope>, outer: &Rc<Scope>) -> R<()> {
@@ -475,7 +372,8 @@ impl Eval<'_> {
         // It may be among what changed() was asked about.
         drop(this.changed.take());
         if Rc::strong_count(&this) > 1 {
-            self.tracked.push(Tracked::Value(Value::Loop(this)));
+            let bytes = this.items.len() * size_of::<Value>();
+            self.track(Tracked::Value(Value::Loop(this)), bytes)?;
         }
         done
     }
@@ -621,224 +519,4 @@ impl Eval<'_> {
         }
         get_item(&of, &self.expr(key, scope)?)
     }
-
-    fn args(&mut self, args: &CallArgs, scope: &Rc<Scope>) -> R<Args> {
-        let mut out = Args { pos: self.exprs(&args.pos, scope)?, kw: vec![] };
-        for (name, e) in &args.kw {
-            out.kw.push((name.clone(), self.expr(e, scope)?));
-        }
-        if let Some(star) = &args.star {
-            out.pos.extend(self.expr(star, scope)?.iterate()?);
-        }
-        if let Some(star) = &args.star_star {
-            match self.expr(star, scope)? {
-                Value::Dict(d) => {
-                    budget::spend(d.entries.len())?;
-                    for (k, v) in &d.entries {
-                        // A dictionary has each key once: only those that are written out may be there.
-                        match k.as_str() {
-                            Some(k) if args.kw.iter().all(|(name, _)| name != k) => {
-                                budget::spend(args.kw.len() / 4)?;
-                                budget::room(k.len() + size_of::<(String, Value)>())?;
-                                budget::fits(2 * out.kw.len() * size_of::<(String, Value)>())?;
-                                out.kw.push((k.to_owned(), v.clone()));
-                            }
-                            _ => return wrong("keywords must be strings, and each there once"),
-                        }
-                    }
-                }
-                v => return wrong(format!("argument after ** must be a mapping, not {}", v.type_name())),
-            }
-        }
-        Ok(out)
-    }
-
-    fn call_expr(
-        &mut self,
-        of: &Expr,
-        args: &CallArgs,
-        caller: Option<Value>,
-        scope: &Rc<Scope>,
-    ) -> R<Value> {
-        let (of, method) = match of {
-            Expr::Attr(of, name) => (self.expr(of, scope)?, Some(name)),
-            of => (self.expr(of, scope)?, None),
-        };
-        let mut args = self.args(args, scope)?;
-        if let Some(caller) = caller {
-            args.kw.push(("caller".to_owned(), caller));
-        }
-        match method {
-            Some(name) if methods::has(&of, name) == Some(true) => methods::call(&of, name, args),
-            Some(name) => {
-                let f = get_attr(&of, name)?;
-                self.call(&f, args)
-            }
-            None => self.call(&of, args),
-        }
-    }
-
-    pub fn call(&mut self, f: &Value, args: Args) -> R<Value> {
-        match f {
-            Value::Method(m) => methods::call(&m.of, &m.name, args),
-            Value::Macro(m) => self.call_macro(m, args),
-            Value::Func(name) => self.call_global(name, args),
-            Value::Joiner(j) => {
-                args.none("joiner")?;
-                Ok(if j.used.replace(true) { j.sep.clone() } else { Value::from("") })
-            }
-            Value::Loop(l) => {
-                let Some((again, scope)) = l.again.clone() else {
-                    return wrong("The loop must have the 'recursive' marker to be called recursively.");
-                };
-                let [over] = args.bind("loop", ["iterable"], 1)?;
-                let over = over.unwrap_or(Value::None);
-                self.captured(|e| e.run_for(&again, over, &scope, l.depth0 + 1))
-            }
-            Value::Undefined(why) => wrong(why.as_ref()),
-            _ => wrong(format!("'{}' object is not callable", f.type_name())),
-        }
-    }
-
-    fn call_macro(&mut self, m: &Rc<Macro>, mut args: Args) -> R<Value> {
-        let (def, scope) = (&m.def, Scope::inside(&m.scope));
-        let extra = args.pos.split_off(args.pos.len().min(def.params.len()));
-        let mut given: Vec<Option<Value>> = args.pos.into_iter().map(Some).collect();
-        budget::spend(def.params.len().saturating_mul(args.kw.len() + 4) / 8)?;
-        let mut take = |name: &str| {
-            let at = args.kw.iter().position(|(n, _)| n == name)?;
-            Some(args.kw.remove(at).1)
-        };
-        while given.len() < def.params.len() {
-            given.push(take(&self.tree.names[def.params[given.len()] as usize]));
-        }
-        let is_param = |name: &str| def.params.iter().any(|p| self.tree.names[*p as usize] == name);
-        let mut special = Vec::new();
-        if def.uses_caller && !is_param("caller") {
-            special.push(("caller", take("caller").unwrap_or_else(|| Value::undefined("No caller defined"))));
-        }
-        match (def.uses_kwargs && !is_param("kwargs"), args.kw.first()) {
-            (true, _) => {
-                let pairs = std::mem::take(&mut args.kw).into_iter().map(|(k, v)| (Value::from(k), v));
-                special.push(("kwargs", Dict::new(pairs.collect())?));
-            }
-            (false, Some((name, _))) => {
-                return wrong(format!("macro '{}' takes no keyword argument '{name}'", def.name))
-            }
-            (false, None) => {}
-        }
-        match (def.uses_varargs && !is_param("varargs"), extra.is_empty()) {
-            (true, _) => special.push(("varargs", Value::tuple(extra)?)),
-            (false, false) => {
-                let n = def.params.len();
-                return wrong(format!("macro '{}' takes not more than {n} argument(s)", def.name));
-            }
-            (false, true) => {}
-        }
-        for (name, v) in special {
-            if let Some(sym) = self.sym(name) {
-                scope.set(sym, v)?;
-            }
-        }
-        let first_default = def.params.len() - def.defaults.len();
-        for (i, (name, v)) in def.params.iter().zip(given).enumerate() {
-            let v = match v {
-                Some(v) => v,
-                None if i >= first_default => self.expr(&def.defaults[i - first_default], &scope)?,
-                None => {
-                    let name = &self.tree.names[*name as usize];
-                    Value::undefined(format!("parameter '{name}' was not provided"))
-                }
-            };
-            scope.set(*name, v)?;
-        }
-        self.captured(|e| e.body(&def.body, &scope))
-    }
-
-    fn call_global(&mut self, name: &str, args: Args) -> R<Value> {
-        match name {
-            "range" => {
-                let n = args.pos.len();
-                let [a, b, step] = args.bind("range", ["", "", ""], 1)?;
-                let int = |v: Option<Value>, default: i64| -> R<i64> {
-                    let Some(v) = v else { return Ok(default) };
-                    i64::try_from(int_arg(&v)?).or_else(|_| wrong("range: a number is too large"))
-                };
-                let step = int(step, 1)?;
-                let (start, stop) = if n == 1 { (0, int(a, 0)?) } else { (int(a, 0)?, int(b, 0)?) };
-                if step == 0 {
-                    return wrong("range() arg 3 must not be zero");
-                }
-                if range_len(start, stop, step) > MAX_RANGE {
-                    return wrong(format!(
-                        "Range too big. The sandbox blocks ranges larger than MAX_RANGE ({MAX_RANGE})."
-                    ));
-                }
-                Ok(Value::Range(start, stop, step))
-            }
-            "dict" => Dict::new(pairs_of(args)?),
-            "namespace" => {
-                let mut attrs = Vec::new();
-                for (k, v) in pairs_of(args)? {
-                    budget::spend(1 + attrs.len() / 16)?;
-                    attrs.push((str_of(&k)?, v));
-                }
-                budget::spend(10)?;
-                let n = Rc::new(Namespace { attrs: RefCell::new(attrs) });
-                self.tracked.push(Tracked::Namespace(n.clone()));
-                Ok(Value::Namespace(n))
-            }
-            "cycler" if args.pos.is_empty() => wrong("at least one item has to be provided"),
-            "cycler" => {
-                budget::spend(10)?;
-                let v = Value::Cycler(Rc::new(Cycler { items: args.pos, at: Cell::new(0) }));
-                self.tracked.push(Tracked::Value(v.clone()));
-                Ok(v)
-            }
-            "joiner" => {
-                budget::spend(10)?;
-                let [sep] = args.bind("joiner", ["sep"], 0)?;
-                let sep = sep.unwrap_or_else(|| Value::from(", "));
-                let v = Value::Joiner(Rc::new(Joiner { sep, used: Cell::new(false) }));
-                self.tracked.push(Tracked::Value(v.clone()));
-                Ok(v)
-            }
-            "raise_exception" => {
-                let [message] = args.bind(name, ["message"], 1)?;
-                Err(Fail::Raised(str_of(&message.unwrap_or(Value::None))?))
-            }
-            "strftime_now" => {
-                let [format] = args.bind(name, ["format"], 1)?;
-                match format.as_ref().and_then(Value::as_str) {
-                    Some(format) => super::time::strftime(format, self.now_unix).map(Value::from),
-                    None => wrong("strftime_now wants a text"),
-                }
-            }
-            "lipsum" => wrong("the function 'lipsum' is not supported: a prompt is the same each time"),
-            _ => wrong(format!("'{name}' is not supported")),
-        }
-    }
-}
-
-/// What dict(pairs, name=value) and namespace(…) are given.
-fn pairs_of(args: Args) -> R<Vec<(Value, Value)>> {
-    let mut out = Vec::new();
-    if args.pos.len() > 1 {
-        return wrong(format!("dict expected at most 1 argument, got {}", args.pos.len()));
-    }
-    match args.pos.first() {
-        Some(Value::Dict(d)) => out.extend(d.entries.iter().cloned()),
-        Some(Value::Namespace(_)) => return wrong("'Namespace' object is not iterable"),
-        Some(v) => {
-            for pair in v.iterate()? {
-                match pair.iterate()?.as_slice() {
-                    [k, v] => out.push((k.clone(), v.clone())),
-                    _ => return wrong("dictionary update sequence element has length other than 2"),
-                }
-            }
-        }
-        None => {}
-    }
-    out.extend(args.kw.into_iter().map(|(k, v)| (Value::from(k), v)));
-    Ok(out)
 }

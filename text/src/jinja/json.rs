@@ -1,7 +1,7 @@
 //! JSON to values and back: the context of a rendering, and `tojson` as transformers has it.
 
 use super::budget;
-use super::format::{float, str_of};
+use super::format::{float, push_big, str_of};
 use super::ops::as_int;
 use super::value::{wrong, Args, Dict, Fail, Value, R};
 use std::fmt::Write;
@@ -246,12 +246,11 @@ impl Dump {
             Value::None => self.out.push_str("null"),
             Value::Bool(b) => self.out.push_str(if *b { "true" } else { "false" }),
             Value::Int(i) => drop(write!(self.out, "{i}")),
-            Value::Big(digits) => self.out.push_str(digits),
-            Value::Float(f) => match f {
-                f if f.is_nan() => self.out.push_str("NaN"),
-                f if f.is_infinite() => self.out.push_str(if *f > 0.0 { "Infinity" } else { "-Infinity" }),
-                f => float(*f, &mut self.out),
-            },
+            Value::Big(digits) => push_big(digits, &mut self.out)?,
+            Value::Float(f) => {
+                budget::spend(10)?;
+                json_float(*f, &mut self.out);
+            }
             Value::Str(t) => self.text(&t.0.s)?,
             Value::List(items) | Value::Tuple(items) => {
                 self.out.push('[');
@@ -285,7 +284,13 @@ impl Dump {
             let name = match key {
                 Value::Bool(b) => String::from(if *b { "true" } else { "false" }),
                 Value::None => String::from("null"),
-                Value::Str(_) | Value::Int(_) | Value::Big(_) | Value::Float(_) => str_of(key)?,
+                Value::Float(f) => {
+                    budget::spend(10)?;
+                    let mut name = String::new();
+                    json_float(*f, &mut name);
+                    name
+                }
+                Value::Str(_) | Value::Int(_) | Value::Big(_) => str_of(key)?,
                 _ => {
                     let kind = key.type_name();
                     return wrong(format!("keys must be str, int, float, bool or None, not {kind}"));
@@ -331,7 +336,7 @@ impl Dump {
     }
 
     fn text(&mut self, text: &str) -> R<()> {
-        budget::spend(text.len() / 16)?;
+        budget::spend(text.len() / 8)?;
         budget::fits(self.out.len() + text.len())?;
         self.out.push('"');
         for c in text.chars() {
@@ -343,15 +348,33 @@ impl Dump {
                 '\t' => self.out.push_str("\\t"),
                 '\u{8}' => self.out.push_str("\\b"),
                 '\u{c}' => self.out.push_str("\\f"),
-                c if (c as u32) < 0x20 || self.ensure_ascii && !(' '..='~').contains(&c) => {
-                    for unit in c.encode_utf16(&mut [0; 2]) {
-                        let _ = write!(self.out, "\\u{unit:04x}");
-                    }
-                }
+                c if (c as u32) < 0x20 || self.ensure_ascii && !(' '..='~').contains(&c) => self.escape(c)?,
                 c => self.out.push(c),
             }
         }
         self.out.push('"');
         Ok(())
+    }
+
+    /// Six bytes for each unit of a character, of which the text had one to four.
+    fn escape(&mut self, c: char) -> R<()> {
+        budget::spend(1)?;
+        budget::fits(self.out.len() + 12)?;
+        for unit in c.encode_utf16(&mut [0; 2]) {
+            self.out.push_str("\\u");
+            for shift in [12, 8, 4, 0] {
+                self.out.push(char::from(b"0123456789abcdef"[usize::from(*unit >> shift & 15)]));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// As json.dumps writes a float, a key or a value.
+fn json_float(f: f64, out: &mut String) {
+    match f {
+        f if f.is_nan() => out.push_str("NaN"),
+        f if f.is_infinite() => out.push_str(if f > 0.0 { "Infinity" } else { "-Infinity" }),
+        f => float(f, out),
     }
 }

@@ -12,6 +12,7 @@ mod lexer;
 mod methods;
 mod ops;
 mod parser;
+mod tests;
 mod time;
 mod unicode;
 mod value;

@@ -3,7 +3,7 @@
 use super::ast::{Cmp, Op};
 use super::budget;
 use super::format;
-use super::value::{wrong, Kind, Value, R};
+use super::value::{wrong, Fail, Kind, Value, R};
 use std::cmp::Ordering;
 
 /// An integer, also of a bool.
@@ -18,6 +18,10 @@ pub fn as_int(v: &Value) -> Option<i128> {
 pub fn as_float(v: &Value) -> Option<f64> {
     match v {
         Value::Float(f) => Some(*f),
+        // So many digits are beyond all doubles, and may be as long as the context.
+        Value::Big(digits) if digits.len() > 400 => {
+            Some(if digits.starts_with('-') { f64::NEG_INFINITY } else { f64::INFINITY })
+        }
         Value::Big(digits) => digits.parse().ok(),
         _ => as_int(v).map(|i| i as f64),
     }
@@ -69,6 +73,9 @@ fn add(a: &Value, b: &Value) -> R<Value> {
                 let s = [x.s.as_str(), y.s.as_str()].concat();
                 return Ok(if x.markup { Value::markup(s) } else { Value::from(s) });
             }
+            let added = if x.markup { &y.s } else { &x.s };
+            budget::room(5 * added.len())?;
+            budget::spend(added.len() / 8)?;
             let part = |t: &super::value::TextBuf| if t.markup { t.s.clone() } else { format::escape(&t.s) };
             Ok(Value::markup(part(x) + &part(y)))
         }
@@ -259,8 +266,18 @@ fn numbers(a: &Value, b: &Value) -> Option<Option<Ordering>> {
     })
 }
 
+/// Integers beyond 128 bits are texts, which are read for each comparison.
+fn spend_big(a: &Value, b: &Value) -> R<()> {
+    match (a, b) {
+        (Value::Big(x), Value::Big(y)) => budget::glance(x.len().min(y.len())),
+        (Value::Big(_), _) | (_, Value::Big(_)) => budget::spend(40),
+        _ => Ok(()),
+    }
+}
+
 pub fn eq(a: &Value, b: &Value) -> R<bool> {
     budget::spend(1)?;
+    spend_big(a, b)?;
     let same = |x: &[Value], y: &[Value]| -> R<bool> {
         if x.len() != y.len() {
             return Ok(false);
@@ -321,6 +338,7 @@ fn same_set(x: &[Value], y: &[Value]) -> R<bool> {
 /// None: neither is less (of NaN). An error: Python has no order of them.
 pub fn order(a: &Value, b: &Value, sign: &str) -> R<Option<Ordering>> {
     budget::spend(1)?;
+    spend_big(a, b)?;
     match (a, b) {
         (Value::Str(x), Value::Str(y)) => {
             budget::glance(x.0.s.len().min(y.0.s.len()))?;
@@ -404,22 +422,25 @@ pub fn place(i: i128, n: usize) -> Option<usize> {
 /// value[key]; None: there is no such item, or no items at all.
 pub fn item(of: &Value, key: &Value) -> R<Option<Value>> {
     if let Value::Dict(d) = of {
-        return Ok(match key {
-            Value::List(_) | Value::Dict(_) => None,
-            _ => d.get(key)?.cloned(),
-        });
+        return match key.hashable() {
+            Err(Fail::Wrong(_)) => Ok(None),
+            Err(e) => Err(e),
+            Ok(()) => Ok(d.get(key)?.cloned()),
+        };
     }
     let Some(i) = as_int(key) else { return Ok(None) };
     Ok(match of {
         Value::List(items) | Value::Tuple(items) => place(i, items.v.len()).map(|at| items.v[at].clone()),
         Value::Str(t) if t.0.s.is_ascii() => {
             budget::glance(t.0.s.len())?;
-            place(i, t.0.s.len()).map(|at| Value::from(&t.0.s[at..=at]))
+            let found = place(i, t.0.s.len()).map(|at| Value::from(&t.0.s[at..=at]));
+            return found.map(|c| c.marked_as(of)).transpose();
         }
         Value::Str(t) => {
             budget::spend(t.0.s.len() / 16)?;
             let at = place(i, t.0.s.chars().count());
-            at.and_then(|at| t.0.s.chars().nth(at)).map(|c| Value::from(c.to_string()))
+            let found = at.and_then(|at| t.0.s.chars().nth(at)).map(|c| Value::from(c.to_string()));
+            return found.map(|c| c.marked_as(of)).transpose();
         }
         Value::Range(start, _, step) => {
             place(i, of.length()?).map(|at| Value::Int(i128::from(*start) + at as i128 * i128::from(*step)))
@@ -499,6 +520,7 @@ pub fn slice(of: &Value, parts: &[Option<Value>; 3]) -> R<Option<Value>> {
 pub fn sort_by_key(items: Vec<Value>, reverse: bool, key: impl Fn(&Value) -> R<Value>) -> R<Vec<Value>> {
     let mut keyed = Vec::with_capacity(items.len());
     for item in items {
+        budget::spend(2)?;
         keyed.push((key(&item)?, item));
     }
     let keyed = merge_sort(keyed, &|a, b| {

@@ -1,5 +1,6 @@
 //! strftime_now: the time in the server's zone (TZ), in the C locale.
 
+use super::budget;
 use super::value::{wrong, R};
 
 const MAX_FORMAT: usize = 1024;
@@ -9,6 +10,8 @@ pub fn strftime(format: &str, unix: i64) -> R<String> {
     if format.len() > MAX_FORMAT {
         return wrong(format!("strftime_now: the format is longer than {MAX_FORMAT} bytes"));
     }
+    // libc looks up the zone and makes room for the longest text that there may be.
+    budget::spend(100 + 3 * format.len())?;
     let (mut own, mut rest) = (String::new(), format);
     while let Some(at) = rest.find('%') {
         own.push_str(&rest[..at]);

@@ -139,6 +139,7 @@ impl Dict {
     }
 
     fn set(&mut self, key: Value, value: Value) -> R<()> {
+        budget::spend(1)?;
         if let Some(at) = self.find(&key)? {
             self.entries[at].1 = value;
             return Ok(());
@@ -168,13 +169,14 @@ impl Dict {
     fn find(&self, key: &Value) -> R<Option<usize>> {
         match key {
             Value::Str(text) => {
+                budget::spend(1)?;
                 budget::scan(text.0.s.len())?;
                 return Ok(self.place(&text.0.s));
             }
-            Value::List(_) | Value::Dict(_) => {
-                return wrong(format!("unhashable type: '{}'", key.type_name()))
+            _ => {
+                key.hashable()?;
+                budget::spend(self.entries.len() / 4)?;
             }
-            _ => budget::spend(self.entries.len() / 4)?,
         }
         for (i, (k, _)) in self.entries.iter().enumerate() {
             if !matches!(k, Value::Str(_)) && super::ops::eq(k, key)? {
@@ -353,6 +355,23 @@ impl Value {
         matches!(self, Value::Str(t) if t.0.markup)
     }
 
+    /// With the mark of escaped text, where `of` has it: on a text, or on each text of a list.
+    pub fn marked_as(self, of: &Value) -> R<Value> {
+        if !of.is_markup() {
+            return Ok(self);
+        }
+        let each = |items: &Items| items.v.iter().map(|v| v.clone().marked_as(of)).collect::<R<Vec<_>>>();
+        match &self {
+            Value::Str(t) => {
+                budget::room(t.0.s.len())?;
+                Ok(Value::markup(t.0.s.clone()))
+            }
+            Value::List(items) => Value::list(each(items)?),
+            Value::Tuple(items) => Value::tuple(each(items)?),
+            _ => Ok(self),
+        }
+    }
+
     pub fn is_undefined(&self) -> bool {
         matches!(self, Value::Undefined(_))
     }
@@ -388,6 +407,22 @@ impl Value {
             Value::Cycler(_) => "Cycler",
             Value::Joiner(_) => "Joiner",
             Value::Func(_) => "function",
+        }
+    }
+
+    /// An error where Python has no hash of the value: it is no key, and in no set.
+    pub fn hashable(&self) -> R<()> {
+        let is_set = |w: &Walk| matches!(w.kind, Kind::Keys | Kind::Items);
+        match self {
+            Value::Tuple(items) => {
+                budget::spend(1 + items.v.len() / 4)?;
+                items.v.iter().try_for_each(Value::hashable)
+            }
+            Value::Iter(w) if !is_set(w) => Ok(()),
+            Value::List(_) | Value::Dict(_) | Value::Iter(_) => {
+                wrong(format!("unhashable type: '{}'", self.type_name()))
+            }
+            _ => Ok(()),
         }
     }
 
@@ -428,7 +463,7 @@ impl Value {
         let n = self.len().unwrap_or(0);
         let each = if self.as_str().is_some() { budget::OVERHEAD + 4 } else { 0 };
         budget::room(n * (size_of::<Value>() + each))?;
-        budget::spend(if each > 0 { n } else { n / 2 })?;
+        budget::spend(if each > 0 { 2 * n } else { n })?;
         Ok(match self {
             Value::Undefined(_) => vec![],
             Value::Str(t) => t.0.s.chars().map(|c| Value::from(c.to_string())).collect(),

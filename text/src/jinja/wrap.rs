@@ -33,6 +33,7 @@ pub fn indent(text: &str, by: &str, first: bool, blank: bool) -> R<String> {
     budget::room(text.len())?;
     let text = format!("{text}\n");
     let n = lines(&text)?.count();
+    budget::spend(2 * n)?;
     budget::room(text.len().saturating_add(n.saturating_mul(by.len() + 1)))?;
     let mut out = String::from(if first { by } else { "" });
     for (i, (line, end)) in lines(&text)?.enumerate() {
@@ -70,7 +71,8 @@ pub fn truncate(v: &Value, args: Args) -> R<Value> {
         true => cut.as_str(),
         false => cut.rsplit_once(' ').map_or(cut.as_str(), |(before, _)| before),
     };
-    Ok(Value::from(format!("{kept}{end}")))
+    let end = if v.is_markup() { escape(&end) } else { end };
+    Value::from(format!("{kept}{end}")).marked_as(v)
 }
 
 pub fn wordwrap(v: &Value, args: Args) -> R<Value> {
@@ -212,7 +214,7 @@ pub fn html(name: &str, v: &Value, args: Args) -> R<Value> {
             _ => {
                 let text = str_of(v)?;
                 budget::room(3 * text.len())?;
-                budget::spend(text.len())?;
+                budget::spend(2 * text.len())?;
                 return Ok(Value::from(quoted(&text, false)));
             }
         };
@@ -222,7 +224,7 @@ pub fn html(name: &str, v: &Value, args: Args) -> R<Value> {
                 [k, v] => {
                     let (k, v) = (str_of(k)?, str_of(v)?);
                     budget::room(3 * (k.len() + v.len()))?;
-                    budget::spend(k.len() + v.len())?;
+                    budget::spend(2 * (k.len() + v.len()))?;
                     out.push(Value::from(format!("{}={}", quoted(&k, true), quoted(&v, true))));
                 }
                 _ => return wrong("urlencode wants pairs"),
@@ -234,7 +236,7 @@ pub fn html(name: &str, v: &Value, args: Args) -> R<Value> {
         args.none(name)?;
         let text = str_of(v)?;
         budget::room(text.len())?;
-        budget::scan(2 * text.len())?;
+        budget::scan(4 * text.len())?;
         let mut plain = String::new();
         let mut rest = text.as_str();
         while let Some(at) = rest.find('<') {
@@ -260,6 +262,7 @@ pub fn html(name: &str, v: &Value, args: Args) -> R<Value> {
         if key.as_str().is_none() {
             return wrong(format!("expected string or bytes-like object, got '{}'", key.type_name()));
         }
+        budget::spend(10)?;
         let (key, text) = (str_of(key)?, str_of(v)?);
         budget::scan(4 * (key.len() + text.len()))?;
         if key.contains(|c: char| is_blank(c) || "/>=".contains(c)) {

@@ -1,0 +1,124 @@
+//! Numbers with a precision and a type, as `%` and str.format share them.
+
+use crate::jinja::budget;
+use crate::jinja::value::{wrong, R};
+
+/// No double has more digits behind its point, so that the ones beyond are zeros. Rust's formatting
+/// panics at a precision of 65,535.
+const MOST_DIGITS: usize = 1_100;
+
+/// Takes off what the digits of f cost. Exact digits are made one by one from a long integer, so the
+/// price grows with the exponent and with the precision.
+pub fn spend_digits(f: f64, precision: usize) -> R<()> {
+    let exponent = ((f.to_bits() >> 52 & 0x7FF) as usize).abs_diff(1023) * 3 / 10;
+    budget::spend(10 + 2 * (exponent + precision.min(MOST_DIGITS)) + precision / 16)
+}
+
+/// |f| with so many digits behind the point
+fn fixed_form(f: f64, precision: usize) -> String {
+    let exact = precision.min(MOST_DIGITS);
+    format!("{:.*}{}", exact, f.abs(), "0".repeat(precision - exact))
+}
+
+/// digits and exponent of |f| with so many digits behind the first
+fn exponent_form(f: f64, precision: usize, kind: char) -> String {
+    let exact = precision.min(MOST_DIGITS);
+    let text = format!("{:.*e}", exact, f.abs());
+    let (digits, exponent) = text.split_once('e').unwrap_or((&text, "0"));
+    let exponent: i32 = exponent.parse().unwrap_or(0);
+    let sign = if exponent < 0 { '-' } else { '+' };
+    format!("{digits}{}{kind}{sign}{:02}", "0".repeat(precision - exact), exponent.abs())
+}
+
+/// With a point behind the digits, where there is none.
+fn pointed(text: String) -> String {
+    if text.contains('.') {
+        return text;
+    }
+    let at = text.find(['e', 'E', '%']).unwrap_or(text.len());
+    format!("{}.{}", &text[..at], &text[at..])
+}
+
+/// How a float is written.
+pub(super) struct Form {
+    pub kind: char,
+    pub precision: usize,
+    /// `#`: the point and the zeros behind it stay
+    pub alternate: bool,
+    /// no type in str.format: one digit at least stands behind the point
+    pub untyped: bool,
+}
+
+/// |f| as e, f, g or % have it, without its sign.
+pub(super) fn float_form(f: f64, form: &Form) -> R<String> {
+    let (kind, precision) = (form.kind, form.precision);
+    let upper = kind.is_ascii_uppercase();
+    if !f.is_finite() {
+        let text = if f.is_nan() { "nan" } else { "inf" };
+        let text = if upper { text.to_uppercase() } else { text.to_owned() };
+        return Ok(if kind == '%' { text + "%" } else { text });
+    }
+    spend_digits(f, precision)?;
+    let e = if upper { 'E' } else { 'e' };
+    let text = match kind.to_ascii_lowercase() {
+        'f' => fixed_form(f, precision),
+        '%' => match f * 100.0 {
+            scaled if scaled.is_finite() => fixed_form(scaled, precision) + "%",
+            _ => "inf%".to_owned(),
+        },
+        'e' => exponent_form(f, precision, e),
+        _ => return Ok(general_form(f, form, e)),
+    };
+    Ok(if form.alternate && text != "inf%" { pointed(text) } else { text })
+}
+
+/// g: an exponent where it is below -4 or has no room in the precision.
+fn general_form(f: f64, form: &Form, letter: char) -> String {
+    let n = form.precision.max(1);
+    let exact = (n - 1).min(MOST_DIGITS);
+    let e: i32 = match format!("{:.*e}", exact, f.abs()).split_once('e') {
+        Some((_, e)) => e.parse().unwrap_or(0),
+        None => 0,
+    };
+    let most = n as i32 - i32::from(form.untyped);
+    let with_exponent = e < -4 || e >= most;
+    let text = match with_exponent {
+        true => exponent_form(f, n - 1, letter),
+        false => fixed_form(f, (n as i32 - 1 - e).max(0) as usize),
+    };
+    let text = if form.alternate { pointed(text) } else { without_zeros(&text) };
+    match form.untyped && !with_exponent && !text.contains('.') {
+        true => text + ".0",
+        false => text,
+    }
+}
+
+fn without_zeros(text: &str) -> String {
+    if !text.contains('.') {
+        return text.to_owned();
+    }
+    let (digits, exponent) = text.split_at(text.find(['e', 'E']).unwrap_or(text.len()));
+    format!("{}{exponent}", digits.trim_end_matches('0').trim_end_matches('.'))
+}
+
+/// The digits of |i|.
+pub(super) fn int_form(i: i128, kind: char) -> String {
+    let n = i.unsigned_abs();
+    match kind {
+        'x' => format!("{n:x}"),
+        'X' => format!("{n:X}"),
+        'o' => format!("{n:o}"),
+        'b' => format!("{n:b}"),
+        _ => n.to_string(),
+    }
+}
+
+/// A precision or a width: what is larger is nobody's, and format! panics at it.
+pub(super) const MOST_WIDE: usize = 65_535;
+
+pub(super) fn small(text: &str) -> R<usize> {
+    match text.parse::<usize>() {
+        Ok(n) if n <= MOST_WIDE => Ok(n),
+        _ => wrong(format!("a width or a precision above {MOST_WIDE} is not supported")),
+    }
+}

@@ -1,0 +1,191 @@
+//! What Python's str says about characters: their case, their classes, their digits.
+
+use super::is_space;
+use crate::classes::{class_of, LETTER, NUMBER};
+use crate::jinja::format;
+use crate::jinja::unicode;
+
+fn within(table: &[(u32, u32)], c: char) -> bool {
+    let c = c as u32;
+    table.iter().any(|(from, to)| (*from..=*to).contains(&c))
+}
+
+fn mapped(table: &[(u32, &'static str)], c: char) -> Option<&'static str> {
+    table.iter().find(|(from, _)| *from == c as u32).map(|(_, to)| *to)
+}
+
+fn is_decimal(c: char) -> bool {
+    c.is_ascii_digit() || !c.is_ascii() && unicode::TENS.iter().any(|t| (*t..*t + 10).contains(&(c as u32)))
+}
+
+fn is_digit(c: char) -> bool {
+    is_decimal(c) || within(&unicode::DIGITS, c)
+}
+
+fn is_numeric(c: char) -> bool {
+    class_of(c) & NUMBER != 0 || within(&unicode::NUMERIC, c)
+}
+
+fn is_alpha(c: char) -> bool {
+    class_of(c) & LETTER != 0
+}
+
+fn is_titlecase(c: char) -> bool {
+    matches!(c as u32, 0x1C5 | 0x1C8 | 0x1CB | 0x1F2 | 0x1F88..=0x1F8F | 0x1F98..=0x1F9F | 0x1FA8..=0x1FAF
+        | 0x1FBC | 0x1FCC | 0x1FFC)
+}
+
+fn is_cased(c: char) -> bool {
+    c.is_lowercase() || c.is_uppercase() || is_titlecase(c)
+}
+
+fn push_title(c: char, out: &mut String) {
+    match mapped(&unicode::TITLE, c) {
+        Some(title) => out.push_str(title),
+        None if within(&unicode::TITLE_SAME, c) => out.push(c),
+        None => out.extend(c.to_uppercase()),
+    }
+}
+
+/// The small form of a part of a text: a sigma at a word's end is another one.
+fn lower_of(text: &str, range: std::ops::Range<usize>) -> String {
+    let part = &text[range.clone()];
+    if !part.contains('Σ') {
+        return part.to_lowercase();
+    }
+    // What is before and behind it decides, so the whole text is looked at.
+    fn cased(mut chars: impl Iterator<Item = char>) -> bool {
+        chars.find(|c| !is_ignored(*c)).is_some_and(is_cased)
+    }
+    part.char_indices()
+        .flat_map(|(i, c)| {
+            let at = range.start + i;
+            let is_final =
+                c == 'Σ' && cased(text[..at].chars().rev()) && !cased(text[at + c.len_utf8()..].chars());
+            if is_final {
+                vec!['ς']
+            } else {
+                c.to_lowercase().collect::<Vec<_>>()
+            }
+        })
+        .collect()
+}
+
+/// What stands within words and is no letter of them (Case_Ignorable, its common ones).
+fn is_ignored(c: char) -> bool {
+    "'.:^`\u{a8}\u{ad}\u{af}\u{b4}\u{b7}\u{b8}\u{2018}\u{2019}\u{2024}\u{2027}\u{200d}".contains(c)
+        || class_of(c) & crate::classes::MARK != 0
+}
+
+/// Each run of cased letters begins with a capital one.
+pub(super) fn title(text: &str) -> String {
+    let (mut out, mut inside) = (String::with_capacity(text.len()), false);
+    for (at, c) in text.char_indices() {
+        match inside {
+            true => out.push_str(&lower_of(text, at..at + c.len_utf8())),
+            false => push_title(c, &mut out),
+        }
+        inside = is_cased(c);
+    }
+    out
+}
+
+pub fn capitalize(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    if let Some(c) = text.chars().next() {
+        push_title(c, &mut out);
+        out.push_str(&lower_of(text, c.len_utf8()..text.len()));
+    }
+    out
+}
+
+pub(super) fn casefold(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for c in text.chars() {
+        if c.is_ascii() {
+            out.push(c.to_ascii_lowercase());
+            continue;
+        }
+        match mapped(&unicode::FOLD, c) {
+            Some(folded) => out.push_str(folded),
+            None => out.extend(c.to_uppercase().flat_map(char::to_lowercase)),
+        }
+    }
+    out
+}
+
+pub(super) fn swapcase(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for (at, c) in text.char_indices() {
+        match (c.is_uppercase(), c.is_lowercase()) {
+            (true, _) => out.push_str(&lower_of(text, at..at + c.len_utf8())),
+            (_, true) => out.extend(c.to_uppercase()),
+            _ => out.push(c),
+        }
+    }
+    out
+}
+
+/// There is a cased letter, and none is of the other case.
+pub fn is_lower(text: &str) -> bool {
+    text.chars().any(char::is_lowercase) && !text.chars().any(|c| c.is_uppercase() || is_titlecase(c))
+}
+
+pub fn is_upper(text: &str) -> bool {
+    text.chars().any(char::is_uppercase) && !text.chars().any(|c| c.is_lowercase() || is_titlecase(c))
+}
+
+fn is_title(text: &str) -> bool {
+    let (mut cased, mut inside) = (false, false);
+    for c in text.chars() {
+        let capital = c.is_uppercase() || is_titlecase(c);
+        if capital && inside || c.is_lowercase() && !inside {
+            return false;
+        }
+        inside = is_cased(c);
+        cased |= inside;
+    }
+    cased
+}
+
+fn is_identifier(text: &str) -> bool {
+    let mut chars = text.chars();
+    chars.next().is_some_and(|c| c == '_' || is_alpha(c) || class_of(c) & NUMBER != 0 && !is_digit(c))
+        && chars.all(|c| c == '_' || is_alpha(c) || is_decimal(c) || is_ignored(c) && !c.is_ascii())
+}
+
+/// Of what the texts say about their characters: no empty text is any of it.
+fn all(text: &str, of: fn(char) -> bool) -> bool {
+    !text.is_empty() && text.chars().all(of)
+}
+
+/// str.join
+
+pub(super) fn is_what(text: &str, name: &str) -> bool {
+    match name {
+        "isalnum" => all(text, |c| is_alpha(c) || is_numeric(c)),
+        "isalpha" => all(text, is_alpha),
+        "isascii" => text.is_ascii(),
+        "isdecimal" => all(text, is_decimal),
+        "isdigit" => all(text, is_digit),
+        "isidentifier" => is_identifier(text),
+        "islower" => is_lower(text),
+        "isnumeric" => all(text, is_numeric),
+        "isprintable" => text.chars().all(format::is_printable),
+        "isspace" => all(text, is_space),
+        "istitle" => is_title(text),
+        _ => is_upper(text),
+    }
+}
+
+/// A decimal digit of any script as the one of ASCII, as int() and float() read it.
+pub fn ascii_digit(c: char) -> char {
+    if c.is_ascii() {
+        return c;
+    }
+    let c32 = c as u32;
+    match unicode::TENS.iter().find(|t| (**t..**t + 10).contains(&c32)) {
+        Some(t) => char::from_digit(c32 - t, 10).unwrap_or(c),
+        _ => c,
+    }
+}
