@@ -39,14 +39,14 @@ enum json_scan_result json_scan_feed(struct json_scan *s, struct str text, size_
         char c = text.ptr[i];
         bool ok = true, ends = false;
         *used = i;
-        if (s->in_string) {
-            s->in_string = s->escaped || c != '"';
+        if (s->quote) {
+            s->quote = !s->escaped && c == s->quote ? '\0' : s->quote;
             s->escaped = !s->escaped && c == '\\';
-            ends = !s->in_string && s->depth == 0;
+            ends = !s->quote && s->depth == 0;
         } else if (s->is_scalar && !is_scalar_byte(c)) {
             return JSON_SCAN_DONE;
-        } else if (c == '"') {
-            s->in_string = true;
+        } else if (c == '"' || (c == '\'' && s->depth > 0)) {
+            s->quote = c;
         } else if (c == '{' || c == '[') {
             ok = opens(s, c);
         } else if (c == '}' || c == ']') {

@@ -1,6 +1,7 @@
 #pragma once
 /* Where a JSON value ends, byte by byte: enough to pass a tool call's arguments on while they come.
- * It follows strings and brackets; whether what is between them is JSON is for whoever parses it.
+ * It follows strings, those in Python's quotes too, and brackets; json_mend.h makes JSON of what is
+ * between them.
  * Pure; bounded in depth. */
 #include "common/base/str.h"
 
@@ -15,7 +16,8 @@ enum json_scan_result {
 struct json_scan {  /* zero to begin a value */
     uint64_t lists; /* bit d: the bracket at depth d is a list's */
     uint32_t depth;
-    bool begun, in_string, escaped, is_scalar;
+    char quote; /* of the string that it is in; 0: none */
+    bool begun, escaped, is_scalar;
 };
 
 /* No white space before the value. A number or a word ends where something else begins, so only
