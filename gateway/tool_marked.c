@@ -225,13 +225,18 @@ static size_t feed_head(const struct marked_family *f, struct parser_state *s, s
     bool list = at < text.len && text.ptr[at] == '[' && !s->in_list;
     if (list)
         at = json_skip_space(text, at + 1);
+    if (list && at > 2 * MAX_BLANK) {
+        refuse_call(f, s, a);
+        return 0;
+    }
     const struct str object = parser_skip(text, at);
     enum json_call_result res =
-        f->keyed
-            ? json_keyed_call_parse(object, &call)
-            : json_call_parse(object, f->name_key ? f->name_key : "name", argument_keys, &call);
+        f->keyed ? json_keyed_call_parse(&s->head, object, &call)
+                 : json_call_parse(&s->head, object, f->name_key ? f->name_key : "name",
+                                   argument_keys, &call);
     if (res == JSON_CALL_MORE && !end)
         return 0;
+    s->head = (struct json_head){0};
     const bool known = s->i_mark != NO_MARK || s->in_list || a->n_calls > 0;
     if (res != JSON_CALL_BEGUN && !(res == JSON_CALL_BARE && known)) {
         refuse_call(f, s, a);
