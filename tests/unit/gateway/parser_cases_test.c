@@ -11,13 +11,14 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include <cmocka.h>
 
 #include "gateway/json_text.h"
 
 static const char PARSER_CASES[] = "tests/unit/gateway/parser_cases.jsonl"; /* from the root */
-enum { LEAST_ROWS = 300, N_CUTS = 3, N_DAMAGES = 12 };
+enum { LEAST_ROWS = 300, N_CUTS = 3, N_DAMAGES = 12, MAX_SECONDS = 20 };
 
 struct heard {
     struct strbuf reasoning, content, calls; /* calls: a NUL before each name, \1 behind it */
@@ -347,9 +348,47 @@ static void damaged_rows_give_json(void **state)
     assert_int_equal(seen.n_wrong, 0);
 }
 
+/* ---- long texts ---- */
+
+/* What goes on for ever, byte by byte, behind the first half of a row: each byte may be looked at a
+ * bounded number of times only. A parser that looks at all of it again takes hours of this. */
+static void feed_for_ever(const json_t *row, const json_t *tools, void *arg)
+{
+    enum { N_LONG = 1 << 16 };
+    static const char *const fills[] = {"{\"a\":", "\"", "<", "a", " "};
+    static char text[N_LONG];
+    const char *name = json_string_value(json_object_get(row, "t"));
+    const struct prompt prompt = {.has_text = true, .text = STR("")};
+    const struct answer_rules rules = rules_of(row, tools);
+    const char *start = json_string_value(json_object_get(row, "text"));
+    const size_t n = strlen(start) / 2;
+    if (!name || json_object_get(arg, name))
+        return;
+    json_object_set_new(arg, name, json_true());
+    memcpy(text, start, n);
+    for (size_t k = 0; k < sizeof fills / sizeof *fills; k++) {
+        struct heard h;
+        for (size_t i = n, len = strlen(fills[k]); i < N_LONG; i++)
+            text[i] = fills[k][(i - n) % len];
+        feed(&rules, &prompt, (struct str){text, N_LONG}, 1, 0, true, &h);
+        heard_fini(&h);
+    }
+}
+
+static void long_texts_take_linear_time(void **state)
+{
+    json_t *seen = json_object();
+    const clock_t begin = clock();
+    (void)state;
+    for_each_row(feed_for_ever, seen);
+    json_decref(seen);
+    assert_true((double)(clock() - begin) / CLOCKS_PER_SEC < MAX_SECONDS);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(every_row_is_right),
-                                       cmocka_unit_test(damaged_rows_give_json)};
+                                       cmocka_unit_test(damaged_rows_give_json),
+                                       cmocka_unit_test(long_texts_take_linear_time)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
