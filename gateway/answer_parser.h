@@ -21,6 +21,7 @@ struct parser_state {
     uint32_t types;    /* of the value that it is at (tool_types.h) */
     uint32_t i_wrapper;
     struct json_scan json;
+    struct json_head head; /* of the call that it is at */
     struct literal_scan literal;
     /* The value that is held: how much of it was looked at, and where it may have ended (0:
      * nowhere).

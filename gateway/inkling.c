@@ -128,9 +128,10 @@ static size_t feed_call(struct parser_state *s, struct str text, bool end, struc
     const size_t at = json_skip_space(text, 0);
     enum json_call_result res = JSON_CALL_BAD;
     if (at <= MAX_HEADER)
-        res = json_call_parse(parser_skip(text, at), "name", argument_keys, &call);
+        res = json_call_parse(&s->head, parser_skip(text, at), "name", argument_keys, &call);
     if (res == JSON_CALL_MORE && !end)
         return 0;
+    s->head = (struct json_head){0};
     if (res != JSON_CALL_BEGUN && res != JSON_CALL_BARE) {
         answer_content(a, str_from(marks[CALL]));
         s->step = STEP_CONTENT;

@@ -150,11 +150,11 @@ static size_t feed_string(struct work *w, struct str text)
 static size_t feed_joint(struct work *w, struct str text)
 {
     const size_t at = json_skip_space(text, 0);
-    if (at == text.len && !w->end)
-        return 0;
+    if (at == text.len && (at > 0 || !w->end))
+        return at;
     if (is_quote(text, at)) {
         const size_t n = open_string(w, parser_skip(text, at));
-        return n > 0 ? at + n : 0;
+        return n > 0 ? at + n : at;
     }
     give(w, STR("\""));
     w->s->step = STEP_NEXT;
@@ -230,10 +230,12 @@ static size_t feed_key(struct work *w, struct str text)
     if (at < text.len && text.ptr[at] == ')')
         return stop(w, LITERAL_DONE, at + 1);
     const enum look is_key = look_at_key(w, text, &key, &behind);
-    if (is_key == LOOK_MORE || at == text.len)
+    if (at == text.len)
+        return at;
+    if (is_key == LOOK_MORE)
         return 0;
     if (is_key == LOOK_NO)
-        return w->end && is_key_byte(text.ptr[at]) ? 0 : stop(w, LITERAL_BAD, 0);
+        return w->end && is_key_byte(text.ptr[at]) ? 0 : stop(w, LITERAL_BAD, at);
     give(w, w->s->any ? STR(", \"") : STR("\""));
     literal_give_text(w->a, w->i_call, key);
     give(w, STR("\": "));

@@ -7,7 +7,7 @@
 #include "common/json/json_text.h"
 #include "gateway/answer.h"
 
-enum { MAX_WORD = 128, MAX_BEHIND = 128 };
+enum { MAX_BEHIND = 128 };
 
 struct place { /* where it gives what it makes */
     struct answer *a;
@@ -242,11 +242,11 @@ static void begin_value(struct literal_scan *s, const struct place *p)
 static size_t feed_word(struct literal_scan *s, struct str text, const struct place *p, bool *ok)
 {
     size_t n = 0;
-    while (n < text.len && n < MAX_WORD && is_word_byte(text.ptr[n]))
+    while (n < text.len && n < LITERAL_MAX_WORD && is_word_byte(text.ptr[n]))
         n++;
-    if (n == text.len && n < MAX_WORD)
+    if (n == text.len && n < LITERAL_MAX_WORD)
         return 0;
-    *ok = n > 0 && n < MAX_WORD && !s->value;
+    *ok = n > 0 && n < LITERAL_MAX_WORD && !s->value;
     if (!*ok)
         return 0;
     begin_value(s, p);
@@ -286,6 +286,20 @@ static bool close_bracket(struct literal_scan *s, char c, const struct place *p)
     return true;
 }
 
+/* Between quotes that are a model's own a value may be missing, which is an empty text as in vLLM.
+ * True: the comma stands where nothing was, and is nobody's. */
+static bool lacks_value(struct literal_scan *s, char c, const struct place *p)
+{
+    if (s->value || !strchr(",)]}", c))
+        return false;
+    if (is_map(s) && !s->key) {
+        give_c(p, "\"\"");
+        s->value = true;
+        return false;
+    }
+    return c == ',';
+}
+
 static bool feed_sign(struct literal_scan *s, char c, const struct place *p)
 {
     bool ok = false;
@@ -323,7 +337,7 @@ static size_t feed_token(struct literal_scan *s, struct str text, const char *qu
         return n;
     }
     if (c && strchr(",:=([{)]}", c)) {
-        *ok = feed_sign(s, c, p);
+        *ok = (quote && lacks_value(s, c, p)) || feed_sign(s, c, p);
         return *ok;
     }
     return feed_word(s, text, p, ok);

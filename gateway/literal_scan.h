@@ -5,6 +5,7 @@
 #include "common/base/str.h"
 
 #define LITERAL_MAX_DEPTH 32u
+#define LITERAL_MAX_WORD  128u /* bytes of a number or a word */
 
 struct answer;
 

@@ -225,13 +225,18 @@ static size_t feed_head(const struct marked_family *f, struct parser_state *s, s
     bool list = at < text.len && text.ptr[at] == '[' && !s->in_list;
     if (list)
         at = json_skip_space(text, at + 1);
+    if (list && at > 2 * MAX_BLANK) {
+        refuse_call(f, s, a);
+        return 0;
+    }
     const struct str object = parser_skip(text, at);
     enum json_call_result res =
-        f->keyed
-            ? json_keyed_call_parse(object, &call)
-            : json_call_parse(object, f->name_key ? f->name_key : "name", argument_keys, &call);
+        f->keyed ? json_keyed_call_parse(&s->head, object, &call)
+                 : json_call_parse(&s->head, object, f->name_key ? f->name_key : "name",
+                                   argument_keys, &call);
     if (res == JSON_CALL_MORE && !end)
         return 0;
+    s->head = (struct json_head){0};
     const bool known = s->i_mark != NO_MARK || s->in_list || a->n_calls > 0;
     if (res != JSON_CALL_BEGUN && !(res == JSON_CALL_BARE && known)) {
         refuse_call(f, s, a);
@@ -260,6 +265,20 @@ static size_t feed_arguments(struct parser_state *s, struct str text, struct ans
     return n;
 }
 
+/* A word that the answer has ended behind is all there, unless the answer was cut. */
+static void give_last_word(const struct marked_family *f, struct parser_state *s, struct str word,
+                           struct answer *a)
+{
+    char text[LITERAL_MAX_WORD + 1];
+    size_t n = 0;
+    if (a->is_cut || word.len == 0 || word.len >= sizeof text)
+        return;
+    memcpy(text, word.ptr, word.len);
+    text[word.len] = ',';
+    (void)literal_scan_feed(&s->literal, (struct str){text, word.len + 1}, f->quote, a, s->i_call,
+                            &n);
+}
+
 static size_t feed_literals(const struct marked_family *f, struct parser_state *s, struct str text,
                             bool end, struct answer *a)
 {
@@ -269,6 +288,8 @@ static size_t feed_literals(const struct marked_family *f, struct parser_state *
                           : literal_scan_feed(&s->literal, text, f->quote, a, s->i_call, &n);
     if (res != LITERAL_MORE)
         s->step = res == LITERAL_DONE ? STEP_NEXT : STEP_AFTER;
+    else if (end && f->bracket != '(')
+        give_last_word(f, s, parser_skip(text, n), a);
     return n;
 }
 
@@ -281,32 +302,43 @@ static size_t feed_rest(struct parser_state *s, struct str text)
     return n;
 }
 
-static size_t feed_next(const struct marked_family *f, struct parser_state *s, struct str text)
+/* Where the next object, list or name begins that follows a call or a list, behind a comma or by
+ * itself; SIZE_MAX: that has not come; text.len: another thing follows. at: behind white space. */
+static size_t find_follower(const struct marked_family *f, struct str text, size_t at)
 {
-    size_t at = json_skip_space(text, 0);
-    char more = f->between;
-    if (s->in_list)
-        more = ',';
-    bool follows = f->follows && !s->in_list;
+    const bool comma = text.ptr[at] == ',';
+    const size_t next = comma ? json_skip_space(text, at + 1) : at;
+    if (next == text.len)
+        return next - at <= MAX_BLANK ? SIZE_MAX : text.len;
+    const char c = text.ptr[next];
+    return c == '[' || (f->named ? is_name_byte(c) : c == '{') ? next : text.len;
+}
+
+static size_t feed_next(const struct marked_family *f, struct parser_state *s, struct str text,
+                        bool end)
+{
+    const size_t at = json_skip_space(text, 0);
+    const char more = s->in_list ? ',' : f->between;
+    const bool follows = f->follows && !s->in_list, here = at < text.len && at <= MAX_BLANK;
+    const size_t next = follows && here ? find_follower(f, text, at) : text.len;
     if (at == text.len && at <= MAX_BLANK && (more || follows))
         return 0;
-    if (at == text.len || at > MAX_BLANK) {
-        s->step = STEP_AFTER;
+    if (next == SIZE_MAX && !end)
         return 0;
-    }
-    bool again = f->named ? is_name_byte(text.ptr[at]) : text.ptr[at] == '{';
-    if (follows && again) {
-        s->step = STEP_HEAD;
-        s->i_mark = NO_MARK;
-        return at;
-    }
-    if (more && text.ptr[at] == more) {
-        s->step = STEP_HEAD;
-        s->i_mark = NO_MARK;
-        return at + 1;
-    }
     s->step = STEP_AFTER;
-    return s->in_list && text.ptr[at] == ']' ? at + 1 : 0;
+    if (!here)
+        return 0;
+    const bool parted = more && text.ptr[at] == more;
+    if (next < text.len || parted) {
+        s->step = STEP_HEAD;
+        s->i_mark = NO_MARK;
+        return next < text.len ? next : at + 1;
+    }
+    if (!s->in_list || text.ptr[at] != ']')
+        return 0;
+    s->in_list = !f->follows;
+    s->step = f->follows ? STEP_NEXT : STEP_AFTER;
+    return at + 1;
 }
 
 /* A closing marker that may be there. */
@@ -387,7 +419,7 @@ static size_t feed_step(const struct answer_parser *p, struct parser_state *s, s
     case STEP_REST:
         return feed_rest(s, text);
     case STEP_NEXT:
-        return feed_next(f, s, text);
+        return feed_next(f, s, text, end);
     case STEP_OBJECT:
         return feed_object(f, s, text, a);
     default:

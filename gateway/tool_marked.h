@@ -15,7 +15,7 @@ struct marked_family {
     char bare;     /* text that begins with this byte is a call without a marker; 0: it is not */
     bool anywhere; /* with bare {: an object in the midst of text is a call, too, if it is one */
     char between;  /* behind this byte another object may follow; 0: it may not */
-    bool follows;  /* another may follow at once */
+    bool follows;  /* another may follow at once, or behind a comma */
     bool named; /* the name comes before the arguments, not in an object: [prefix] name [sep …] { */
     const char *prefix, *sep; /* with named; NULL: there is none */
     bool own_id; /* prefix, name and sep with its number are the call's id: the template wants it */

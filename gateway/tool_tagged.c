@@ -139,6 +139,12 @@ static size_t feed_seek(const struct tagged_family *f, struct parser_state *s, s
     return n + strlen(next[i_found]);
 }
 
+static void to_key(struct parser_state *s)
+{
+    s->step = STEP_KEY;
+    s->n_seen = s->n_first = 0;
+}
+
 static size_t feed_head(const struct tagged_family *f, struct parser_state *s, struct str text,
                         bool end, struct answer *a)
 {
@@ -164,7 +170,7 @@ static size_t feed_head(const struct tagged_family *f, struct parser_state *s, s
     s->i_mark = find_tool(a, name);
     s->in_object = false;
     answer_arguments(a, s->i_call, STR("{"));
-    s->step = STEP_KEY;
+    to_key(s);
     return at + n;
 }
 
@@ -209,46 +215,66 @@ static uint32_t types_of_value(const struct tagged_family *f, const struct parse
     return types == 0 && (!f->says || f->says_else) ? TOOL_STRING : types;
 }
 
-/* A key, behind its tag. Too long a one is passed over. */
-static size_t feed_key_name(const struct tagged_family *f, struct parser_state *s, struct str text,
-                            struct answer *a)
+/* Goes on with the search for a marker, which does not begin before *seen. */
+static size_t find_on(struct str text, const char *marker, size_t *seen, bool *found)
 {
-    struct str rest = {text.ptr, text.len < MAX_KEY ? text.len : MAX_KEY}, key, says = {0};
+    *seen += parser_find_marker(parser_skip(text, *seen), marker, found);
+    return *seen;
+}
+
+static size_t larger(size_t a, size_t b)
+{
+    return a > b ? a : b;
+}
+
+/* A key, behind its tag, which ends at `from`. Too long a one is passed over. Returns the bytes
+ * done with; 0: it goes on. n_seen and n_first say how much was looked at for its end and its
+ * value. */
+static size_t feed_key_name(const struct tagged_family *f, struct parser_state *s, struct str text,
+                            size_t from, struct answer *a)
+{
+    const size_t most = from + MAX_KEY;
+    const struct str within = {text.ptr, text.len < most ? text.len : most};
+    struct str key, says = {0};
     bool found;
-    size_t n = parser_find_marker(rest, f->key_end, &found);
+    s->n_seen = larger(s->n_seen, from);
+    size_t n = find_on(within, f->key_end, &s->n_seen, &found);
     if (!found)
-        return text.len < MAX_KEY ? SIZE_MAX : 0;
-    key = (struct str){rest.ptr, n};
-    rest = parser_skip(rest, n + strlen(f->key_end));
+        return text.len < most ? 0 : from;
+    key = (struct str){text.ptr + from, n - from};
+    n += strlen(f->key_end);
     if (f->value) {
-        size_t at = parser_find_marker(rest, f->value, &found);
+        s->n_first = larger(s->n_first, n);
+        const size_t at = find_on(within, f->value, &s->n_first, &found);
         if (!found)
-            return text.len < MAX_KEY ? SIZE_MAX : 0;
-        says = (struct str){rest.ptr, at};
-        rest = parser_skip(rest, at + strlen(f->value));
+            return text.len < most ? 0 : from;
+        says = (struct str){text.ptr + n, at - n};
+        n = at + strlen(f->value);
     }
     s->types = types_of_value(f, s, key, says, a);
     if (may_wrap(f, s, key, a))
         s->step = STEP_WRAPPED;
     else
         give_key(s, key, a);
-    return (size_t)(rest.ptr - text.ptr);
+    return n;
 }
 
 static size_t feed_key(const struct tagged_family *f, struct parser_state *s, struct str text,
                        struct answer *a)
 {
     size_t i_found, n = parser_find_first(text, f->inner, &i_found);
-    if (i_found == SIZE_MAX)
-        return n;
-    size_t behind = n + strlen(f->inner[i_found]);
+    const size_t behind = i_found == SIZE_MAX ? n : n + strlen(f->inner[i_found]);
     if (i_found == 0) {
-        size_t used = feed_key_name(f, s, parser_skip(text, behind), a);
-        return used == SIZE_MAX ? n : behind + used;
+        const size_t used = feed_key_name(f, s, text, behind, a);
+        n = used > 0 ? used : n;
+    } else if (i_found != SIZE_MAX) {
+        answer_arguments(a, s->i_call, STR("}"));
+        s->step = STEP_NEXT;
+        n = strcmp(f->inner[i_found], f->close) == 0 ? n : behind;
     }
-    answer_arguments(a, s->i_call, STR("}"));
-    s->step = STEP_NEXT;
-    return strcmp(f->inner[i_found], f->close) == 0 ? n : behind;
+    s->n_seen -= s->n_seen < n ? s->n_seen : n;
+    s->n_first -= s->n_first < n ? s->n_first : n;
+    return n;
 }
 
 #define CDATA     "<![CDATA["
@@ -449,7 +475,7 @@ static size_t feed_wrapped(const struct tagged_family *f, struct parser_state *s
         return 0;
     if (i_next != SIZE_MAX && i_next > 0 &&
         give_members(s, (struct str){text.ptr, n}, properties, a)) {
-        s->step = STEP_KEY;
+        to_key(s);
         return behind;
     }
     give_key(s, wrappers[s->i_wrapper], a);
@@ -463,7 +489,7 @@ static size_t feed_past(const struct tagged_family *f, struct parser_state *s, s
     size_t n = find_value_end(f, s, text, &found), n_end = strlen(f->value_end);
     if (!found)
         return n;
-    s->step = STEP_KEY;
+    to_key(s);
     const bool is_end = text.len - n >= n_end && memcmp(text.ptr + n, f->value_end, n_end) == 0;
     return is_end ? n + n_end : n;
 }

@@ -39,14 +39,14 @@ enum json_scan_result json_scan_feed(struct json_scan *s, struct str text, size_
         char c = text.ptr[i];
         bool ok = true, ends = false;
         *used = i;
-        if (s->in_string) {
-            s->in_string = s->escaped || c != '"';
+        if (s->quote) {
+            s->quote = !s->escaped && c == s->quote ? '\0' : s->quote;
             s->escaped = !s->escaped && c == '\\';
-            ends = !s->in_string && s->depth == 0;
+            ends = !s->quote && s->depth == 0;
         } else if (s->is_scalar && !is_scalar_byte(c)) {
             return JSON_SCAN_DONE;
-        } else if (c == '"') {
-            s->in_string = true;
+        } else if (c == '"' || (c == '\'' && s->depth > 0)) {
+            s->quote = c;
         } else if (c == '{' || c == '[') {
             ok = opens(s, c);
         } else if (c == '}' || c == ']') {
@@ -68,11 +68,6 @@ enum json_scan_result json_scan_feed(struct json_scan *s, struct str text, size_
     return JSON_SCAN_MORE;
 }
 
-static struct str from(struct str text, size_t at)
-{
-    return (struct str){text.ptr + at, text.len - at};
-}
-
 static bool is_one_of(struct str key, const char *const *keys)
 {
     for (; *keys; keys++)
@@ -81,99 +76,122 @@ static bool is_one_of(struct str key, const char *const *keys)
     return false;
 }
 
-/* A string at `at`: its bytes between the quotes; at moves behind it. */
-static enum json_scan_result read_string(struct str text, size_t *at, struct str *out)
+/* ---- the head of a call ---- */
+
+/* At: the object, a key, behind a key, a value, behind a value. IN_…: it has begun. */
+enum { AT_OBJECT, AT_KEY, IN_KEY, AT_COLON, AT_VALUE, IN_VALUE, AT_COMMA };
+
+/* A key or a value goes on; DONE: h->at is behind it. */
+static enum json_scan_result scan_on(struct json_head *h, struct str text)
 {
-    struct json_scan scan = {0};
     size_t n;
-    if (*at < text.len && text.ptr[*at] != '"')
+    const struct str rest = {text.ptr + h->at, text.len - h->at};
+    const enum json_scan_result res = json_scan_feed(&h->scan, rest, &n);
+    h->at += n;
+    return res;
+}
+
+static void begin_scan(struct json_head *h, uint8_t step)
+{
+    h->step = step;
+    h->from = h->at;
+    h->scan = (struct json_scan){0};
+}
+
+/* The member's value is all there. */
+static void end_value(struct json_head *h, struct str text, const char *name_key)
+{
+    h->step = AT_COMMA;
+    if (!str_eq_c((struct str){text.ptr + h->key, h->n_key}, name_key) || text.ptr[h->from] != '"')
+        return;
+    h->name = h->from + 1;
+    h->n_name = h->at - h->from - 2;
+    h->has_name = h->n_name > 0 && !memchr(text.ptr + h->name, '\\', h->n_name);
+    h->head = h->at;
+}
+
+/* In a key or a value. A value that has begun is known, whatever becomes of it: that may not have
+ * come yet. */
+static enum json_scan_result step_inside(struct json_head *h, struct str text, const char *name_key,
+                                         const char *const *keys)
+{
+    const bool is_key = h->step == IN_KEY;
+    const enum json_scan_result res = scan_on(h, text);
+    if (is_key && res == JSON_SCAN_DONE) {
+        h->step = AT_COLON;
+        h->key = h->from + 1;
+        h->n_key = h->at - h->from - 2;
+    }
+    if (!is_key && h->at > h->from && is_one_of((struct str){text.ptr + h->key, h->n_key}, keys)) {
+        h->arguments = h->from;
+        h->has_arguments = true;
+        h->head = h->from + 1;
+    }
+    if (!is_key && res == JSON_SCAN_DONE)
+        end_value(h, text, name_key);
+    return res;
+}
+
+/* One byte that has to be there, or the beginning of a key or a value. */
+static enum json_scan_result step_between(struct json_head *h, char c)
+{
+    static const char wants[] = {
+        [AT_OBJECT] = '{', [AT_KEY] = '"', [AT_COLON] = ':', [AT_COMMA] = ','};
+    if (h->step != AT_VALUE && c != wants[h->step]) {
+        h->is_bare = h->step == AT_COMMA && c == '}';
+        h->at += h->is_bare;
         return JSON_SCAN_BAD;
-    enum json_scan_result res = json_scan_feed(&scan, from(text, *at), &n);
-    if (res == JSON_SCAN_DONE)
-        *out = (struct str){text.ptr + *at + 1, n - 2};
-    *at += n;
-    return res;
+    }
+    if (h->step == AT_KEY || h->step == AT_VALUE) {
+        begin_scan(h, h->step == AT_KEY ? IN_KEY : IN_VALUE);
+        return JSON_SCAN_DONE;
+    }
+    h->step = h->step == AT_COLON ? AT_VALUE : AT_KEY;
+    h->at++;
+    return JSON_SCAN_DONE;
 }
 
-/* The byte `want` after white space; at moves behind it. */
-static enum json_scan_result read_byte(struct str text, size_t *at, char want)
-{
-    *at = json_skip_space(text, *at);
-    if (*at >= text.len)
-        return JSON_SCAN_MORE;
-    return text.ptr[(*at)++] == want ? JSON_SCAN_DONE : JSON_SCAN_BAD;
-}
-
-/* One "key": value, and what follows it. value_at: where the value begins. */
-static enum json_scan_result read_member(struct str text, size_t *at, struct str *key,
-                                         size_t *value_at)
-{
-    struct json_scan scan = {0};
-    size_t n;
-    *at = json_skip_space(text, *at);
-    enum json_scan_result res = read_string(text, at, key);
-    if (res == JSON_SCAN_DONE)
-        res = read_byte(text, at, ':');
-    if (res != JSON_SCAN_DONE)
-        return res;
-    *at = *value_at = json_skip_space(text, *at);
-    if (*at >= text.len)
-        return JSON_SCAN_MORE;
-    res = json_scan_feed(&scan, from(text, *at), &n);
-    *at += n;
-    return res;
-}
-
-enum json_call_result json_call_parse(struct str text, const char *name_key,
+enum json_call_result json_call_parse(struct json_head *h, struct str text, const char *name_key,
                                       const char *const *keys, struct json_call *out)
 {
-    size_t at = 0, head = 0; /* head: bytes without which it would not be known */
-    bool has_name = false, has_arguments = false;
-    enum json_scan_result res = read_byte(text, &at, '{');
-    while (res == JSON_SCAN_DONE) {
-        struct str key = {0};
-        size_t value_at = SIZE_MAX;
-        res = read_member(text, &at, &key, &value_at);
-        /* begun, whatever becomes of it: that may not have come yet */
-        if (value_at != SIZE_MAX && at > value_at && is_one_of(key, keys)) {
-            out->arguments = value_at;
-            has_arguments = true;
-            head = value_at + 1;
-        }
-        if (res == JSON_SCAN_DONE && str_eq_c(key, name_key) && text.ptr[value_at] == '"') {
-            out->name = (struct str){text.ptr + value_at + 1, at - value_at - 2};
-            has_name = out->name.len > 0 && !memchr(out->name.ptr, '\\', out->name.len);
-            head = at;
-        }
-        if (has_name && has_arguments)
-            return head > JSON_CALL_MAX_HEAD ? JSON_CALL_BAD : JSON_CALL_BEGUN;
-        if (res == JSON_SCAN_DONE)
-            res = read_byte(text, &at, ',');
+    enum json_scan_result res = JSON_SCAN_DONE;
+    while (res == JSON_SCAN_DONE && !(h->has_name && h->has_arguments)) {
+        const bool inside = h->step == IN_KEY || h->step == IN_VALUE;
+        h->at = inside ? h->at : json_skip_space(text, h->at);
+        if (h->at >= text.len)
+            res = JSON_SCAN_MORE;
+        else
+            res = inside ? step_inside(h, text, name_key, keys) : step_between(h, text.ptr[h->at]);
     }
-    if (res == JSON_SCAN_BAD && has_name && text.ptr[at - 1] == '}' && at <= JSON_CALL_MAX_HEAD) {
-        out->arguments = at;
-        return JSON_CALL_BARE;
-    }
-    return res == JSON_SCAN_BAD || at > JSON_CALL_MAX_HEAD ? JSON_CALL_BAD : JSON_CALL_MORE;
+    out->name = (struct str){text.ptr + h->name, h->n_name};
+    out->arguments = h->arguments;
+    if (h->has_name && h->has_arguments)
+        return h->head > JSON_CALL_MAX_HEAD ? JSON_CALL_BAD : JSON_CALL_BEGUN;
+    if (h->at > JSON_CALL_MAX_HEAD || (res == JSON_SCAN_BAD && !(h->is_bare && h->has_name)))
+        return JSON_CALL_BAD;
+    out->arguments = h->at;
+    return res == JSON_SCAN_BAD ? JSON_CALL_BARE : JSON_CALL_MORE;
 }
 
-enum json_call_result json_keyed_call_parse(struct str text, struct json_call *out)
+enum json_call_result json_keyed_call_parse(struct json_head *h, struct str text,
+                                            struct json_call *out)
 {
-    size_t at = 0;
-    enum json_scan_result res = read_byte(text, &at, '{');
-    at = json_skip_space(text, at);
-    if (res == JSON_SCAN_DONE)
-        res = read_string(text, &at, &out->name);
-    if (res == JSON_SCAN_DONE)
-        res = read_byte(text, &at, ':');
-    if (res == JSON_SCAN_DONE) {
-        res = read_byte(text, &at, '{');
-        out->arguments = at - 1;
+    static const char *const none[] = {NULL};
+    enum json_scan_result res = JSON_SCAN_DONE;
+    while (res == JSON_SCAN_DONE && h->step != IN_VALUE) {
+        const bool inside = h->step == IN_KEY;
+        h->at = inside ? h->at : json_skip_space(text, h->at);
+        if (h->at >= text.len)
+            res = JSON_SCAN_MORE;
+        else
+            res = inside ? step_inside(h, text, "", none) : step_between(h, text.ptr[h->at]);
     }
-    if (at > JSON_CALL_MAX_HEAD || res == JSON_SCAN_BAD)
+    if (h->at > JSON_CALL_MAX_HEAD || res == JSON_SCAN_BAD)
         return JSON_CALL_BAD;
     if (res == JSON_SCAN_MORE)
         return JSON_CALL_MORE;
-    const bool ok = out->name.len > 0 && !memchr(out->name.ptr, '\\', out->name.len);
-    return ok ? JSON_CALL_BEGUN : JSON_CALL_BAD;
+    out->name = (struct str){text.ptr + h->key, h->n_key};
+    out->arguments = h->at;
+    const bool ok = h->n_key > 0 && !memchr(out->name.ptr, '\\', h->n_key);
+    return ok && text.ptr[h->at] == '{' ? JSON_CALL_BEGUN : JSON_CALL_BAD;
 }

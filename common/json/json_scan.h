@@ -1,6 +1,7 @@
 #pragma once
 /* Where a JSON value ends, byte by byte: enough to pass a tool call's arguments on while they come.
- * It follows strings and brackets; whether what is between them is JSON is for whoever parses it.
+ * It follows strings, those in Python's quotes too, and brackets; json_mend.h makes JSON of what is
+ * between them.
  * Pure; bounded in depth. */
 #include "common/base/str.h"
 
@@ -15,7 +16,8 @@ enum json_scan_result {
 struct json_scan {  /* zero to begin a value */
     uint64_t lists; /* bit d: the bracket at depth d is a list's */
     uint32_t depth;
-    bool begun, in_string, escaped, is_scalar;
+    char quote; /* of the string that it is in; 0: none */
+    bool begun, escaped, is_scalar;
 };
 
 /* No white space before the value. A number or a word ends where something else begins, so only
@@ -36,11 +38,23 @@ struct json_call {
     size_t arguments; /* where their value begins */
 };
 
+/* How far the head of a call was read, so that no byte is read again when more has come. Zero to
+ * begin with an object; offsets are from there. */
+struct json_head {
+    uint8_t step;
+    bool has_name, has_arguments, is_bare;
+    size_t at, from; /* what was read; where the key or the value that it is in begins */
+    size_t key, n_key, name, n_name, arguments;
+    size_t head; /* bytes without which name and arguments would not be known */
+    struct json_scan scan;
+};
+
 enum { JSON_CALL_MAX_HEAD = 16 << 10 }; /* bytes up to the arguments: longer is bad */
 
-/* text begins with the object. name_key: "name", or what a family writes for it. keys: names of the
- * arguments, NULL at the end. */
-enum json_call_result json_call_parse(struct str text, const char *name_key,
+/* text begins with the object, and holds what it held before. name_key: "name", or what a family
+ * writes for it. keys: names of the arguments, NULL at the end. */
+enum json_call_result json_call_parse(struct json_head *h, struct str text, const char *name_key,
                                       const char *const *keys, struct json_call *out);
 /* The same of {"f": {…}}, whose one key is the name. */
-enum json_call_result json_keyed_call_parse(struct str text, struct json_call *out);
+enum json_call_result json_keyed_call_parse(struct json_head *h, struct str text,
+                                            struct json_call *out);

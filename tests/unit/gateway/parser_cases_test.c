@@ -11,11 +11,14 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include <cmocka.h>
 
+#include "gateway/json_text.h"
+
 static const char PARSER_CASES[] = "tests/unit/gateway/parser_cases.jsonl"; /* from the root */
-enum { LEAST_ROWS = 300, N_CUTS = 3 };
+enum { LEAST_ROWS = 300, N_CUTS = 3, N_DAMAGES = 12, MAX_SECONDS = 20 };
 
 struct heard {
     struct strbuf reasoning, content, calls; /* calls: a NUL before each name, \1 behind it */
@@ -47,9 +50,10 @@ static uint32_t next_random(uint32_t *state)
     return *state;
 }
 
-/* most: bytes of a piece, 0: all at once. seed 0: pieces of just so many bytes, else of up to. */
+/* most: bytes of a piece, 0: all at once. seed 0: pieces of just so many bytes, else of up to.
+ * finished: the model has ended the answer; else its length has. */
 static void feed(const struct answer_rules *rules, const struct prompt *prompt, struct str text,
-                 size_t most, uint32_t seed, struct heard *h)
+                 size_t most, uint32_t seed, bool finished, struct heard *h)
 {
     struct answer a;
     struct answer_delta d = {0};
@@ -64,7 +68,8 @@ static void feed(const struct answer_rules *rules, const struct prompt *prompt, 
         answer_feed(&a, (struct str){text.ptr + i, n}, false, &d);
         hear(h, &d);
     }
-    d = (struct answer_delta){0};
+    d = (struct answer_delta){.finish = finished ? ANSWER_STOP : ANSWER_LENGTH,
+                              .stop_id = UINT32_MAX};
     answer_feed(&a, STR(""), true, &d);
     hear(h, &d);
     answer_fini(&a);
@@ -138,23 +143,43 @@ static const struct answer_parser *find(const json_t *row, const char *key,
     return p;
 }
 
-static bool row_is_right(const json_t *row, const json_t *tools)
+static struct prompt prompt_of(const json_t *row)
 {
-    const char *prompt_text = json_string_value(json_object_get(row, "prompt"));
-    const struct prompt prompt = {.has_text = true,
-                                  .text = str_from(prompt_text ? prompt_text : "")};
-    const struct answer_rules rules = {
+    const char *text = json_string_value(json_object_get(row, "prompt"));
+    return (struct prompt){.has_text = true, .text = str_from(text ? text : "")};
+}
+
+static struct answer_rules rules_of(const json_t *row, const json_t *tools)
+{
+    return (struct answer_rules){
         .reasoning = find(row, "r", reasoning_parser_find),
         .tools = find(row, "t", tool_parser_find),
         .tool_list = tools,
         .call_prefix = "call-",
     };
+}
+
+/* Arguments that are a text broke off with the answer. */
+static bool is_finished(const json_t *row)
+{
+    const json_t *calls = json_object_get(row, "calls");
+    for (size_t i = 0; i < json_array_size(calls); i++)
+        if (json_is_string(json_array_get(json_array_get(calls, i), 1)))
+            return false;
+    return true;
+}
+
+static bool row_is_right(const json_t *row, const json_t *tools)
+{
+    const bool finished = is_finished(row);
+    const struct prompt prompt = prompt_of(row);
+    const struct answer_rules rules = rules_of(row, tools);
     const struct str text = str_from(json_string_value(json_object_get(row, "text")));
     struct heard whole, pieces;
-    feed(&rules, &prompt, text, 0, 0, &whole);
+    feed(&rules, &prompt, text, 0, 0, finished, &whole);
     bool ok = is_wanted(&whole, row);
     for (uint32_t i = 0; i < 1 + N_CUTS; i++) {
-        feed(&rules, &prompt, text, i == 0 ? 1 : 3 * i * i, i, &pieces);
+        feed(&rules, &prompt, text, i == 0 ? 1 : 3 * i * i, i, finished, &pieces);
         const bool alike = same(&whole.reasoning, &pieces.reasoning) &&
                            same(&whole.content, &pieces.content) &&
                            same(&whole.calls, &pieces.calls);
@@ -165,6 +190,69 @@ static bool row_is_right(const json_t *row, const json_t *tools)
         heard_fini(&pieces);
     }
     heard_fini(&whole);
+    return ok;
+}
+
+/* ---- damaged rows ---- */
+
+/* The arguments of every call, as far as they are heard, are JSON. */
+static bool arguments_are_json(const struct strbuf *calls, const char *text, size_t n)
+{
+    for (size_t i = 0; i < calls->len;) {
+        const char *from = memchr(calls->ptr + i, 1, calls->len - i),
+                   *last = calls->ptr + calls->len;
+        const char *next = from ? memchr(from, 0, (size_t)(last - from)) : NULL;
+        if (!from)
+            return false;
+        from++;
+        const struct str arguments = {from, (size_t)((next ? next : last) - from)};
+        if (!json_text_is_whole(arguments)) {
+            print_error("%.*s\n  arguments: %.*s\n", (int)n, text, (int)arguments.len, from);
+            return false;
+        }
+        i = (size_t)((next ? next : last) - calls->ptr);
+    }
+    return true;
+}
+
+/* One way to damage a text: cut off, said twice, a piece said again, bytes that are others. */
+static void damage(struct str text, uint32_t *seed, struct strbuf *out)
+{
+    static const char signs[] = "{}[]()\"'\\,:=<>|/ \nx0-";
+    const size_t at = next_random(seed) % (text.len + 1), way = next_random(seed) % 5;
+    const size_t again = next_random(seed) % (text.len - at + 1);
+    strbuf_reset(out);
+    (void)strbuf_append_str(out, way == 0 ? (struct str){text.ptr, at} : text);
+    if (way == 1)
+        (void)strbuf_append_str(out, text);
+    if (way == 2)
+        (void)strbuf_append(out, text.ptr + at, again);
+    for (uint32_t i = 0; way > 2 && i < way - 2; i++)
+        out->ptr[next_random(seed) % out->len] = signs[next_random(seed) % (sizeof signs - 1)];
+}
+
+static bool damaged_row_is_right(const json_t *row, const json_t *tools, uint32_t *seed)
+{
+    const struct prompt prompt = prompt_of(row);
+    const struct answer_rules rules = rules_of(row, tools);
+    struct strbuf text;
+    bool ok = true;
+    strbuf_init(&text, 0);
+    for (int i = 0; i < N_DAMAGES && ok; i++) {
+        struct heard whole, pieces;
+        damage(str_from(json_string_value(json_object_get(row, "text"))), seed, &text);
+        feed(&rules, &prompt, strbuf_str(&text), 0, 0, true, &whole);
+        feed(&rules, &prompt, strbuf_str(&text), 1 + (size_t)i, 0, true, &pieces);
+        ok = arguments_are_json(&whole.calls, text.ptr, text.len) &&
+             same(&whole.calls, &pieces.calls) && same(&whole.content, &pieces.content) &&
+             same(&whole.reasoning, &pieces.reasoning);
+        if (!ok)
+            print_error("t %s, r %s, %d: %.*s\n", rules.tools ? rules.tools->name : "",
+                        rules.reasoning ? rules.reasoning->name : "", i, (int)text.len, text.ptr);
+        heard_fini(&whole);
+        heard_fini(&pieces);
+    }
+    strbuf_fini(&text);
     return ok;
 }
 
@@ -192,41 +280,115 @@ static void note_name(json_t *seen, const json_t *row, const char *key)
         json_object_set_new(seen, name, json_true());
 }
 
-static void every_row_is_right(void **state)
+typedef void each_row(const json_t *row, const json_t *tools, void *arg);
+
+/* The first line has the tools. */
+static size_t for_each_row(each_row *f, void *arg)
 {
-    (void)state;
-    FILE *f = fopen(PARSER_CASES, "r");
-    json_t *tools = NULL, *seen_tools = json_object(), *seen_reasoning = json_object();
-    size_t n_rows = 0, n_wrong = 0;
+    FILE *file = fopen(PARSER_CASES, "r");
+    json_t *tools = NULL;
+    size_t n_rows = 0;
     char line[16 << 10];
-    assert_non_null(f);
-    while (fgets(line, sizeof line, f)) {
+    assert_non_null(file);
+    while (fgets(line, sizeof line, file)) {
         json_error_t e;
         json_t *row = json_loads(line, 0, &e);
         if (!row)
             fail_msg("row %zu: %s", n_rows + 1, e.text);
-        if (!tools) { /* the first line */
+        if (!tools) {
             tools = json_incref(json_object_get(row, "tools"));
         } else {
             n_rows++;
-            n_wrong += !row_is_right(row, tools);
-            note_name(seen_tools, row, "t");
-            note_name(seen_reasoning, row, "r");
+            f(row, tools, arg);
         }
         json_decref(row);
     }
-    fclose(f);
-    n_wrong += n_missing(tool_parser_names, seen_tools);
-    n_wrong += n_missing(reasoning_parser_names, seen_reasoning);
+    fclose(file);
     json_decref(tools);
-    json_decref(seen_tools);
-    json_decref(seen_reasoning);
-    assert_int_equal(n_wrong, 0);
-    assert_true(n_rows >= LEAST_ROWS);
+    return n_rows;
+}
+
+struct seen {
+    json_t *tools, *reasoning; /* names */
+    size_t n_wrong;
+    uint32_t seed;
+};
+
+static void check_row(const json_t *row, const json_t *tools, void *arg)
+{
+    struct seen *seen = arg;
+    seen->n_wrong += !row_is_right(row, tools);
+    note_name(seen->tools, row, "t");
+    note_name(seen->reasoning, row, "r");
+}
+
+static void every_row_is_right(void **state)
+{
+    struct seen seen = {.tools = json_object(), .reasoning = json_object()};
+    (void)state;
+    assert_true(for_each_row(check_row, &seen) >= LEAST_ROWS);
+    seen.n_wrong += n_missing(tool_parser_names, seen.tools);
+    seen.n_wrong += n_missing(reasoning_parser_names, seen.reasoning);
+    json_decref(seen.tools);
+    json_decref(seen.reasoning);
+    assert_int_equal(seen.n_wrong, 0);
+}
+
+static void check_damaged(const json_t *row, const json_t *tools, void *arg)
+{
+    struct seen *seen = arg;
+    seen->n_wrong += !damaged_row_is_right(row, tools, &seen->seed);
+}
+
+static void damaged_rows_give_json(void **state)
+{
+    struct seen seen = {.seed = 20240607};
+    (void)state;
+    for_each_row(check_damaged, &seen);
+    assert_int_equal(seen.n_wrong, 0);
+}
+
+/* ---- long texts ---- */
+
+/* What goes on for ever, byte by byte, behind the first half of a row: each byte may be looked at a
+ * bounded number of times only. A parser that looks at all of it again takes hours of this. */
+static void feed_for_ever(const json_t *row, const json_t *tools, void *arg)
+{
+    enum { N_LONG = 1 << 16 };
+    static const char *const fills[] = {"{\"a\":", "\"", "<", "a", " "};
+    static char text[N_LONG];
+    const char *name = json_string_value(json_object_get(row, "t"));
+    const struct prompt prompt = {.has_text = true, .text = STR("")};
+    const struct answer_rules rules = rules_of(row, tools);
+    const char *start = json_string_value(json_object_get(row, "text"));
+    const size_t n = strlen(start) / 2;
+    if (!name || json_object_get(arg, name))
+        return;
+    json_object_set_new(arg, name, json_true());
+    memcpy(text, start, n);
+    for (size_t k = 0; k < sizeof fills / sizeof *fills; k++) {
+        struct heard h;
+        for (size_t i = n, len = strlen(fills[k]); i < N_LONG; i++)
+            text[i] = fills[k][(i - n) % len];
+        feed(&rules, &prompt, (struct str){text, N_LONG}, 1, 0, true, &h);
+        heard_fini(&h);
+    }
+}
+
+static void long_texts_take_linear_time(void **state)
+{
+    json_t *seen = json_object();
+    const clock_t begin = clock();
+    (void)state;
+    for_each_row(feed_for_ever, seen);
+    json_decref(seen);
+    assert_true((double)(clock() - begin) / CLOCKS_PER_SEC < MAX_SECONDS);
 }
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(every_row_is_right)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(every_row_is_right),
+                                       cmocka_unit_test(damaged_rows_give_json),
+                                       cmocka_unit_test(long_texts_take_linear_time)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
