@@ -3,6 +3,7 @@
 //! may be anything ends it: such a piece and its end are one rule, which stops at the first end.
 
 use crate::error::{invalid, Result, TextError};
+use crate::schema_numbers::Numbers;
 use crate::{gbnf, schema_check};
 use llguidance::api::{GrammarWithLexer, TopLevelGrammar};
 use serde_json::{json, Map, Value};
@@ -135,8 +136,8 @@ impl<'a> Format<'a> {
     }
 }
 
-#[derive(Default)]
-struct Builder {
+struct Builder<'n> {
+    numbers: &'n Numbers,
     lark: String,
     n_rules: usize,
     grammars: Vec<GrammarWithLexer>,
@@ -192,7 +193,7 @@ fn has_regex(v: &Value) -> Result<bool> {
     }
 }
 
-impl Builder {
+impl Builder<'_> {
     fn rule(&mut self, lazy: &str, body: &str) -> String {
         self.n_rules += 1;
         let name = format!("piece_{}", self.n_rules);
@@ -331,7 +332,7 @@ impl Builder {
         if f.flag("any_order")? {
             return f.fail("any_order", "is not supported: members come in the order of properties");
         }
-        let schema = schema_check::check_schema(f.need("json_schema")?.clone())?;
+        let schema = schema_check::check_schema(f.need("json_schema")?.clone(), self.numbers)?;
         Ok(self.rule("", &format!("%json {schema}")))
     }
 
@@ -446,12 +447,12 @@ fn of_structures(source: &Value) -> Result<Value> {
     Ok(json!({"type": "triggered_tags", "triggers": list("triggers")?, "tags": tags?}))
 }
 
-pub fn top_level(source: &Value) -> Result<TopLevelGrammar> {
+pub fn top_level(source: &Value, numbers: &Numbers) -> Result<TopLevelGrammar> {
     let format = match source.get("format") {
         Some(format) => format.clone(),
         None => of_structures(source)?,
     };
-    let mut b = Builder::default();
+    let mut b = Builder { numbers, lark: String::new(), n_rules: 0, grammars: Vec::new() };
     let start = b.build(&format, None)?;
     let mut top = TopLevelGrammar::from_lark(format!("start: {start}\n{}", b.lark));
     top.grammars.extend(b.grammars);
