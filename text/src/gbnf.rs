@@ -336,7 +336,14 @@ fn write_body(out: &mut String, body: &Alternatives, name_of: &dyn Fn(&str) -> S
     }
 }
 
-pub fn to_lark(source: &str) -> Result<String> {
+/// A grammar that has been read: its rules, and which of them lead to themselves.
+struct Rules {
+    rules: Vec<Rule>,
+    recursive: Vec<bool>,
+    root: usize,
+}
+
+fn read(source: &str) -> Result<Rules> {
     let rules = Reader { rest: source, line: 1 }.rules()?;
     let mut places = HashMap::new();
     for (i, rule) in rules.iter().enumerate() {
@@ -344,25 +351,51 @@ pub fn to_lark(source: &str) -> Result<String> {
             return Err(invalid(format!("grammar: there are two rules {}", rule.name)));
         }
     }
-    if !places.contains_key("root") {
+    let Some(&root) = places.get("root") else {
         return Err(invalid("grammar: there is no rule root, which is where GBNF begins"));
-    }
-    let recursive = recursive(&rules, &places)?;
-    // Lark tells terminals by capitals, and - is in no name: the place keeps names apart
-    let name_of = |name: &str| {
-        let i = places[name];
-        let plain = format!("r_{}_{i}", name.replace('-', "_"));
-        if recursive[i] {
-            plain.to_ascii_lowercase()
-        } else {
-            plain.to_ascii_uppercase()
-        }
     };
-    let mut lark = format!("start: {}\n", name_of("root"));
-    for rule in &rules {
-        let _ = write!(lark, "{}: ", name_of(&rule.name));
-        write_body(&mut lark, &rule.body, &name_of);
-        lark.push('\n');
+    let recursive = recursive(&rules, &places)?;
+    Ok(Rules { rules, recursive, root })
+}
+
+impl Rules {
+    /// Lark tells terminals by capitals, and - is in no name: the place keeps names apart.
+    fn names(&self, prefix: &str) -> HashMap<&str, String> {
+        let name = |(i, rule): (usize, &Rule)| -> String {
+            let plain = format!("{prefix}r_{}_{i}", rule.name.replace('-', "_"));
+            match self.recursive[i] {
+                true => plain.to_ascii_lowercase(),
+                false => plain.to_ascii_uppercase(),
+            }
+        };
+        self.rules.iter().enumerate().map(|(i, r)| (r.name.as_str(), name((i, r)))).collect()
     }
-    Ok(lark)
+
+    fn write(&self, names: &HashMap<&str, String>, takes: &dyn Fn(usize) -> bool) -> String {
+        let mut lark = String::new();
+        for (_, rule) in self.rules.iter().enumerate().filter(|(i, _)| takes(*i)) {
+            let _ = write!(lark, "{}: ", names[rule.name.as_str()]);
+            write_body(&mut lark, &rule.body, &|name| names[name].clone());
+            lark.push('\n');
+        }
+        lark
+    }
+}
+
+pub fn to_lark(source: &str) -> Result<String> {
+    let all = read(source)?;
+    let names = all.names("");
+    Ok(format!("start: {}\n{}", names["root"], all.write(&names, &|_| true)))
+}
+
+/// Whether the grammar's texts are those of one terminal.
+pub fn is_regular(source: &str) -> bool {
+    is_gbnf(source) && read(source).is_ok_and(|all| !all.recursive[all.root])
+}
+
+/// The terminals of a grammar that is regular, and the name of the one that is all of it.
+pub fn terminals(source: &str, prefix: &str) -> Result<(String, String)> {
+    let all = read(source)?;
+    let names = all.names(prefix);
+    Ok((all.write(&names, &|i| !all.recursive[i]), names["root"].clone()))
 }

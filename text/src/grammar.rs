@@ -5,6 +5,7 @@
 use crate::error::{fail, invalid, Code, Result, TextError};
 use crate::grammar_source::top_level;
 use crate::masks::{Masks, INSIDE_STRING};
+use crate::schema_numbers::Numbers;
 use crate::tokenizer::Tokenizer;
 use crate::vocab::NONE;
 use llguidance::api::{GrammarInit, ParserLimits};
@@ -117,11 +118,13 @@ impl Grammar {
     pub fn compile(v: &Vocabulary, kind: i32, source: &str) -> Result<Grammar> {
         let compile = || {
             let special = |name: &str| v.factory.tok_env().tok_trie().get_special_token(name);
-            let top = top_level(kind, source, &special)?;
+            let numbers = Numbers::default();
+            let top = top_level(kind, source, &special, &numbers)?;
             let env = Some(v.factory.tok_env().clone());
             let init = GrammarInit::Serialized(top);
             let (rules, mut lexemes) = init.to_internal(env, limits()).map_err(crate_error)?;
             crate::names::in_one_spelling(&mut lexemes)?;
+            numbers.place(&mut lexemes)?;
             let init = GrammarInit::Internal(rules, lexemes);
             let mut parser = v.factory.create_parser_from_init_default(init).map_err(crate_error)?;
             parser.bias_computer = v.masks.clone();

@@ -4,6 +4,7 @@
 use crate::error::{fail, invalid, Code, Result};
 use crate::gbnf;
 use crate::schema_check;
+use crate::schema_numbers::Numbers;
 use crate::schema_rules;
 use crate::structural_tag;
 use llguidance::api::{GrammarWithLexer, TopLevelGrammar};
@@ -96,19 +97,25 @@ fn reasoning(r: &Reasoning, special: &Special<'_>) -> Result<String> {
     Ok(lark)
 }
 
-fn after_reasoning(source: &str, special: &Special<'_>) -> Result<TopLevelGrammar> {
+fn after_reasoning(source: &str, special: &Special<'_>, numbers: &Numbers) -> Result<TopLevelGrammar> {
     let r: Reasoning = serde_json::from_str(source).map_err(|e| invalid(format!("reasoning: {e}")))?;
     if r.kind == AFTER_REASONING {
         return Err(invalid("reasoning is not followed by another"));
     }
     let mut top = TopLevelGrammar::from_lark(reasoning(&r, special)?);
-    let mut grammars = top_level(r.kind, &r.source, special)?.grammars.into_iter();
+    let mut grammars = top_level(r.kind, &r.source, special, numbers)?.grammars.into_iter();
     top.grammars.extend(grammars.next().map(|g| GrammarWithLexer { name: Some("answer".to_owned()), ..g }));
     top.grammars.extend(grammars); // which that one names
     Ok(top)
 }
 
-pub fn top_level(kind: i32, source: &str, special: &Special<'_>) -> Result<TopLevelGrammar> {
+/// The numbers of schemas come back apart: they are placed once the crate has made its lexemes.
+pub fn top_level(
+    kind: i32,
+    source: &str,
+    special: &Special<'_>,
+    numbers: &Numbers,
+) -> Result<TopLevelGrammar> {
     if kind != AFTER_REASONING {
         check_size(source)?;
     }
@@ -116,17 +123,17 @@ pub fn top_level(kind: i32, source: &str, special: &Special<'_>) -> Result<TopLe
         JSON_SCHEMA => {
             let schema =
                 schema_rules::read(source).map_err(|e| invalid(format!("the schema is not JSON: {e}")))?;
-            Ok(TopLevelGrammar::from_json_schema(schema_check::check_schema(schema)?))
+            Ok(TopLevelGrammar::from_json_schema(schema_check::check_schema(schema, numbers)?))
         }
         REGEX => Ok(TopLevelGrammar::from_regex(source)),
         LARK if gbnf::is_gbnf(source) => Ok(TopLevelGrammar::from_lark(gbnf::to_lark(source)?)),
-        LARK => Ok(TopLevelGrammar::from_lark(schema_check::check_lark(source)?)),
+        LARK => Ok(TopLevelGrammar::from_lark(schema_check::check_lark(source, numbers)?)),
         STRUCTURAL_TAG => {
             let tag = schema_rules::read(source)
                 .map_err(|e| invalid(format!("the structural tag is not JSON: {e}")))?;
-            structural_tag::top_level(&tag)
+            structural_tag::top_level(&tag, numbers)
         }
-        AFTER_REASONING => after_reasoning(source, special),
+        AFTER_REASONING => after_reasoning(source, special, numbers),
         _ => Err(invalid(format!("grammar kind {kind}"))),
     }
 }

@@ -4,6 +4,8 @@
 //! character) loses what follows its run of literals, unless that is nothing but plain text.
 
 use crate::error::{fail, invalid, Code, Result};
+use crate::number_text::multiple;
+use crate::schema_numbers::Numbers;
 use crate::schema_rules;
 use serde_json::{Map, Value};
 use std::collections::HashSet;
@@ -103,16 +105,6 @@ fn check(pattern: &str) -> Result<()> {
 const MAX_ITEMS: f64 = 20_000.0;
 const MAX_LENGTH: f64 = 1_000_000.0;
 
-/// Of a multipleOf, without its zeros: it becomes an automaton of that many states, and more.
-const MAX_MULTIPLE: u64 = 2_000;
-
-fn is_long_multiple(n: &serde_json::Number) -> bool {
-    let text = n.to_string();
-    let digits: String = text.split(['e', 'E']).next().unwrap_or_default().replace(['.', '-', '+'], "");
-    let digits = digits.trim_start_matches('0').trim_end_matches('0');
-    !digits.is_empty() && digits.parse::<u64>().map_or(true, |n| n > MAX_MULTIPLE)
-}
-
 /// Of a whole schema, as allOf may join them all: what the crate does for an object grows with their square.
 const MAX_PROPERTIES: usize = 2_000;
 
@@ -184,11 +176,8 @@ fn check_counts(members: &Map<String, Value>, sums: &mut Sums) -> Result<()> {
             "minLength" | "maxLength" if n > MAX_LENGTH => {
                 return fail(Code::Limit, format!("{name} {n} in a schema, at most {MAX_LENGTH} is taken"));
             }
-            "multipleOf" if value.as_number().is_some_and(is_long_multiple) => {
-                return fail(
-                    Code::Limit,
-                    format!("multipleOf {n} in a schema: without its zeros it may be {MAX_MULTIPLE} at most"),
-                );
+            "multipleOf" => {
+                multiple(&value.to_string())?;
             }
             _ => {}
         }
@@ -223,14 +212,14 @@ fn check_part(schema: &Value, sums: &mut Sums) -> Result<()> {
 
 /// The schema as the crate takes it (schema_rules.rs), checked wherever in it; the depth of the value is
 /// bounded.
-pub fn check_schema(schema: Value) -> Result<Value> {
-    let schema = schema_rules::apply(schema)?;
+pub fn check_schema(schema: Value, numbers: &Numbers) -> Result<Value> {
+    let schema = schema_rules::apply(schema, numbers)?;
     check_part(&schema, &mut Sums::default())?;
     Ok(schema)
 }
 
 /// The same of the schemas inside of a Lark grammar. What is none there is the crate's to refuse.
-pub fn check_lark(source: &str) -> Result<String> {
+pub fn check_lark(source: &str, numbers: &Numbers) -> Result<String> {
     const MARKER: &str = "%json";
     let (mut out, mut rest) = (String::with_capacity(source.len()), source);
     while let Some(at) = rest.find(MARKER) {
@@ -240,7 +229,7 @@ pub fn check_lark(source: &str) -> Result<String> {
         match values.next() {
             Some(Ok(schema)) => {
                 out.push(' ');
-                out.push_str(&check_schema(schema)?.to_string());
+                out.push_str(&check_schema(schema, numbers)?.to_string());
                 rest = &behind[values.byte_offset()..];
             }
             _ => rest = behind,

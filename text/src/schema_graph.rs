@@ -279,6 +279,61 @@ pub fn check_shapes(root: &Value) -> Result<()> {
     Ok(())
 }
 
+/// Members that say nothing of a value, or stand apart from it.
+const SILENT: [&str; 13] = [
+    "$schema",
+    "$id",
+    "id",
+    "$anchor",
+    "$defs",
+    "definitions",
+    "x-guidance",
+    "default",
+    "examples",
+    "title",
+    "description",
+    "$dynamicAnchor",
+    "$recursiveAnchor",
+];
+/// What joins its parts with the schema beside it, or compares them.
+#[rustfmt::skip]
+const JOINING: [&str; 17] = [
+    "oneOf", "not", "if", "then", "else", "dependentSchemas", "dependentRequired", "dependencies", "contains", "propertyNames",
+    "unevaluatedProperties", "unevaluatedItems", "$dynamicRef", "$recursiveRef", "minContains", "maxContains", "const",
+];
+
+/// Whether a value there may have to be valid by several schemas at once.
+fn joins(s: &Members) -> bool {
+    let says = |key: &&String| !SILENT.contains(&key.as_str());
+    if s.keys().any(|key| JOINING.contains(&key.as_str())) {
+        return true;
+    }
+    let is_part = |key: &&String| ["allOf", "anyOf", "$ref"].contains(&key.as_str());
+    let many = s.get("allOf").and_then(Value::as_array).is_some_and(|l| l.len() > 1);
+    many || s.keys().any(|key| is_part(&key)) && s.keys().filter(says).count() > 1
+}
+
+/// Of each schema, in the order of Graph's nodes: whether the crate may join it with another one.
+pub fn joined(root: &Value) -> Vec<bool> {
+    let g = Graph::new(root);
+    let mut known = vec![false; g.nodes.len()];
+    let mut waiting: Vec<usize> = (0..g.nodes.len()).filter(|i| joins(g.nodes[*i])).collect();
+    waiting.iter().for_each(|i| known[*i] = true);
+    while let Some(i) = waiting.pop() {
+        let s = g.nodes[i];
+        let mut reach = |v: &Value| {
+            if let Some(&to) = g.index.get(&(v as *const Value)) {
+                if !std::mem::replace(&mut known[to], true) {
+                    waiting.push(to);
+                }
+            }
+        };
+        inner(s, &mut reach);
+        g.target(s).into_iter().for_each(reach);
+    }
+    known
+}
+
 /// The most patterns that one text has to match.
 fn patterns(g: &Graph<'_>, known: &[u8], s: &Members) -> u8 {
     let list = |key: &str| s.get(key).and_then(Value::as_array);

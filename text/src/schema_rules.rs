@@ -7,8 +7,9 @@
 use crate::error::{fail, invalid, Code, Result};
 use crate::schema_graph::{check_patterns, check_shapes, keep_finite, percent_decoded};
 use crate::schema_members;
+use crate::schema_numbers::{self, double, integer_of, Numbers, LARGEST};
 use crate::schema_pattern;
-use serde_json::{Map, Number, Value};
+use serde_json::{Map, Value};
 use std::collections::{hash_map::RandomState, HashSet};
 use std::hash::{BuildHasher, Hasher};
 use std::sync::OnceLock;
@@ -52,13 +53,6 @@ const APPLICATORS: [&str; 12] = [
 const BEYOND_ANSWERS: u64 = 1_000_000;
 /// The longest text that a rule is made for (schema_check.rs). A longer one that is allowed is not written.
 const MOST_CHARACTERS: u64 = 1_000_000;
-/// Integers up to here are doubles one by one.
-const EXACT: i128 = 1 << 53;
-/// The largest double below 2^63: the crate counts in i64.
-const LARGEST: i128 = (1 << 63) - 1024;
-/// The least number of the crate's above 0: it takes the whole number of an exclusive bound for allowed
-/// where the other bound has a fraction, and is given the next number as an inclusive one.
-const ABOVE_ZERO: f64 = 1e-15;
 const MAX_DEPTH: usize = 128;
 /// From propertyNames on, one behind the other.
 const MOST_REFERENCES: usize = 8;
@@ -124,7 +118,14 @@ fn far_mark() -> &'static str {
     })
 }
 
-/// JSON, in which a number that no double holds becomes a text behind the mark.
+/// What serde_json would round: nothing that is as large is, or an integer of more than 64 bits.
+fn is_far(number: &str) -> bool {
+    let is_integer = || number.trim_start_matches('-').bytes().all(|b| b.is_ascii_digit());
+    let is_held = || number.parse::<i64>().is_ok() || number.parse::<u64>().is_ok();
+    number.parse::<f64>().is_ok_and(|f| f.is_infinite() || is_integer() && !is_held())
+}
+
+/// JSON, in which a number that is not held becomes a text behind the mark.
 pub fn read(source: &str) -> serde_json::Result<Value> {
     let mut out = String::new();
     let (mut from, mut at, bytes) = (0, 0, source.as_bytes());
@@ -137,7 +138,7 @@ pub fn read(source: &str) -> serde_json::Result<Value> {
                 let is_part = |b: &u8| b"+-.eE0123456789".contains(b);
                 let end = at + bytes[at..].iter().take_while(|b| is_part(b)).count();
                 let number = &source[at..end];
-                if number.parse::<f64>().is_ok_and(f64::is_infinite) {
+                if is_far(number) {
                     out += &source[from..at];
                     out += &format!("\"{}{number}\"", far_mark());
                     from = end;
@@ -155,13 +156,18 @@ pub fn read(source: &str) -> serde_json::Result<Value> {
     serde_json::from_str(&out)
 }
 
+/// A number that was beyond doubles, or of more digits than integers have here, as it was written.
+pub fn far_text(v: &Value) -> Option<&str> {
+    v.as_str()?.strip_prefix(far_mark())
+}
+
 /// Whether the number is above all others, or below.
-fn far(v: &Value) -> Option<bool> {
-    v.as_str()?.strip_prefix(far_mark()).map(|number| !number.starts_with('-'))
+pub fn far(v: &Value) -> Option<bool> {
+    far_text(v).map(|number| !number.starts_with('-'))
 }
 
 /// A pass over all schemas.
-pub fn apply(mut schema: Value) -> Result<Value> {
+pub fn apply(mut schema: Value, numbers: &Numbers) -> Result<Value> {
     let mut d =
         Document { references: String::new(), has_names: false, is_old: false, room: Default::default() };
     let name = schema.get("$schema").and_then(Value::as_str).unwrap_or_default();
@@ -172,6 +178,7 @@ pub fn apply(mut schema: Value) -> Result<Value> {
         referred_names(&mut schema, &root)?;
     }
     walk(&mut schema, &d, 0)?;
+    schema_numbers::apply(&mut schema, numbers, d.has_names)?;
     keep_finite(&mut schema)?;
     check_shapes(&schema)?;
     check_patterns(&schema)?;
@@ -259,7 +266,6 @@ fn walk(schema: &mut Value, d: &Document, depth: usize) -> Result<()> {
     }
     drop_idle(s, d.is_old);
     counts(s);
-    numbers(s)?;
     constants(s)?;
     one_of_constants(s);
     patterns(s)?;
@@ -378,96 +384,6 @@ fn counts(s: &mut Map<String, Value>) {
 }
 
 // ---- numbers ----
-
-fn integer_of(n: &Number) -> Option<i128> {
-    n.as_i64().map(i128::from).or_else(|| n.as_u64().map(i128::from)).or_else(|| {
-        let f = n.as_f64()?;
-        (f.fract() == 0.0 && f.abs() < 1e36).then_some(f as i128)
-    })
-}
-
-fn has_type(s: &Map<String, Value>, name: &str) -> bool {
-    match s.get("type") {
-        Some(Value::String(t)) => t == name,
-        Some(Value::Array(list)) => list.iter().any(|t| t == name),
-        _ => false,
-    }
-}
-
-/// A double on the side of v that is asked for: v itself where it is one.
-fn double(v: i128, down: bool) -> f64 {
-    let f = v as f64;
-    let beyond = if down { f as i128 > v } else { (f as i128) < v };
-    match (beyond, f > 0.0) {
-        (false, _) => f,
-        // one step towards the side: doubles are ordered as their bits are
-        (true, positive) => f64::from_bits(if positive == down { f.to_bits() - 1 } else { f.to_bits() + 1 }),
-    }
-}
-
-/// Bounds become doubles inside of what they allow, and inside of 64 bits.
-fn numbers(s: &mut Map<String, Value>) -> Result<()> {
-    let only_integers = has_type(s, "integer") && !has_type(s, "number");
-    for (inclusive, exclusive, upper) in
-        [("maximum", "exclusiveMaximum", true), ("minimum", "exclusiveMinimum", false)]
-    {
-        // of integers an exclusive bound is the next inclusive one
-        let strict = s.get(exclusive).and_then(Value::as_number).and_then(integer_of);
-        if let (true, Some(v), true) = (only_integers, strict, strict.is_some_and(|v| v.abs() >= EXACT)) {
-            let bound = if upper { v - 1 } else { v + 1 };
-            let own = s.get(inclusive).and_then(Value::as_number).and_then(integer_of);
-            let both = own.map_or(bound, |o| if upper { o.min(bound) } else { o.max(bound) });
-            s.shift_remove(exclusive);
-            set_bound(s, inclusive, both, upper)?;
-        }
-        for key in [inclusive, exclusive] {
-            if let Some(is_above) = s.get(key).and_then(far) {
-                set_bound(s, key, if is_above { i128::MAX >> 1 } else { -(i128::MAX >> 1) }, upper)?;
-            }
-            let Some(n) = s.get(key).and_then(Value::as_number).cloned() else { continue };
-            match integer_of(&n) {
-                Some(v) if v.abs() > EXACT => set_bound(s, key, v, upper)?,
-                None if n.as_f64().is_some_and(|f| f.abs() > LARGEST as f64) => {
-                    let f = n.as_f64().unwrap_or_default();
-                    set_bound(s, key, if f > 0.0 { i128::MAX >> 1 } else { -(i128::MAX >> 1) }, upper)?;
-                }
-                _ => {}
-            }
-        }
-        next_to_excluded(s, inclusive, exclusive, upper)?;
-    }
-    Ok(())
-}
-
-/// An excluded whole number on whose far side from 0 the range lies: the next number is the bound.
-fn next_to_excluded(s: &mut Map<String, Value>, inclusive: &str, exclusive: &str, upper: bool) -> Result<()> {
-    let Some(v) = s.get(exclusive).and_then(Value::as_f64) else { return Ok(()) };
-    if v.fract() != 0.0 || v != 0.0 && (v < 0.0) != upper || v.abs() >= EXACT as f64 / 2.0 {
-        return Ok(());
-    }
-    let next = match v == 0.0 {
-        true => ABOVE_ZERO,
-        false => f64::from_bits(v.abs().to_bits() + 1),
-    };
-    let next = if upper { -next } else { next };
-    let own = s.get(inclusive).and_then(Value::as_f64);
-    let both = own.map_or(next, |o| if upper { o.min(next) } else { o.max(next) });
-    let n = Number::from_f64(both).ok_or_else(|| invalid(format!("{exclusive} in a schema is no number")))?;
-    s.shift_remove(exclusive);
-    s.insert(inclusive.to_owned(), Value::Number(n));
-    Ok(())
-}
-
-fn set_bound(s: &mut Map<String, Value>, key: &str, v: i128, upper: bool) -> Result<()> {
-    let is_out = if upper { v < -LARGEST } else { v > LARGEST };
-    if is_out {
-        return fail(Code::Invalid, format!("{key} {v} in a schema: bounds lie within 64 bits here"));
-    }
-    let f = double(v.clamp(-LARGEST, LARGEST), upper);
-    let n = Number::from_f64(f).ok_or_else(|| invalid(format!("{key} in a schema is no number")))?;
-    s.insert(key.to_owned(), Value::Number(n));
-    Ok(())
-}
 
 /// The crate writes numbers of const and enum as doubles.
 fn constants(s: &Map<String, Value>) -> Result<()> {

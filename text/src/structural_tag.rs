@@ -3,8 +3,10 @@
 //! may be anything ends it: such a piece and its end are one rule, which stops at the first end.
 
 use crate::error::{invalid, Result, TextError};
+use crate::schema_numbers::Numbers;
 use crate::{gbnf, schema_check};
 use llguidance::api::{GrammarWithLexer, TopLevelGrammar};
+use llguidance::derivre::{RegexAst, RegexBuilder};
 use serde_json::{json, Map, Value};
 
 const TYPES: &str =
@@ -135,8 +137,9 @@ impl<'a> Format<'a> {
     }
 }
 
-#[derive(Default)]
-struct Builder {
+struct Builder<'n> {
+    numbers: &'n Numbers,
+    fuel: u64,
     lark: String,
     n_rules: usize,
     grammars: Vec<GrammarWithLexer>,
@@ -171,11 +174,12 @@ fn repeated(f: &Format<'_>, piece: &str) -> Result<String> {
     }
 }
 
-/// Whether it is made of patterns and constants alone.
+/// Whether it is made of patterns and constants alone. A grammar none of whose rules leads to itself is one.
 fn is_regular(v: &Value) -> Result<bool> {
     let f = Format::of(v)?;
     match f.name {
         "const_string" | "regex" => Ok(true),
+        "grammar" => Ok(f.get("grammar").and_then(Value::as_str).is_some_and(gbnf::is_regular)),
         "sequence" | "or" => f.list("elements")?.iter().try_fold(true, |all, v| Ok(all && is_regular(v)?)),
         "optional" | "plus" | "star" | "repeat" => is_regular(f.need("content")?),
         _ => Ok(false),
@@ -185,14 +189,61 @@ fn is_regular(v: &Value) -> Result<bool> {
 fn has_regex(v: &Value) -> Result<bool> {
     let f = Format::of(v)?;
     match f.name {
-        "regex" => Ok(true),
+        "regex" | "grammar" => Ok(true),
         "sequence" | "or" => f.list("elements")?.iter().try_fold(false, |any, v| Ok(any || has_regex(v)?)),
         "optional" | "plus" | "star" | "repeat" => has_regex(f.need("content")?),
         _ => Ok(false),
     }
 }
 
-impl Builder {
+/// For all looks whether a pattern goes on over whatever follows it.
+const SWALLOW_FUEL: u64 = 2_000_000;
+
+/// Whether the pattern goes on over each of these; not, where that costs more than the fuel, or it is none.
+fn goes_on(pattern: &str, firsts: &str, fuel: &mut u64) -> bool {
+    let mut builder = RegexBuilder::new();
+    let Ok(own) = builder.mk(&RegexAst::Regex(pattern.to_owned())) else { return false };
+    firsts.chars().all(|first| {
+        let any = RegexAst::Regex("(?s:.*)".to_owned());
+        let over = vec![RegexAst::ExprRef(own), RegexAst::Literal(first.to_string()), any];
+        let both = RegexAst::And(vec![RegexAst::ExprRef(own), RegexAst::Concat(over)]);
+        match builder.mk(&both).and_then(|e| builder.to_regex_limited(e, *fuel)) {
+            Ok(mut rx) => {
+                *fuel = fuel.saturating_sub(rx.cost());
+                !rx.always_empty()
+            }
+            Err(_) => {
+                *fuel = 0;
+                false
+            }
+        }
+    })
+}
+
+/// Refuses a pattern that goes on over all that JSON behind it may begin with: the answer would never come to it.
+fn swallows(pattern: &Value, next: &Value, fuel: &mut u64) -> Result<()> {
+    let (f, next) = (Format::of(pattern)?, Format::of(next)?);
+    if f.name != "regex" || next.name != "json_schema" {
+        return Ok(());
+    }
+    let firsts = match next.need("json_schema")?.get("type").and_then(Value::as_str) {
+        Some("object") => "{",
+        Some("array") => "[",
+        Some("string") => "\"",
+        Some("integer" | "number") => "-0123456789",
+        _ => "{[\"-0123456789tfn",
+    };
+    match *fuel > 0 && goes_on(f.text("pattern")?, firsts, fuel) {
+        false => Ok(()),
+        true => f.fail(
+            "pattern",
+            "goes on over all that the json_schema behind it can begin with, which would never come: \
+             leave the first character of that out of it, as [^{]* does",
+        ),
+    }
+}
+
+impl Builder<'_> {
     fn rule(&mut self, lazy: &str, body: &str) -> String {
         self.n_rules += 1;
         let name = format!("piece_{}", self.n_rules);
@@ -262,6 +313,12 @@ impl Builder {
                 let pattern = llguidance::regex_to_lark(f.text("pattern")?, "");
                 Ok(self.terminal(&format!("/{pattern}/")))
             }
+            "grammar" => {
+                self.n_rules += 1;
+                let (terminals, root) = gbnf::terminals(f.text("grammar")?, &format!("g{}_", self.n_rules))?;
+                self.lark += &terminals;
+                Ok(root)
+            }
             "sequence" | "or" => {
                 let parts: Result<Vec<_>> = f.list("elements")?.iter().map(|v| self.regular(v)).collect();
                 Ok(format!("({})", parts?.join(if f.name == "or" { " | " } else { " " })))
@@ -286,7 +343,10 @@ impl Builder {
                 let text = self.rule("[lazy]", &format!("{text} {}", quote(begin)));
                 Ok((format!("{text} {}", self.tag(&tag, begin, end)?), true))
             }
-            (Some(_), _, _) if is_open => Ok((text, false)),
+            (Some(v), _, _) if is_open => {
+                swallows(&run[run.len() - 1], v, &mut self.fuel)?;
+                Ok((text, false))
+            }
             (Some(_), _, _) => Ok((self.rule("[lazy]", &text), false)),
             (None, _, _) => {
                 Ok((end.map_or(text.clone(), |end| self.rule("[lazy]", &format!("{text} {end}"))), false))
@@ -331,7 +391,7 @@ impl Builder {
         if f.flag("any_order")? {
             return f.fail("any_order", "is not supported: members come in the order of properties");
         }
-        let schema = schema_check::check_schema(f.need("json_schema")?.clone())?;
+        let schema = schema_check::check_schema(f.need("json_schema")?.clone(), self.numbers)?;
         Ok(self.rule("", &format!("%json {schema}")))
     }
 
@@ -446,12 +506,13 @@ fn of_structures(source: &Value) -> Result<Value> {
     Ok(json!({"type": "triggered_tags", "triggers": list("triggers")?, "tags": tags?}))
 }
 
-pub fn top_level(source: &Value) -> Result<TopLevelGrammar> {
+pub fn top_level(source: &Value, numbers: &Numbers) -> Result<TopLevelGrammar> {
     let format = match source.get("format") {
         Some(format) => format.clone(),
         None => of_structures(source)?,
     };
-    let mut b = Builder::default();
+    let mut b =
+        Builder { numbers, fuel: SWALLOW_FUEL, lark: String::new(), n_rules: 0, grammars: Vec::new() };
     let start = b.build(&format, None)?;
     let mut top = TopLevelGrammar::from_lark(format!("start: {start}\n{}", b.lark));
     top.grammars.extend(b.grammars);

@@ -182,6 +182,34 @@ static const struct {
      "\"content\":{\"type\":\"regex\",\"pattern\":\".*\"},\"end\":\"</a>\"}]}",
      {"<a>x</a>,<a>y</a>", ""},
      {"<a>x"}},
+    /* a grammar whose rules do not lead to themselves as well */
+    {"{\"type\":\"tag\",\"begin\":\"<a>\",\"content\":{\"type\":\"grammar\",\"grammar\":\"root ::= "
+     "[^x]*\"},\"end\":\"</a>\"}",
+     {"<a>hi</a>", "<a></a>"},
+     {"<a>h</a>i</a>", "<a>x</a>"}},
+    {"{\"type\":\"tag\",\"begin\":\"<a>\",\"content\":{\"type\":\"grammar\",\"grammar\":\"root ::= "
+     "\\\"a\\\" | \\\"a</a>b\\\"\"},\"end\":\"</a>\"}",
+     {"<a>a</a>"},
+     {"<a>a</a>b</a>"}},
+    {"{\"type\":\"star\",\"content\":{\"type\":\"tag\",\"begin\":\"<a>\",\"content\":{\"type\":"
+     "\"grammar\",\"grammar\":\"root ::= [^x]*\"},\"end\":\"</a>\"}}",
+     {"<a>hi</a><a>ho</a>", ""},
+     {"<a>x</a>"}},
+    {"{\"type\":\"sequence\",\"elements\":[{\"type\":\"tag\",\"begin\":\"<a>\",\"content\":{"
+     "\"type\":\"grammar\",\"grammar\":\"root ::= a a\\na ::= "
+     "[^x]?\"},\"end\":\"</"
+     "a>\"},{\"type\":\"tag\",\"begin\":\"<a>\",\"content\":{\"type\":\"grammar\",\"grammar\":"
+     "\"root ::= b\\nb ::= [0-9]\\nc ::= \\\"(\\\" c\"},\"end\":\"</a>\"}]}",
+     {"<a>hi</a><a>1</a>"},
+     {"<a>hi</a>"}},
+    {"{\"type\":\"tag\",\"begin\":\"<a>\",\"content\":{\"type\":\"grammar\",\"grammar\":\"root ::= "
+     "\\\"(\\\" root \\\")\\\" | [^x]\"},\"end\":\"</a>\"}",
+     {"<a>((h))</a>"},
+     {"<a>(h))</a>"}},
+    {"{\"type\":\"sequence\",\"elements\":[{\"type\":\"regex\",\"pattern\":\"[^{]*\"},{\"type\":"
+     "\"json_schema\",\"json_schema\":{\"type\":\"object\"}}]}",
+     {"a\nb{}"},
+     {"ab"}},
 };
 
 static void formats_take_what_they_say(void **state)
@@ -226,6 +254,15 @@ static void what_is_not_supported_is_refused_by_name(void **state)
         {"{\"type\":\"grammar\",\"grammar\":\"start: \\\"a\\\"\"}", "EBNF"},
         {"{\"type\":\"sequence\",\"elements\":[]}", "elements"},
         {LIST("sequence", ANY, S("a")), "only the last"},
+        {"{\"type\":\"sequence\",\"elements\":[{\"type\":\"regex\",\"pattern\":\"(.|\\n)*\"},{"
+         "\"type\":\"json_schema\",\"json_schema\":{\"type\":\"object\"}}]}",
+         "would never come"},
+        {"{\"type\":\"sequence\",\"elements\":[{\"type\":\"regex\",\"pattern\":\"[\\\\s\\\\S]+\"},{"
+         "\"type\":\"json_schema\",\"json_schema\":{}}]}",
+         "would never come"},
+        {"{\"type\":\"sequence\",\"elements\":[{\"type\":\"regex\",\"pattern\":\".*\"},{\"type\":"
+         "\"json_schema\",\"json_schema\":{\"type\":\"object\"}}]}",
+         "would never come"},
         {"{\"type\":\"star\",\"content\":" ANY "}", "without an end"},
         {"{\"type\":\"repeat\",\"min\":3,\"max\":2,\"content\":" S("a") "}", "min and max"},
         {"{\"type\":\"repeat\",\"min\":0,\"max\":1000000000,\"content\":" S("a") "}",

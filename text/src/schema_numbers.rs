@@ -1,0 +1,377 @@
+//! Bounds of numbers and multipleOf. A schema that says all that is said of a number becomes a reference to a
+//! constant that stands for the exact texts (number_text.rs), and is replaced by them once the crate
+//! (llguidance) has made its lexemes. What several schemas say of one number the crate joins, in doubles:
+//! there bounds are those that it can hold exactly, inside of what is allowed.
+
+use crate::error::{fail, invalid, Code, Result};
+use crate::names;
+use crate::number_text::{multiple, Bound, Decimal, Span, MOST_DIGITS as WRITTEN};
+use crate::schema_graph::joined;
+use crate::schema_rules::{far, far_text, inner_mut};
+use llguidance::derivre::RegexAst;
+use llguidance::earley::lexerspec::LexerSpec;
+use serde_json::{json, Map, Number, Value};
+use std::cell::{Cell, RefCell};
+use std::collections::hash_map::RandomState;
+use std::collections::HashMap;
+use std::hash::{BuildHasher, Hasher};
+use std::sync::OnceLock;
+
+type Members = Map<String, Value>;
+
+/// Integers up to here are doubles one by one.
+const EXACT: i128 = 1 << 53;
+/// The largest double below 2^63: the crate counts in i64.
+pub const LARGEST: i128 = (1 << 63) - 1024;
+/// The least number of the crate's above 0: it takes the whole number of an exclusive bound for allowed
+/// where the other bound has a fraction, and is given the next number as an inclusive one.
+const ABOVE_ZERO: f64 = 1e-15;
+/// Of all bounds of a request that are written out: each becomes a few nodes of the crate's.
+const MOST_DIGITS: usize = 20_000;
+
+const SAYINGS: [&str; 5] = ["minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf"];
+/// A schema of these alone can be taken apart by types: nothing is led into.
+#[rustfmt::skip]
+const SIMPLE: [&str; 17] = [
+    "$schema", "$anchor", "type", "minLength", "maxLength", "pattern", "title", "description", "default", "examples",
+    "minItems", "maxItems", "x-guidance", "$id", "id", "required", "uniqueItems",
+];
+/// Members of a schema that stay with its place.
+const OF_PLACE: [&str; 5] = ["$schema", "$anchor", "$id", "id", "x-guidance"];
+
+/// For all looks of a request whether there is any such number: a second of work.
+const EMPTY_FUEL: u64 = 10_000_000;
+
+/// The numbers of one request's schemas, each once.
+pub struct Numbers {
+    fuel: Cell<u64>,
+    spans: RefCell<Vec<Span>>,
+    known: RefCell<HashMap<Span, usize>>,
+}
+
+/// The number that stands for a text: nobody else can know it, and all drafts know its bounds.
+fn stand_in(i: usize) -> i64 {
+    static FIRST: OnceLock<i64> = OnceLock::new();
+    let first = FIRST.get_or_init(|| {
+        let random = RandomState::new().build_hasher().finish();
+        (1 << 52) + (random & ((1 << 51) - 1)) as i64
+    });
+    first + i as i64
+}
+
+impl Default for Numbers {
+    fn default() -> Numbers {
+        Numbers { fuel: Cell::new(EMPTY_FUEL), spans: RefCell::default(), known: RefCell::default() }
+    }
+}
+
+impl Numbers {
+    fn is_empty(&self, span: &Span) -> Result<bool> {
+        if self.known.borrow().contains_key(span) {
+            return Ok(false);
+        }
+        let mut fuel = self.fuel.get();
+        let answer = span.is_empty(&mut fuel);
+        self.fuel.set(fuel);
+        answer
+    }
+
+    fn add(&self, span: &Span) -> Result<i64> {
+        let (mut spans, mut known) = (self.spans.borrow_mut(), self.known.borrow_mut());
+        if let Some(i) = known.get(span) {
+            return Ok(stand_in(*i));
+        }
+        if spans.iter().chain([span]).map(Span::digits).sum::<usize>() > MOST_DIGITS {
+            return fail(
+                Code::Limit,
+                format!("bounds of numbers in a schema have more than {MOST_DIGITS} digits together"),
+            );
+        }
+        known.insert(span.clone(), spans.len());
+        spans.push(span.clone());
+        Ok(stand_in(spans.len() - 1))
+    }
+
+    /// Of a grammar that has not been compiled yet: the texts in place of what stands for them.
+    pub fn place(&self, spec: &mut LexerSpec) -> Result<()> {
+        let spans = self.spans.borrow();
+        if spans.is_empty() {
+            return Ok(());
+        }
+        let mut texts = HashMap::new();
+        for (i, span) in spans.iter().enumerate() {
+            let own = RegexAst::Regex(format!("({})", stand_in(i)));
+            let own = spec.regex_builder.mk(&own).map_err(|e| invalid(format!("a number: {e}")))?;
+            texts.insert(own, span);
+        }
+        for i in 0..spec.lexemes.len() {
+            let own = names::expression(spec, i).and_then(|own| texts.get(&own));
+            if let Some(span) = own {
+                names::replace(spec, i, span.text())?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// A bound as it is written, or None where it is not said; Err: it is no number, which is the crate's to say.
+fn bound(
+    s: &Members,
+    inclusive: &str,
+    exclusive: &str,
+    upper: bool,
+) -> std::result::Result<Option<Bound>, ()> {
+    let read = |key: &str| match s.get(key) {
+        None | Some(Value::Bool(false)) => Ok(None),
+        Some(Value::Number(n)) => Decimal::read(&n.to_string()).map(Some).ok_or(()),
+        Some(v) => far_text(v).and_then(Decimal::read).map(Some).ok_or(()),
+    };
+    let own = read(inclusive)?;
+    let strict = match s.get(exclusive) {
+        Some(Value::Bool(true)) => return Ok(own.map(|d| (d, true))), // draft 4
+        _ => read(exclusive)?,
+    };
+    Ok(match (own, strict) {
+        (None, None) => None,
+        (Some(d), None) => Some((d, false)),
+        (None, Some(d)) => Some((d, true)),
+        (Some(own), Some(strict)) => {
+            let order = if upper { strict.order(&own) } else { own.order(&strict) };
+            Some(if order.is_gt() { (own, false) } else { (strict, true) })
+        }
+    })
+}
+
+fn span(s: &Members) -> Result<Option<Span>> {
+    let (Ok(mut low), Ok(mut high)) =
+        (bound(s, "minimum", "exclusiveMinimum", false), bound(s, "maximum", "exclusiveMaximum", true))
+    else {
+        return Ok(None);
+    };
+    for (b, key, negative) in [(&low, "minimum", false), (&high, "maximum", true)] {
+        if b.as_ref().is_some_and(|(d, _)| d.is_largest() && d.negative == negative) {
+            return Err(invalid(format!(
+                "a {key} in a schema of more than {WRITTEN} digits: no number is written with as many, so ask for one nearer to 0"
+            )));
+        }
+    }
+    // beyond what is written out the bound itself is not known to be allowed
+    for (d, excluded) in [&mut low, &mut high].into_iter().flatten() {
+        *excluded |= d.is_largest();
+    }
+    let multiple = match s.get("multipleOf") {
+        None => None,
+        Some(v) => {
+            let text = v.as_number().map(Number::to_string).or_else(|| far_text(v).map(str::to_owned));
+            let Some(text) = text else { return Ok(None) };
+            match multiple(&text)? {
+                Some(m) => Some(m),
+                None => return Err(invalid(format!("multipleOf {text} in a schema: it has to be above 0"))),
+            }
+        }
+    };
+    let integer = !has_type(s, "number") && has_type(s, "integer");
+    let says_nothing = integer && multiple.is_some_and(|(n, zeros)| n == 1 && zeros <= 0);
+    Ok(Some(Span { low, high, integer, multiple: multiple.filter(|_| !says_nothing) }))
+}
+
+/// Where the crate's own texts are the exact ones: whole numbers that it counts one by one. Of fractions they are
+/// not below 0, where it takes no -0.50.
+fn is_plain(span: &Span, s: &Members) -> bool {
+    let small = |b: &Option<Bound>| {
+        b.as_ref()
+            .map_or(true, |(d, excluded)| d.is_whole() && d.digits() <= 15 && (span.integer || !excluded))
+    };
+    let above = span.low.as_ref().is_some_and(|(d, _)| !d.negative);
+    (span.integer || above)
+        && span.multiple.is_none()
+        && !s.contains_key("multipleOf")
+        && small(&span.low)
+        && small(&span.high)
+}
+
+/// The types that are no numbers.
+fn other_types(s: &Members) -> Vec<Value> {
+    let all = ["null", "boolean", "string", "array", "object"];
+    match s.get("type") {
+        Some(Value::Array(list)) => {
+            list.iter().filter(|t| *t != "number" && *t != "integer").cloned().collect()
+        }
+        Some(_) => Vec::new(),
+        None => all.iter().map(|t| Value::from(*t)).collect(),
+    }
+}
+
+/// The schema as a reference to its number, beside what it says of others.
+fn exact(s: &mut Members, numbers: &Numbers, made: &mut Members) -> Result<bool> {
+    let is_known = |key: &String| SAYINGS.contains(&key.as_str()) || SIMPLE.contains(&key.as_str());
+    let may_be = !s.contains_key("type") || has_type(s, "number") || has_type(s, "integer");
+    if !may_be || !s.keys().all(is_known) || !s.keys().any(|key| SAYINGS.contains(&key.as_str())) {
+        return Ok(false);
+    }
+    let Some(span) = span(s)?.filter(|span| !is_plain(span, s)) else { return Ok(false) };
+    let others = other_types(s);
+    let mut place = Members::new();
+    for key in OF_PLACE {
+        if let Some(v) = s.shift_remove(key) {
+            place.insert(key.to_owned(), v);
+        }
+    }
+    SAYINGS.iter().for_each(|key| {
+        s.shift_remove(*key);
+    });
+    let mut rest = std::mem::take(s);
+    rest.insert("type".to_owned(), others.clone().into());
+    let options = match numbers.is_empty(&span)? {
+        true => Vec::new(),
+        false => {
+            let name = numbers.add(&span)?;
+            let at = name.to_string();
+            let reference = json!({ "$ref": format!("#/$defs/{at}") });
+            let def = match span.is_bounded() {
+                true => json!({ "type": "integer", "minimum": name, "maximum": name }),
+                false => json!({ "type": if span.integer { "integer" } else { "number" } }),
+            };
+            made.insert(at, def);
+            vec![reference]
+        }
+    };
+    match (options.is_empty(), others.is_empty()) {
+        (true, true) => place.insert("enum".to_owned(), Value::Array(Vec::new())), // nothing
+        (true, false) => {
+            place.extend(rest);
+            None
+        }
+        (false, true) => {
+            place.extend(options[0].as_object().cloned().unwrap_or_default());
+            None
+        }
+        (false, false) => place.insert("anyOf".to_owned(), json!([rest, options[0]])),
+    };
+    *s = place;
+    Ok(true)
+}
+
+fn each(
+    v: &mut Value,
+    joined: &[bool],
+    next: &mut usize,
+    numbers: &Numbers,
+    made: &mut Members,
+) -> Result<()> {
+    let Value::Object(s) = v else { return Ok(()) };
+    let own = *next;
+    *next += 1;
+    inner_mut(s, &mut |part| each(part, joined, next, numbers, made))?;
+    if joined[own] || !exact(s, numbers, made)? {
+        doubles(s)?;
+    }
+    Ok(())
+}
+
+/// A pass over all schemas, once they are what the crate is given.
+pub fn apply(root: &mut Value, numbers: &Numbers, has_names: bool) -> Result<()> {
+    let mut joined = joined(root);
+    if has_names || root.get("$defs").is_some_and(|v| !v.is_object()) {
+        joined.fill(true); // where a reference leads is not known
+    }
+    let mut made = Members::new();
+    each(root, &joined, &mut 0, numbers, &mut made)?;
+    if let (Value::Object(s), false) = (root, made.is_empty()) {
+        let defs = s.entry("$defs").or_insert_with(|| Value::Object(Members::new()));
+        defs.as_object_mut().into_iter().for_each(|defs| defs.extend(std::mem::take(&mut made)));
+    }
+    Ok(())
+}
+
+// ---- what the crate joins ----
+
+pub fn integer_of(n: &Number) -> Option<i128> {
+    n.as_i64().map(i128::from).or_else(|| n.as_u64().map(i128::from)).or_else(|| {
+        let f = n.as_f64()?;
+        (f.fract() == 0.0 && f.abs() < 1e36).then_some(f as i128)
+    })
+}
+
+fn has_type(s: &Map<String, Value>, name: &str) -> bool {
+    match s.get("type") {
+        Some(Value::String(t)) => t == name,
+        Some(Value::Array(list)) => list.iter().any(|t| t == name),
+        _ => false,
+    }
+}
+
+/// A double on the side of v that is asked for: v itself where it is one.
+pub fn double(v: i128, down: bool) -> f64 {
+    let f = v as f64;
+    let beyond = if down { f as i128 > v } else { (f as i128) < v };
+    match (beyond, f > 0.0) {
+        (false, _) => f,
+        // one step towards the side: doubles are ordered as their bits are
+        (true, positive) => f64::from_bits(if positive == down { f.to_bits() - 1 } else { f.to_bits() + 1 }),
+    }
+}
+
+/// Bounds become doubles inside of what they allow, and inside of 64 bits.
+fn doubles(s: &mut Map<String, Value>) -> Result<()> {
+    let only_integers = has_type(s, "integer") && !has_type(s, "number");
+    for (inclusive, exclusive, upper) in
+        [("maximum", "exclusiveMaximum", true), ("minimum", "exclusiveMinimum", false)]
+    {
+        // of integers an exclusive bound is the next inclusive one
+        let strict = s.get(exclusive).and_then(Value::as_number).and_then(integer_of);
+        if let (true, Some(v), true) = (only_integers, strict, strict.is_some_and(|v| v.abs() >= EXACT)) {
+            let bound = if upper { v - 1 } else { v + 1 };
+            let own = s.get(inclusive).and_then(Value::as_number).and_then(integer_of);
+            let both = own.map_or(bound, |o| if upper { o.min(bound) } else { o.max(bound) });
+            s.shift_remove(exclusive);
+            set_bound(s, inclusive, both, upper)?;
+        }
+        for key in [inclusive, exclusive] {
+            if let Some(is_above) = s.get(key).and_then(far) {
+                set_bound(s, key, if is_above { i128::MAX >> 1 } else { -(i128::MAX >> 1) }, upper)?;
+            }
+            let Some(n) = s.get(key).and_then(Value::as_number).cloned() else { continue };
+            match integer_of(&n) {
+                Some(v) if v.abs() > EXACT => set_bound(s, key, v, upper)?,
+                None if n.as_f64().is_some_and(|f| f.abs() > LARGEST as f64) => {
+                    let f = n.as_f64().unwrap_or_default();
+                    set_bound(s, key, if f > 0.0 { i128::MAX >> 1 } else { -(i128::MAX >> 1) }, upper)?;
+                }
+                _ => {}
+            }
+        }
+        next_to_excluded(s, inclusive, exclusive, upper)?;
+    }
+    Ok(())
+}
+
+/// An excluded whole number on whose far side from 0 the range lies: the next number is the bound.
+fn next_to_excluded(s: &mut Map<String, Value>, inclusive: &str, exclusive: &str, upper: bool) -> Result<()> {
+    let Some(v) = s.get(exclusive).and_then(Value::as_f64) else { return Ok(()) };
+    if v.fract() != 0.0 || v != 0.0 && (v < 0.0) != upper || v.abs() >= EXACT as f64 / 2.0 {
+        return Ok(());
+    }
+    let next = match v == 0.0 {
+        true => ABOVE_ZERO,
+        false => f64::from_bits(v.abs().to_bits() + 1),
+    };
+    let next = if upper { -next } else { next };
+    let own = s.get(inclusive).and_then(Value::as_f64);
+    let both = own.map_or(next, |o| if upper { o.min(next) } else { o.max(next) });
+    let n = Number::from_f64(both).ok_or_else(|| invalid(format!("{exclusive} in a schema is no number")))?;
+    s.shift_remove(exclusive);
+    s.insert(inclusive.to_owned(), Value::Number(n));
+    Ok(())
+}
+
+fn set_bound(s: &mut Map<String, Value>, key: &str, v: i128, upper: bool) -> Result<()> {
+    let is_out = if upper { v < -LARGEST } else { v > LARGEST };
+    if is_out {
+        return fail(Code::Invalid, format!("{key} {v} in a schema: bounds lie within 64 bits here"));
+    }
+    let f = double(v.clamp(-LARGEST, LARGEST), upper);
+    let n = Number::from_f64(f).ok_or_else(|| invalid(format!("{key} in a schema is no number")))?;
+    s.insert(key.to_owned(), Value::Number(n));
+    Ok(())
+}
