@@ -41,19 +41,15 @@ static struct answer_part *add_part(struct answer *a, enum answer_part_kind kind
     return p;
 }
 
-/* The part that text of this kind goes on with, or a new one. */
-static struct answer_part *part_of(struct answer *a, enum answer_part_kind kind, uint32_t i_call)
-{
-    struct answer_part *p = a->n_parts ? &a->parts[a->n_parts - 1] : NULL;
-    return p && p->kind == kind && p->i_call == i_call ? p : add_part(a, kind, i_call);
-}
-
 static void add_text(struct answer *a, enum answer_part_kind kind, uint32_t i_call, struct str text)
 {
+    struct answer_part *p = a->n_parts ? &a->parts[a->n_parts - 1] : NULL;
     if (text.len == 0)
         return;
+    if (!p || p->kind != kind || p->i_call != i_call)
+        p = add_part(a, kind, i_call);
     strbuf_append_str(&a->bytes, text);
-    part_of(a, kind, i_call)->text.len += text.len;
+    p->text.len += text.len;
 }
 
 /* The text is a piece of what the parser is fed with. */
@@ -85,28 +81,8 @@ void answer_content(struct answer *a, struct str text)
     add_text(a, ANSWER_CONTENT, 0, text);
 }
 
-/* The arguments of the call that is open, as JSON (json_mend.h); last: nothing follows them. */
-static void add_arguments(struct answer *a, struct str text, bool last)
-{
-    const size_t before = a->bytes.len;
-    json_mend_feed(&a->mend, text, &a->bytes);
-    if (last)
-        json_mend_end(&a->mend, &a->bytes);
-    const size_t n = a->bytes.len - before;
-    if (n > 0)
-        part_of(a, ANSWER_ARGUMENTS, a->i_open)->text.len += n;
-}
-
-static void end_call(struct answer *a)
-{
-    if (a->is_open)
-        add_arguments(a, STR(""), true);
-    a->is_open = false;
-}
-
 uint32_t answer_call_of_id(struct answer *a, struct str name, struct str id)
 {
-    end_call(a);
     uint32_t i = a->n_calls++;
     if (i > 0 && a->rules->one_call)
         return i;
@@ -115,9 +91,6 @@ uint32_t answer_call_of_id(struct answer *a, struct str name, struct str id)
     p->name.len = name.len;
     strbuf_append_str(&a->bytes, id);
     strbuf_append_str(&a->bytes, name);
-    a->mend = (struct json_mend){0};
-    a->is_open = true;
-    a->i_open = i;
     return i;
 }
 
@@ -150,8 +123,8 @@ uint32_t answer_call(struct answer *a, struct str name)
 
 void answer_arguments(struct answer *a, uint32_t i_call, struct str text)
 {
-    if (a->is_open && a->i_open == i_call)
-        add_arguments(a, text, false);
+    if (i_call == 0 || !a->rules->one_call)
+        add_text(a, ANSWER_ARGUMENTS, i_call, text);
 }
 
 /* ---- feeding ---- */
@@ -205,8 +178,6 @@ void answer_feed(struct answer *a, struct str text, bool end, struct answer_delt
     }
     if (r->tools)
         feed_parser(a, r->tools, &a->tools, &a->before_tools, end);
-    if (end && !a->is_cut)
-        end_call(a);
     resolve_parts(a);
     out->parts = a->parts;
     out->n_parts = a->n_parts;

@@ -11,7 +11,6 @@
 
 #include "gateway/answer_parser.h"
 #include "gateway/generation.h"
-#include "gateway/json_mend.h"
 #include "gateway/prompt.h"
 #include "gateway/reasoning_count.h"
 
@@ -19,8 +18,9 @@ enum answer_part_kind {
     ANSWER_REASONING, /* text */
     ANSWER_CONTENT,   /* text */
     ANSWER_CALL,      /* i_call, id, name: a tool call begins */
-    /* i_call, text: the next piece of its arguments. All of them joined are JSON, unless the answer
-     * was cut in them. */
+    /* i_call, text: the next piece of its arguments. All of them joined are what the model wrote,
+     * which is JSON unless it made a mistake or was cut: nothing is closed or put right, so that a
+     * client never runs a call that the model did not finish. */
     ANSWER_ARGUMENTS,
     ANSWER_PART_KIND_COUNT
 };
@@ -81,9 +81,6 @@ struct answer {
     struct answer_part *parts;
     uint32_t n_parts, cap_parts;
     uint32_t n_calls;
-    bool is_open; /* the arguments of the call i_open go on */
-    uint32_t i_open;
-    struct json_mend mend; /* of the arguments of the call that is open */
     bool is_cut; /* it ended for its length or at the client's stop: more might have come */
 };
 
@@ -107,5 +104,4 @@ void answer_content(struct answer *a, struct str text);
 uint32_t answer_call(struct answer *a, struct str name);
 /* The same with an id that the model gave, which is not empty. */
 uint32_t answer_call_of_id(struct answer *a, struct str name, struct str id);
-/* Of the call that has begun last. What is no JSON becomes JSON (json_mend.h). */
 void answer_arguments(struct answer *a, uint32_t i_call, struct str text);

@@ -1,6 +1,5 @@
 /* What a model may write, through the parsers: the parts are the same whole and in pieces, nothing
- * is held back at the end, a call's id and name come before its arguments, and these are JSON.
- * First byte: the tool parser; second: the reasoning parser; third: where it is cut. */
+ * is held back at the end, and a call's id and name come before its arguments. First byte: the tool parser; second: the reasoning parser; third: where it is cut. */
 #include <assert.h>
 #include <stdint.h>
 #include <stdlib.h>
