@@ -11,14 +11,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include <cmocka.h>
 
-#include "gateway/json_text.h"
-
 static const char PARSER_CASES[] = "tests/unit/gateway/parser_cases.jsonl"; /* from the root */
-enum { LEAST_ROWS = 300, N_CUTS = 3, N_DAMAGES = 12, MAX_SECONDS = 20 };
+enum { LEAST_ROWS = 300, N_CUTS = 3, N_DAMAGES = 12 };
 
 struct heard {
     struct strbuf reasoning, content, calls; /* calls: a NUL before each name, \1 behind it */
@@ -329,8 +326,9 @@ static void damaged_rows_are_alike_in_pieces(void **state)
 
 /* ---- long texts ---- */
 
-/* What goes on for ever, byte by byte, behind the first half of a row: each byte may be looked at a
- * bounded number of times only. A parser that looks at all of it again takes hours of this. */
+/* A text that goes on for ever, byte by byte, behind the first half of a row: a parser may look at
+ * each byte a bounded number of times only. One that looks at all of them again takes hours of
+ * this, which ctest's limit ends. */
 static void feed_for_ever(const json_t *row, const json_t *tools, void *arg)
 {
     enum { N_LONG = 1 << 16 };
@@ -357,11 +355,10 @@ static void feed_for_ever(const json_t *row, const json_t *tools, void *arg)
 static void long_texts_take_linear_time(void **state)
 {
     json_t *seen = json_object();
-    const clock_t begin = clock();
     (void)state;
     for_each_row(feed_for_ever, seen);
+    assert_true(json_object_size(seen) > 0);
     json_decref(seen);
-    assert_true((double)(clock() - begin) / CLOCKS_PER_SEC < MAX_SECONDS);
 }
 
 int main(void)
