@@ -4,7 +4,7 @@
 
 #include "common/base/log.h"
 #include "common/json/json_text.h"
-#include "gateway/openai_chat.h"
+#include "gateway/dialect.h"
 #include "gateway/openai_completions.h"
 
 enum { MAX_DROPPED_BYTES = 200 };
@@ -347,7 +347,7 @@ static bool read_openai(struct translation *t, const struct prepare_model *m, co
     else
         out->dialect = format == FORMAT_SSE ? &dialect_djl_chat_sse : &dialect_djl_chat;
     t->djl.sse = format == FORMAT_SSE;
-    bool ok = is_chat ? openai_chat_read(&own, json_incref(t->to), out)
+    bool ok = is_chat ? dialect_chat.read(&own, json_incref(t->to), out)
                       : openai_completions_read(&own, json_incref(t->to), out);
     out->params.djl = t->djl;
     return ok;

@@ -1,6 +1,8 @@
 /* The members of what a request holds in lists: messages, their parts and blocks, calls, tools and
  * items. Those that are known are read, or they are what clients and servers hang on them that
- * changes no answer: what was answered is sent back whole, and says more than a model reads. */
+ * changes no answer: what was answered is sent back whole, and says more than a model reads. A part
+ * of text has nothing that could change an answer but its text, so that all else in it is let
+ * pass: clients put the members of a whole message there. */
 #include <stdio.h>
 #include <string.h>
 
@@ -120,14 +122,6 @@ static bool is_of(const json_t *v, const char *types)
     return strstr(types, word) != NULL;
 }
 
-static bool check_part(const struct place *at, const json_t *v)
-{
-    return !is_of(v, " text input_text refusal ") ||
-           is_known(at, v,
-                    " type text refusal annotations parsed cache_control prompt_cache_breakpoint "
-                    "citations id index ");
-}
-
 static bool check_call(const struct place *at, const json_t *v)
 {
     return is_known(at, v,
@@ -161,9 +155,12 @@ static bool check_chat_message(const struct place *at, const json_t *v)
            is_known(at, v,
                     " role content name tool_calls tool_call_id refusal annotations parsed weight "
                     "prefix reasoning reasoning_content reasoning_details thinking "
-                    "thinking_blocks tool_plan citations documents cache_control id "
-                    "provider_specific_fields stop_reason function_call audio ") &&
-           each_of(at, v, "content", check_part) && each_of(at, v, "tool_calls", check_call);
+                    "thinking_blocks tool_plan citations documents cache_control id status "
+                    "is_error timestamp created created_at model usage usage_metadata metadata "
+                    "response_metadata additional_kwargs artifact _meta providerData "
+                    "providerMetadata providerOptions provider_specific_fields stop_reason "
+                    "function_call audio ") &&
+           each_of(at, v, "tool_calls", check_call);
 }
 
 static bool check_chat_tool(const struct place *at, const json_t *v)
@@ -172,16 +169,14 @@ static bool check_chat_tool(const struct place *at, const json_t *v)
            (is_known(at, v, " type function custom cache_control defer_loading ") &&
             member(at, v, "custom", " name description format defer_loading ") &&
             member(at, v, "function",
-                   " name description parameters strict return returns response cache_control "
-                   "defer_loading "));
+                   " name title description parameters strict return returns response annotations "
+                   "cache_control defer_loading "));
 }
 
 /* ---- Anthropic's messages ---- */
 
 static bool check_block(const struct place *at, const json_t *v)
 {
-    if (is_of(v, " text "))
-        return is_known(at, v, " type text cache_control citations parsed_output ");
     if (is_of(v, " tool_use "))
         return is_known(at, v, " type id name input cache_control caller toolset_name ");
     if (is_of(v, " tool_result "))
@@ -234,13 +229,6 @@ static bool check_tool(const struct place *at, const json_t *v)
 
 /* ---- OpenAI's responses ---- */
 
-static bool check_item_part(const struct place *at, const json_t *v)
-{
-    return !is_of(v, " input_text output_text text summary_text reasoning_text refusal ") ||
-           is_known(at, v,
-                    " type text refusal annotations logprobs parsed prompt_cache_breakpoint ");
-}
-
 static bool check_item(const struct place *at, const json_t *v)
 {
     const char *known = NULL;
@@ -255,11 +243,8 @@ static bool check_item(const struct place *at, const json_t *v)
         known = " type id summary content encrypted_content status created_by ";
     else if (is_of(v, " message ") || !has(v, "type"))
         known = " type role content id status phase created_by ";
-    return !known ||
-           (is_known(at, v, known) && is_off(at, v, "async", NOT_DONE) &&
-            is_off(at, v, "async_", NOT_DONE) && each_of(at, v, "content", check_item_part) &&
-            each_of(at, v, "summary", check_item_part) &&
-            each_of(at, v, "output", check_item_part));
+    return !known || (is_known(at, v, known) && is_off(at, v, "async", NOT_DONE) &&
+                      is_off(at, v, "async_", NOT_DONE));
 }
 
 static bool check_flat_tool(const struct place *at, const json_t *v)

@@ -52,6 +52,17 @@ static bool parse_tool_choice(struct params *p, const json_t *v, const struct fi
     return field_tool_choice(p, v, c);
 }
 
+static bool parse_truncation(struct params *p, const json_t *v, const struct field_context *c)
+{
+    const char *word = json_string_value(v);
+    const bool is_auto = word && strcmp(word, "auto") == 0;
+    if (!is_auto && (!word || strcmp(word, "disabled") != 0))
+        return api_error_set(c->e, 400, c->name, "%s must be \"auto\" or \"disabled\".", c->name);
+    if (is_auto)
+        p->truncate_prompt_tokens = -1; /* as vLLM's */
+    return true;
+}
+
 static bool parse_text(struct params *p, const json_t *v, const struct field_context *c)
 {
     const char *key;
@@ -213,7 +224,8 @@ static const struct field rows[] = {
     ROW_HARMLESS("max_tool_calls", RESPONSES, "it bounds tools that servers run: there are none"),
     ROW_HARMLESS("prompt_cache_options", CHAT | RESPONSES, "prefixes are found without it"),
     ROW_ONLY("background", RESPONSES, "false", NOTHING_KEPT),
-    ROW_ONLY("truncation", RESPONSES, "\"disabled\"", "what does not fit is a 400"),
+    ROW_CUSTOM(truncation, RESPONSES,
+               "disabled: what does not fit is a 400; auto: its beginning is cut off"),
     ROW_REFUSE("background_options", RESPONSES, NOTHING_KEPT),
     ROW_REFUSE("previous_response_id", RESPONSES, NOTHING_KEPT),
     ROW_REFUSE("conversation", RESPONSES, NOTHING_KEPT),

@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "common/json/json_text.h"
-#include "gateway/late_system.h"
+#include "gateway/chat_roles.h"
 #include "gateway/tool_set.h"
 
 struct turn { /* one message being read */
@@ -157,7 +157,7 @@ static json_t *plain_text(struct turn *t, const json_t *content, bool is_system)
     bool ok = true;
     if (json_is_string(content))
         return json_incref((json_t *)content);
-    if (content && !json_is_array(content)) {
+    if (content && !json_is_array(content) && !json_is_null(content)) {
         refuse_block(t, NULL);
         return NULL;
     }
@@ -226,12 +226,20 @@ static bool is_passed_over(const char *type)
     return n > n_result && strcmp(type + n - n_result, result) == 0;
 }
 
+/* A turn may think several times, between its calls. */
+static void add_thought(struct strbuf *out, const json_t *text)
+{
+    strbuf_append_c(out, out->len > 0 ? "\n" : "");
+    strbuf_append_str(out, params_json_str(text));
+}
+
 /* The assistant's turn: what it said, thought and called. */
 static bool read_assistant(struct turn *t, const json_t *content)
 {
     json_t *calls = json_array();
-    json_t *thought = NULL;
+    struct strbuf thought;
     bool ok = true;
+    strbuf_init(&thought, 0);
     for (size_t k = 0; ok && k < json_array_size(content); k++) {
         const json_t *block = json_array_get(content, k);
         const char *type = type_of(block);
@@ -241,22 +249,24 @@ static bool read_assistant(struct turn *t, const json_t *content)
             ok = add_call(t, calls, block);
         else if (type && strcmp(type, "thinking") == 0 &&
                  json_is_string(json_object_get(block, "thinking")))
-            thought = json_object_get(block, "thinking");
+            add_thought(&thought, json_object_get(block, "thinking"));
         else if (!type || !is_passed_over(type))
             ok = refuse_block(t, block);
     }
-    if (ok && !thought && json_array_size(calls) == 0) {
+    const struct str s = strbuf_str(&thought);
+    if (ok && s.len == 0 && json_array_size(calls) == 0) {
         flush_text(t, "assistant");
     } else if (ok) {
         json_t *message = json_pack("{s:s}", "role", "assistant");
         json_object_set_new(message, "content", t->has_text ? take_text(t) : json_null());
-        if (thought)
-            json_object_set(message, "reasoning", thought);
+        if (s.len > 0)
+            json_object_set_new(message, "reasoning", json_stringn(s.ptr, s.len));
         if (json_array_size(calls) > 0)
             json_object_set(message, "tool_calls", calls);
         append_message(t, message);
     }
     json_decref(calls);
+    strbuf_fini(&thought);
     return ok;
 }
 
@@ -395,7 +405,7 @@ static bool read_as(enum api_kind kind, const struct prepare_model *m, json_t *o
     if (kind == API_COUNT_TOKENS)
         p->tool_choice = TOOL_CHOICE_NONE; /* nothing is called */
     return messages_for_template(p, &out->error) &&
-           late_system_prompt(p, m, &out->prompts, &out->error);
+           chat_roles_prompt(p, m, &out->prompts, &out->error);
 }
 
 bool messages_read(const struct prepare_model *m, json_t *owned_body, struct prepared *out)

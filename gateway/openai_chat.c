@@ -19,9 +19,43 @@ static bool known_role(const char *role)
     return false;
 }
 
+static bool is_among(const char *const *words, const char *word)
+{
+    while (*words && strcmp(*words, word) != 0)
+        words++;
+    return *words != NULL;
+}
+
+/* A part that says what the assistant thought: a text, or a list of text parts (Mistral's). */
+static bool is_thought(const json_t *part)
+{
+    static const char *const types[] = {"thinking", "reasoning", NULL};
+    const char *type = json_string_value(json_object_get(part, "type"));
+    return type && is_among(types, type);
+}
+
+static void append_thought(struct strbuf *out, const json_t *part)
+{
+    const char *const names[] = {"thinking", "reasoning", "text"};
+    const json_t *v = NULL;
+    for (size_t i = 0; !v && i < sizeof names / sizeof *names; i++)
+        v = json_object_get(part, names[i]);
+    if (json_is_string(v))
+        strbuf_append_str(out, params_json_str(v));
+    for (size_t i = 0; i < json_array_size(v); i++) {
+        const json_t *text = json_object_get(json_array_get(v, i), "text");
+        if (json_is_string(text))
+            strbuf_append_str(out, params_json_str(text));
+    }
+}
+
 /* The text of one content part; anything that is no text is refused by its type. */
 static const json_t *part_text(const json_t *part, size_t i_message, struct api_error *e)
 {
+    static const char *const texts[] = {"text", "input_text", "output_text", NULL};
+    static const char *const media[] = {"image_url",  "input_image", "image",     "image_embeds",
+                                        "audio_url",  "input_audio", "video_url", "file",
+                                        "input_file", NULL};
     const json_t *type = json_object_get(part, "type");
     if (json_is_string(part))
         return part;
@@ -33,11 +67,13 @@ static const json_t *part_text(const json_t *part, size_t i_message, struct api_
     const char *name = json_string_value(type);
     bool is_refusal = strcmp(name, "refusal") == 0; /* what a model said before, as well */
     const json_t *text = json_object_get(part, is_refusal ? "refusal" : "text");
-    if (!is_refusal && strcmp(name, "text") != 0 && strcmp(name, "input_text") != 0) {
+    if (!is_refusal && !is_among(texts, name)) {
         api_error_set(e, 400, "messages",
-                      "messages[%zu].content holds a part of type \"%.40s\": this model takes text "
-                      "only.",
-                      i_message, name);
+                      "messages[%zu].content holds a part of type \"%.40s\": %s.", i_message, name,
+                      is_among(media, name)
+                          ? "this model takes text only"
+                          : "this server reads text, refusal, thinking and reasoning; say it as "
+                            "text, or leave the part out");
         return NULL;
     }
     if (!json_is_string(text)) {
@@ -48,25 +84,53 @@ static const json_t *part_text(const json_t *part, size_t i_message, struct api_
     return text;
 }
 
-/* Parts become one string, joined by newlines: what vLLM gives a template that reads strings. */
-static json_t *join_parts(const json_t *parts, size_t i_message, struct api_error *e)
+/* Parts become one string, joined by newlines: what vLLM gives a template that reads strings.
+ * thought: what thinking parts say goes there; NULL: it is text, as it is in a system prompt that
+ * shows how to think. False: e says why. */
+static bool join_parts(const json_t *parts, size_t i_message, struct strbuf *out,
+                       struct strbuf *thought, struct api_error *e)
 {
-    struct strbuf b;
-    strbuf_init(&b, 0);
+    bool has_text = false;
     for (size_t i = 0; i < json_array_size(parts); i++) {
-        const json_t *text = part_text(json_array_get(parts, i), i_message, e);
-        if (!text) {
-            strbuf_fini(&b);
-            return NULL;
+        const json_t *part = json_array_get(parts, i);
+        if (is_thought(part) && thought) {
+            append_thought(thought, part);
+            continue;
         }
-        if (i > 0)
-            strbuf_append_c(&b, "\n");
-        strbuf_append_str(&b, params_json_str(text));
+        const json_t *text = is_thought(part) ? NULL : part_text(part, i_message, e);
+        if (e->http_status)
+            return false;
+        strbuf_append_c(out, has_text ? "\n" : "");
+        if (text)
+            strbuf_append_str(out, params_json_str(text));
+        else
+            append_thought(out, part);
+        has_text = true;
     }
-    struct str s = strbuf_str(&b);
-    json_t *joined = json_stringn(s.ptr, s.len);
-    strbuf_fini(&b);
-    return joined;
+    return true;
+}
+
+static void set_text(json_t *object, const char *name, const struct strbuf *text)
+{
+    const struct str s = strbuf_str(text);
+    json_object_set_new(object, name, json_stringn(s.ptr, s.len));
+}
+
+/* out is the template's copy of the message, whose content is a list of parts. */
+static void copy_parts(json_t *out, const json_t *parts, size_t i_message, bool is_assistant,
+                       struct api_error *e)
+{
+    struct strbuf text, thought;
+    strbuf_init(&text, 0);
+    strbuf_init(&thought, 0);
+    if (join_parts(parts, i_message, &text, is_assistant ? &thought : NULL, e)) {
+        set_text(out, "content", &text);
+        if (thought.len > 0 && !json_is_string(json_object_get(out, "reasoning")) &&
+            !json_is_string(json_object_get(out, "reasoning_content")))
+            set_text(out, "reasoning", &thought);
+    }
+    strbuf_fini(&text);
+    strbuf_fini(&thought);
 }
 
 /* Arguments come as JSON text, and templates want what it says. A call without, or with null, is
@@ -183,12 +247,13 @@ static json_t *message_for_template(const json_t *m, size_t i, unsigned variant,
     }
     json_t *out = json_copy((json_t *)m); /* shallow: what is changed is copied first */
     json_t *content = json_object_get(m, "content");
-    bool may_lack = strcmp(json_string_value(role), "assistant") == 0;
+    const bool is_none = !content || json_is_null(content);
+    const bool is_assistant = strcmp(json_string_value(role), "assistant") == 0;
     if (json_is_array(content)) {
-        json_t *joined = join_parts(content, i, e);
-        if (joined)
-            json_object_set_new(out, "content", joined);
-    } else if (!json_is_string(content) && !(may_lack && (!content || json_is_null(content)))) {
+        copy_parts(out, content, i, is_assistant, e);
+    } else if (is_none && strcmp(json_string_value(role), "tool") == 0) {
+        json_object_set_new(out, "content", json_string("")); /* it returned nothing */
+    } else if (!json_is_string(content) && !(is_assistant && is_none)) {
         api_error_set(e, 400, "messages",
                       "messages[%zu].content must be a string or a list of parts.", i);
     } else if (!json_is_string(content) && variant & EMPTY_CONTENT) {
@@ -410,11 +475,4 @@ bool openai_chat_prompt(const struct params *p, const struct prepare_model *m,
     if (own)
         text_template_free(own);
     return ok;
-}
-
-bool openai_chat_read(const struct prepare_model *m, json_t *owned_body, struct prepared *out)
-{
-    struct params *p = &out->params;
-    return params_init(p, API_CHAT, owned_body, &m->policy, &out->error) &&
-           openai_chat_prompt(p, m, &out->prompts, &out->error);
 }

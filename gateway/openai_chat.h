@@ -11,5 +11,3 @@ bool openai_chat_context(const struct params *p, const struct text_tokenizer *to
 /* One prompt, text set, not yet tokenized: by the model's template, or the request's own. */
 bool openai_chat_prompt(const struct params *p, const struct prepare_model *m,
                         struct prompt_list *out, struct api_error *e);
-/* The dialect's read. */
-bool openai_chat_read(const struct prepare_model *m, json_t *owned_body, struct prepared *out);

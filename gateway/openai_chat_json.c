@@ -1,6 +1,6 @@
 /* The answers of /v1/chat/completions. */
 #include "common/json/json_text.h"
-#include "gateway/openai_chat.h"
+#include "gateway/chat_roles.h"
 #include "gateway/openai_json.h"
 #include "gateway/sse.h"
 #include "gateway/tool_set.h"
@@ -243,13 +243,20 @@ static void write_whole(struct strbuf *out, const struct answer_shape *a,
     strbuf_append_c(out, "}");
 }
 
+static bool read_chat(const struct prepare_model *m, json_t *owned_body, struct prepared *out)
+{
+    struct params *p = &out->params;
+    return params_init(p, API_CHAT, owned_body, &m->policy, &out->error) &&
+           chat_roles_prompt(p, m, &out->prompts, &out->error);
+}
+
 const struct dialect dialect_chat = {
     .name = "chat",
     .id_prefix = "chatcmpl-",
     .prompt_field = "messages",
     .kind = API_CHAT,
     .call_prefix = "chatcmpl-tool-",
-    .read = openai_chat_read,
+    .read = read_chat,
     .stream_type = openai_stream_type,
     .keep_alive = SSE_KEEP_ALIVE,
     .chunk_head = write_chunk_head,

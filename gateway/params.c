@@ -290,7 +290,7 @@ static bool check_together(const struct params *p, const struct params_policy *p
         return api_error_set(e, 400, "min_tokens",
                              "min_tokens must be less than or equal to max_tokens=%u, got %lld.",
                              p->max_tokens, (long long)p->min_tokens);
-    if (p->kind == API_CHAT && p->logprobs >= 0 && !p->want_logprobs)
+    if (p->kind == API_CHAT && p->logprobs > 0 && !p->want_logprobs)
         return api_error_set(e, 400, "top_logprobs",
                              "when using `top_logprobs`, `logprobs` must be set to true.");
     if (p->kind == API_RESPONSES && p->logprobs > 0 && !p->want_logprobs)

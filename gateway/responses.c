@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "common/json/json_text.h"
-#include "gateway/late_system.h"
+#include "gateway/chat_roles.h"
 
 struct reader {
     struct params *p;
@@ -487,8 +487,8 @@ static void keep_asked(struct params *p)
                   "\"frequency_penalty\":%.9g",
                   p->temperature, p->top_p, p->presence_penalty, p->frequency_penalty);
     strbuf_append_c(&b, ",\"background\":false,\"previous_response_id\":null,\"prompt\":null,"
-                        "\"service_tier\":\"default\",\"store\":false,\"truncation\":"
-                        "\"disabled\"");
+                        "\"service_tier\":\"default\",\"store\":false");
+    append_member(&b, "truncation", json_object_get(p->body, "truncation"), "\"disabled\"");
     struct str s = strbuf_str(&b);
     json_t *text = json_stringn(s.ptr, s.len);
     json_object_set_new(p->body, "said again in answers", text);
@@ -503,7 +503,7 @@ bool responses_read(const struct prepare_model *m, json_t *owned_body, struct pr
         return false;
     keep_asked(p);
     if (responses_for_template(p, &out->error) &&
-        late_system_prompt(p, m, &out->prompts, &out->error))
+        chat_roles_prompt(p, m, &out->prompts, &out->error))
         return true;
     if (strcmp(out->error.param, "messages") == 0) /* chat's word for them */
         snprintf(out->error.param, sizeof out->error.param, "input");

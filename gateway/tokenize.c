@@ -3,8 +3,8 @@
 #include <string.h>
 
 #include "common/base/mem.h"
+#include "gateway/chat_roles.h"
 #include "gateway/dialect.h"
-#include "gateway/openai_chat.h"
 #include "gateway/openai_completions.h"
 #include "gateway/openai_json.h"
 
@@ -17,7 +17,7 @@ static bool read_text(const struct prepare_model *m, json_t *owned_body, struct 
         return false;
     if (p->messages) {
         p->add_special_tokens = json_is_true(json_object_get(p->body, "add_special_tokens"));
-        return openai_chat_prompt(p, m, &out->prompts, &out->error);
+        return chat_roles_prompt(p, m, &out->prompts, &out->error);
     }
     return openai_completions_prompts(p, m->policy.vocab_size, &out->prompts, &out->error);
 }

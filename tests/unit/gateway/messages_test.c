@@ -49,11 +49,12 @@ static void test_messages(void **state)
         {"\"messages\":[" USER(
              "a") ",{\"role\":\"assistant\",\"content\":[{\"type\":\"thinking\",\"thinking\":\"t\","
                   "\"signature\":\"\"},{\"type\":\"redacted_thinking\",\"data\":\"\"},{\"type\":"
+                  "\"thinking\",\"thinking\":\"u\"},{\"type\":"
                   "\"text\",\"text\":\"b\"},{\"type\":\"tool_use\",\"id\":\"x\",\"name\":\"f\","
                   "\"input\":{\"k\":1}}]},{\"role\":\"user\",\"content\":[{\"type\":"
                   "\"tool_result\",\"tool_use_id\":\"x\",\"content\":[{\"type\":\"text\",\"text\":"
                   "\"r\"}]},{\"type\":\"text\",\"text\":\"c\"}]}]",
-         "[" USER("a") ", {\"role\": \"assistant\", \"content\": \"b\", \"reasoning\": \"t\", "
+         "[" USER("a") ", {\"role\": \"assistant\", \"content\": \"b\", \"reasoning\": \"t\\nu\", "
                        "\"tool_calls\": [{\"id\": \"x\", \"type\": \"function\", \"function\": "
                        "{\"name\": \"f\", \"arguments\": {\"k\": 1}}}]}, {\"role\": \"tool\", "
                        "\"tool_call_id\": \"x\", \"content\": \"r\"}, " USER("c") "]",

@@ -81,6 +81,28 @@ static const struct context_case cases[] = {
               "\"image_url\",\"image_url\":{\"url\":\"data:\"}}]}"),
      "messages[1].content holds a part of type \"image_url\": this model takes text only.", false},
     {MESSAGES("{\"role\":\"user\",\"content\":[{\"type\":\"text\"}]}"), "must have a text", false},
+    {MESSAGES("{\"role\":\"user\",\"content\":[{\"type\":\"tool_use\"}]}"),
+     "this server reads text, refusal, thinking and reasoning", false},
+    /* text by its other names; thinking is the assistant's reasoning, and in a system prompt text
+     */
+    {MESSAGES(
+         "{\"role\":\"assistant\",\"content\":[{\"type\":\"thinking\",\"thinking\":[{\"type\":"
+         "\"text\",\"text\":\"t\"}]},{\"type\":\"output_text\",\"text\":\"x\"},{\"type\":\"text\","
+         "\"text\":\"y\"}]}"),
+     CONTEXT("{\"role\":\"assistant\",\"content\":\"x\\ny\",\"reasoning\":\"t\","
+             "\"reasoning_content\":\"t\"}"),
+     true},
+    {MESSAGES("{\"role\":\"assistant\",\"reasoning\":\"own\",\"content\":[{\"type\":\"reasoning\","
+              "\"text\":\"t\"}]}"),
+     CONTEXT("{\"role\":\"assistant\",\"reasoning\":\"own\",\"content\":\"\",\"reasoning_content\":"
+             "\"own\"}"),
+     true},
+    {MESSAGES("{\"role\":\"system\",\"content\":[{\"type\":\"text\",\"text\":\"x\"},{\"type\":"
+              "\"thinking\",\"thinking\":\"t\"}]}"),
+     CONTEXT("{\"role\":\"system\",\"content\":\"x\\nt\"}"), true},
+    /* a tool that returned nothing */
+    {MESSAGES("{\"role\":\"tool\",\"tool_call_id\":\"1\"}"),
+     CONTEXT("{\"role\":\"tool\",\"tool_call_id\":\"1\",\"content\":\"\"}"), true},
     {MESSAGES("{\"role\":\"user\",\"content\":[7]}"), "must be an object", false},
 };
 

@@ -129,6 +129,7 @@ static const struct field_case cases[] = {
     {H, ",\"logprobs\":true,\"top_logprobs\":20", NULL},
     {H, ",\"logprobs\":1", "logprobs"},
     {H, ",\"top_logprobs\":2", "top_logprobs"},
+    {H, ",\"logprobs\":false,\"top_logprobs\":0", NULL},
     {H, ",\"logprobs\":true,\"top_logprobs\":21", "top_logprobs"},
     {B, ",\"stream\":true,\"stream_options\":{\"include_usage\":true}", NULL},
     {B, ",\"stream\":true,\"stream_options\":{\"include_obfuscation\":true}", NULL},

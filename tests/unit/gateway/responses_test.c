@@ -320,7 +320,7 @@ static void test_refused_fields(void **state)
         {WITH("\"conversation\":\"conv_1\""), "conversation", "nothing is kept"},
         {WITH("\"background\":true"), "background", "must be false"},
         {WITH("\"prompt\":{\"id\":\"p\"}"), "prompt", "no templates"},
-        {WITH("\"truncation\":\"auto\""), "truncation", "must be \"disabled\""},
+        {WITH("\"truncation\":\"middle\""), "truncation", "must be \"auto\" or \"disabled\""},
         {WITH("\"tools\":[{\"type\":\"web_search\"}],\"tool_choice\":{\"type\":\"web_search\"}"),
          "tool_choice", "of type \"web_search\": this server runs no tools"},
         {WITH("\"tools\":[{\"type\":\"mcp\",\"server_label\":\"m\"}],\"tool_choice\":\"required\""),
