@@ -271,7 +271,7 @@ static void test_refused_items(void **state)
     static const struct body_refusal cases[] = {
         {"\"model\":\"m\"", "input", "input is required."},
         {"\"input\":7", "input", "a string or a list"},
-        {"\"input\":[]", "input", "a string or a list"},
+        {"\"input\":[]", "input", "an empty list: give it at least one message"},
         {"\"input\":[{\"type\":\"reasoning\",\"summary\":[]}]", "input", "says nothing"},
         {ITEM("7"), "input", "input[1] must be an object"},
         {ITEM("{}"), "input", "input[1] is of type \"\""},
@@ -283,7 +283,7 @@ static void test_refused_items(void **state)
         {ITEM("{\"role\":\"user\",\"content\":[{\"type\":\"input_image\",\"image_url\":\"x\"}]}"),
          "input", "part of type \"input_image\""},
         {ITEM("{\"type\":\"item_reference\",\"id\":\"msg_1\"}"), "input", "nothing is kept"},
-        {ITEM("{\"id\":\"msg_1\"}"), "input", "nothing is kept"},
+        {ITEM("{\"id\":\"msg_1\"}"), "input", "Set store to false in the client"},
         {ITEM("{\"type\":\"compaction\",\"encrypted_content\":\"x\"}"), "input",
          "made short cannot be read"},
         {ITEM("{\"type\":\"compaction_trigger\"}"), "input", "makes nothing short"},
