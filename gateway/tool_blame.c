@@ -69,30 +69,43 @@ static void append_own_words(struct strbuf *out, struct str why)
     }
 }
 
+static void name_tool(const struct params *p, struct str name, struct str why, struct api_error *e)
+{
+    char place[64];
+    struct strbuf words;
+    tool_set_place(p, name, place, sizeof place);
+    strbuf_init(&words, 0);
+    append_own_words(&words, why);
+    const struct str own = strbuf_str(&words);
+    *e = (struct api_error){0};
+    api_error_set(e, 400, "tools",
+                  "tool_choice: no call can be held to the %s of %s, \"%.*s\": %.*s. Change it, or "
+                  "set tool_choice to \"auto\".",
+                  p->answer_is_input ? "grammar" : "schema", place,
+                  (int)(name.len < 64 ? name.len : 64), name.ptr, (int)own.len, own.ptr);
+    strbuf_fini(&words);
+}
+
 void tool_blame(struct grammar_check *c, const struct params *p, struct api_error *e)
 {
-    char why[TEXT_ERR_MAX] = "", place[64];
-    struct strbuf words;
+    char why[TEXT_ERR_MAX] = "";
+    const struct api_error whole = *e;
     json_t *list = callable(p);
+    const size_t n = json_array_size(list);
     while (json_array_size(list) > 1)
         list = half(c, list);
     const json_t *function = json_object_get(json_array_get(list, 0), "function");
     const struct str name = params_json_str(json_object_get(function, "name"));
-    const bool is_one =
-        json_array_size(list) == 1 &&
-        !(p->answer_is_input ? grammar_compiles(c, GRAMMAR_LARK, tool_set_grammar(p, name), why)
-                             : compiles(c, list, why));
-    tool_set_place(p, name, place, sizeof place);
-    strbuf_init(&words, 0);
-    append_own_words(&words, str_from(why));
-    if (is_one) {
+    if (p->answer_is_input ? !grammar_compiles(c, GRAMMAR_LARK, tool_set_grammar(p, name), why)
+                           : n > 0 && !compiles(c, list, why)) {
+        name_tool(p, name, str_from(why), e);
+    } else if (n > 1) {
         *e = (struct api_error){0};
-        api_error_set(e, 400, "tools",
-                      "tool_choice: no call can be held to the %s of %s, \"%.*s\": %.*s. Change "
-                      "it, or set tool_choice to \"auto\".",
-                      p->answer_is_input ? "grammar" : "schema", place,
-                      (int)(name.len < 64 ? name.len : 64), name.ptr, (int)words.len, words.ptr);
+        api_error_set(
+            e, 400, "tool_choice",
+            "%.250s. None of the %zu tools is the cause by itself: send fewer of them, or "
+            "choose one by its name.",
+            whole.message, n);
     }
-    strbuf_fini(&words);
     json_decref(list);
 }

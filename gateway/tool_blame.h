@@ -5,5 +5,6 @@
 #include "gateway/params.h"
 
 /* The grammar of p's tools is refused by e, whose text becomes one that names the tool, and says
- * why with places in the tool's own schema. Where none of them alone is to blame, e stays. */
+ * why with places in the tool's own schema. Where none of them alone is the cause, e says that as
+ * well. */
 void tool_blame(struct grammar_check *c, const struct params *p, struct api_error *e);

@@ -376,10 +376,10 @@ def test_a_refused_tool_is_named(official):
     broken = {"type": "object", "properties": {"z": {"$ref": "#/$defs/Gone"}}, "required": ["z"]}
     unique = {"type": "object", "properties": {"z": {"type": "array", "uniqueItems": True}}, "required": ["z"]}
 
-    def refused(tools, choice="required"):
+    def refused(tools, choice="required", param="tools"):
         with pytest.raises(openai.BadRequestError) as said:
             official.chat.completions.create(model="caller", messages=[{"role": "user", "content": "Hi"}], tools=tools, tool_choice=choice)
-        assert said.value.body["param"] == "tools"
+        assert said.value.body["param"] == param
         return said.value.body["message"]
 
     for n in 1, 2, 5:
@@ -394,6 +394,9 @@ def test_a_refused_tool_is_named(official):
     for parameters, kind in ("{}", "a string"), ([], "a list"), (7, "a number"), (False, "a boolean"):
         assert f"tools[0].function.parameters must be an object, a JSON schema, got {kind}" in refused([chat_function("a", parameters)])
     assert 'tools[0] is of type "tool"' in refused([{"type": "tool", "function": {"name": "f"}}])
+    large = {"type": "object", "properties": {"z": {"enum": [str(i) for i in range(10000, 20000)]}}, "required": ["z"]}
+    text = refused([chat_function(f"f{i}", large) for i in range(4)], param="tool_choice")
+    assert "at most 262144 are taken" in text and "None of the 4 tools is the cause by itself: send fewer of them" in text
     lark = {"type": "custom", "custom": {"name": "c", "format": {"type": "grammar", "grammar": {"syntax": "lark", "definition": "start: gone"}}}}
     assert 'the grammar of tools[0], "c"' in refused([lark], {"type": "custom", "custom": {"name": "c"}})
 

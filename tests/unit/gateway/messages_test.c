@@ -1,5 +1,6 @@
 /* Anthropic's bodies: what the chat template is shown of them, and what is refused. */
 #include "gateway/messages.h"
+#include "gateway/tool_kinds.h"
 #include "gateway/tool_set.h"
 
 #include <setjmp.h>
@@ -364,6 +365,33 @@ static void test_left_out_types_are_told(void **state)
     strbuf_fini(&b);
 }
 
+/* A type is a word of a list, alone or with a date behind it. */
+static void test_kinds_of_types(void **state)
+{
+    static const char *const
+        server[] = {"web_search",
+                    "web_search_2025_08_26",
+                    "web_search_preview_2025_03_11",
+                    "web_search_20270101",
+                    "mcp",
+                    "mcp_toolset",
+                    "code_execution_20250825",
+                    "tool_search_tool_regex_20251119",
+                    "tool_search_tool_bm25"},
+        *const client[] = {"bash_20250124", "bash_20270101", "computer_use_preview",
+                           "local_shell",   "apply_patch",   "text_editor_20250728"},
+        *const unknown[] = {
+            "",    "function",   "functon",       "web_searchs", "web_search_",   "web_search_x",
+            "web", "Web_search", "bash-20250124", "mcp ",        "local_shell_x", "_20250124"};
+    for (size_t i = 0; i < sizeof server / sizeof *server; i++)
+        assert_int_equal(tool_kind_of(server[i]), TOOL_KIND_SERVER);
+    for (size_t i = 0; i < sizeof client / sizeof *client; i++)
+        assert_int_equal(tool_kind_of(client[i]), TOOL_KIND_CLIENT);
+    for (size_t i = 0; i < sizeof unknown / sizeof *unknown; i++)
+        assert_int_equal(tool_kind_of(unknown[i]), TOOL_KIND_UNKNOWN);
+    assert_null(tool_kind_function("bash_20270101")); /* a later schema is not known */
+}
+
 /* A tool whose schema Anthropic's models know by heart is a function with that schema. */
 static void test_typed_tools_of_clients(void **state)
 {
@@ -459,6 +487,7 @@ int main(void)
         cmocka_unit_test(test_system_messages_of_a_turn),
         cmocka_unit_test(test_tools_of_a_conversation),
         cmocka_unit_test(test_left_out_types_are_told),
+        cmocka_unit_test(test_kinds_of_types),
         cmocka_unit_test(test_typed_tools_of_clients),
         cmocka_unit_test(test_a_thread_that_goes_on_was_not_found),
         cmocka_unit_test(test_many_neighbours_are_one_turn),
