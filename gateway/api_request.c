@@ -190,7 +190,10 @@ static void make_choices(struct api_request *r)
 {
     struct params *p = &r->prepared.params;
     const struct forbidden f = forbidden_of(r);
-    stop_set_init(&r->stops, p->stops, p->n_stops);
+    /* A forced call is JSON that a grammar ends: a stop string in its midst would leave arguments
+     * that nobody can read. */
+    const bool is_call = p->tools && p->tool_choice == TOOL_CHOICE_REQUIRED && !p->answer_is_input;
+    stop_set_init(&r->stops, p->stops, is_call ? 0 : p->n_stops);
     r->rules = (struct generation_rules){
         .tokenizer = r->s->o.model.tokenizer,
         .stops = &r->stops,

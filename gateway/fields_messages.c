@@ -1,9 +1,11 @@
 /* What Anthropic's messages have that OpenAI's chat has not, or holds in another form. */
+#include <stdio.h>
 #include <string.h>
 
 #include "common/json/json_text.h"
 #include "gateway/fields.h"
 #include "gateway/grammar_source.h"
+#include "gateway/tool_kinds.h"
 #include "gateway/tool_set.h"
 
 static const char *type_of(const json_t *v)
@@ -11,7 +13,30 @@ static const char *type_of(const json_t *v)
     return json_string_value(json_object_get(v, "type"));
 }
 
-/* A tool of the client's. One that Anthropic runs has another type, and nobody runs it here. */
+/* A tool of a type that Anthropic's models know by heart is a function where its schema is known;
+ * it is called by the name that the request has for it. */
+static bool read_typed_tool(struct params *p, const json_t *tool, const char *type, size_t i,
+                            const struct field_context *c)
+{
+    char where[64];
+    const json_t *name = json_object_get(tool, "name");
+    json_t *function = tool_kind_function(type);
+    snprintf(where, sizeof where, "tools[%zu]", i);
+    if (!function)
+        return tool_set_pass_over(
+            p, where, type, name,
+            "Say a tool as {\"name\": …, \"input_schema\": …}, without a type "
+            "or of type \"custom\".",
+            c->e);
+    if (json_string_length(name) == 0)
+        name = json_object_get(function, "name");
+    tool_set_add_function(p, name, json_object_get(function, "description"),
+                          json_object_get(function, "parameters"));
+    json_decref(function);
+    return true;
+}
+
+/* A tool of the client's. */
 static bool read_tool(struct params *p, json_t *tool, size_t i, const struct field_context *c)
 {
     const char *type = type_of(tool);
@@ -20,12 +45,14 @@ static bool read_tool(struct params *p, json_t *tool, size_t i, const struct fie
         return api_error_set(c->e, 400, c->name, "tools[%zu] must be an object.", i);
     if (!type && json_object_get(tool, "type") && !json_is_null(json_object_get(tool, "type")))
         return api_error_set(c->e, 400, c->name, "tools[%zu].type must be a string.", i);
-    if (type && *type && strcmp(type, "custom") != 0) {
-        tool_set_leave_out(p, type, json_object_get(tool, "name"));
-        return true;
-    }
+    if (type && *type && strcmp(type, "custom") != 0)
+        return read_typed_tool(p, tool, type, i, c);
     if (json_string_length(json_object_get(tool, "name")) == 0)
         return api_error_set(c->e, 400, c->name, "tools[%zu] must have a name.", i);
+    char where[64];
+    snprintf(where, sizeof where, "tools[%zu].input_schema", i);
+    if (!tool_set_check_schema(json_object_get(tool, "input_schema"), where, c->e))
+        return false;
     if (!json_text_is_object(json_object_get(tool, "input_schema")))
         return api_error_set(c->e, 400, c->name, "tools[%zu].input_schema must be an object.", i);
     tool_set_add_function(p, json_object_get(tool, "name"),

@@ -26,18 +26,22 @@ static bool read_tool(struct params *p, json_t *tool, size_t i, const struct fie
     const bool is_space = type && strcmp(type, "namespace") == 0;
     if (!type || !*type)
         return api_error_set(c->e, 400, c->name, "tools[%zu] must be an object with a type.", i);
-    if (!is_function && !is_custom && !is_space) {
-        tool_set_leave_out(p, type, name);
-        return true;
-    }
+    char where[64];
+    snprintf(where, sizeof where, "tools[%zu]", i);
+    if (!is_function && !is_custom && !is_space)
+        return tool_set_pass_over(p, where, type, name,
+                                  "Say a tool as {\"type\": \"function\", \"name\": …}, or as one "
+                                  "of type \"custom\" or \"namespace\".",
+                                  c->e);
     if (json_string_length(name) == 0)
         return api_error_set(c->e, 400, c->name, "tools[%zu] must have a name.", i);
     if (is_custom)
         return tool_set_add_custom(p, tool, i, c->e);
     if (is_space)
         return tool_set_add_namespace(p, tool, i, c->e);
-    if (parameters && !json_is_null(parameters) && !json_text_is_object(parameters))
-        return api_error_set(c->e, 400, c->name, "tools[%zu].parameters must be an object.", i);
+    snprintf(where, sizeof where, "tools[%zu].parameters", i);
+    if (!tool_set_check_schema(parameters, where, c->e))
+        return false;
     tool_set_add_function(p, name, json_object_get(tool, "description"), parameters);
     return true;
 }

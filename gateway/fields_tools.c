@@ -5,6 +5,7 @@
 #include "common/json/json_text.h"
 #include "gateway/fields.h"
 #include "gateway/grammar_source.h"
+#include "gateway/tool_kinds.h"
 #include "gateway/tool_set.h"
 
 /* What a client hangs on a format in hope of a shape, such as the schema that others read beside
@@ -54,14 +55,20 @@ static bool read_tool(struct params *p, json_t *tool, size_t i, const struct fie
     if (!type || !*type)
         return api_error_set(c->e, 400, c->name,
                              "tools[%zu] must be an object of type \"function\" or \"custom\".", i);
-    if (strcmp(type, "function") != 0 && strcmp(type, "custom") != 0) {
-        tool_set_leave_out(p, type, json_object_get(inner, "name"));
-        return true;
-    }
+    char where[64];
+    snprintf(where, sizeof where, "tools[%zu]", i);
+    if (strcmp(type, "function") != 0 && strcmp(type, "custom") != 0)
+        return tool_set_pass_over(p, where, type, json_object_get(inner, "name"),
+                                  "Say a tool as {\"type\": \"function\", \"function\": "
+                                  "{\"name\": …}}, or as one of type \"custom\".",
+                                  c->e);
     if (json_string_length(json_object_get(inner, "name")) == 0)
         return api_error_set(c->e, 400, c->name, "tools[%zu].%s must have a name.", i, type);
     if (strcmp(type, "custom") == 0)
         return tool_set_add_custom(p, inner, i, c->e);
+    snprintf(where, sizeof where, "tools[%zu].function.parameters", i);
+    if (!tool_set_check_schema(json_object_get(inner, "parameters"), where, c->e))
+        return false;
     tool_set_add(p, tool);
     return true;
 }
@@ -121,6 +128,11 @@ bool field_force_tool(struct params *p, const json_t *name, const json_t *space,
     p->tool_name = tool_set_name(p, name, space);
     if (p->tool_name.len > 0 || (!p->tools && !left)) /* without any it is refused later */
         return true;
+    if (left && tool_kind_of(left) == TOOL_KIND_CLIENT)
+        return api_error_set(c->e, 400, c->name,
+                             "tool_choice: the tool \"%.64s\" is of type \"%.40s\", whose schema "
+                             "this server does not know: say it as a function with a schema.",
+                             json_string_value(name), left);
     if (left)
         return api_error_set(c->e, 400, c->name,
                              "tool_choice: the tool \"%.64s\" is of type \"%.40s\", which this "

@@ -63,23 +63,38 @@ static void remember(struct grammar_check *c, XXH128_hash_t hash)
     pthread_mutex_unlock(&c->lock);
 }
 
-bool grammar_check(struct grammar_check *c, enum grammar_kind kind, struct str source,
-                   const char *field, struct api_error *e)
+/* 0: it compiles; else the HTTP status of the refusal, and why. */
+static int compile(struct grammar_check *c, enum grammar_kind kind, struct str source,
+                   char why[TEXT_ERR_MAX])
 {
-    char why[TEXT_ERR_MAX] = "";
     bool known = false;
     XXH128_hash_t hash = XXH3_128bits_withSeed(source.ptr, source.len, (XXH64_hash_t)kind);
     const struct text_vocabulary *v = find(c, hash, &known, why);
     if (known)
-        return true;
+        return 0;
     if (!v)
-        return api_error_set(e, 500, field, "%s: this model's tokens: %s", field, why);
+        return 500;
     struct text_grammar *g = NULL;
     int s = text_grammar_compile(v, (enum text_grammar_kind)kind, source.ptr, source.len, &g, why);
     text_grammar_free(g);
     if (s != TEXT_OK)
-        return api_error_set(e, s == TEXT_INTERNAL ? 500 : 400, field,
-                             "%s is no grammar that an answer can follow: %s", field, why);
+        return s == TEXT_INTERNAL ? 500 : 400;
     remember(c, hash);
-    return true;
+    return 0;
+}
+
+bool grammar_compiles(struct grammar_check *c, enum grammar_kind kind, struct str source,
+                      char why[TEXT_ERR_MAX])
+{
+    return compile(c, kind, source, why) == 0;
+}
+
+bool grammar_check(struct grammar_check *c, enum grammar_kind kind, struct str source,
+                   const char *field, struct api_error *e)
+{
+    char why[TEXT_ERR_MAX] = "";
+    const int status = compile(c, kind, source, why);
+    return status == 0 ||
+           api_error_set(e, status, field, "%s is no grammar that an answer can follow: %s", field,
+                         why);
 }

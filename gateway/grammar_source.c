@@ -197,8 +197,44 @@ static void drop_format(struct params *p)
             p->grammar_field = NULL;
 }
 
+/* Whether the schema's root can be an object: it names no types, or that one among them. */
+static bool may_be_object(const json_t *schema)
+{
+    const json_t *type = json_object_get(schema, "type");
+    const char *word = json_string_value(type);
+    for (size_t i = 0; i < json_array_size(type); i++) {
+        const char *one = json_string_value(json_array_get(type, i));
+        if (one && strcmp(one, "object") == 0)
+            return true;
+    }
+    return word ? strcmp(word, "object") == 0 : !json_is_array(type);
+}
+
+/* Arguments are an object: a call of a tool whose schema wants something else would be valid for
+ * nobody. */
+static bool check_roots(const struct params *p, struct api_error *e)
+{
+    for (size_t i = 0; i < json_array_size(p->tools); i++) {
+        const json_t *function = json_object_get(json_array_get(p->tools, i), "function");
+        const json_t *schema = json_object_get(function, "parameters");
+        const struct str name = params_json_str(json_object_get(function, "name"));
+        char place[64];
+        if ((p->tool_name.len > 0 && !str_eq(name, p->tool_name)) || may_be_object(schema))
+            continue;
+        tool_set_place(p, name, place, sizeof place);
+        return api_error_set(e, 400, "tools",
+                             "tool_choice: the schema of %s, \"%.*s\", is of another type than "
+                             "object, and the arguments of a call are always an object. Give it "
+                             "\"type\": \"object\" with the value as one of its properties.",
+                             place, (int)(name.len < 64 ? name.len : 64), name.ptr);
+    }
+    return true;
+}
+
 bool grammar_from_tools(struct params *p, struct api_error *e)
 {
+    if (!check_roots(p, e))
+        return false;
     json_t *whole = tool_schema_of_calls(p->tools, p->tool_name, !p->parallel_tool_calls);
     if (!whole)
         return api_error_set(e, 400, "tool_choice", "tool_choice: there is no tool \"%.*s\".",

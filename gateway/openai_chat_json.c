@@ -181,11 +181,9 @@ static void write_role(struct strbuf *out, const struct answer_shape *a,
     sse_end(out);
 }
 
-static void write_delta(struct strbuf *out, const struct answer_shape *a, struct dialect_state *s,
+static void write_chunk(struct strbuf *out, const struct answer_shape *a,
                         const struct answer_delta *d)
 {
-    if (d->first)
-        write_role(out, a, d);
     openai_chunk_begin(out, a, OBJECT_CHUNK);
     strbuf_append_u64(out, d->i_choice);
     strbuf_append_c(out, ",\"delta\":{");
@@ -198,6 +196,24 @@ static void write_delta(struct strbuf *out, const struct answer_shape *a, struct
     strbuf_append_c(out, "}]");
     openai_chunk_end(out, a, a->params->continuous_usage_stats ? &d->usage : NULL);
     sse_end(out);
+}
+
+/* A chunk with a piece of a call has no finish_reason, as OpenAI's: the stream helpers of its
+ * packages take a call for done at the first chunk behind its pieces. */
+static void write_delta(struct strbuf *out, const struct answer_shape *a, struct dialect_state *s,
+                        const struct answer_delta *d)
+{
+    struct answer_delta piece = *d, rest = *d;
+    if (d->first)
+        write_role(out, a, d);
+    if (!d->end || !has_calls(d)) {
+        write_chunk(out, a, d);
+        return;
+    }
+    piece.end = false;
+    rest.n_parts = rest.n_ids = 0;
+    write_chunk(out, a, &piece);
+    write_chunk(out, a, &rest);
 }
 
 static void write_close(struct strbuf *out, const struct answer_shape *a, struct dialect_state *s,

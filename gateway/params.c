@@ -276,6 +276,25 @@ static bool check_present(const struct params *p, struct api_error *e)
     return true;
 }
 
+/* A call is asked for, and no tool is there to be called. */
+static bool refuse_no_tools(const struct params *p, struct api_error *e)
+{
+    struct strbuf left;
+    strbuf_init(&left, 0);
+    tool_set_left_out(p, &left);
+    const struct str types = strbuf_str(&left);
+    if (types.len == 0)
+        api_error_set(e, 400, "tool_choice", "tool_choice asks for a call: there are no tools.");
+    else
+        api_error_set(e, 400, "tool_choice",
+                      "tool_choice asks for a call: there are no tools but those that are left out "
+                      "(%.*s), which a provider's server would run or whose schema this one does "
+                      "not know. Add a function, or leave tool_choice out.",
+                      (int)(types.len < 128 ? types.len : 128), types.ptr);
+    strbuf_fini(&left);
+    return false;
+}
+
 static bool check_together(const struct params *p, const struct params_policy *policy,
                            struct api_error *e)
 {
@@ -308,10 +327,7 @@ static bool check_together(const struct params *p, const struct params_policy *p
                              "--tool-call-parser to be set: leave tools out, or set tool_choice to "
                              "\"none\".");
     if (!p->tools && p->tool_choice == TOOL_CHOICE_REQUIRED)
-        return api_error_set(
-            e, 400, "tool_choice", "tool_choice asks for a call: there are no tools%s.",
-            tool_set_has_left(p) ? " but those that a server would run, and this one runs none"
-                                 : "");
+        return refuse_no_tools(p, e);
     if (p->continue_final_message && p->add_generation_prompt)
         return api_error_set(e, 400, "continue_final_message",
                              "Cannot set both `continue_final_message` and "

@@ -8,6 +8,7 @@
 #include "gateway/dialect.h"
 #include "gateway/echo.h"
 #include "gateway/grammar_source.h"
+#include "gateway/tool_blame.h"
 
 enum { MAX_BAD_WORD_IDS = 4096 };
 
@@ -116,8 +117,12 @@ static bool check_grammar(const struct prepare_model *m, const struct params *p,
                           struct api_error *e)
 {
     const struct sampling_params *s = &p->sampling;
-    return !m->grammars || s->grammar_kind == GRAMMAR_NONE ||
-           grammar_check(m->grammars, s->grammar_kind, s->grammar, p->grammar_field, e);
+    if (!m->grammars || s->grammar_kind == GRAMMAR_NONE ||
+        grammar_check(m->grammars, s->grammar_kind, s->grammar, p->grammar_field, e))
+        return true;
+    if (e->http_status == 400 && strcmp(p->grammar_field, "tool_choice") == 0)
+        tool_blame(m->grammars, p, e);
+    return false;
 }
 
 /* Reasoning comes first where the prompt has begun it, or the model always reasons; where the

@@ -330,7 +330,9 @@ static bool refuse_item(const struct reader *r, const char *type)
     static const struct {
         const char *type, *why;
     } known[] = {
-        {"item_reference", "nothing is kept here, send the item itself"},
+        {"item_reference",
+         "nothing is kept here, send the item itself. Set store to false in the client (in the AI "
+         "SDK providerOptions.openai.store), so that it does"},
         {"compaction", "what another server has made short cannot be read here, send the items"},
         {"compaction_trigger", "this server makes nothing short, send what the model is to read"},
         {"tool_search_output", "its tools are not read there, say them in tools"},
@@ -419,8 +421,11 @@ bool responses_for_template(struct params *p, struct api_error *e)
         add_system(&r, json_incref(p->system));
     if (json_is_string(p->prompt))
         json_array_append_new(r.out, json_pack("{s:s,s:O}", "role", "user", "content", p->prompt));
-    else if (!json_is_array(p->prompt) || json_array_size(p->prompt) == 0)
+    else if (!json_is_array(p->prompt))
         ok = api_error_set(e, 400, "input", "input must be a string or a list of items.");
+    else if (json_array_size(p->prompt) == 0)
+        ok = api_error_set(e, 400, "input",
+                           "input is an empty list: give it at least one message, or a string.");
     for (; ok && r.i < json_array_size(p->prompt); r.i++)
         ok = read_item(&r, json_array_get(p->prompt, r.i));
     end_system(&r);

@@ -9,6 +9,7 @@
 #include "gateway/access.h"
 #include "gateway/endpoint_reply.h"
 #include "gateway/gateway_internal.h"
+#include "gateway/messages.h"
 #include "gateway/openai_json.h"
 #include "gateway/routes_sagemaker.h"
 
@@ -371,20 +372,31 @@ static void answer_with(struct http_request *r, const struct dialect *d, const s
     strbuf_fini(&b);
 }
 
+/* The dialect of a path that has no row: Anthropic's packages read its errors alone. */
+static const struct dialect *dialect_of_path(struct str path)
+{
+    const struct str messages = STR("/v1/messages");
+    const bool is_below =
+        str_starts(path, messages) && (path.len == messages.len || path.ptr[messages.len] == '/');
+    return is_below ? &dialect_messages : NULL;
+}
+
 /* A path that nobody knows, or a method that it has not: as DJL on SageMaker. */
 static void answer_not_found(struct gateway *g, struct http_request *r)
 {
+    struct api_error e = {0};
+    api_error_set(&e, 404, NULL, "Not Found");
     if (g->config->sagemaker)
         sagemaker_answer_unknown(r, 404, NULL);
     else
-        answer_error(g, r, 404, NULL, "Not Found");
+        serving_respond_error(&gateway_reply_ops, r, dialect_of_path(http_path(r)), &e);
 }
 
 static void answer_not_allowed(struct http_request *r, const char *allow)
 {
     struct api_error e = {0};
     api_error_set(&e, 405, NULL, "Method Not Allowed");
-    answer_with(r, NULL, &e, "Allow", allow);
+    answer_with(r, dialect_of_path(http_path(r)), &e, "Allow", allow);
 }
 
 static void answer_unauthorized(struct http_request *r, const struct dialect *d)
@@ -418,7 +430,7 @@ static bool is_allowed(struct gateway *g, struct http_request *r, const struct r
     case ACCESS_GRANTED:
         return true;
     case ACCESS_WANTS_KEY:
-        answer_unauthorized(r, row ? row->dialect : NULL);
+        answer_unauthorized(r, row ? row->dialect : dialect_of_path(http_path(r)));
         return false;
     case ACCESS_NOT_HERE:
         answer_not_found(g, r);

@@ -237,6 +237,8 @@ static size_t feed_head(const struct marked_family *f, struct parser_state *s, s
     if (res == JSON_CALL_MORE && !end)
         return 0;
     s->head = (struct json_head){0};
+    if (res == JSON_CALL_MORE && f->is_ours)
+        return text.len;
     const bool known = s->i_mark != NO_MARK || s->in_list || a->n_calls > 0;
     if (res != JSON_CALL_BEGUN && !(res == JSON_CALL_BARE && known)) {
         refuse_call(f, s, a);

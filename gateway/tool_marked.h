@@ -16,6 +16,7 @@ struct marked_family {
     bool anywhere; /* with bare {: an object in the midst of text is a call, too, if it is one */
     char between;  /* behind this byte another object may follow; 0: it may not */
     bool follows;  /* another may follow at once, or behind a comma */
+    bool is_ours;  /* a grammar of this server's makes the list: what breaks off is nobody's text */
     bool named; /* the name comes before the arguments, not in an object: [prefix] name [sep …] { */
     const char *prefix, *sep; /* with named; NULL: there is none */
     bool own_id; /* prefix, name and sep with its number are the call's id: the template wants it */

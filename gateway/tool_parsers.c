@@ -269,7 +269,7 @@ static const struct answer_parser tagged[] = {
 };
 
 const struct answer_parser tool_parser_list =
-    MARKED("list", .markers = no_marks, FAMILY(TEXT(no_marks), .bare = '['));
+    MARKED("list", .markers = no_marks, FAMILY(TEXT(no_marks), .bare = '[', .is_ours = true));
 
 static const struct answer_parser *const others[] = {&tool_parser_harmony, &tool_parser_minimax_m3,
                                                      &tool_parser_inkling};

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "common/json/json_text.h"
+#include "gateway/tool_kinds.h"
 
 /* Members of p->own. */
 #define LIST    "tools"
@@ -217,10 +218,23 @@ bool tool_set_add_namespace(struct params *p, const json_t *tool, size_t i, stru
         if (!type || json_string_length(name) == 0)
             return api_error_set(e, 400, "tools",
                                  "tools[%zu].tools[%zu] must have a type and a name.", i, k);
-        if (strcmp(type, "function") != 0) {
+        char where[64];
+        snprintf(where, sizeof where, "tools[%zu].tools[%zu]", i, k);
+        if (strcmp(type, "custom") == 0) {
             tool_set_leave_out(p, type, NULL);
             continue;
         }
+        if (strcmp(type, "function") != 0) {
+            if (!tool_set_pass_over(p, where, type, NULL,
+                                    "A namespace holds functions: {\"type\": \"function\", "
+                                    "\"name\": …}.",
+                                    e))
+                return false;
+            continue;
+        }
+        strncat(where, ".parameters", sizeof where - strlen(where) - 1);
+        if (!tool_set_check_schema(json_object_get(one, "parameters"), where, e))
+            return false;
         json_t *flat = flat_name(space, name);
         json_t *o = remember(p, json_string_value(flat), TOOL_IS_NAMESPACED, name);
         json_object_set(o, "space", (json_t *)space);
@@ -246,6 +260,69 @@ void tool_set_leave_out(struct params *p, const char *type, const json_t *name)
             return;
     if (json_array_size(list) < MAX_LEFT_OUT)
         json_array_append_new(list, json_string(type));
+}
+
+bool tool_set_pass_over(struct params *p, const char *where, const char *type, const json_t *name,
+                        const char *takes, struct api_error *e)
+{
+    if (tool_kind_of(type) == TOOL_KIND_UNKNOWN)
+        return api_error_set(
+            e, 400, "tools",
+            "%s is of type \"%.40s\", which this server does not know, so that the "
+            "model would never see it. %s Types that a provider's server runs "
+            "(web_search, mcp, code_interpreter and their like) may stay: they are "
+            "left out.",
+            where, type, takes);
+    tool_set_leave_out(p, type, name);
+    return true;
+}
+
+bool tool_set_check_schema(const json_t *parameters, const char *where, struct api_error *e)
+{
+    if (!parameters || json_is_null(parameters) || json_text_is_object(parameters))
+        return true;
+    if (json_is_string(parameters))
+        return api_error_set(e, 400, "tools",
+                             "%s must be an object, a JSON schema, got a string. A schema that was "
+                             "encoded as JSON by itself is encoded twice: send the object, not its "
+                             "text.",
+                             where);
+    return api_error_set(e, 400, "tools",
+                         "%s must be an object, a JSON schema, got %s. Leave it out for a tool "
+                         "without arguments.",
+                         where,
+                         json_is_array(parameters)     ? "a list"
+                         : json_is_boolean(parameters) ? "a boolean"
+                                                       : "a number");
+}
+
+/* A member of the body's tools, which chat has in an object of the type's name. */
+static const json_t *said(const json_t *tool)
+{
+    const char *type = json_string_value(json_object_get(tool, "type"));
+    const json_t *inner = type ? json_object_get(tool, type) : NULL;
+    return json_text_is_object(inner) ? inner : tool;
+}
+
+void tool_set_place(const struct params *p, struct str name, char *out, size_t cap)
+{
+    const json_t *list = json_object_get(p->body, "tools");
+    const struct tool_origin o = tool_origin_of(p, name);
+    snprintf(out, cap, "tools");
+    for (size_t i = 0; i < json_array_size(list); i++) {
+        const json_t *tool = said(json_array_get(list, i)), *own = json_object_get(tool, "tools");
+        const bool is_there = str_eq(text_of(tool, "name"), o.space.len > 0 ? o.space : o.name);
+        if (is_there && o.space.len == 0) {
+            snprintf(out, cap, "tools[%zu]", i);
+            return;
+        }
+        for (size_t k = 0; is_there && k < json_array_size(own); k++) {
+            if (!str_eq(text_of(json_array_get(own, k), "name"), o.name))
+                continue;
+            snprintf(out, cap, "tools[%zu].tools[%zu]", i, k);
+            return;
+        }
+    }
 }
 
 /* ---- looking tools up ---- */
@@ -355,8 +432,9 @@ bool tool_set_allow(struct params *p, const json_t *list, struct api_error *e)
         const struct str found = tool_set_name(p, name, json_object_get(of, "namespace"));
         if (found.len > 0)
             json_object_setn_new(names, found.ptr, found.len, json_true());
-        else if (type && *type && (!name || tool_set_left_type(p, name)))
-            tool_set_leave_out(p, type, NULL); /* one that a server runs */
+        else if (type && tool_kind_of(type) != TOOL_KIND_UNKNOWN &&
+                 (!name || tool_set_left_type(p, name)))
+            tool_set_leave_out(p, type, NULL);
         else
             ok = api_error_set(e, 400, "tool_choice",
                                "tool_choice allows a tool \"%.64s\", which is not in tools.",
@@ -374,11 +452,6 @@ void tool_set_withdraw(struct params *p, const json_t *names)
         keep(p, names, false);
     if (!p->tools && p->tool_choice == TOOL_CHOICE_AUTO)
         p->tool_choice = TOOL_CHOICE_NONE;
-}
-
-bool tool_set_has_left(const struct params *p)
-{
-    return json_array_size(json_object_get(p->own, LEFT)) > 0;
 }
 
 void tool_set_left_out(const struct params *p, struct strbuf *out)

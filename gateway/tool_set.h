@@ -10,8 +10,10 @@
  *   custom       a function with one argument, the text `input`; its grammar, where it has one, is
  *                said in the description and held where the tool is forced
  *   namespace    its functions, called NAMESPACE__NAME
- *   others       tools that a server runs (web_search, mcp, …): nobody runs them here. They are
- * left out, and the answer says so
+ *   bash, …      of Anthropic's types whose schema is known (tool_kinds.h): functions
+ *   others       tools that a server runs (web_search, mcp, …), which nobody does here, and tools
+ *                of clients whose schema nobody knows here. They are left out, and the answer says
+ *                so. A type that is in no list is refused
  *
  * All of it is owned by p->own, and by the body. Pure. */
 #include "gateway/params.h"
@@ -42,6 +44,16 @@ bool tool_set_add_custom(struct params *p, const json_t *tool, size_t i, struct 
 bool tool_set_add_namespace(struct params *p, const json_t *tool, size_t i, struct api_error *e);
 /* A tool of the type, which may have a name (else NULL), is left out. */
 void tool_set_leave_out(struct params *p, const char *type, const json_t *name);
+/* The same, of a tool that is neither a function nor a custom one. False: nobody knows its type,
+ * and e says so. where: for e, "tools[2]"; takes: a sentence on how tools are said there. */
+bool tool_set_pass_over(struct params *p, const char *where, const char *type, const json_t *name,
+                        const char *takes, struct api_error *e);
+/* Whether parameters are a tool's: an object, or none at all (NULL or null). False: e says what
+ * they are. where: "tools[2].parameters". */
+bool tool_set_check_schema(const json_t *parameters, const char *where, struct api_error *e);
+/* Where the request has the tool that is called name here: "tools[3]", or "tools[3].tools[0]" of a
+ * namespace. */
+void tool_set_place(const struct params *p, struct str name, char *out, size_t cap);
 /* p->tools is the list, NULL where nothing is in it. False: a name is there twice and means two
  * kinds of tool, and e says so. */
 bool tool_set_end(struct params *p, struct api_error *e);
@@ -61,7 +73,6 @@ const char *tool_set_left_type(const struct params *p, const json_t *name);
 void tool_set_withdraw(struct params *p, const json_t *names);
 /* The Lark grammar of the tool `name`, a custom one's; empty: it has none. */
 struct str tool_set_grammar(const struct params *p, struct str name);
-bool tool_set_has_left(const struct params *p);
 /* Types of tools that were left out, each once, with commas between, for a header: letters, digits
  * and underscores. Empty: none were. */
 void tool_set_left_out(const struct params *p, struct strbuf *out);

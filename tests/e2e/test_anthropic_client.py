@@ -94,6 +94,12 @@ def test_errors(client, cluster):
     with pytest.raises(anthropic.BadRequestError, match="image"):
         client.messages.create(model="null", max_tokens=5, messages=[{"role": "user", "content": [
             {"type": "image", "source": {"type": "url", "url": "http://127.0.0.1/x.png"}}]}])
+    with pytest.raises(anthropic.NotFoundError) as e:  # a path that is not there
+        client.messages.batches.list()
+    assert e.value.body == {"type": "error", "error": {"type": "not_found_error", "message": "Not Found"}}
+    with pytest.raises(anthropic.APIStatusError) as e:
+        client.get("/v1/messages", cast_to=object)
+    assert e.value.status_code == 405 and e.value.body["type"] == "error"
     other = anthropic.Anthropic(base_url=cluster.url, api_key="sk-other", max_retries=0)
     with pytest.raises(anthropic.AuthenticationError):
         other.messages.count_tokens(model="null", messages=HI)

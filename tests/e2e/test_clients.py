@@ -349,8 +349,67 @@ def test_tools_that_a_server_runs(official, caller):
     assert "tools_left_out" in caller.log() and ",".join(HOSTED) in caller.log()
     with pytest.raises(openai.BadRequestError, match="web_search"):
         official.responses.create(model="caller", input="Hi", tools=[{"type": "web_search"}], tool_choice={"type": "web_search"})
-    evil = official.responses.with_raw_response.create(model="caller", input="Hi", tools=[{"type": "a\r\nX-Evil: 1"}, {"type": "b" * 10000}])
-    assert evil.headers["x-coxswain-tools-left-out"] == "a__X_Evil__1," + "b" * 40 and "x-evil" not in evil.headers
+    for wrong in "functon", "a\r\nX-Evil: 1", "b" * 10000:
+        with pytest.raises(openai.BadRequestError, match=r"tools\[0\] is of type") as refused:
+            official.responses.create(model="caller", input="Hi", tools=[{"type": wrong, "name": "f"}])
+        assert "x-evil" not in refused.value.response.headers
+
+
+def test_tools_that_a_client_runs(caller):
+    """Anthropic's models know their schemas by heart; this one is told them. One whose schema nobody knows is left out."""
+    client = anthropic.Anthropic(base_url=caller.url, api_key="none", max_retries=0, timeout=60 * SLOW)
+    ask = {"model": "caller", "max_tokens": 200, "messages": [{"role": "user", "content": "Hi"}]}
+    got = client.messages.create(tools=[{"type": "text_editor_20250728", "name": "str_replace_based_edit_tool"}, {"type": "bash_20250124", "name": "Bash"}], **ask)
+    assert [(b.type, b.name, b.input) for b in got.content] == [("tool_use", "Bash", CALLS["Bash"])]
+    got = client.beta.messages.with_raw_response.create(tools=[{"type": "computer_20250124", "name": "computer", "display_width_px": 9,
+                                                                "display_height_px": 9}], **ask)
+    assert got.headers["x-coxswain-tools-left-out"] == "computer_20250124" and got.parse().content[0].text == scripted_model.HELLO
+
+
+def chat_function(name, parameters):
+    return {"type": "function", "function": {"name": name, "parameters": parameters}}
+
+
+def test_a_refused_tool_is_named(official):
+    """Of many that may be called one cannot be: its place and name are said, and places in its own schema."""
+    fine = {"type": "object", "properties": {"a": {"type": "boolean"}}, "required": ["a"]}
+    broken = {"type": "object", "properties": {"z": {"$ref": "#/$defs/Gone"}}, "required": ["z"]}
+    unique = {"type": "object", "properties": {"z": {"type": "array", "uniqueItems": True}}, "required": ["z"]}
+
+    def refused(tools, choice="required", param="tools"):
+        with pytest.raises(openai.BadRequestError) as said:
+            official.chat.completions.create(model="caller", messages=[{"role": "user", "content": "Hi"}], tools=tools, tool_choice=choice)
+        assert said.value.body["param"] == param
+        return said.value.body["message"]
+
+    for n in 1, 2, 5:
+        for at in {0, n // 2, n - 1}:
+            tools = [chat_function(f"f{i}", broken if i == at else fine) for i in range(n)]
+            text = refused(tools)
+            assert f'tools[{at}], "f{at}": Pointer \'/$defs/Gone\'' in text and "/tool" not in text
+            assert text == refused(tools, {"type": "function", "function": {"name": f"f{at}"}})
+    assert 'tools[2], "odd": Unimplemented keys: ["uniqueItems"]' in refused([chat_function("a", fine), chat_function("b", fine), chat_function("odd", unique)])
+    for root in {"type": "array"}, {"type": "string"}, {"type": ["null", "string"]}:
+        assert 'tools[1], "b", is of another type than object' in refused([chat_function("a", fine), chat_function("b", root)])
+    for parameters, kind in ("{}", "a string"), ([], "a list"), (7, "a number"), (False, "a boolean"):
+        assert f"tools[0].function.parameters must be an object, a JSON schema, got {kind}" in refused([chat_function("a", parameters)])
+    assert 'tools[0] is of type "tool"' in refused([{"type": "tool", "function": {"name": "f"}}])
+    large = {"type": "object", "properties": {"z": {"enum": [str(i) for i in range(10000, 20000)]}}, "required": ["z"]}
+    text = refused([chat_function(f"f{i}", large) for i in range(4)], param="tool_choice")
+    assert "at most 262144 are taken" in text and "None of the 4 tools is the cause by itself: send fewer of them" in text
+    lark = {"type": "custom", "custom": {"name": "c", "format": {"type": "grammar", "grammar": {"syntax": "lark", "definition": "start: gone"}}}}
+    assert 'the grammar of tools[0], "c"' in refused([lark], {"type": "custom", "custom": {"name": "c"}})
+
+
+def test_stream_helper_ends_a_call(official):
+    """The package takes a call for done at the chunk behind its last piece, and not at a finish_reason beside it."""
+    with official.chat.completions.stream(model="caller", messages=[{"role": "user", "content": "Hi"}], temperature=0,
+                                          tools=[chat_function("Bash", {"type": "object"})]) as stream:
+        events = [e for e in stream]
+    done = [e for e in events if e.type == "tool_calls.function.arguments.done"]
+    assert [(e.name, json.loads(e.arguments)) for e in done] == [("Bash", CALLS["Bash"])]
+    chunks = [e.chunk.choices[0] for e in events if e.type == "chunk" and e.chunk.choices]
+    assert [c.finish_reason for c in chunks if c.delta.tool_calls] == [None] and chunks[-1].finish_reason == "tool_calls"
 
 
 def test_allowed_tools(official):

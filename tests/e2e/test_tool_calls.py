@@ -91,6 +91,27 @@ def test_a_reference_to_the_tools_own_root(http, choice):
         assert re.match(r'(\{"v":(true|false),"next":)*(null|\{"v":(true|false)\}|\{?("(v|next|)?"?:?[a-z]*)?$)', written), written
 
 
+def test_a_forced_call_that_breaks_off(http):
+    """The list that a forced call is written as is nobody's text, wherever it ends; arguments come as far as they are."""
+    ask = {"model": "m", "messages": [{"role": "user", "content": "Hi"}], "tools": [tool("f", {"properties": {"a": BOOL}, "required": ["a"]})]}
+    with_call = set()
+    for n in range(1, 60, 2):
+        said = chat(http, **ask, tool_choice="required", max_tokens=n, seed=n)
+        assert said["message"]["content"] == "" and said["finish_reason"] in ("length", "tool_calls"), said
+        with_call.add(bool(said["message"].get("tool_calls")))
+    assert with_call == {True, False}
+    r = http.post("/v1/messages", json={"model": "m", "messages": ask["messages"], "max_tokens": 3, "tools": [{"name": "f", "input_schema": {}}],
+                                        "tool_choice": {"type": "any"}})
+    assert (r.json()["content"], r.json()["stop_reason"]) == ([], "max_tokens")
+
+
+@pytest.mark.parametrize("stop", ['"', "a", "{", "true", "\n"])
+def test_stop_strings_do_not_end_a_forced_call(http, stop):
+    made = calls(chat(http, tools=[tool("f", {"properties": {"a": {"enum": ["a true {"]}}, "required": ["a"]})], tool_choice="required",
+                      parallel_tool_calls=False, stop=[stop]))
+    assert made == [("f", {"a": "a true {"})]
+
+
 FORMATS = [{"type": "json_object"}, {"type": "json_schema", "json_schema": {"name": "x", "schema": {"type": "integer"}}}]
 
 

@@ -1,5 +1,6 @@
 /* Anthropic's bodies: what the chat template is shown of them, and what is refused. */
 #include "gateway/messages.h"
+#include "gateway/tool_kinds.h"
 #include "gateway/tool_set.h"
 
 #include <setjmp.h>
@@ -163,9 +164,20 @@ static void test_refusals(void **state)
         {WITH("\"tools\":[{\"type\":\"web_search_20250305\",\"name\":\"w\"}],\"tool_choice\":{"
               "\"type\":\"tool\",\"name\":\"w\"}"),
          "tool_choice", "is of type \"web_search_20250305\", which this server does not run"},
-        {WITH("\"tools\":[{\"type\":\"bash_20250124\",\"name\":\"bash\"}],\"tool_choice\":{"
+        {WITH("\"tools\":[{\"type\":\"web_fetch_20250910\",\"name\":\"w\"}],\"tool_choice\":{"
               "\"type\":\"any\"}"),
-         "tool_choice", "but those that a server would run"},
+         "tool_choice", "that are left out (web_fetch_20250910)"},
+        {WITH("\"tools\":[{\"type\":\"computer_20250124\",\"name\":\"w\"}],\"tool_choice\":{"
+              "\"type\":\"tool\",\"name\":\"w\"}"),
+         "tool_choice", "\"computer_20250124\", whose schema this server does not know"},
+        {WITH("\"tools\":[{\"type\":\"function\",\"function\":{\"name\":\"f\"}}]"), "tools",
+         "tools[0] is of type \"function\", which this server does not know"},
+        {WITH("\"tools\":[{\"type\":\"bash\\r\\n\"}]"), "tools", "does not know"},
+        {WITH("\"tools\":[{\"type\":\"bash_2025x\"}]"), "tools", "does not know"},
+        {WITH("\"tools\":[{\"type\":\"web_search_\"}]"), "tools", "does not know"},
+        {WITH("\"tools\":[{\"name\":\"f\",\"input_schema\":\"{}\"}]"), "tools",
+         "tools[0].input_schema must be an object, a JSON schema, got a string."},
+        {WITH("\"tools\":[{\"name\":\"f\",\"input_schema\":[]}]"), "tools", "got a list"},
         {WITH("\"tools\":[{\"name\":\"f\",\"input_schema\":{}}],\"tool_choice\":{\"type\":\"tool\","
               "\"name\":\"g\"}"),
          "tool_choice", "there is no tool \"g\""},
@@ -331,28 +343,95 @@ static void test_tools_of_a_conversation(void **state)
     }
 }
 
-/* What a type holds cannot end a header, nor fill it. */
-static void test_what_is_left_out_is_told(void **state)
+/* The log and a header name each type once. */
+static void test_left_out_types_are_told(void **state)
 {
     struct params p;
     struct api_error e;
     struct strbuf b;
     strbuf_init(&b, 0);
-    assert_true(
-        read_body("{\"max_tokens\":5,\"messages\":[" USER(
-                      "a") "],\"mcp_servers\":[{}],\"tools\":["
-                           "{\"type\":\"web_search_20250305\",\"name\":\"w\"},{\"type\":\"web_"
-                           "search_20250305\"},"
-                           "{\"type\":\"x\\r\\nSet-Cookie: a=b\"},{\"type\":\"\u00e9\\u0000\"},"
-                           "{\"type\":\"aaaaaaaaaabbbbbbbbbbccccccccccddddddddddeeeeeeeeee\"}]}",
-                  &p, &e));
+    assert_true(read_body("{\"max_tokens\":5,\"messages\":[" USER(
+                              "a") "],\"mcp_servers\":[{}],\"tools\":["
+                                   "{\"type\":\"web_search_20250305\",\"name\":\"w\"},"
+                                   "{\"type\":\"web_search_20250305\"},"
+                                   "{\"type\":\"computer_20250124\",\"name\":\"computer\"},"
+                                   "{\"type\":\"mcp_toolset\"}]}",
+                          &p, &e));
     tool_set_left_out(&p, &b);
-    assert_true(str_eq_c(strbuf_str(&b), "web_search_20250305,x__Set_Cookie__a_b,__,"
-                                         "aaaaaaaaaabbbbbbbbbbccccccccccdddddddddd,mcp"));
+    assert_true(str_eq_c(strbuf_str(&b), "web_search_20250305,computer_20250124,mcp_toolset,mcp"));
     assert_null(p.tools);
     assert_int_equal(p.tool_choice, TOOL_CHOICE_NONE);
     params_fini(&p);
     strbuf_fini(&b);
+}
+
+/* A type is a word of a list, alone or with a date behind it. */
+static void test_kinds_of_types(void **state)
+{
+    static const char *const
+        server[] = {"web_search",
+                    "web_search_2025_08_26",
+                    "web_search_preview_2025_03_11",
+                    "web_search_20270101",
+                    "mcp",
+                    "mcp_toolset",
+                    "code_execution_20250825",
+                    "tool_search_tool_regex_20251119",
+                    "tool_search_tool_bm25"},
+        *const client[] = {"bash_20250124", "bash_20270101", "computer_use_preview",
+                           "local_shell",   "apply_patch",   "text_editor_20250728"},
+        *const unknown[] = {
+            "",    "function",   "functon",       "web_searchs", "web_search_",   "web_search_x",
+            "web", "Web_search", "bash-20250124", "mcp ",        "local_shell_x", "_20250124"};
+    for (size_t i = 0; i < sizeof server / sizeof *server; i++)
+        assert_int_equal(tool_kind_of(server[i]), TOOL_KIND_SERVER);
+    for (size_t i = 0; i < sizeof client / sizeof *client; i++)
+        assert_int_equal(tool_kind_of(client[i]), TOOL_KIND_CLIENT);
+    for (size_t i = 0; i < sizeof unknown / sizeof *unknown; i++)
+        assert_int_equal(tool_kind_of(unknown[i]), TOOL_KIND_UNKNOWN);
+    assert_null(tool_kind_function("bash_20270101")); /* a later schema is not known */
+}
+
+/* A tool whose schema Anthropic's models know by heart is a function with that schema. */
+static void test_typed_tools_of_clients(void **state)
+{
+    static const struct {
+        const char *tool, *name, *members; /* those of parameters, in their order */
+    } rows[] = {
+        {"{\"type\":\"bash_20250124\",\"name\":\"bash\"}", "bash", "command restart "},
+        {"{\"type\":\"bash_20241022\"}", "bash", "command restart "},
+        {"{\"type\":\"text_editor_20250728\",\"name\":\"str_replace_based_edit_tool\","
+         "\"max_characters\":9}",
+         "str_replace_based_edit_tool", "command path file_text old_str new_str view_range "},
+        {"{\"type\":\"text_editor_20250124\"}", "str_replace_editor",
+         "command path file_text old_str new_str view_range "},
+        {"{\"type\":\"memory_20250818\",\"name\":\"memory\"}", "memory",
+         "command path file_text old_str new_str view_range insert_line insert_text old_path "
+         "new_path "},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        struct params p;
+        struct api_error e;
+        struct strbuf b;
+        const char *key;
+        json_t *v;
+        strbuf_init(&b, 0);
+        strbuf_printf(&b, "{\"max_tokens\":5,\"messages\":[" USER("a") "],\"tools\":[%s]}",
+                      rows[i].tool);
+        if (!read_body(strbuf_str(&b).ptr, &p, &e))
+            fail_msg("%s: %s", rows[i].tool, e.message);
+        strbuf_reset(&b);
+        const json_t *f = json_object_get(json_array_get(p.tools, 0), "function");
+        const json_t *schema = json_object_get(f, "parameters");
+        json_object_foreach(json_object_get(schema, "properties"), key, v)
+            strbuf_printf(&b, "%s ", key);
+        assert_string_equal(json_string_value(json_object_get(f, "name")), rows[i].name);
+        assert_true(str_eq_c(strbuf_str(&b), rows[i].members));
+        assert_string_equal(
+            json_string_value(json_array_get(json_object_get(schema, "required"), 0)), "command");
+        params_fini(&p);
+        strbuf_fini(&b);
+    }
 }
 
 /* The package reads the details, and sends all of the conversation. */
@@ -407,7 +486,9 @@ int main(void)
         cmocka_unit_test(test_bookkeeping_is_left_out),
         cmocka_unit_test(test_system_messages_of_a_turn),
         cmocka_unit_test(test_tools_of_a_conversation),
-        cmocka_unit_test(test_what_is_left_out_is_told),
+        cmocka_unit_test(test_left_out_types_are_told),
+        cmocka_unit_test(test_kinds_of_types),
+        cmocka_unit_test(test_typed_tools_of_clients),
         cmocka_unit_test(test_a_thread_that_goes_on_was_not_found),
         cmocka_unit_test(test_many_neighbours_are_one_turn),
         cmocka_unit_test(test_refusals)};

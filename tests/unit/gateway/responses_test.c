@@ -271,7 +271,7 @@ static void test_refused_items(void **state)
     static const struct body_refusal cases[] = {
         {"\"model\":\"m\"", "input", "input is required."},
         {"\"input\":7", "input", "a string or a list"},
-        {"\"input\":[]", "input", "a string or a list"},
+        {"\"input\":[]", "input", "an empty list: give it at least one message"},
         {"\"input\":[{\"type\":\"reasoning\",\"summary\":[]}]", "input", "says nothing"},
         {ITEM("7"), "input", "input[1] must be an object"},
         {ITEM("{}"), "input", "input[1] is of type \"\""},
@@ -283,7 +283,7 @@ static void test_refused_items(void **state)
         {ITEM("{\"role\":\"user\",\"content\":[{\"type\":\"input_image\",\"image_url\":\"x\"}]}"),
          "input", "part of type \"input_image\""},
         {ITEM("{\"type\":\"item_reference\",\"id\":\"msg_1\"}"), "input", "nothing is kept"},
-        {ITEM("{\"id\":\"msg_1\"}"), "input", "nothing is kept"},
+        {ITEM("{\"id\":\"msg_1\"}"), "input", "Set store to false in the client"},
         {ITEM("{\"type\":\"compaction\",\"encrypted_content\":\"x\"}"), "input",
          "made short cannot be read"},
         {ITEM("{\"type\":\"compaction_trigger\"}"), "input", "makes nothing short"},
@@ -324,7 +324,7 @@ static void test_refused_fields(void **state)
         {WITH("\"tools\":[{\"type\":\"web_search\"}],\"tool_choice\":{\"type\":\"web_search\"}"),
          "tool_choice", "of type \"web_search\": this server runs no tools"},
         {WITH("\"tools\":[{\"type\":\"mcp\",\"server_label\":\"m\"}],\"tool_choice\":\"required\""),
-         "tool_choice", "but those that a server would run"},
+         "tool_choice", "that are left out (mcp)"},
         {WITH("\"tools\":[{\"type\":\"\"}]"), "tools", "must be an object with a type"},
         {WITH("\"tools\":[{\"type\":\"function\",\"name\":\"a__b\"},{\"type\":\"namespace\","
               "\"name\":"
@@ -338,7 +338,21 @@ static void test_refused_fields(void **state)
         {WITH("\"tools\":[{\"type\":\"namespace\",\"name\":\"n\"}]"), "tools", "must be a list"},
         {WITH("\"tools\":[{\"type\":\"function\"}]"), "tools", "must have a name"},
         {WITH("\"tools\":[{\"type\":\"function\",\"name\":\"f\",\"parameters\":7}]"), "tools",
-         "parameters must be an object"},
+         "tools[0].parameters must be an object, a JSON schema, got a number"},
+        {WITH("\"tools\":[{\"type\":\"function\",\"name\":\"f\",\"parameters\":\"{}\"}]"), "tools",
+         "got a string. A schema that was encoded"},
+        {WITH("\"tools\":[{\"type\":\"namespace\",\"name\":\"n\",\"tools\":[{\"type\":\"function\","
+              "\"name\":\"f\",\"parameters\":true}]}]"),
+         "tools", "tools[0].tools[0].parameters must be an object, a JSON schema, got a boolean"},
+        {WITH("\"tools\":[{\"type\":\"namespace\",\"name\":\"n\",\"tools\":[{\"type\":\"tool\","
+              "\"name\":\"f\"}]}]"),
+         "tools", "tools[0].tools[0] is of type \"tool\""},
+        {WITH("\"tools\":[{\"type\":\"functon\",\"name\":\"f\"}]"), "tools",
+         "tools[0] is of type \"functon\", which this server does not know"},
+        {WITH(A_TOOL_HERE
+              ",\"tool_choice\":{\"type\":\"allowed_tools\",\"mode\":\"auto\",\"tools\":["
+              "{\"type\":\"functon\"}]}"),
+         "tool_choice", "which is not in tools"},
         {WITH("\"tool_choice\":\"required\""), "tool_choice", "there are no tools"},
         {WITH("\"tool_choice\":{\"type\":\"allowed_tools\"}"), "tool_choice", "a list of tools"},
         {WITH(A_TOOL_HERE

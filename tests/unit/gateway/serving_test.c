@@ -493,8 +493,8 @@ static void test_chat_stream_with_call(void **state)
                     MORE("\"tool_calls\":[{\"index\":0,\"id\":\"chatcmpl-ID\",\"type\":"
                          "\"function\",\"function\":{\"name\":\"f\",\"arguments\":"
                          "\"{\\\"a\\\"\"}}]")
-                        DELTA("\"tool_calls\":[{\"index\":0,\"function\":{\"arguments\":\":1}\"}}]",
-                              "\"length\",\"stop_reason\":null}]}\n\n") "data: [DONE]\n\n");
+                        MORE("\"tool_calls\":[{\"index\":0,\"function\":{\"arguments\":\":1}\"}}]")
+                            DELTA("", "\"length\",\"stop_reason\":null}]}\n\n") "data: [DONE]\n\n");
 }
 
 static void test_chat_whole_with_calls(void **state)

@@ -1,0 +1,10 @@
+#pragma once
+/* Which tool it is that a forced call's grammar cannot be made of. Takes about as long as compiling
+ * the grammar once more: the list is halved until one tool is left. Any thread. */
+#include "gateway/grammar_check.h"
+#include "gateway/params.h"
+
+/* The grammar of p's tools is refused by e, whose text becomes one that names the tool, and says
+ * why with places in the tool's own schema. Where none of them alone is the cause, e says that as
+ * well. */
+void tool_blame(struct grammar_check *c, const struct params *p, struct api_error *e);
