@@ -7,6 +7,7 @@
 #include "gateway/answer.h"
 #include "gateway/harmony.h"
 #include "gateway/inkling.h"
+#include "gateway/muse.h"
 
 /* THROUGH: behind the first marker of a call. */
 enum { STEP_START, STEP_INSIDE, STEP_PAST, STEP_THROUGH };
@@ -323,8 +324,9 @@ static const struct answer_parser parsers[] = {
              .close = MARKS("Here is my response:", "Here's my response:")}},
 };
 
-static const struct answer_parser *const others[] = {&reasoning_parser_inkling,
-                                                     &reasoning_parser_harmony};
+static const struct answer_parser *const others[] = {
+    &reasoning_parser_inkling, &reasoning_parser_harmony, &reasoning_parser_muse,
+    &reasoning_parser_muse_spark, &reasoning_parser_muse_glimmer};
 enum { N_ROWS = sizeof parsers / sizeof *parsers, N_OTHERS = sizeof others / sizeof *others };
 
 static const struct answer_parser *at_row(size_t i)

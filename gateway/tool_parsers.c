@@ -5,6 +5,7 @@
 #include "gateway/answer_parser.h"
 #include "gateway/harmony.h"
 #include "gateway/inkling.h"
+#include "gateway/muse.h"
 #include "gateway/tool_elements.h"
 #include "gateway/tool_marked.h"
 #include "gateway/tool_tagged.h"
@@ -271,8 +272,9 @@ static const struct answer_parser tagged[] = {
 const struct answer_parser tool_parser_list =
     MARKED("list", .markers = no_marks, FAMILY(TEXT(no_marks), .bare = '[', .is_ours = true));
 
-static const struct answer_parser *const others[] = {&tool_parser_harmony, &tool_parser_minimax_m3,
-                                                     &tool_parser_inkling};
+static const struct answer_parser *const others[] = {
+    &tool_parser_harmony, &tool_parser_minimax_m3, &tool_parser_inkling,
+    &tool_parser_muse,    &tool_parser_muse_spark, &tool_parser_muse_glimmer};
 
 #define LIST(x)                                                                                    \
     {                                                                                              \

@@ -101,22 +101,21 @@
         "how the model marks its reasoning, by vLLM's names: cohere_command3, cohere_command4, "   \
         "deepseek_r1, deepseek_v3, deepseek_v4, deepseek_v41, ernie45, gemma4, glm45, glm47, "     \
         "granite, granite_thinking_parser, holo2, hunyuan_a13b, hy_v3, hy_v4, inkling, "           \
-        "k2_horizon, "                                                                             \
-        "kimi_k2, kimi_k3, ling3, mimo, minicpmv, minimax_m2, minimax_m2_append_think, "           \
-        "minimax_m3, mistral, nemotron_v3, olmo3, openai_gptoss, plamo3, poolside_v1, qwen3, "     \
-        "seed_oss, step3, step3p5, step5; default: it stays in the text"),                         \
+        "k2_horizon, kimi_k2, kimi_k3, ling3, mimo, minicpmv, minimax_m2, "                        \
+        "minimax_m2_append_think, minimax_m3, mistral, muse, muse_glimmer, musespark1x, "          \
+        "nemotron_v3, olmo3, openai_gptoss, plamo3, poolside_v1, qwen3, seed_oss, step3, "         \
+        "step3p5, step5; default: it stays in the text"),                                          \
         OPT_STRING(                                                                                \
             S, tool_call_parser, "tool-call-parser", NULL,                                         \
             "how the model writes calls of tools, by vLLM's names: apertus, cohere_command3, "     \
             "cohere_command4, deepseek_v3, deepseek_v31, deepseek_v32, deepseek_v4, "              \
             "deepseek_v41, dots, ernie45, functiongemma, gemma4, gigachat3, glm45, glm47, "        \
             "granite, granite-20b-fc, granite4, hermes, hunyuan_a13b, hy_v3, hy_v4, inkling, "     \
-            "internlm, "                                                                           \
-            "jamba, k2_horizon, kimi_k2, kimi_k3, lfm2, ling3, llama3_json, llama4_json, "         \
-            "llama4_pythonic, longcat, mimo, minicpm5, minimax, minimax_m2, minimax_m3, mistral, " \
-            "olmo3, openai, phi4_mini_json, plamo3, poolside_v1, pythonic, qwen3_coder, "          \
-            "qwen3_json, "                                                                         \
-            "qwen3_xml, seed_oss, step3, step3p5, step5, xlam"),                                   \
+            "internlm, jamba, k2_horizon, kimi_k2, kimi_k3, lfm2, ling3, llama3_json, "            \
+            "llama4_json, llama4_pythonic, longcat, mimo, minicpm5, minimax, minimax_m2, "         \
+            "minimax_m3, mistral, muse, muse_glimmer, musespark1x, olmo3, openai, "                \
+            "phi4_mini_json, plamo3, poolside_v1, pythonic, qwen3_coder, qwen3_json, qwen3_xml, "  \
+            "seed_oss, step3, step3p5, step5, xlam"),                                              \
         OPT_BOOL(S, enable_auto_tool_choice, "enable-auto-tool-choice", NULL,                      \
                  "requests may leave it to the model whether it calls a tool; needs "              \
                  "--tool-call-parser"),                                                            \
