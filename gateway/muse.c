@@ -214,33 +214,49 @@ static bool is_word_byte(char c)
     return isalnum((unsigned char)c) || c == '_';
 }
 
-/* The attribute name="…" in the tag that begins text with its opener of n bytes, and where the tag
- * ends; 0: it is no such tag, or, with more, not yet. */
+/* Behind the key name=" where that stands before the tag's end or another tag; 0: it does not, or,
+ * with more, not yet. n: where the tag's own name ends. */
+static size_t find_name(struct str text, size_t n, bool *more)
+{
+    static const char key[] = "name=\"";
+    struct str head = {text.ptr, n};
+    bool found;
+    while (head.len < text.len && text.ptr[head.len] != '<' && text.ptr[head.len] != '>')
+        head.len++;
+    *more = *more && head.len == text.len;
+    if (head.len > n && is_word_byte(text.ptr[n]))
+        *more = false;
+    if (head.len == n || is_word_byte(text.ptr[n]))
+        return 0;
+    do
+        n += parser_find_marker(parser_skip(head, n), key, &found) + found;
+    while (found && is_word_byte(text.ptr[n - 2]));
+    return found ? n - 1 + strlen(key) : 0;
+}
+
+/* The attribute name="…" of the tag that begins text and has a name of its own of n bytes, and
+ * where the tag ends; 0: it is no such tag, or, with more, not yet. */
 static size_t read_tag(struct str text, size_t n, bool end, struct str *name, bool *more)
 {
-    static const char *const marks[] = {ENDS, NULL}, key[] = "name=\"";
-    size_t i_mark, len = text.len < MAX_TAG ? text.len : MAX_TAG;
-    bool found;
-    len = parser_find_first((struct str){text.ptr, len}, marks, &i_mark);
-    *more = i_mark == SIZE_MAX && text.len < MAX_TAG && !end;
-    if (len <= n || is_word_byte(text.ptr[n])) {
-        *more = *more && len <= n;
+    static const char *const marks[] = {ENDS, NULL};
+    size_t i_mark;
+    *more = text.len < MAX_TAG && !end;
+    if (text.len > MAX_TAG)
+        text.len = MAX_TAG;
+    bool more_head = *more;
+    const size_t from = find_name(text, n, &more_head);
+    if (from == 0) {
+        *more = more_head;
         return 0;
     }
-    const char *close = memchr(text.ptr + n, '>', len - n);
-    const struct str tag = {text.ptr, close ? (size_t)(close - text.ptr) : len};
-    do
-        n += parser_find_marker(parser_skip(tag, n), key, &found) + found;
-    while (found && is_word_byte(text.ptr[n - 2]));
-    *more = *more && (found || !close);
-    if (!found)
-        return 0;
-    n += strlen(key) - 1;
-    const char *quote = memchr(text.ptr + n, '"', len - n);
+    struct str rest = parser_skip(text, from);
+    rest.len = parser_find_first(rest, marks, &i_mark);
+    *more = *more && i_mark == SIZE_MAX;
+    const char *quote = rest.len > 0 ? memchr(rest.ptr, '"', rest.len) : NULL;
     if (!quote)
         return 0;
-    *name = (struct str){text.ptr + n, (size_t)(quote - text.ptr) - n};
-    close = memchr(quote, '>', len - (size_t)(quote - text.ptr));
+    *name = (struct str){rest.ptr, (size_t)(quote - rest.ptr)};
+    const char *close = memchr(quote, '>', rest.len - name->len);
     *more = *more && !close;
     return close && name->len > 0 ? (size_t)(close - text.ptr) + 1 : 0;
 }
