@@ -5,6 +5,9 @@
 
 #include "common/base/mem.h"
 
+/* A parser looks for its markers through all that it is given, behind each one that it found. */
+enum { MAX_PIECE = 1024 };
+
 void answer_init(struct answer *a, const struct answer_rules *rules, uint32_t i_choice,
                  const struct prompt *prompt)
 {
@@ -155,6 +158,21 @@ void answer_reasoning_again(struct answer *a)
         feed_parser(a, a->rules->tools, &a->tools, &a->before_tools, false);
 }
 
+static void feed_piece(struct answer *a, struct str text, bool end)
+{
+    const struct answer_rules *r = a->rules;
+    if (r->reasoning) {
+        strbuf_append_str(&a->before_reasoning, text);
+        const size_t n_fed = a->before_reasoning.len;
+        feed_parser(a, r->reasoning, &a->reasoning, &a->before_reasoning, end);
+        a->n_before += n_fed - a->before_reasoning.len;
+    } else {
+        strbuf_append_str(&a->before_tools, text);
+    }
+    if (r->tools)
+        feed_parser(a, r->tools, &a->tools, &a->before_tools, end);
+}
+
 void answer_feed(struct answer *a, struct str text, bool end, struct answer_delta *out)
 {
     const struct answer_rules *r = a->rules;
@@ -168,16 +186,9 @@ void answer_feed(struct answer *a, struct str text, bool end, struct answer_delt
     a->is_cut =
         end && (out->finish == ANSWER_LENGTH || out->stop_string.ptr || out->stop_id != UINT32_MAX);
     strbuf_reset(&a->bytes);
-    if (r->reasoning) {
-        strbuf_append_str(&a->before_reasoning, text);
-        const size_t n_fed = a->before_reasoning.len;
-        feed_parser(a, r->reasoning, &a->reasoning, &a->before_reasoning, end);
-        a->n_before += n_fed - a->before_reasoning.len;
-    } else {
-        strbuf_append_str(&a->before_tools, text);
-    }
-    if (r->tools)
-        feed_parser(a, r->tools, &a->tools, &a->before_tools, end);
+    for (; text.len > MAX_PIECE; text = parser_skip(text, MAX_PIECE))
+        feed_piece(a, (struct str){text.ptr, MAX_PIECE}, false);
+    feed_piece(a, text, end);
     resolve_parts(a);
     out->parts = a->parts;
     out->n_parts = a->n_parts;

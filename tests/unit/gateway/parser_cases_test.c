@@ -361,10 +361,34 @@ static void long_texts_take_linear_time(void **state)
     json_decref(seen);
 }
 
+/* A text that comes at once, as from a queue, and is nothing but marks: each is found by looking a
+ * bounded way, and not through all that is left. */
+static void marks_at_once_take_linear_time(void **state)
+{
+    enum { N_LONG = 1 << 20 };
+    static const char *const rows[][2] = {
+        {"inkling", "<|end_message|>"}, {"openai", "<|channel|>"}, {"muse", "<atem:invoke "}};
+    const struct prompt prompt = {.has_text = true, .text = STR("")};
+    char *text = malloc(N_LONG);
+    (void)state;
+    for (size_t k = 0; k < sizeof rows / sizeof *rows; k++) {
+        const struct answer_rules rules = {.tools = tool_parser_find(rows[k][0]),
+                                           .call_prefix = "call-"};
+        struct heard h;
+        assert_non_null(rules.tools);
+        for (size_t i = 0, len = strlen(rows[k][1]); i < N_LONG; i++)
+            text[i] = rows[k][1][i % len];
+        feed(&rules, &prompt, (struct str){text, N_LONG}, 0, 0, true, &h);
+        heard_fini(&h);
+    }
+    free(text);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(every_row_is_right),
                                        cmocka_unit_test(damaged_rows_are_alike_in_pieces),
-                                       cmocka_unit_test(long_texts_take_linear_time)};
+                                       cmocka_unit_test(long_texts_take_linear_time),
+                                       cmocka_unit_test(marks_at_once_take_linear_time)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
