@@ -44,6 +44,10 @@ fn crate_error(e: impl std::fmt::Display) -> TextError {
     if let Some(message) = schema_text::plain_words(text) {
         return invalid(message);
     }
+    if text.contains("grammar.symbols.len()") {
+        let message = "a grammar of more than 65,000 rules: say the same in one place and refer to it, or ask for less at once";
+        return TextError { code: Code::Limit, message: message.to_owned() };
+    }
     let spent = ["fuel", "too complex", "too large", "too many", "too big"];
     let code = if spent.iter().any(|s| text.contains(s)) { Code::Limit } else { Code::Invalid };
     TextError { code, message: text.to_owned() }
