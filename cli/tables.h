@@ -55,7 +55,8 @@ struct up_options {
     const char *uds, *gateway_admin_host; /* of gateway-0; further ones are numbered */
     int64_t gateway_admin_port;           /* -1: none */
     const char *reasoning_parser, *tool_call_parser, *pooler_config;
-    bool enable_auto_tool_choice, trust_request_chat_template;
+    const char *structured_outputs_config;
+    bool enable_auto_tool_choice, trust_request_chat_template, disable_any_whitespace;
     int64_t max_logprobs;
     int unknown_fields, invocations;
     struct front_options front; /* the gateways', as is */

@@ -5,6 +5,7 @@
 #include "cli/up_plan.h"
 #include "common/options/kv_dtype.h"
 #include "common/options/rows.h"
+#include "common/options/structured.h"
 
 #define S up_options
 
@@ -160,6 +161,7 @@ const struct option_spec up_specs[] = {
     OPT_FLOAT(S, startup_timeout_s, "startup-timeout", 0, 86400, "0",
               "seconds until requests are served, or it ends with an error; 0: it goes on trying"),
     ROWS_ANSWERS(S),
+    ROWS_STRUCTURED(S),
     OPT_BOOL(S, sagemaker, "sagemaker", NULL, SAGEMAKER_HELP),
     OPT_ENUM(S, invocations, "invocations", INVOCATIONS_FORMS, "rolling", INVOCATIONS_HELP),
     ROW_INVOCATIONS_STATUSES(S),
@@ -320,7 +322,6 @@ const struct option_spec up_specs[] = {
     REFUSED("grpc", NULL, NOTHING, NULL, "the API is OpenAI's over HTTP"),
     IGNORED("guided-decoding-backend", NULL, ONE, GRAMMAR),
     IGNORED("guided-decoding-disable-additional-properties", NULL, NOTHING, GRAMMAR),
-    IGNORED("guided-decoding-disable-any-whitespace", NULL, NOTHING, GRAMMAR),
     IGNORED("guided-decoding-disable-fallback", NULL, NOTHING, GRAMMAR),
     IGNORED("h11-max-header-count", NULL, ONE, FRONT),
     IGNORED("h11-max-incomplete-event-size", NULL, ONE, FRONT),
@@ -429,7 +430,13 @@ const struct option_spec up_specs[] = {
     IGNORED("specialize-active-lora", NULL, NOTHING, ADAPTERS),
     IGNORED("speculative-draft-tensor-parallel-size", NULL, ONE, SPEC),
     IGNORED("stream-interval", NULL, ONE, "every token is sent as it comes"),
-    IGNORED("structured-outputs-config", NULL, ONE, GRAMMAR),
+    IGNORED("structured-outputs-config.backend",
+            "structured-outputs-config.disable-additional-properties,"
+            "structured-outputs-config.disable-fallback,"
+            "structured-outputs-config.enable-in-reasoning,"
+            "structured-outputs-config.reasoning-parser,"
+            "structured-outputs-config.reasoning-parser-plugin",
+            ONE, GRAMMAR),
     IGNORED("swap-space", NULL, ONE, MEMORY),
     REFUSED("task", NULL, ONE, "auto|generate", NO_POOLING),
     REFUSED("tokenizer", NULL, ONE, NULL,

@@ -310,6 +310,9 @@ static void build_gateway(struct builder *b, struct up_child *c, uint32_t i)
     flag(c, "--sse-keep-alive-interval", text(b, "%.15g", o->keep_alive_s));
     flag(c, "--reasoning-parser", o->reasoning_parser);
     flag(c, "--pooler-config", o->pooler_config);
+    flag(c, "--structured-outputs-config", o->structured_outputs_config);
+    if (o->disable_any_whitespace)
+        arg(c, "--disable-any-whitespace");
     flag(c, "--tool-call-parser", o->tool_call_parser);
     if (o->enable_auto_tool_choice)
         arg(c, "--enable-auto-tool-choice");

@@ -495,6 +495,7 @@ static void start_serving(struct gateway *g)
                              .auto_tools = c->enable_auto_tool_choice,
                              .max_logprobs = (uint32_t)c->max_logprobs,
                              .trust_chat_template = c->trust_request_chat_template,
+                             .compact_json = g->outputs.compact || c->disable_any_whitespace,
                              .defaults = &g->sampling,
                              .unknown = (enum unknown_fields)c->unknown_fields}},
         .tool_parser = g->tool_parser,
@@ -660,6 +661,7 @@ static enum status start(struct gateway *g, const char *cache_dir, struct error 
     TRY(find_parsers(g, err));
     TRY(read_sampling(g, err));
     TRY(pooler_config_read(g->config->pooler_config, &g->pooler, err));
+    TRY(outputs_config_read(c->structured_outputs_config, &g->outputs, err));
     g->adapters.taken = g->served_names;
     g->adapters.n_taken = g->n_served_names;
     TRY(loop_new(&g->loop, err));

@@ -13,6 +13,7 @@
 #include "gateway/front.h"
 #include "gateway/gateway.h"
 #include "gateway/http_metrics.h"
+#include "gateway/outputs_config.h"
 #include "gateway/pooling.h"
 #include "gateway/quotas.h"
 #include "gateway/request_note.h"
@@ -40,6 +41,7 @@ struct gateway {
     struct http_metrics http_metrics;
     struct sampling_defaults sampling;
     struct pooler_config pooler;
+    struct outputs_config outputs;
     struct auth auth;
     struct quotas *quotas; /* NULL: this gateway counts for itself */
     struct api_key *key;   /* whose request is being dispatched; NULL: nobody's */

@@ -33,6 +33,7 @@ struct params_policy {        /* what this server lets requests say */
     uint32_t max_logprobs;    /* <= PARAMS_MAX_LOGPROBS */
     bool auto_tools;          /* tool_choice auto: there is a parser, and it was enabled */
     bool trust_chat_template; /* chat_template of a request */
+    bool compact_json;        /* JSON of a schema has no white space between tokens */
     enum unknown_fields unknown;
     const struct sampling_defaults *defaults; /* borrowed; NULL: OpenAI's */
 };

@@ -8,6 +8,7 @@
 #include "gateway/dialect.h"
 #include "gateway/echo.h"
 #include "gateway/grammar_source.h"
+#include "gateway/outputs_config.h"
 #include "gateway/tool_blame.h"
 
 enum { MAX_BAD_WORD_IDS = 4096 };
@@ -259,6 +260,7 @@ void prepare_request(const struct prepare_model *m, const struct dialect *d, str
     if (json && d->read(m, json, out) && encode_bad_words(m, &out->params, &out->error) &&
         (out->params.tool_choice != TOOL_CHOICE_REQUIRED ||
          grammar_from_tools(&out->params, &out->error)) &&
+        (!m->policy.compact_json || outputs_make_compact(&out->params, &out->error)) &&
         let_reason(m, d, out, &out->error) && check_grammar(m, &out->params, &out->error))
         prepare_prompts(m, d, out);
 }

@@ -108,6 +108,18 @@ static enum status scan_built_in(struct config_parser *p, struct argv_scan *a,
         p, t->name, (struct config_origin){.source = CONFIG_FROM_FLAG, .one_dash = t->one_dash});
 }
 
+/* A key behind a dot has a value, a switch too: --structured-outputs-config.disable_x true. */
+static bool has_dot(struct str name)
+{
+    return memchr(name.ptr, '.', name.len) != NULL;
+}
+
+static bool is_word_of_switch(const char *word)
+{
+    bool on;
+    return config_parse_bool(str_from(word), &on);
+}
+
 static enum status scan_option(struct config_parser *p, struct argv_scan *a)
 {
     struct typed t = {.one_dash = a->argv[a->i][1] != '-'};
@@ -127,6 +139,8 @@ static enum status scan_option(struct config_parser *p, struct argv_scan *a)
             a->words = s;
     } else if (t.equals) {
         value = str_from(t.equals + 1);
+    } else if (has_dot(t.name) && a->i + 1 < a->argc && is_word_of_switch(a->argv[a->i + 1])) {
+        value = str_from(a->argv[++a->i]);
     }
     if (s->type == OPTION_ARGUMENT)
         config_list_add(p, &p->res->positional, value);

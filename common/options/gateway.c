@@ -2,6 +2,7 @@
 
 #include "common/options/front.h"
 #include "common/options/rows.h"
+#include "common/options/structured.h"
 
 #define S gateway_config
 
@@ -68,6 +69,7 @@ const struct option_spec gateway_options[] = {
     ROW_KEEP_ALIVE(S),
     ROW_CHUNK_TIMEOUT(S),
     ROWS_ANSWERS(S),
+    ROWS_STRUCTURED(S),
     OPT_BOOL(S, sagemaker, "sagemaker", NULL, SAGEMAKER_HELP),
     OPT_ENUM(S, invocations, "invocations", INVOCATIONS_FORMS, "rolling", INVOCATIONS_HELP),
     ROW_INVOCATIONS_STATUSES(S),

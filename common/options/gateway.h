@@ -35,7 +35,8 @@ struct gateway_config {
     struct ssl_options ssl;
     const char *generation_config;
     const char *reasoning_parser, *tool_call_parser, *pooler_config;
-    bool enable_auto_tool_choice, trust_request_chat_template;
+    const char *structured_outputs_config;
+    bool enable_auto_tool_choice, trust_request_chat_template, disable_any_whitespace;
     int64_t max_logprobs;
     int unknown_fields; /* enum unknown_fields */
     int invocations;    /* enum invocations_form */

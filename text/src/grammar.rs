@@ -6,6 +6,7 @@ use crate::error::{fail, invalid, Code, Result, TextError};
 use crate::grammar_source::top_level;
 use crate::masks::{Masks, INSIDE_STRING};
 use crate::schema_numbers::Numbers;
+use crate::schema_text;
 use crate::tokenizer::Tokenizer;
 use crate::vocab::NONE;
 use llguidance::api::{GrammarInit, ParserLimits};
@@ -36,10 +37,17 @@ fn limits() -> ParserLimits {
 fn crate_error(e: impl std::fmt::Display) -> TextError {
     let text = e.to_string();
     let text = match text.contains("coerce_one_of") {
-        true => "oneOf is taken where its options exclude each other, by their types or by a required property's const; \
-                 anyOf is taken always",
+        true => "oneOf is taken where its options exclude each other, by their types or by a property whose const differs in each of \
+                 them; anyOf is taken always",
         false => text.split("\n<").next().unwrap_or_default().trim_end(),
     };
+    if let Some(message) = schema_text::plain_words(text) {
+        return invalid(message);
+    }
+    if text.contains("grammar.symbols.len()") {
+        let message = "a grammar of more than 65,000 rules: say the same in one place and refer to it, or ask for less at once";
+        return TextError { code: Code::Limit, message: message.to_owned() };
+    }
     let spent = ["fuel", "too complex", "too large", "too many", "too big"];
     let code = if spent.iter().any(|s| text.contains(s)) { Code::Limit } else { Code::Invalid };
     TextError { code, message: text.to_owned() }

@@ -90,7 +90,7 @@ fn loses_text(pattern: &str) -> bool {
     false
 }
 
-fn check(pattern: &str) -> Result<()> {
+pub fn check(pattern: &str) -> Result<()> {
     if !loses_text(pattern) {
         return Ok(());
     }

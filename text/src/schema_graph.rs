@@ -9,9 +9,9 @@ use std::collections::{HashMap, VecDeque};
 
 /// Types of values, a bit each; integers are numbers.
 const TYPES: [&str; 6] = ["null", "boolean", "number", "string", "array", "object"];
-const ARRAY: u8 = 1 << 4;
-const OBJECT: u8 = 1 << 5;
-const ALL: u8 = (1 << 6) - 1;
+pub const ARRAY: u8 = 1 << 4;
+pub const OBJECT: u8 = 1 << 5;
+pub const ALL: u8 = (1 << 6) - 1;
 /// A schema that closes an object, and one that names members by patterns.
 const CLOSED: u8 = 1;
 const PATTERNS: u8 = 2;
@@ -22,11 +22,11 @@ const MOST_PATTERNS: u8 = 8;
 type Members = Map<String, Value>;
 
 /// What is no type is the crate's to refuse.
-fn bit_of(name: &str) -> u8 {
+pub fn bit_of(name: &str) -> u8 {
     TYPES.iter().position(|t| *t == name || name == "integer" && *t == "number").map_or(ALL, |i| 1 << i)
 }
 
-fn bit_of_value(v: &Value) -> u8 {
+pub fn bit_of_value(v: &Value) -> u8 {
     match v {
         Value::Null => 1,
         Value::Bool(_) => 1 << 1,

@@ -8,6 +8,7 @@ use crate::names;
 use crate::number_text::{multiple, Bound, Decimal, Span, MOST_DIGITS as WRITTEN};
 use crate::schema_graph::joined;
 use crate::schema_rules::{far, far_text, inner_mut};
+use crate::schema_text::PatternText;
 use llguidance::derivre::RegexAst;
 use llguidance::earley::lexerspec::LexerSpec;
 use serde_json::{json, Map, Number, Value};
@@ -32,7 +33,7 @@ const MOST_DIGITS: usize = 20_000;
 const SAYINGS: [&str; 5] = ["minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf"];
 /// A schema of these alone can be taken apart by types: nothing is led into.
 #[rustfmt::skip]
-const SIMPLE: [&str; 17] = [
+pub const SIMPLE: [&str; 17] = [
     "$schema", "$anchor", "type", "minLength", "maxLength", "pattern", "title", "description", "default", "examples",
     "minItems", "maxItems", "x-guidance", "$id", "id", "required", "uniqueItems",
 ];
@@ -42,11 +43,18 @@ const OF_PLACE: [&str; 5] = ["$schema", "$anchor", "$id", "id", "x-guidance"];
 /// For all looks of a request whether there is any such number: a second of work.
 const EMPTY_FUEL: u64 = 10_000_000;
 
-/// The numbers of one request's schemas, each once.
+/// What a stand-in stands for.
+#[derive(Clone, PartialEq, Eq, Hash)]
+pub enum Text {
+    Number(Span),
+    Pattern(PatternText),
+}
+
+/// The texts of one request's schemas that stand-ins are made for, each once: numbers, most often.
 pub struct Numbers {
     fuel: Cell<u64>,
-    spans: RefCell<Vec<Span>>,
-    known: RefCell<HashMap<Span, usize>>,
+    texts: RefCell<Vec<Text>>,
+    known: RefCell<HashMap<Text, usize>>,
 }
 
 /// The number that stands for a text: nobody else can know it, and all drafts know its bounds.
@@ -61,53 +69,57 @@ fn stand_in(i: usize) -> i64 {
 
 impl Default for Numbers {
     fn default() -> Numbers {
-        Numbers { fuel: Cell::new(EMPTY_FUEL), spans: RefCell::default(), known: RefCell::default() }
+        Numbers { fuel: Cell::new(EMPTY_FUEL), texts: RefCell::default(), known: RefCell::default() }
     }
 }
 
 impl Numbers {
-    fn is_empty(&self, span: &Span) -> Result<bool> {
-        if self.known.borrow().contains_key(span) {
+    /// By look, which takes of the fuel that is left, or by what is known of the text.
+    pub fn is_empty(&self, text: &Text, look: impl FnOnce(&mut u64) -> Result<bool>) -> Result<bool> {
+        if self.known.borrow().contains_key(text) {
             return Ok(false);
         }
         let mut fuel = self.fuel.get();
-        let answer = span.is_empty(&mut fuel);
+        let answer = look(&mut fuel);
         self.fuel.set(fuel);
         answer
     }
 
-    fn add(&self, span: &Span) -> Result<i64> {
-        let (mut spans, mut known) = (self.spans.borrow_mut(), self.known.borrow_mut());
-        if let Some(i) = known.get(span) {
+    pub fn add(&self, text: Text) -> Result<i64> {
+        let (mut texts, mut known) = (self.texts.borrow_mut(), self.known.borrow_mut());
+        if let Some(i) = known.get(&text) {
             return Ok(stand_in(*i));
         }
-        if spans.iter().chain([span]).map(Span::digits).sum::<usize>() > MOST_DIGITS {
+        let digits = |t: &Text| if let Text::Number(span) = t { span.digits() } else { 0 };
+        if texts.iter().chain([&text]).map(digits).sum::<usize>() > MOST_DIGITS {
             return fail(
                 Code::Limit,
                 format!("bounds of numbers in a schema have more than {MOST_DIGITS} digits together"),
             );
         }
-        known.insert(span.clone(), spans.len());
-        spans.push(span.clone());
-        Ok(stand_in(spans.len() - 1))
+        known.insert(text.clone(), texts.len());
+        texts.push(text);
+        Ok(stand_in(texts.len() - 1))
     }
 
     /// Of a grammar that has not been compiled yet: the texts in place of what stands for them.
     pub fn place(&self, spec: &mut LexerSpec) -> Result<()> {
-        let spans = self.spans.borrow();
-        if spans.is_empty() {
+        let texts = self.texts.borrow();
+        if texts.is_empty() {
             return Ok(());
         }
-        let mut texts = HashMap::new();
-        for (i, span) in spans.iter().enumerate() {
+        let mut places = HashMap::new();
+        for (i, text) in texts.iter().enumerate() {
             let own = RegexAst::Regex(format!("({})", stand_in(i)));
-            let own = spec.regex_builder.mk(&own).map_err(|e| invalid(format!("a number: {e}")))?;
-            texts.insert(own, span);
+            let own = spec.regex_builder.mk(&own).map_err(|e| invalid(format!("a text: {e}")))?;
+            places.insert(own, text);
         }
         for i in 0..spec.lexemes.len() {
-            let own = names::expression(spec, i).and_then(|own| texts.get(&own));
-            if let Some(span) = own {
-                names::replace(spec, i, span.text())?;
+            let own = names::expression(spec, i).and_then(|own| places.get(&own));
+            match own {
+                Some(Text::Number(span)) => names::replace(spec, i, span.text())?,
+                Some(Text::Pattern(text)) => names::replace(spec, i, text.quoted())?,
+                None => {}
             }
         }
         Ok(())
@@ -190,15 +202,14 @@ fn is_plain(span: &Span, s: &Members) -> bool {
         && small(&span.high)
 }
 
-/// The types that are no numbers.
-fn other_types(s: &Members) -> Vec<Value> {
-    let all = ["null", "boolean", "string", "array", "object"];
+/// The types that are none of these.
+pub fn other_types(s: &Members, own: &[&str]) -> Vec<Value> {
+    let is_other = |t: &&Value| !own.iter().any(|o| *t == o);
+    let all = ["null", "boolean", "string", "array", "object", "number"].map(Value::from);
     match s.get("type") {
-        Some(Value::Array(list)) => {
-            list.iter().filter(|t| *t != "number" && *t != "integer").cloned().collect()
-        }
+        Some(Value::Array(list)) => list.iter().filter(is_other).cloned().collect(),
         Some(_) => Vec::new(),
-        None => all.iter().map(|t| Value::from(*t)).collect(),
+        None => all.iter().filter(is_other).cloned().collect(),
     }
 }
 
@@ -210,46 +221,43 @@ fn exact(s: &mut Members, numbers: &Numbers, made: &mut Members) -> Result<bool>
         return Ok(false);
     }
     let Some(span) = span(s)?.filter(|span| !is_plain(span, s)) else { return Ok(false) };
-    let others = other_types(s);
+    let text = Text::Number(span.clone());
+    let name = match numbers.is_empty(&text, |fuel| span.is_empty(fuel))? {
+        true => None,
+        false => Some(numbers.add(text)?),
+    };
+    let plain = json!({ "type": if span.integer { "integer" } else { "number" } });
+    refer(s, &SAYINGS, other_types(s, &["number", "integer"]), name, made);
+    if let (Some(name), false) = (name, span.is_bounded()) {
+        made.insert(name.to_string(), plain);
+    }
+    Ok(true)
+}
+
+/// The schema as a reference to what stands for a text, or to nothing, beside what it says of other types.
+pub fn refer(s: &mut Members, said: &[&str], others: Vec<Value>, name: Option<i64>, made: &mut Members) {
     let mut place = Members::new();
     for key in OF_PLACE {
         if let Some(v) = s.shift_remove(key) {
             place.insert(key.to_owned(), v);
         }
     }
-    SAYINGS.iter().for_each(|key| {
+    said.iter().for_each(|key| {
         s.shift_remove(*key);
     });
     let mut rest = std::mem::take(s);
     rest.insert("type".to_owned(), others.clone().into());
-    let options = match numbers.is_empty(&span)? {
-        true => Vec::new(),
-        false => {
-            let name = numbers.add(&span)?;
-            let at = name.to_string();
-            let reference = json!({ "$ref": format!("#/$defs/{at}") });
-            let def = match span.is_bounded() {
-                true => json!({ "type": "integer", "minimum": name, "maximum": name }),
-                false => json!({ "type": if span.integer { "integer" } else { "number" } }),
-            };
-            made.insert(at, def);
-            vec![reference]
-        }
-    };
-    match (options.is_empty(), others.is_empty()) {
-        (true, true) => place.insert("enum".to_owned(), Value::Array(Vec::new())), // nothing
-        (true, false) => {
-            place.extend(rest);
-            None
-        }
-        (false, true) => {
-            place.extend(options[0].as_object().cloned().unwrap_or_default());
-            None
-        }
-        (false, false) => place.insert("anyOf".to_owned(), json!([rest, options[0]])),
-    };
+    let reference = name.map(|name| {
+        made.insert(name.to_string(), json!({ "type": "integer", "minimum": name, "maximum": name }));
+        json!({ "$ref": format!("#/$defs/{name}") })
+    });
+    match (reference, others.is_empty()) {
+        (None, true) => place.extend([("enum".to_owned(), Value::Array(Vec::new()))]), // nothing
+        (None, false) => place.extend(rest),
+        (Some(Value::Object(reference)), true) => place.extend(reference),
+        (Some(reference), _) => place.extend([("anyOf".to_owned(), json!([rest, reference]))]),
+    }
     *s = place;
-    Ok(true)
 }
 
 fn each(
@@ -277,11 +285,16 @@ pub fn apply(root: &mut Value, numbers: &Numbers, has_names: bool) -> Result<()>
     }
     let mut made = Members::new();
     each(root, &joined, &mut 0, numbers, &mut made)?;
+    define(root, made);
+    Ok(())
+}
+
+/// Schemas that references of this crate lead to.
+pub fn define(root: &mut Value, made: Members) {
     if let (Value::Object(s), false) = (root, made.is_empty()) {
         let defs = s.entry("$defs").or_insert_with(|| Value::Object(Members::new()));
-        defs.as_object_mut().into_iter().for_each(|defs| defs.extend(std::mem::take(&mut made)));
+        defs.as_object_mut().into_iter().for_each(|defs| defs.extend(made.clone()));
     }
-    Ok(())
 }
 
 // ---- what the crate joins ----
@@ -293,7 +306,7 @@ pub fn integer_of(n: &Number) -> Option<i128> {
     })
 }
 
-fn has_type(s: &Map<String, Value>, name: &str) -> bool {
+pub fn has_type(s: &Map<String, Value>, name: &str) -> bool {
     match s.get("type") {
         Some(Value::String(t)) => t == name,
         Some(Value::Array(list)) => list.iter().any(|t| t == name),

@@ -12,6 +12,11 @@ const SPACE: &str =
 /// What ECMA-262's dot is, without its flag s.
 const DOT: &str = r"[^\n\r\u{2028}\u{2029}]";
 
+/// A pattern that has been read, as a client is shown it.
+pub fn with_dots(pattern: &str) -> String {
+    pattern.replace(DOT, ".").replace(&format!("[{SPACE}]"), r"\s")
+}
+
 struct Reader<'a> {
     rest: Peekable<Chars<'a>>,
     out: String,

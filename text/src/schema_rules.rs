@@ -8,9 +8,11 @@ use crate::error::{fail, invalid, Code, Result};
 use crate::schema_graph::{check_patterns, check_shapes, keep_finite, percent_decoded};
 use crate::schema_members;
 use crate::schema_numbers::{self, double, integer_of, Numbers, LARGEST};
+use crate::schema_options;
 use crate::schema_pattern;
+use crate::schema_text;
 use serde_json::{Map, Value};
-use std::collections::{hash_map::RandomState, HashSet};
+use std::collections::hash_map::RandomState;
 use std::hash::{BuildHasher, Hasher};
 use std::sync::OnceLock;
 
@@ -56,8 +58,6 @@ const MOST_CHARACTERS: u64 = 1_000_000;
 const MAX_DEPTH: usize = 128;
 /// From propertyNames on, one behind the other.
 const MOST_REFERENCES: usize = 8;
-/// Options of a oneOf of constants that are compared.
-const MOST_CONSTANTS: usize = 10_000;
 
 /// Each schema in a schema, itself not among them. Members that are data are passed over; what is
 /// unknown may be led into by a $ref, and is looked at.
@@ -173,12 +173,16 @@ pub fn apply(mut schema: Value, numbers: &Numbers) -> Result<Value> {
     let name = schema.get("$schema").and_then(Value::as_str).unwrap_or_default();
     d.is_old = ["draft-04", "draft-06", "draft-07"].iter().any(|n| name.contains(n));
     survey(&schema, &mut d, 0)?;
+    let root = schema.clone();
     if !d.has_names {
-        let root = schema.clone();
         referred_names(&mut schema, &root)?;
     }
+    schema_options::apply(&mut schema, &root, !d.has_names, d.is_old);
     walk(&mut schema, &d, 0)?;
     schema_numbers::apply(&mut schema, numbers, d.has_names)?;
+    if !d.has_names && schema.get("$defs").map_or(true, Value::is_object) {
+        schema_text::apply(&mut schema, numbers)?;
+    }
     keep_finite(&mut schema)?;
     check_shapes(&schema)?;
     check_patterns(&schema)?;
@@ -227,33 +231,6 @@ fn referred_names(schema: &mut Value, root: &Value) -> Result<()> {
     inner_mut(s, &mut |v| referred_names(v, root))
 }
 
-/// Of values that differ pairwise one at most is what the text says: oneOf them is anyOf them.
-fn one_of_constants(s: &mut Map<String, Value>) {
-    let Some(Value::Array(options)) = s.get("oneOf") else { return };
-    if s.contains_key("anyOf") || options.len() > MOST_CONSTANTS {
-        return;
-    }
-    let number = |v: &Value| v.as_f64().map_or_else(|| v.to_string(), |f| format!("{f:e}"));
-    let simple = |v: &Value| (!v.is_object() && !v.is_array()).then(|| number(v));
-    let mut seen = HashSet::new();
-    for option in options {
-        let Some(o) = option.as_object() else { return };
-        let one = match (o.get("const"), o.get("enum")) {
-            (Some(v), None) => vec![v.clone()],
-            (None, Some(Value::Array(list))) => list.clone(),
-            _ => return,
-        };
-        let own: Option<HashSet<String>> = one.iter().map(simple).collect();
-        let Some(own) = own else { return };
-        if own.into_iter().any(|text| !seen.insert(text)) {
-            return;
-        }
-    }
-    if let Some(options) = s.shift_remove("oneOf") {
-        s.insert("anyOf".to_owned(), options);
-    }
-}
-
 fn walk(schema: &mut Value, d: &Document, depth: usize) -> Result<()> {
     let Value::Object(s) = schema else { return Ok(()) };
     s.retain(|key, _| KEYWORDS.contains(&key.as_str()) || d.references.contains(key.as_str()));
@@ -267,7 +244,6 @@ fn walk(schema: &mut Value, d: &Document, depth: usize) -> Result<()> {
     drop_idle(s, d.is_old);
     counts(s);
     constants(s)?;
-    one_of_constants(s);
     patterns(s)?;
     inner_mut(s, &mut |v| walk(v, d, depth + 1))?;
     schema_members::apply(s, d.is_old, &d.room)

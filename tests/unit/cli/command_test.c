@@ -144,6 +144,9 @@ static void test_command_lines_of_vllm(void **state)
          NULL, 1},
         {"MODEL --enable-auto-tool-choice --tool-call-parser hermes", NULL, 0},
         {"MODEL --reasoning-parser deepseek_r1", NULL, 0},
+        {"--structured-outputs-config.disable_any_whitespace true MODEL "
+         "--structured-outputs-config.backend=xgrammar --guided-decoding-disable-any-whitespace",
+         NULL, 1},
         {"MODEL --tool-parser-plugin x.py", "--tool-call-parser", 0},
         {"MODEL --enable-lora --lora-root /x --max-loras 2 --lora-modules sql=/x/a b=c", NULL, 0},
         {"MODEL --quantization awq", "--quantization", 0},

@@ -311,10 +311,10 @@ static const struct taken taken[] = {
     {"{\"const\":\"﷐number:5\"}", "\"﷐number:5\"", "5"},
 };
 
-static void what_asks_for_little_is_taken(void **state)
+static void each_is_taken(const struct taken *rows, size_t n)
 {
-    for (size_t i = 0; i < sizeof taken / sizeof *taken; i++) {
-        const struct taken *c = &taken[i];
+    for (size_t i = 0; i < n; i++) {
+        const struct taken *c = &rows[i];
         struct text_grammar *g = NULL;
         char err[TEXT_ERR_MAX] = "";
         int rc = text_grammar_compile(vocabulary, TEXT_GRAMMAR_JSON_SCHEMA, c->schema,
@@ -329,6 +329,11 @@ static void what_asks_for_little_is_taken(void **state)
             fail_msg("%s takes %s", c->schema, c->bad);
         text_grammar_free(g);
     }
+}
+
+static void what_asks_for_little_is_taken(void **state)
+{
+    each_is_taken(taken, sizeof taken / sizeof *taken);
 }
 
 #define NODE "\"$defs\":{\"n\":{\"type\":\"object\",\"properties\":{\"c\":{\"$ref\":\"#/$defs/n\"}}"
@@ -400,6 +405,18 @@ static void what_is_not_kept_to_is_refused_by_name(void **state)
         {"{\"type\":\"array\",\"contains\":{\"const\":1}}", "contains"},
         {"{\"if\":{\"type\":\"null\"},\"then\":false}", "if"},
         {"{\"oneOf\":[{\"type\":\"integer\"},{\"minimum\":2}]}", "oneOf"},
+        {"{\"oneOf\":[{\"$ref\":\"#/$defs/"
+         "a\"},{\"type\":\"object\",\"properties\":{\"k\":{\"enum\":[1]}},"
+         "\"required\":[\"k\"]}],\"$defs\":{\"a\":{\"required\":[\"k\"],\"properties\":{\"k\":{"
+         "\"const\":"
+         "1.0}}}}}",
+         "oneOf"},
+        {IN("{\"type\":\"string\",\"pattern\":\"^((a{2,90}){2,90}){2,90}$\",\"minLength\":7000}"),
+         "property a: the pattern ^((a{2,90}){2,90}){2,90}$ beside"},
+        {"{\"allOf\":[{\"type\":\"string\",\"pattern\":\"^[a-z]{300}$\",\"maxLength\":299},{"
+         "\"minLength\":"
+         "2}]}",
+         "pattern ^[a-z]{300}$ of a text that other"},
         {"{\"allOf\":[{\"patternProperties\":{\"^a\":{\"type\":\"integer\"}}},"
          "{\"additionalProperties\":{\"type\":\"string\"}}]}",
          "patternProperties"},
@@ -477,10 +494,67 @@ static void what_is_too_much_is_refused(void **state)
     }
 }
 
+#define KIND(c, more) "{\"type\":\"object\",\"properties\":{\"k\":{\"const\":\"" c "\"}}" more "}"
+#define BOTH          "{\"oneOf\":[{\"$ref\":\"#/$defs/A\"},{\"$ref\":\"#/$defs/B\"}]"
+#define HOST                                                                                       \
+    "^(?:[a-z0-9](?:[a-z0-9\\\\-]{0,61}[a-z0-9])?\\\\.)+[a-z0-9][a-z0-9\\\\-]{0,61}[a-z0-9]$"
+
+static const struct taken options[] = {
+    /* options behind references, allOf, enum and each other */
+    {BOTH ",\"$defs\":{\"A\":" KIND("a", ",\"required\":[\"k\"]") ",\"B\":" KIND(
+         "b", ",\"required\":[\"k\"]") "}}",
+     "{\"k\":\"b\"}", "{}"},
+    {BOTH ",\"$defs\":{\"A\":{\"$ref\":\"#/$defs/C\"},\"B\":{\"allOf\":[" KIND(
+         "b",
+         ",\"required\":[\"k\"]") "]},\"C\":{\"allOf\":[{\"required\":[\"k\"]}," KIND("a",
+                                                                                      "") "]}}}",
+     "{\"k\":\"a\"}", "{\"k\":\"c\"}"},
+    {BOTH ",\"$defs\":{\"A\":{\"type\":\"object\",\"properties\":{\"k\":{\"$ref\":\"#/$defs/"
+          "K\"}},\"required\":[\"k\"]},\"B\":" KIND("b", "") ",\"K\":{\"enum\":[\"a\",\"c\"]}}}",
+     "{\"k\":\"c\"}", "{\"k\":\"d\"}"},
+    {"{\"oneOf\":[{\"oneOf\":[" KIND("a", ",\"required\":[\"k\"]") "," KIND(
+         "b",
+         ",\"required\":[\"k\"]") "]},{\"$ref\":\"#/$defs/C\"}],\"$defs\":{\"C\":" KIND("c",
+                                                                                        "") "}}",
+     "{\"k\":\"b\"}", "{\"k\":\"d\"}"},
+    {BOTH ",\"$defs\":{\"A\":{\"type\":\"string\"},\"B\":{\"type\":\"null\"}}}", "\"x\"", "1"},
+    {BOTH ",\"$defs\":{\"A\":{\"type\":\"object\",\"required\":[\"p\"]},\"B\":{\"type\":\"object\","
+          "\"properties\":{\"q\":{}},\"additionalProperties\":false}}}",
+     "{\"p\":1}", "{\"r\":1}"},
+    /* what tells them apart is asked for: without it both would hold */
+    {BOTH ",\"discriminator\":{\"propertyName\":\"k\",\"mapping\":{\"a\":\"#/$defs/A\"}},"
+          "\"$defs\":{\"A\":" KIND("a", "") ",\"B\":" KIND("b", "") "}}",
+     "{\"k\":\"a\"}", "{}"},
+    {BOTH ",\"anyOf\":[{\"required\":[\"x\"]},{\"required\":[\"k\"]}],\"$defs\":{\"A\":" KIND(
+         "a", "") ",\"B\":" KIND("b", "") "}}",
+     "{\"k\":\"a\"}", "{\"x\":1}"},
+    /* a union that has itself in it */
+    {"{\"$ref\":\"#/$defs/N\",\"$defs\":{\"N\":{\"oneOf\":[{\"$ref\":\"#/$defs/L\"},{\"type\":"
+     "\"object\",\"properties\":{\"k\":{\"const\":\"n\"},\"c\":{\"$ref\":\"#/$defs/N\"}},"
+     "\"required\":[\"k\",\"c\"]}]},\"L\":" KIND("l", ",\"required\":[\"k\"]") "}}",
+     "{\"k\":\"n\",\"c\":{\"k\":\"l\"}}", "{\"k\":\"n\",\"c\":{}}"},
+    /* a pattern and a length, of which it takes a longer look to see that some text has both */
+    {"{\"type\":\"string\",\"maxLength\":8,\"pattern\":\"" HOST "\"}", "\"ab.cd.ef\"",
+     "\"ab.cd.efg\""},
+    {IN("{\"type\":[\"string\",\"null\"],\"maxLength\":253,\"pattern\":\"" HOST "\"}"),
+     "{\"a\":null}", "{\"a\":\"ab\"}"},
+    {"{\"maxLength\":253,\"pattern\":\"" HOST "\",\"minimum\":1.5}", "[\"ab\"]", "\"ab\""},
+    {"{\"anyOf\":[{\"type\":\"null\"},{\"type\":\"string\",\"pattern\":\"^[a-z]{300}$\","
+     "\"maxLength\":"
+     "299}]}",
+     "null", "\"a"},
+};
+
+static void options_and_lengths_are_told_apart(void **state)
+{
+    each_is_taken(options, sizeof options / sizeof *options);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(what_asks_for_little_is_taken),
+        cmocka_unit_test(options_and_lengths_are_told_apart),
         cmocka_unit_test(what_has_no_end_is_refused),
         cmocka_unit_test(what_is_not_kept_to_is_refused_by_name),
         cmocka_unit_test(what_is_too_much_is_refused),
