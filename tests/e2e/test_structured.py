@@ -211,7 +211,7 @@ def test_reasoning_comes_before_the_grammar():
 
 @pytest.mark.parametrize("extra,field,words", [
     ({"structured_outputs": {"json": {"type": "array", "minItems": 10**9}}}, "structured_outputs", "minItems"),
-    ({"guided_grammar": "start: %json {\"type\": \"array\", \"maxItems\": 1000000000}"}, "guided_grammar", "maxItems"),
+    ({"guided_grammar": "start: %json {\"type\": \"array\", \"minItems\": 1000000000}"}, "guided_grammar", "minItems"),
     ({"structured_outputs": {"json": {"type": "string", "pattern": "^\"[a-z]+$"}}}, "structured_outputs", "quote"),
     ({"guided_json": {"type": "nothing"}}, "guided_json", "nothing"),
     ({"structured_outputs": {"regex": "(a"}}, "structured_outputs", "unclosed group"),
