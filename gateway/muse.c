@@ -91,7 +91,7 @@ static uint32_t step_of(const struct muse_family *f, struct str name)
     return !f->glimmer && str_eq_c(name, "developer") ? STEP_DROPPED : STEP_CALLS;
 }
 
-/* Who reads: a tool parser; the reasoning's before such a one, which is left the framing; or that
+/* The reader: a tool parser; the reasoning's before such a one, which is left the framing; or that
  * alone, to which a call is text. */
 static bool is_tool_parser(const struct answer_parser *p)
 {

@@ -1,5 +1,5 @@
 #pragma once
-/* What --structured-outputs-config says of every request's shape. Pure. */
+/* The flag --structured-outputs-config, which speaks of every request's shape. Pure. */
 #include <stdbool.h>
 
 #include "common/base/status.h"

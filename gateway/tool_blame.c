@@ -32,7 +32,7 @@ static json_t *callable(const struct params *p)
     return list;
 }
 
-/* Of the list's halves the one with a tool that cannot be called: the first where it fails, else
+/* The half of the list with a tool that cannot be called: the first where it fails, else
  * the second, which is looked at when one tool of it is left. A new reference; takes list's. */
 static json_t *half(struct grammar_check *c, json_t *list)
 {

@@ -1,6 +1,6 @@
 #pragma once
-/* Which tool it is that a forced call's grammar cannot be made of. Takes about as long as compiling
- * the grammar once more: the list is halved until one tool is left. Any thread. */
+/* The search for the tool that a forced call's grammar cannot be made of. Takes about as long as
+ * compiling the grammar once more: the list is halved until one tool is left. Any thread. */
 #include "gateway/grammar_check.h"
 #include "gateway/params.h"
 

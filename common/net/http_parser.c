@@ -123,7 +123,8 @@ static struct str field_value(const struct http_parser *p, const char *name, uin
 
 static void make_message(struct http_parser *p);
 
-/* Who is let in is asked before a body is kept or found too large. False: nobody reads it. */
+/* The handler says who is let in before a body is kept or found too large. False: nobody reads it.
+ */
 static bool takes_body(struct http_parser *p)
 {
     const bool has_length = p->llhttp.flags & F_CONTENT_LENGTH;

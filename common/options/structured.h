@@ -1,6 +1,6 @@
 #pragma once
-/* What gateways leave out of answers that have to have a shape (gateway/outputs_config.h), for a
- * table's owner: S is the struct that has the fields. */
+/* Options for what gateways leave out of answers that have to have a shape
+ * (gateway/outputs_config.h), for a table's owner: S is the struct that has the fields. */
 #include "common/base/config.h"
 
 #define ROWS_STRUCTURED(S)                                                                         \

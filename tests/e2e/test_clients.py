@@ -371,7 +371,7 @@ def chat_function(name, parameters):
 
 
 def test_a_refused_tool_is_named(official):
-    """Of many that may be called one cannot be: its place and name are said, and places in its own schema."""
+    """One of many tools cannot be called: its place and name are said, and places in its own schema."""
     fine = {"type": "object", "properties": {"a": {"type": "boolean"}}, "required": ["a"]}
     broken = {"type": "object", "properties": {"z": {"$ref": "#/$defs/Gone"}}, "required": ["z"]}
     unique = {"type": "object", "properties": {"z": {"type": "array", "uniqueItems": True}}, "required": ["z"]}

@@ -101,7 +101,7 @@ IN_FOLDERS = {"1_Pooling/config.json": b'{"pooling_mode_mean_tokens": true}',
 
 
 def test_folders(world):
-    """What the hub's pull takes of them, and nothing else: they are listed one by one, and no other."""
+    """The pull takes what the hub's takes of them, and nothing else: they are listed one by one, and no other."""
     model = tiny_model() | IN_FOLDERS
     others = {"1_Pooling/other.json": b"x", "1_Pooling/deeper/config.json": b"x", "2_Dense/config.json": b"x", "onnx/model.onnx": b"x",
               "additional_chat_templates/notes.txt": b"x", "additional_chat_templates/a/b.jinja": b"x", "1_Pooling_2/config.json": b"x"}

@@ -7,7 +7,7 @@ use llguidance::derivre::{RegexAst, RegexBuilder};
 
 /// Digits on one side of the point: doubles have no more.
 pub const MOST_DIGITS: i64 = 340;
-/// Of a multipleOf, without its zeros: it becomes an automaton of that many states, and more.
+/// The most that a multipleOf may be, without its zeros: it becomes an automaton of that many states, and more.
 const MOST_MULTIPLE: u32 = 2_000;
 /// Digits of a multipleOf behind the point: the crate's automaton counts in 32 bits.
 const MOST_SCALE: i64 = 8;
@@ -21,7 +21,7 @@ pub struct Decimal {
 }
 
 impl Decimal {
-    /// Of JSON's spelling. None: it is no number.
+    /// The text is in JSON's spelling. None: it is no number.
     pub fn read(text: &str) -> Option<Decimal> {
         let (negative, text) = match text.strip_prefix('-') {
             Some(rest) => (true, rest),
@@ -90,7 +90,7 @@ impl Decimal {
 /// A bound, and whether it is excluded.
 pub type Bound = (Decimal, bool);
 
-/// What a schema says of a number.
+/// The keywords with which a schema speaks of a number.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Default)]
 pub struct Span {
     pub low: Option<Bound>,

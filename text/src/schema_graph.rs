@@ -295,7 +295,7 @@ const SILENT: [&str; 13] = [
     "$dynamicAnchor",
     "$recursiveAnchor",
 ];
-/// What joins its parts with the schema beside it, or compares them.
+/// Keywords that join their parts with the schema beside them, or compare them.
 #[rustfmt::skip]
 const JOINING: [&str; 17] = [
     "oneOf", "not", "if", "then", "else", "dependentSchemas", "dependentRequired", "dependencies", "contains", "propertyNames",
@@ -313,7 +313,7 @@ fn joins(s: &Members) -> bool {
     many || s.keys().any(|key| is_part(&key)) && s.keys().filter(says).count() > 1
 }
 
-/// Of each schema, in the order of Graph's nodes: whether the crate may join it with another one.
+/// Whether the crate may join a schema with another one, for each in the order of Graph's nodes.
 pub fn joined(root: &Value) -> Vec<bool> {
     let g = Graph::new(root);
     let mut known = vec![false; g.nodes.len()];

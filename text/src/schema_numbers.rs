@@ -27,7 +27,7 @@ pub const LARGEST: i128 = (1 << 63) - 1024;
 /// The least number of the crate's above 0: it takes the whole number of an exclusive bound for allowed
 /// where the other bound has a fraction, and is given the next number as an inclusive one.
 const ABOVE_ZERO: f64 = 1e-15;
-/// Of all bounds of a request that are written out: each becomes a few nodes of the crate's.
+/// The digits of all bounds of a request that are written out: each becomes a few nodes of the crate's.
 const MOST_DIGITS: usize = 20_000;
 
 const SAYINGS: [&str; 5] = ["minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf"];
@@ -43,7 +43,7 @@ const OF_PLACE: [&str; 5] = ["$schema", "$anchor", "$id", "id", "x-guidance"];
 /// For all looks of a request whether there is any such number: a second of work.
 const EMPTY_FUEL: u64 = 10_000_000;
 
-/// What a stand-in stands for.
+/// The text that a stand-in stands for.
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub enum Text {
     Number(Span),
@@ -102,7 +102,7 @@ impl Numbers {
         Ok(stand_in(texts.len() - 1))
     }
 
-    /// Of a grammar that has not been compiled yet: the texts in place of what stands for them.
+    /// The grammar has not been compiled yet: the texts take the place of what stands for them.
     pub fn place(&self, spec: &mut LexerSpec) -> Result<()> {
         let texts = self.texts.borrow();
         if texts.is_empty() {

@@ -16,7 +16,7 @@ type Members = Map<String, Value>;
 const MOST_CONSTANTS: usize = 10_000;
 /// Options of a oneOf that are compared pair by pair.
 const MOST_PAIRED: usize = 100;
-/// Of references, allOf and options within each other.
+/// The depth of references, allOf and options within each other.
 const MOST_DEEP: usize = 12;
 /// Forms that one schema is taken apart into; what has more is not looked into.
 const MOST_FORMS: usize = 64;
@@ -30,9 +30,9 @@ struct Form<'a> {
     types: u8,
     /// The only values that are no objects and no arrays.
     values: Option<HashSet<String>>,
-    /// Of an object.
+    /// The names that an object must have.
     required: HashSet<&'a str>,
-    /// What a member is if it is there: valid by all of these.
+    /// A member, if it is there, is valid by all of these.
     members: Vec<(&'a str, &'a Value)>,
     /// The only names.
     names: Option<HashSet<&'a str>>,
@@ -61,7 +61,7 @@ impl<'a> Form<'a> {
         Form { types: ALL, values: None, required: HashSet::new(), members: Vec::new(), names: None }
     }
 
-    /// What the keywords of a schema itself say.
+    /// The shape that the keywords of a schema itself describe.
     fn own(s: &'a Members) -> Form<'a> {
         let mut f = Form::anything();
         f.types = match s.get("type") {
@@ -94,7 +94,7 @@ impl<'a> Form<'a> {
         1 + self.members.len() + self.required.len() + self.values.as_ref().map_or(0, HashSet::len)
     }
 
-    /// What is of both.
+    /// The values that are of both.
     fn and(&self, other: &Form<'a>) -> Form<'a> {
         fn both<T: Clone + Eq + std::hash::Hash>(
             a: &Option<HashSet<T>>,

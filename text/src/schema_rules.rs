@@ -118,7 +118,7 @@ fn far_mark() -> &'static str {
     })
 }
 
-/// What serde_json would round: nothing that is as large is, or an integer of more than 64 bits.
+/// A number that serde_json would round: nothing that is as large is, or an integer of more than 64 bits.
 fn is_far(number: &str) -> bool {
     let is_integer = || number.trim_start_matches('-').bytes().all(|b| b.is_ascii_digit());
     let is_held = || number.parse::<i64>().is_ok() || number.parse::<u64>().is_ok();

@@ -17,9 +17,9 @@ type Members = Map<String, Value>;
 const SAYINGS: [&str; 3] = ["pattern", "minLength", "maxLength"];
 /// A minLength above is refused (schema_check.rs).
 const MOST_LENGTH: u64 = 1_000_000;
-/// What the crate's own look may cost.
+/// The fuel that the crate's own look may cost.
 const CRATE_FUEL: u64 = 10_000;
-/// Of what is shown of a pattern in an error.
+/// The most of a pattern that is shown in an error.
 const SHOWN: usize = 80;
 
 #[derive(Clone, PartialEq, Eq, Hash)]

@@ -56,7 +56,7 @@ static void test_compact(void **state)
         {GRAMMAR_JSON_SCHEMA, "true", COMPACT "}"},
         /* The client's member is the later one, which counts. */
         {GRAMMAR_JSON_SCHEMA, "{\"x-guidance\":{}}", COMPACT ",\"x-guidance\":{}}"},
-        /* What is no schema is refused as it was written. */
+        /* A value that is no schema is refused as it was written. */
         {GRAMMAR_JSON_SCHEMA, "false", "false"},
         {GRAMMAR_JSON_SCHEMA, "", ""},
         {GRAMMAR_JSON_SCHEMA, "{", COMPACT},

@@ -309,7 +309,7 @@ static void a_handler_may_want_no_decoding(void **state)
     mem_free(f);
 }
 
-/* Who is not let in is answered by the handler, whatever body is announced: no byte of it is waited
+/* A stranger is answered by the handler, whatever body is announced: no byte of it is waited
  * for, and none is asked for. */
 static void a_body_that_nobody_wants_is_not_read(void **state)
 {

@@ -124,7 +124,7 @@ pub fn has(of: &Value, name: &str) -> Option<bool> {
     }
 }
 
-/// What `escape` changes.
+/// The characters that `escape` changes.
 pub const TO_ESCAPE: [char; 5] = ['&', '<', '>', '\'', '"'];
 
 pub fn call(of: &Value, name: &str, args: Args) -> R<Value> {

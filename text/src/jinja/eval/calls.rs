@@ -213,7 +213,7 @@ impl Eval<'_> {
     }
 }
 
-/// What dict(pairs, name=value) and namespace(…) are given.
+/// The arguments that dict(pairs, name=value) and namespace(…) are given.
 fn pairs_of(args: Args) -> R<Vec<(Value, Value)>> {
     let mut out = Vec::new();
     if args.pos.len() > 1 {

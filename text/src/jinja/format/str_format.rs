@@ -129,7 +129,7 @@ fn field_value(name: &str, args: &Args, next: &mut Option<usize>) -> R<Value> {
     Ok(value)
 }
 
-/// What stands behind the colon of a field.
+/// The format behind the colon of a field.
 struct Field {
     fill: char,
     align: Option<char>,

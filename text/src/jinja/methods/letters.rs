@@ -1,4 +1,4 @@
-//! What Python's str says about characters: their case, their classes, their digits.
+//! Characters as Python's str has them: their case, their classes, their digits.
 
 use super::is_space;
 use crate::classes::{class_of, LETTER, NUMBER};
@@ -53,7 +53,7 @@ fn lower_of(text: &str, range: std::ops::Range<usize>) -> String {
     if !part.contains('Σ') {
         return part.to_lowercase();
     }
-    // What is before and behind it decides, so the whole text is looked at.
+    // The text before and behind it decides, so all of it is looked at.
     fn cased(mut chars: impl Iterator<Item = char>) -> bool {
         chars.find(|c| !is_ignored(*c)).is_some_and(is_cased)
     }
@@ -71,7 +71,7 @@ fn lower_of(text: &str, range: std::ops::Range<usize>) -> String {
         .collect()
 }
 
-/// What stands within words and is no letter of them (Case_Ignorable, its common ones).
+/// Characters that stand within words and are no letter of them (Case_Ignorable, its common ones).
 fn is_ignored(c: char) -> bool {
     "'.:^`\u{a8}\u{ad}\u{af}\u{b4}\u{b7}\u{b8}\u{2018}\u{2019}\u{2024}\u{2027}\u{200d}".contains(c)
         || class_of(c) & crate::classes::MARK != 0
@@ -154,7 +154,7 @@ fn is_identifier(text: &str) -> bool {
         && chars.all(|c| c == '_' || is_alpha(c) || is_decimal(c) || is_ignored(c) && !c.is_ascii())
 }
 
-/// Of what the texts say about their characters: no empty text is any of it.
+/// The predicates of a text's characters: no empty text is any of it.
 fn all(text: &str, of: fn(char) -> bool) -> bool {
     !text.is_empty() && text.chars().all(of)
 }
