@@ -493,7 +493,8 @@ static void keep_asked(struct params *p)
                   p->temperature, p->top_p, p->presence_penalty, p->frequency_penalty);
     strbuf_append_c(&b, ",\"background\":false,\"previous_response_id\":null,\"prompt\":null,"
                         "\"service_tier\":\"default\",\"store\":false");
-    append_member(&b, "truncation", json_object_get(p->body, "truncation"), "\"disabled\"");
+    const json_t *truncation = json_object_get(p->body, "truncation");
+    append_member(&b, "truncation", json_is_string(truncation) ? truncation : NULL, "\"disabled\"");
     struct str s = strbuf_str(&b);
     json_t *text = json_stringn(s.ptr, s.len);
     json_object_set_new(p->body, "said again in answers", text);

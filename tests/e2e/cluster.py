@@ -164,7 +164,8 @@ class Cluster:
         def ready():
             if self.process.poll() is not None:
                 raise AssertionError(f"cox up ended with {self.process.returncode}:\n{self.log()}")
-            return all(get(f"http://127.0.0.1:{p}/health")[0] == 200 for p in self.ports)
+            # The processes may be ready before `cox up`, on a busy machine, has said which they are.
+            return self.pids_file.exists() and all(get(f"http://127.0.0.1:{p}/health")[0] == 200 for p in self.ports)
 
         try:
             wait_for("/health is 200", ready, seconds)

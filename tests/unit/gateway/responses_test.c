@@ -683,6 +683,34 @@ static void test_many_system_messages_are_one(void **state)
     strbuf_fini(&b);
 }
 
+/* An answer says how it was truncated in a word, also where the request said null. */
+static void test_truncation(void **state)
+{
+    static const struct {
+        const char *said, *answered;
+        int64_t kept;
+    } cases[] = {
+        {"\"auto\"", "\"truncation\":\"auto\"", -1},
+        {"\"disabled\"", "\"truncation\":\"disabled\"", PARAMS_NO_TRUNCATION},
+        {"null", "\"truncation\":\"disabled\"", PARAMS_NO_TRUNCATION},
+    };
+    struct text_template *tmpl = NULL;
+    char err[TEXT_ERR_MAX], body[64];
+    (void)state;
+    assert_int_equal(text_template_new("x", 1, &tmpl, err), TEXT_OK);
+    const struct prepare_model m = {.chat_template = tmpl, .policy = {.max_logprobs = 20}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct prepared out = {0};
+        snprintf(body, sizeof body, "{\"input\":\"a\",\"truncation\":%s}", cases[i].said);
+        assert_true(responses_read(&m, params_parse_json(str_from(body), &out.error), &out));
+        assert_int_equal(out.params.truncate_prompt_tokens, cases[i].kept);
+        assert_non_null(strstr(out.params.asked.ptr, cases[i].answered));
+        prompt_list_fini(&out.prompts);
+        params_fini(&out.params);
+    }
+    text_template_free(tmpl);
+}
+
 int main(void)
 {
 #define TEST(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
@@ -690,6 +718,7 @@ int main(void)
         cmocka_unit_test(test_items),
         cmocka_unit_test(test_items_of_other_tools),
         cmocka_unit_test(test_fields),
+        cmocka_unit_test(test_truncation),
         cmocka_unit_test(test_choices),
         cmocka_unit_test(test_many_tools_are_chosen_from),
         cmocka_unit_test(test_many_system_messages_are_one),
