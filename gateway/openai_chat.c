@@ -249,16 +249,15 @@ static json_t *message_for_template(const json_t *m, size_t i, unsigned variant,
     json_t *content = json_object_get(m, "content");
     const bool is_none = !content || json_is_null(content);
     const bool is_assistant = strcmp(json_string_value(role), "assistant") == 0;
-    if (json_is_array(content)) {
+    const bool is_tool = strcmp(json_string_value(role), "tool") == 0;
+    const bool may_lack = is_none && (is_assistant || is_tool);
+    if (json_is_array(content))
         copy_parts(out, content, i, is_assistant, e);
-    } else if (is_none && strcmp(json_string_value(role), "tool") == 0) {
-        json_object_set_new(out, "content", json_string("")); /* it returned nothing */
-    } else if (!json_is_string(content) && !(is_assistant && is_none)) {
+    else if (may_lack && (is_tool || variant & EMPTY_CONTENT)) /* a tool returned nothing */
+        json_object_set_new(out, "content", json_string(""));
+    else if (!json_is_string(content) && !may_lack)
         api_error_set(e, 400, "messages",
                       "messages[%zu].content must be a string or a list of parts.", i);
-    } else if (!json_is_string(content) && variant & EMPTY_CONTENT) {
-        json_object_set_new(out, "content", json_string(""));
-    }
     copy_reasoning(out);
     if (e->http_status || !copy_calls(out, i, variant, n_left, e)) {
         json_decref(out);

@@ -225,7 +225,7 @@ static size_t feed_head(const struct marked_family *f, struct parser_state *s, s
     bool list = at < text.len && text.ptr[at] == '[' && !s->in_list;
     if (list)
         at = json_skip_space(text, at + 1);
-    if (list && at > 2 * MAX_BLANK) {
+    if (list && at > (size_t)2 * MAX_BLANK) {
         refuse_call(f, s, a);
         return 0;
     }
@@ -320,7 +320,9 @@ static size_t feed_next(const struct marked_family *f, struct parser_state *s, s
                         bool end)
 {
     const size_t at = json_skip_space(text, 0);
-    const char more = s->in_list ? ',' : f->between;
+    char more = f->between;
+    if (s->in_list)
+        more = ',';
     const bool follows = f->follows && !s->in_list, here = at < text.len && at <= MAX_BLANK;
     const size_t next = follows && here ? find_follower(f, text, at) : text.len;
     if (at == text.len && at <= MAX_BLANK && (more || follows))

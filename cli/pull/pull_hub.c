@@ -19,6 +19,8 @@ static bool has_end(const char *s, const char *end)
 #define ADDITIONAL "additional_chat_templates/"
 #define POOLING    "1_Pooling/" /* how an embedding model makes one vector of many */
 
+static const char pooling_config[] = POOLING "config.json";
+
 const char *const pull_folders[] = {ADDITIONAL, POOLING, NULL};
 
 /* "consolidated.*" are the same weights once more, by another project's names. */
@@ -35,7 +37,7 @@ bool pull_is_wanted(const char *name, int *kind)
                                         "vocab.txt",
                                         "added_tokens.json",
                                         "modules.json",
-                                        POOLING "config.json",
+                                        pooling_config,
                                         "chat_template.jinja",
                                         "chat_template.json",
                                         "model.safetensors.index.json",

@@ -33,35 +33,47 @@ static bool closes(struct json_scan *s, char c)
     return (s->lists >> s->depth & 1) == (c == ']');
 }
 
+static void scan_in_string(struct json_scan *s, char c)
+{
+    if (!s->escaped && c == s->quote)
+        s->quote = '\0';
+    s->escaped = !s->escaped && c == '\\';
+}
+
+/* A byte outside of strings. False: it cannot follow. */
+static bool scan_between(struct json_scan *s, char c)
+{
+    if (c == '"' || (c == '\'' && s->depth > 0)) {
+        s->quote = c;
+        return true;
+    }
+    if (c == '{' || c == '[')
+        return opens(s, c);
+    if (c == '}' || c == ']')
+        return closes(s, c);
+    if (s->depth > 0)
+        return is_scalar_byte(c) || (c && strchr(" \t\r\n,:", c));
+    s->is_scalar = is_scalar_byte(c);
+    return s->is_scalar;
+}
+
 enum json_scan_result json_scan_feed(struct json_scan *s, struct str text, size_t *used)
 {
     for (size_t i = 0; i < text.len; i++) {
-        char c = text.ptr[i];
-        bool ok = true, ends = false;
+        const char c = text.ptr[i];
+        bool ok = true;
         *used = i;
-        if (s->quote) {
-            s->quote = !s->escaped && c == s->quote ? '\0' : s->quote;
-            s->escaped = !s->escaped && c == '\\';
-            ends = !s->quote && s->depth == 0;
-        } else if (s->is_scalar && !is_scalar_byte(c)) {
+        if (s->is_scalar && !is_scalar_byte(c))
             return JSON_SCAN_DONE;
-        } else if (c == '"' || (c == '\'' && s->depth > 0)) {
-            s->quote = c;
-        } else if (c == '{' || c == '[') {
-            ok = opens(s, c);
-        } else if (c == '}' || c == ']') {
-            ok = closes(s, c);
-            ends = s->depth == 0;
-        } else if (s->depth == 0) {
-            ok = s->is_scalar = is_scalar_byte(c);
-        } else {
-            ok = is_scalar_byte(c) || (c && strchr(" \t\r\n,:", c));
-        }
+        if (s->quote)
+            scan_in_string(s, c);
+        else
+            ok = scan_between(s, c);
         s->begun = true;
         if (!ok)
             return JSON_SCAN_BAD;
         *used = i + 1;
-        if (ends)
+        if (s->depth == 0 && !s->quote && !s->is_scalar)
             return JSON_SCAN_DONE;
     }
     *used = text.len;
