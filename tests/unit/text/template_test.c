@@ -120,14 +120,16 @@ static void errors_have_their_code(void **state)
     }
 }
 
+/* Long texts of narrow and of wide characters: s, and t and u that differ at their ends. */
+static const char *const heads[] = {
+    "{% set s = 'a' * 1000000 %}{% set t = s ~ 'b' %}{% set u = s ~ 'c' %}",
+    "{% set s = 'é' * 500000 %}{% set t = s ~ 'b' %}{% set u = s ~ 'c' %}"};
+
 /* What is cheap to write and touches many bytes costs as many steps: each of these ends in an
  * error, with the budget that a request has. */
 static void work_is_charged(void **state)
 {
     enum { FUEL = 500000 };
-    static const char *const heads[] = {
-        "{% set s = 'a' * 1000000 %}{% set t = s ~ 'b' %}{% set u = s ~ 'c' %}",
-        "{% set s = 'é' * 500000 %}{% set t = s ~ 'b' %}{% set u = s ~ 'c' %}"};
     static const char *const bodies[] = {
         "t < u",
         "t == u",
