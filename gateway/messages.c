@@ -213,7 +213,7 @@ static bool add_call(struct turn *t, json_t *calls, const json_t *block)
     return true;
 }
 
-/* What tools did that another server ran, and what was thought in secret: nobody's to read here. */
+/* Results of tools that another server ran, and secret thoughts: the model does not read them. */
 static bool is_passed_over(const char *type)
 {
     static const char *const types[] = {"redacted_thinking", "server_tool_use", "mcp_tool_use",

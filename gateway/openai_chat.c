@@ -19,19 +19,12 @@ static bool known_role(const char *role)
     return false;
 }
 
-static bool is_among(const char *const *words, const char *word)
-{
-    while (*words && strcmp(*words, word) != 0)
-        words++;
-    return *words != NULL;
-}
-
 /* A part that says what the assistant thought: a text, or a list of text parts (Mistral's). */
 static bool is_thought(const json_t *part)
 {
     static const char *const types[] = {"thinking", "reasoning", NULL};
     const char *type = json_string_value(json_object_get(part, "type"));
-    return type && is_among(types, type);
+    return type && str_is_one_of(str_from(type), types);
 }
 
 static void append_thought(struct strbuf *out, const json_t *part)
@@ -67,10 +60,10 @@ static const json_t *part_text(const json_t *part, size_t i_message, struct api_
     const char *name = json_string_value(type);
     bool is_refusal = strcmp(name, "refusal") == 0; /* what a model said before, as well */
     const json_t *text = json_object_get(part, is_refusal ? "refusal" : "text");
-    if (!is_refusal && !is_among(texts, name)) {
+    if (!is_refusal && !str_is_one_of(str_from(name), texts)) {
         api_error_set(e, 400, "messages",
                       "messages[%zu].content holds a part of type \"%.40s\": %s.", i_message, name,
-                      is_among(media, name)
+                      str_is_one_of(str_from(name), media)
                           ? "this model takes text only"
                           : "this server reads text, refusal, thinking and reasoning; say it as "
                             "text, or leave the part out");

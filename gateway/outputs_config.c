@@ -1,20 +1,18 @@
 #include "gateway/outputs_config.h"
 
-#include <jansson.h>
 #include <string.h>
 
+#include "gateway/json_flag.h"
 #include "proto/limits.h"
 
 #define FLAG "--structured-outputs-config"
 
-static enum status read_member(const char *key, const json_t *v, struct outputs_config *out,
-                               struct error *err)
+static enum status read_member(const char *key, const json_t *v, void *to, struct error *err)
 {
+    struct outputs_config *out = to;
     static const char *const idle[] = {"backend",          "disable_additional_properties",
                                        "disable_fallback", "enable_in_reasoning",
                                        "reasoning_parser", "reasoning_parser_plugin"};
-    if (json_is_null(v))
-        return STATUS_OK;
     if (strcmp(key, "disable_any_whitespace") == 0) {
         out->compact = json_is_true(v);
         return json_is_boolean(v)
@@ -32,25 +30,8 @@ static enum status read_member(const char *key, const json_t *v, struct outputs_
 
 enum status outputs_config_read(const char *json, struct outputs_config *out, struct error *err)
 {
-    json_error_t why;
-    const char *key;
-    json_t *value;
-    enum status s = STATUS_OK;
     *out = (struct outputs_config){0};
-    if (!json)
-        return STATUS_OK;
-    json_t *config = json_loads(json, JSON_REJECT_DUPLICATES, &why);
-    if (!json_is_object(config))
-        s = error_set(err, STATUS_INVALID,
-                      FLAG ": %s; want a JSON object, like {\"disable_any_whitespace\":true}",
-                      config ? "it is no object" : why.text);
-    json_object_foreach(config, key, value)
-    {
-        if (s == STATUS_OK)
-            s = read_member(key, value, out, err);
-    }
-    json_decref(config);
-    return s;
+    return json_flag_read(FLAG, json, read_member, out, err);
 }
 
 static struct str behind_blanks(struct str s)

@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "gateway/chunks.h"
+#include "gateway/json_flag.h"
 
 static bool is_on(const json_t *config, const char *mode)
 {
@@ -38,14 +39,12 @@ enum pooling_kind pooling_of_model(const char *path)
 
 static enum status bad_config(struct error *err, const char *key, const char *want)
 {
-    return error_set(err, STATUS_INVALID, "--pooler-config: %s%s%s", key, *key ? " " : "", want);
+    return error_set(err, STATUS_INVALID, "--pooler-config: %s %s", key, want);
 }
 
-static enum status read_member(const char *key, const json_t *v, struct pooler_config *out,
-                               struct error *err)
+static enum status read_member(const char *key, const json_t *v, void *to, struct error *err)
 {
-    if (json_is_null(v))
-        return STATUS_OK;
+    struct pooler_config *out = to;
     if (strcmp(key, "enable_chunked_processing") == 0) {
         out->chunks = json_is_true(v);
         return json_is_boolean(v) ? STATUS_OK : bad_config(err, key, "must be true or false");
@@ -64,24 +63,6 @@ static enum status read_member(const char *key, const json_t *v, struct pooler_c
 
 enum status pooler_config_read(const char *json, struct pooler_config *out, struct error *err)
 {
-    json_error_t why;
-    const char *key;
-    json_t *value;
-    enum status s = STATUS_OK;
     *out = (struct pooler_config){0};
-    if (!json)
-        return STATUS_OK;
-    json_t *config = json_loads(json, JSON_REJECT_DUPLICATES, &why);
-    if (!json_is_object(config)) {
-        s = bad_config(err, "", config ? "an object is wanted" : why.text);
-    } else {
-        json_object_foreach(config, key, value)
-        {
-            s = read_member(key, value, out, err);
-            if (s != STATUS_OK)
-                break;
-        }
-    }
-    json_decref(config);
-    return s;
+    return json_flag_read("--pooler-config", json, read_member, out, err);
 }

@@ -4,19 +4,11 @@
 
 #include "common/base/str.h"
 
-static bool is_one_of(const char *word, const char *const *list)
-{
-    for (; *list; list++)
-        if (strcmp(word, *list) == 0)
-            return true;
-    return false;
-}
-
 bool schema_key_is_data(const char *key)
 {
     static const char *const keys[] = {"const",   "enum",     "default", "examples",
                                        "example", "required", NULL};
-    return is_one_of(key, keys);
+    return str_is_one_of(str_from(key), keys);
 }
 
 bool schema_key_is_map(const char *key)
@@ -24,7 +16,7 @@ bool schema_key_is_map(const char *key)
     static const char *const keys[] = {"properties",  "patternProperties", "$defs",
                                        "definitions", "dependentSchemas",  "dependencies",
                                        NULL};
-    return is_one_of(key, keys);
+    return str_is_one_of(str_from(key), keys);
 }
 
 struct walk {

@@ -8,14 +8,6 @@
 
 enum { MAX_REF = 1024, MAX_LOOKS = 2000, MAX_DEPTH = 32 };
 
-static bool is_one_of(const char *word, const char *const *list)
-{
-    for (; *list; list++)
-        if (strcmp(word, *list) == 0)
-            return true;
-    return false;
-}
-
 /* ---- the members that a schema speaks of ---- */
 
 struct closer {
@@ -139,9 +131,10 @@ static enum closing closing_of(const json_t *schema, const char *key, enum closi
     static const char *const parts[] = {"allOf",        "then", "else", "dependentSchemas",
                                         "dependencies", NULL};
     const bool is_choice = strcmp(key, "anyOf") == 0 || strcmp(key, "oneOf") == 0;
-    if (outer == CLOSE_NONE || is_one_of(key, asks))
+    if (outer == CLOSE_NONE || str_is_one_of(str_from(key), asks))
         return CLOSE_NONE;
-    if (is_one_of(key, parts) || (is_choice && (outer == CLOSE_PART || lists_members(schema))))
+    if (str_is_one_of(str_from(key), parts) ||
+        (is_choice && (outer == CLOSE_PART || lists_members(schema))))
         return CLOSE_PART;
     return CLOSE_WHOLE;
 }

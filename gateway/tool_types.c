@@ -134,8 +134,8 @@ static const json_t *find_named(struct look *l, const json_t *at, const char *ke
     return found;
 }
 
-/* What "#", "#/$defs/a", "#anchor" and so on lead to, behind the "$id" of the document or of a part
- * of it where they have one; NULL: nothing of this document. */
+/* The schema that "#", "#/$defs/a", "#anchor" and so on lead to, behind the "$id" of the document
+ * or of a part of it where they have one; NULL: nothing of this document. */
 static const json_t *target_of(struct look *l, const char *ref)
 {
     const json_t *at = l->root;
@@ -282,8 +282,8 @@ static json_t *own_part(const json_t *schema, enum part part, struct str key)
     return joined(all, "anyOf");
 }
 
-/* What the schema says and all that it is made of: what holds in every case, and, of branches that
- * exclude each other, either. A new reference; NULL: nothing. */
+/* The schema and all that it is made of: what holds in every case, and, of branches that exclude
+ * each other, either. A new reference; NULL: nothing. */
 static json_t *part_of(struct look *l, const json_t *schema, enum part part, struct str key)
 {
     static const char *const lists[] = {"allOf", "anyOf", "oneOf"};

@@ -22,6 +22,14 @@ bool str_eq_c(struct str a, const char *b)
     return str_eq(a, str_from(b));
 }
 
+bool str_is_one_of(struct str a, const char *const *list)
+{
+    for (; *list; list++)
+        if (str_eq_c(a, *list))
+            return true;
+    return false;
+}
+
 int str_compare(struct str a, struct str b)
 {
     size_t n = a.len < b.len ? a.len : b.len;

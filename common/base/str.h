@@ -19,6 +19,7 @@ struct str {
 struct str str_from(const char *c_string); /* NULL gives an empty str */
 bool str_eq(struct str a, struct str b);
 bool str_eq_c(struct str a, const char *b);
+bool str_is_one_of(struct str a, const char *const *list); /* which ends with NULL */
 int str_compare(struct str a, struct str b); /* by bytes, as memcmp; a prefix comes first */
 bool str_starts(struct str s, struct str prefix);
 /* Length of the longest prefix that is valid UTF-8 (RFC 3629); == s.len when all of it is. */

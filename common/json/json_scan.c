@@ -80,14 +80,6 @@ enum json_scan_result json_scan_feed(struct json_scan *s, struct str text, size_
     return JSON_SCAN_MORE;
 }
 
-static bool is_one_of(struct str key, const char *const *keys)
-{
-    for (; *keys; keys++)
-        if (str_eq_c(key, *keys))
-            return true;
-    return false;
-}
-
 /* ---- the head of a call ---- */
 
 /* At: the object, a key, behind a key, a value, behind a value. IN_…: it has begun. */
@@ -134,7 +126,8 @@ static enum json_scan_result step_inside(struct json_head *h, struct str text, c
         h->key = h->from + 1;
         h->n_key = h->at - h->from - 2;
     }
-    if (!is_key && h->at > h->from && is_one_of((struct str){text.ptr + h->key, h->n_key}, keys)) {
+    if (!is_key && h->at > h->from &&
+        str_is_one_of((struct str){text.ptr + h->key, h->n_key}, keys)) {
         h->arguments = h->from;
         h->has_arguments = true;
         h->head = h->from + 1;

@@ -8,9 +8,10 @@
 
 #include "common/base/str.h"
 
-/* What a tree of this text would take; each value and each key of an object counts as one, and a
- * number beyond 64 bits as three. Text that is no JSON has some size as well. False: it is nested
- * deeper than max_depth or has more than max_values; out says how far it was read, and which. */
+/* The size of the tree that this text would become: each value and each key of an object counts as
+ * one, and a number beyond 64 bits as three. Text that is no JSON has some size as well. False: it
+ * is nested deeper than max_depth or has more than max_values; out says how far it was read, and
+ * which. */
 struct json_text_size {
     uint64_t n_values;
     uint32_t depth;

@@ -90,7 +90,7 @@ static void test_bounds(void **state)
     encode_pool_free(p);
 }
 
-/* What frees is taken by a full queue, and counts like the rest. */
+/* A full queue takes a job that frees memory, and counts it like the rest. */
 static void test_dispose(void **state)
 {
     struct encode_pool *p;
