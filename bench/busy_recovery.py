@@ -3,6 +3,7 @@ import asyncio
 import contextlib
 import json
 import os
+import random
 import re
 import signal
 import statistics
@@ -36,12 +37,13 @@ class Client:
 
     def __init__(self, port, n, prompt_words):
         self.port, self.n, self.words = port, n, prompt_words
+        self.name = random.randrange(10**9)  # no round's prompts are where the round before has left them
         self.times, self.failures, self.done = [[] for _ in range(n)], [], threading.Event()
         self.thread = threading.Thread(target=lambda: asyncio.run(self.main()), daemon=True)
         self.thread.start()
 
     async def one(self, i):
-        body = json.dumps({"model": "m", "prompt": f"Story {i}: " + "once upon a time " * self.words, "max_tokens": 3000,
+        body = json.dumps({"model": "m", "prompt": f"Story {self.name} {i}: " + "once upon a time " * self.words, "max_tokens": 3000,
                            "ignore_eos": True, "stream": True, "temperature": 1, "seed": i}).encode()
         reader, writer = await asyncio.open_connection("127.0.0.1", self.port)
         writer.write(b"POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n"
@@ -134,7 +136,9 @@ class Round:
     def victim(self):
         if self.strike_name == "head":
             return "head"
-        ranks = {w["rank"]: w["ordinal"] for w in self.c.status()["workers"] if w["group"] is not None}
+        status = self.c.status()
+        busiest = max(status["groups"], key=lambda g: g["running"])["id"]
+        ranks = {w["rank"]: w["ordinal"] for w in status["workers"] if w["group"] == busiest}
         return f"worker-{ranks[max(ranks)]}"
 
     def strike(self):

@@ -44,7 +44,7 @@ struct head_link {
     struct loop_timer *timer;
     enum head_link_state state;
     struct link link;
-    struct silence silence; /* the head's, while LINK_OPEN */
+    struct silence silence; /* the head's; while LINK_HELLO its is_overdue alone */
     uint64_t backoff_ms, n_reconnects;
     uint64_t connecting_ns; /* LINK_CONNECTING: since when */
     uint32_t heartbeat_ms;
@@ -199,6 +199,7 @@ static void say_hello(struct head_link *k)
     }
     if (s == STATUS_OK) {
         k->state = LINK_HELLO;
+        k->silence.is_overdue = false;
         loop_timer_again(k->timer, SILENT_MS);
     } else if (!k->is_connected && bus_n_addresses(k->bus) > 1 &&
                now_ns(k) - k->connecting_ns >= CONNECT_MS * NS_PER_MS) {
@@ -249,8 +250,11 @@ static void on_timer(void *ctx)
     case LINK_CONNECTING:
         say_hello(k);
         break;
-    case LINK_HELLO:
-        go_down(k, "no Welcome");
+    case LINK_HELLO: /* a Welcome that waits to be read is read before the second look */
+        if (silence_is_over(&k->silence.is_overdue, SILENT_MS, SILENT_MS))
+            go_down(k, "no Welcome");
+        else
+            loop_timer_again(k->timer, SILENCE_AGAIN_MS);
         break;
     case LINK_OPEN:
         beat(k);
