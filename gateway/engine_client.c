@@ -6,7 +6,7 @@
 #include "common/base/log.h"
 #include "common/base/version.h"
 
-enum { DECODE_LIMIT_BYTES = 256 << 20, STALL_NS = 500 * 1000 * 1000 };
+enum { DECODE_LIMIT_BYTES = 256 << 20 };
 
 void engine_client_init(struct engine_client *c, const struct engine_options *o,
                         const struct engine_io *io, const struct engine_events *events,
@@ -267,13 +267,14 @@ void engine_client_tick(struct engine_client *c, uint64_t now_ns)
 {
     /* If our own loop stood still, frames are waiting to be read: that is no silence of the head.
      */
-    if (now_ns - c->now_ns > STALL_NS && c->state != ENGINE_DOWN)
+    if (now_ns - c->now_ns > SILENCE_STALL_NS && c->state != ENGINE_DOWN)
         c->heard_ns = c->greeted_ns = now_ns;
     c->now_ns = now_ns;
-    if (c->state == ENGINE_OPEN && now_ns - c->heard_ns > ENGINE_SILENT_NS)
-        lose(c, "silent for 1.5 s", true);
-    if (c->state == ENGINE_GREETING && now_ns - c->greeted_ns > ENGINE_SILENT_NS)
-        lose(c, "no answer to Hello", true);
+    uint64_t since_ns = c->state == ENGINE_OPEN       ? c->heard_ns
+                        : c->state == ENGINE_GREETING ? c->greeted_ns
+                                                      : now_ns;
+    if (silence_is_over(&c->is_overdue, now_ns - since_ns, ENGINE_SILENT_NS))
+        lose(c, c->state == ENGINE_OPEN ? "silent for 1.5 s" : "no answer to Hello", true);
     look_further(c);
     greet(c);
     if (c->state != ENGINE_OPEN || now_ns - c->beat_ns < ENGINE_HEARTBEAT_NS)

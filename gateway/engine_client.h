@@ -9,6 +9,7 @@
  *     └─────────────────────┴────────────────────────┘
  */
 #include "proto/link.h"
+#include "proto/silence.h"
 
 #define ENGINE_SILENT_NS    1500000000ull
 #define ENGINE_HEARTBEAT_NS 250000000ull
@@ -46,7 +47,8 @@ struct engine_client {
     enum engine_state state;
     struct link link;
     uint64_t now_ns, heard_ns, greeted_ns, beat_ns, retry_ns; /* retry_ns: no Hello before */
-    uint64_t tried_ns;                                        /* when this connection was begun */
+    bool is_overdue;   /* at the last tick the head had been silent for too long */
+    uint64_t tried_ns; /* when this connection was begun */
     uint64_t term_seen, head_instance;
     uint64_t credit_owed;
     uint32_t n_failures;  /* Hellos in a row that led to nothing */

@@ -10,9 +10,6 @@
 #include "head/core_internal.h"
 #include "head/worker_name.h"
 
-/* A tick that comes this late means that the head stood still: peers are not to blame for it. */
-#define LATE_TICK_NS (10ull * HEAD_TICK_MS * NS_PER_MS)
-
 void head_core_config_init(struct head_core_config *c)
 {
     *c = (struct head_core_config){
@@ -248,7 +245,7 @@ static void sample_throughput(struct head_core *h)
 void head_core_tick(struct head_core *h, uint64_t now_ns)
 {
     set_now(h, now_ns);
-    if (now_ns - h->tick_ns > LATE_TICK_NS)
+    if (now_ns - h->tick_ns > SILENCE_STALL_NS) /* the head stood still */
         peers_forgive(&h->peers, now_ns - h->tick_ns);
     h->tick_ns = now_ns;
     struct peers_tick_fns fns = {.ctx = h, .on_lost = on_lost, .fill_heartbeat = fill_heartbeat};

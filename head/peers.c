@@ -393,7 +393,7 @@ void peers_tick(struct peers *p, uint64_t now_ns, const struct peers_tick_fns *f
     for (uint32_t i = p->n; i-- > 0;) {
         struct peer *x = p->all[i];
         uint64_t quiet = silence(x, now_ns);
-        if (quiet >= p->config.lost_ms * NS_PER_MS) {
+        if (silence_is_over(&x->is_overdue, quiet, p->config.lost_ms * NS_PER_MS)) {
             fns->on_lost(fns->ctx, x);
             if (i > p->n)
                 i = p->n; /* more than one went */

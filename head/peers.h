@@ -8,6 +8,7 @@
 #include "common/net/bus.h"
 #include "head/events.h"
 #include "proto/link.h"
+#include "proto/silence.h"
 
 /* How frames leave. STATUS_AGAIN: full, try later; STATUS_NOT_FOUND: no such connection any more.
  */
@@ -24,8 +25,9 @@ struct peer {
     struct bus_peer addr;
     bool open; /* it has a session; else it is waited for until it is lost */
     bool suspect;
-    bool key_gone; /* it is no longer authorized: its instance may come back with another one */
-    bool blocked;  /* no credit: nothing is tried before a Credit came */
+    bool is_overdue; /* at the last tick it had been silent for too long (proto/silence.h) */
+    bool key_gone;   /* it is no longer authorized: its instance may come back with another one */
+    bool blocked;    /* no credit: nothing is tried before a Credit came */
     enum peer_role role;
     uint64_t instance;
     uint64_t told_term; /* the highest term we told it: its term_seen may be ours */

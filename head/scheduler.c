@@ -227,6 +227,7 @@ static struct seq *seq_new(struct scheduler *s, struct request *r)
     x->priority = r->priority;
     x->resubmitted = r->resubmitted;
     x->again = r->resubmitted || r->state == REQUEST_PREEMPTED;
+    x->resumed = x->again && r->n_ids > r->n_prompt;
     x->arrival_seq = r->arrival_seq;
     x->tenant = r->tenant;
     x->slot = SLOT_NONE;
@@ -337,6 +338,7 @@ void scheduler_preempt(struct scheduler *s, struct seq *x)
     stop_running(s, x);
     x->place = SEQ_WAITING;
     x->again = true;
+    x->resumed = false;
     set_left(s, x, x->r->n_ids);
     seq_queue_push(&s->waiting, x);
     request_enter(x->r, REQUEST_PREEMPTED);

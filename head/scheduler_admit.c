@@ -68,10 +68,12 @@ static bool too_many_parts(const struct scheduler *s, const struct seq *x, uint3
     return s->c.max_partial_prefills && chunk < n && s->n_prompts >= s->c.max_partial_prefills;
 }
 
-void scheduler_admit(struct scheduler *s, uint32_t budget, uint64_t now_ns)
+void scheduler_admit(struct scheduler *s, struct prompt_budget budget, uint64_t now_ns)
 {
-    while (budget && s->waiting.n && s->n_free_slots) {
+    while (s->waiting.n && s->n_free_slots) {
         struct seq *x = seq_queue_first(&s->waiting);
+        if (prompt_budget_of(&budget, x) == 0)
+            return;
         if (x->n_pending) /* tokens drawn before its preemption are still to come */
             return;
         if (is_stuck(s, x))
@@ -84,12 +86,12 @@ void scheduler_admit(struct scheduler *s, uint32_t budget, uint64_t now_ns)
             return;
         }
         uint32_t n_left = x->r->n_ids - s->hit.n_tokens - s->hit.n_tail;
-        struct run_size size = {scheduler_chunk(s, n_left, budget), 0};
+        struct run_size size = {scheduler_chunk(s, n_left, prompt_budget_of(&budget, x)), 0};
         if (too_many_parts(s, x, size.n_tokens))
             return;
         take_in(s, x, now_ns);
         scheduler_add_run(s, x, size, true);
-        budget -= size.n_tokens;
+        prompt_budget_take(&budget, x, size.n_tokens);
     }
 }
 

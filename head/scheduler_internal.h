@@ -50,7 +50,9 @@ struct seq {
      * while it stands in a sorted list. */
     int32_t priority;
     bool resubmitted;
-    bool again; /* resubmitted, or was preempted */
+    bool again;   /* resubmitted, or was preempted */
+    bool resumed; /* it came with generated ids: a loss, or a move, has made its stream stand still
+                   */
     uint64_t arrival_seq;
     uint64_t add_seq; /* order of scheduler_add: breaks ties of arrival */
     uint32_t n_left;  /* tokens of its prompt that are still to be computed: load */
@@ -162,6 +164,16 @@ void scheduler_drop(struct scheduler *s, struct seq *x); /* out of everything, a
 void seq_set_prompt(struct scheduler *s, struct seq *x, bool is_prompt);
 
 /* scheduler_step.c */
+/* Prompt tokens of one step that are not given out yet. */
+struct prompt_budget {
+    uint32_t any;     /* for any prompt */
+    uint32_t resumed; /* and so many for those that came back */
+};
+static inline uint32_t prompt_budget_of(const struct prompt_budget *b, const struct seq *x)
+{
+    return b->any + (x->resumed ? b->resumed : 0);
+}
+void prompt_budget_take(struct prompt_budget *b, const struct seq *x, uint32_t n_tokens);
 struct run_size {
     uint32_t n_tokens, n_draft;
 };
@@ -174,7 +186,7 @@ uint32_t scheduler_chunk(const struct scheduler *s, uint32_t n_ready, uint32_t b
 /* scheduler_admit.c */
 /* Takes places from running sequences of worse classes for those that wait. */
 void scheduler_make_way(struct scheduler *s);
-void scheduler_admit(struct scheduler *s, uint32_t budget, uint64_t now_ns);
+void scheduler_admit(struct scheduler *s, struct prompt_budget budget, uint64_t now_ns);
 
 /* scheduler_move.c */
 void moves_of_gone(struct scheduler *s, const struct request *r); /* gone, or come in */

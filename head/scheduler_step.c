@@ -189,26 +189,43 @@ static void run_decode(struct scheduler *s, struct seq *x, uint32_t n_draft, boo
         scheduler_add_run(s, x, size, false);
 }
 
-static void run_prompt(struct scheduler *s, struct seq *x, uint32_t *budget, bool *short_of_blocks)
+void prompt_budget_take(struct prompt_budget *b, const struct seq *x, uint32_t n_tokens)
 {
-    if (*budget == 0)
+    uint32_t own = x->resumed && b->resumed < n_tokens ? b->resumed : x->resumed ? n_tokens : 0;
+    b->resumed -= own;
+    b->any -= n_tokens - own;
+}
+
+static void run_prompt(struct scheduler *s, struct seq *x, struct prompt_budget *budget,
+                       bool *short_of_blocks)
+{
+    if (prompt_budget_of(budget, x) == 0)
         return;
     advance(s, x);
-    struct run_size size = {scheduler_chunk(s, seq_n_ready(x), *budget), 0};
+    struct run_size size = {scheduler_chunk(s, seq_n_ready(x), prompt_budget_of(budget, x)), 0};
     if (make_room(s, x, size, short_of_blocks) != BLOCKS_FIT)
         return;
-    *budget -= size.n_tokens;
+    prompt_budget_take(budget, x, size.n_tokens);
     scheduler_add_run(s, x, size, true);
 }
 
+/* Beside n_drawn rows of decodes. */
+static struct prompt_budget prompt_budget_begin(const struct scheduler *s, uint32_t n_drawn)
+{
+    uint32_t most = s->c.max_num_batched_tokens - n_drawn;
+    uint32_t any = step_budget_prompt_tokens(&s->budget, n_drawn);
+    uint32_t all = step_budget_resumed_tokens(&s->budget, n_drawn);
+    any = any < most ? any : most;
+    all = all < most ? all : most;
+    return (struct prompt_budget){.any = any, .resumed = all - any};
+}
+
 /* Runs every running sequence that can run. Returns the tokens of the budget that are left for
- * admissions; 0 also when somebody lacks blocks: then nobody new comes in. */
-static uint32_t run_running(struct scheduler *s)
+ * admissions; none also when somebody lacks blocks: then nobody new comes in. */
+static struct prompt_budget run_running(struct scheduler *s)
 {
     uint32_t n_decodes = s->n_running - s->n_prompts, n_draft = drafts_of_step(s);
-    uint32_t budget = s->c.max_num_batched_tokens - n_decodes * (1 + n_draft);
-    uint32_t timely = step_budget_prompt_tokens(&s->budget, n_decodes * (1 + n_draft));
-    budget = timely < budget ? timely : budget;
+    struct prompt_budget budget = prompt_budget_begin(s, n_decodes * (1 + n_draft));
     bool short_of_blocks = false;
     for (uint32_t i = 0; i < s->running_end; i++) {
         struct seq *x = s->running[i];
@@ -219,7 +236,7 @@ static uint32_t run_running(struct scheduler *s)
         else if (seq_n_ready(x) == 1)
             run_decode(s, x, n_draft, &short_of_blocks);
     }
-    return short_of_blocks ? 0 : budget;
+    return short_of_blocks ? (struct prompt_budget){0} : budget;
 }
 
 /* ---- the plan ---- */
@@ -303,7 +320,7 @@ const struct msg_plan *scheduler_step(struct scheduler *s, uint64_t now_ns)
     blocks_begin_step(s->blocks);
     close_holes(s);
     scheduler_make_way(s);
-    uint32_t budget = run_running(s);
+    struct prompt_budget budget = run_running(s);
     uint32_t n_left_before = s->n_left_slots;
     hand_back_slots(s);
     scheduler_admit(s, budget, now_ns);

@@ -10,6 +10,8 @@ enum {
     FLOOR_SHARE = 4,      /* a prompt token costs at least 1/4 of the mean row of its step */
     WEIGHT_OF_FASTER = 4, /* weight 1/4: believed slowly, */
     WEIGHT_OF_SLOWER = 2, /* 1/2: a step that is too long hurts everybody */
+    RESUMED_SHARE = 4,    /* prompts that came back get so many times what the decodes take, */
+    RESUMED_MOST = 512,   /* or so many tokens, whichever is less: a pass of the ranks */
     NS_MAX_S = 3600,      /* what a result may claim, seconds */
 };
 
@@ -55,6 +57,16 @@ uint32_t step_budget_prompt_tokens(const struct step_budget *b, uint32_t n_drawn
         return UINT32_MAX;
     double n = b->token_ns > 0 ? fitting(b, n_drawn) : b->cap;
     return (uint32_t)clamp(n, 1, b->cap);
+}
+
+uint32_t step_budget_resumed_tokens(const struct step_budget *b, uint32_t n_drawn)
+{
+    uint32_t timely = step_budget_prompt_tokens(b, n_drawn);
+    double n = RESUMED_MOST;
+    if (n_drawn > 0)
+        n = b->token_ns > 0 ? RESUMED_SHARE * drawn_ns(b, n_drawn) / b->token_ns : FIRST_TOKENS;
+    uint32_t resumed = (uint32_t)clamp(n, FIRST_TOKENS, RESUMED_MOST);
+    return timely > resumed ? timely : resumed;
 }
 
 static void learn_drawn(struct step_budget *b, uint32_t n_drawn, double ns)

@@ -27,15 +27,15 @@ static void lose_device(struct executor_model *x, const struct error *why)
 void executor_await_device(struct executor_model *x)
 {
     const struct timespec pause = {.tv_nsec = 20000};
-    uint64_t until = clock_mono_ns() + x->stuck_ns;
+    uint64_t now = clock_mono_ns(), until = now + x->stuck_ns;
     enum status s;
     struct error why;
     if (!x->device->query || atomic_load(&x->is_lost))
         return;
-    while ((s = x->device->query(x, &why)) == STATUS_LIMIT ||
-           (s == STATUS_AGAIN && clock_mono_ns() < until)) {
+    while ((s = x->device->query(x, &why)) == STATUS_LIMIT || (s == STATUS_AGAIN && now < until)) {
         executor_bump(&x->base);
         (void)nanosleep(&pause, NULL);
+        now = clock_mono_ns(); /* before the look: who was off his core behind it looks again */
     }
     if (s == STATUS_AGAIN)
         error_set(&why, STATUS_TIMEOUT, "the device hangs: it has not come to an end after %.0f s",

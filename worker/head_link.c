@@ -7,6 +7,7 @@
 #include "common/base/mem.h"
 #include "common/base/version.h"
 #include "proto/link.h"
+#include "proto/silence.h"
 
 enum {
     HELLO_RETRY_MS = 50,
@@ -43,7 +44,8 @@ struct head_link {
     struct loop_timer *timer;
     enum head_link_state state;
     struct link link;
-    uint64_t heard_ns, backoff_ms, n_reconnects;
+    struct silence silence; /* the head's; while LINK_HELLO its is_overdue alone */
+    uint64_t backoff_ms, n_reconnects;
     uint64_t connecting_ns; /* LINK_CONNECTING: since when */
     uint32_t heartbeat_ms;
     struct arena decode, scratch;
@@ -197,6 +199,7 @@ static void say_hello(struct head_link *k)
     }
     if (s == STATUS_OK) {
         k->state = LINK_HELLO;
+        k->silence.is_overdue = false;
         loop_timer_again(k->timer, SILENT_MS);
     } else if (!k->is_connected && bus_n_addresses(k->bus) > 1 &&
                now_ns(k) - k->connecting_ns >= CONNECT_MS * NS_PER_MS) {
@@ -224,14 +227,14 @@ static void connect_again(struct head_link *k)
 static void beat(struct head_link *k)
 {
     uint64_t now = now_ns(k);
-    if (now - k->heard_ns >= SILENT_MS * NS_PER_MS) {
+    if (silence_look(&k->silence, now, SILENT_MS * NS_PER_MS)) {
         go_down(k, "the head has been silent for 1.5 s");
         return;
     }
     struct msg m = {.type = MSG_HEARTBEAT};
     k->h.fill_heartbeat(k->h.ctx, &m.heartbeat);
     m.heartbeat.time_ns = now;
-    loop_timer_again(k->timer, k->heartbeat_ms);
+    loop_timer_again(k->timer, k->silence.is_overdue ? SILENCE_AGAIN_MS : k->heartbeat_ms);
     head_link_send(k, &m);
     if (k->state == LINK_OPEN)
         flush_outbox(k);
@@ -247,8 +250,11 @@ static void on_timer(void *ctx)
     case LINK_CONNECTING:
         say_hello(k);
         break;
-    case LINK_HELLO:
-        go_down(k, "no Welcome");
+    case LINK_HELLO: /* a Welcome that waits to be read is read before the second look */
+        if (silence_is_over(&k->silence.is_overdue, SILENT_MS, SILENT_MS))
+            go_down(k, "no Welcome");
+        else
+            loop_timer_again(k->timer, SILENCE_AGAIN_MS);
         break;
     case LINK_OPEN:
         beat(k);
@@ -263,6 +269,7 @@ static void on_welcome(struct head_link *k, const struct frame_header *h,
 {
     link_open(&k->link, h->session, w->credit_bytes);
     k->state = LINK_OPEN;
+    silence_begin(&k->silence, now_ns(k));
     k->backoff_ms = BACKOFF_MIN_MS;
     k->last_refusal[0] = '\0';
     k->n_refused = 0;
@@ -362,7 +369,7 @@ static void on_frame(void *ctx, struct bus_peer from, enum peer_role role, const
             give_up_if_final(k, s, err.text);
         return;
     }
-    k->heard_ns = now_ns(k);
+    silence_heard(&k->silence, now_ns(k));
     deliver(k, &h, &m, frame);
 }
 

@@ -103,8 +103,10 @@ enum status nccl_settle(struct nccl_comm *c, struct nccl_native *const *comm, in
     enum status s = nccl_check(c, result, call, err);
     uint64_t until = clock_mono_ns() + timeout_ms * NS_PER_MS;
     for (uint32_t n = 0; s == STATUS_AGAIN; n++) {
+        /* before the look: who is off his core between the two looks again */
+        uint64_t now = clock_mono_ns();
         s = look_at(c, comm, call, err);
-        if (s == STATUS_AGAIN && clock_mono_ns() > until)
+        if (s == STATUS_AGAIN && now > until)
             return error_set(err, STATUS_TIMEOUT, "%s: still in progress after %u ms", call,
                              timeout_ms);
         bump(c);
@@ -306,13 +308,15 @@ static bool await_abort(struct nccl_comm *c, uint64_t until)
 static enum gpu_comm_end await_stream(struct nccl_comm *c, uint64_t until, struct error *err)
 {
     enum status s;
+    uint64_t now = clock_mono_ns(); /* before each look, as above */
     for (uint32_t n = 0; (s = gpu_stream_query(c->o.stream, err)) == STATUS_AGAIN; n++) {
-        if (clock_mono_ns() > until) {
+        if (now > until) {
             error_set(err, STATUS_TIMEOUT, "the device has not come to an end");
             return GPU_COMM_STUCK;
         }
         bump(c);
         nccl_relax(n);
+        now = clock_mono_ns();
     }
     return s == STATUS_OK ? GPU_COMM_LEFT : GPU_COMM_DEVICE_LOST;
 }
@@ -389,13 +393,14 @@ static enum status wait_done(struct gpu_comm *base, enum status (*done)(void *, 
     for (uint32_t n = 1;; n++) {
         if (atomic_load(&c->interrupted))
             return interrupted(err);
+        uint64_t now = clock_mono_ns();
         enum status s = done(ctx, err);
         bool look = n % ASYNC_EVERY == 0 || s != STATUS_AGAIN;
         if (look) /* what came to its end may have done so because a peer is lost */
             TRY(look_at_comms(c, err));
         if (s != STATUS_AGAIN)
             return s;
-        if (look && clock_mono_ns() > until)
+        if (look && now > until)
             return error_set(err, STATUS_TIMEOUT, "the device has not come to an end after %u ms",
                              c->o.wait_timeout_ms);
         if (look)

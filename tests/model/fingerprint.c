@@ -62,6 +62,7 @@ static void put_engine(struct mix *m, const struct world *w)
         put_until(m, w, c->retry_ns);
     else
         put_age(m, w, c->state == ENGINE_OPEN ? c->heard_ns : c->greeted_ns);
+    put(m, c->is_overdue);
     if (!c->connected)
         put_age(m, w, c->tried_ns);
 }
@@ -83,7 +84,7 @@ static void put_proc(struct mix *m, const struct world *w, uint32_t who)
         put_age(m, w, p->heard_ns);
     for (uint32_t i = 0; i < w->config.n_heads; i++) {
         const struct peer *y = peer_of(w, i, who);
-        put(m, y ? 1 | y->open << 1 | y->suspect << 2 : 0);
+        put(m, y ? 1 | y->open << 1 | y->suspect << 2 | y->is_overdue << 3 : 0);
         if (!y)
             continue;
         put_age(m, w, y->heard_ns);
