@@ -154,7 +154,7 @@ static void no_answer_is_an_end_by_name(void **state)
     struct fixture *f = fixture_new(2);
     (void)open_pair(f);
     submit(f, 1, 1, "a+");
-    for (int i = 0; i < 59; i++) {
+    for (int i = 0; i < 119; i++) {
         wait_ms(f, 1000, ALIVE);
         box_clear(f);
     }
