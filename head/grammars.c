@@ -79,7 +79,8 @@ static struct request_salt request_key(struct request *r)
 /* The rank that draws: rank 0 of the last stage. */
 static struct worker *drawer(const struct head_core *h, const struct lane *l)
 {
-    return l->group->members[(h->config.cluster.pp - 1) * l->group->tp];
+    uint32_t position = (h->config.cluster.pp - 1) * l->group->tp;
+    return l->group->members[position];
 }
 
 void grammars_on_ready(struct head_core *h, struct lane *l)
