@@ -212,10 +212,12 @@ int main(int argc, char **argv)
            all_cpu_s() - before_s, rss_mib() - before_mib);
     text_vocabulary_free(v);
     text_tokenizer_free(t);
-    struct grammars *g = grammars_new(argv[1], NULL, vocab_size, &progress);
+    struct grammar_compiler *compiler = grammar_compiler_new(argv[1], NULL);
+    struct grammars *g = grammars_new(compiler, vocab_size, &progress);
     double us = measure(g, docs, vocab_size, rounds);
     printf("all          %6.1f us of a processor per token (at most %d us)\n", us, BOUND_US);
     grammars_free(g);
+    grammar_compiler_free(compiler);
     mem_free(docs);
     return us > BOUND_US;
 }

@@ -122,6 +122,12 @@ static void set_now(struct head_core *h, uint64_t now_ns)
 
 /* ---- frames ---- */
 
+static void on_worker_hello(struct head_core *h, struct peer *peer, const struct msg_hello *m)
+{
+    cluster_on_hello(&h->cluster, peer, m);
+    grammars_on_session(h, peer->owner);
+}
+
 static void on_hello(struct head_core *h, const struct peers_input *in, const struct msg_hello *m)
 {
     struct error err = {0};
@@ -145,7 +151,7 @@ static void on_hello(struct head_core *h, const struct peers_input *in, const st
     if (!peer)
         return;
     if (peer->role == ROLE_WORKER)
-        cluster_on_hello(&h->cluster, peer, m);
+        on_worker_hello(h, peer, m);
     else if (peer->role == ROLE_GATEWAY)
         gateways_on_hello(h, peer);
 }
@@ -186,6 +192,8 @@ static void on_msg(struct head_core *h, struct peer *peer, const struct msg *m)
         dispatch_on_result(h, peer->owner, &m->result);
     else if (peer->role == ROLE_WORKER && m->type == MSG_KV_TRANSFERRED)
         transfers_on_msg(h, peer->owner, &m->kv_transferred);
+    else if (peer->role == ROLE_WORKER && m->type == MSG_GRAMMAR_DONE)
+        grammars_on_done(h, peer->owner, &m->grammar_done);
     else if (peer->role == ROLE_WORKER)
         cluster_on_msg(&h->cluster, peer->owner, m);
     else if (peer->role == ROLE_GATEWAY)
@@ -256,6 +264,7 @@ void head_core_tick(struct head_core *h, uint64_t now_ns)
     dispatch_tick(h);
     transfers_tick(h);
     gateways_tick(h);
+    grammars_tick(h);
     router_tick(h);
     sample_throughput(h);
     core_scale_tick(h);
@@ -269,6 +278,7 @@ void head_core_turn(struct head_core *h, uint64_t now_ns)
     adapters_turn(&h->cluster);
     transfers_turn(h);
     router_place(h);
+    grammars_turn(h);
     dispatch_turn(h);
     h->n_waiting = h->n_held + h->n_queued;
     gateways_flush(h);
@@ -515,5 +525,5 @@ bool head_core_check(const struct head_core *h, struct error *err)
         return error_set(err, STATUS_INTERNAL, "%u groups, counted %u", n_groups,
                          h->cluster.n_groups),
                false;
-    return check_live(h, err) && transfers_check(h, err);
+    return check_live(h, err) && transfers_check(h, err) && grammars_check(h, err);
 }

@@ -72,6 +72,7 @@ struct lane {
     bool look_due;                  /* who is here may be able to move by now */
     uint32_t n_coming;              /* requests on their way here, and their tokens */
     uint64_t n_coming_tokens;
+    struct lane_grammars grammars; /* that its rank has, or is making */
 };
 
 /* Where the last request went: the other choices of the same prompt follow it. */
@@ -117,6 +118,7 @@ struct head_core {
     uint64_t n_placed;
     double mean_generated; /* tokens of a request, of those that ended of late */
     struct transfers transfers;
+    struct grammars grammars;
     struct scheduler_stats retired; /* sums over schedulers that are gone */
     uint64_t retired_accepted_at[SCHEDULER_MAX_DRAFT];
     uint64_t n_finished, n_failed, n_cancelled;
@@ -164,7 +166,6 @@ struct served_model router_model(const struct head_core *h);
 void router_set_model(struct head_core *h);
 
 /* core_adapters.c: requests and gateways that have to do with adapters */
-
 /* What the request names is bound to what is loaded now. False: not yet, or it has ended, since
  * there is no such adapter. */
 bool core_bind_adapter(struct head_core *h, struct request *r);

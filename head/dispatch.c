@@ -153,6 +153,7 @@ void dispatch_on_ready(void *core, struct group *g)
     l->n_coming = 0;
     l->n_coming_tokens = 0;
     l->look_due = true;
+    grammars_on_ready(h, l);
     live_add(h, g->index);
     router_set_model(h);
     roles_settle(h);
@@ -212,6 +213,7 @@ void dispatch_on_down(void *core, struct group *g)
     scheduler_reset(l->scheduler, g->epoch, hold_again, h);
     count_retired(h, l->scheduler);
     scheduler_free(l->scheduler);
+    grammars_on_down(h, l);
     l->scheduler = NULL;
     l->group = NULL;
     l->plan_pending = false;
@@ -442,6 +444,7 @@ void dispatch_free(struct head_core *h)
             step_log_down(h->config.step_log, l->group->index);
             scheduler_reset(l->scheduler, 0, ignore_request, NULL);
             scheduler_free(l->scheduler);
+            grammars_on_down(h, l);
         }
         strbuf_fini(&l->plan);
     }

@@ -68,6 +68,11 @@ struct request {
     uint64_t move_at_ns; /* not to be moved to another group before; UINT64_MAX: it is moving */
     uint8_t n_moves_failed;
     uint32_t n_hit; /* ids that routing saw in its group's cache: no load to that group */
+    struct request_salt grammar_key; /* grammars.h: with has_grammar_key; */
+    uint64_t grammar_id;             /* what that lane's rank knows it by, 0: nothing yet; */
+    uint64_t grammar_since_ns, grammar_look; /* with awaits_grammar */
+    uint32_t grammar_lane;
+    bool has_grammar_key, awaits_grammar;
     bool has_group; /* one has had it: the last one's id is */
     uint64_t group_id;
     enum status status; /* with FINISH_ERROR */

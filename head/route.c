@@ -246,6 +246,14 @@ struct lane *route_find(struct head_core *h, struct request *r)
     return l;
 }
 
+bool route_takes(struct head_core *h, struct request *r, struct lane *l)
+{
+    if (!takes(h, l, r) || !takes_prompts(h, l))
+        return false;
+    r->n_hit = scheduler_cached_tokens(l->scheduler, r);
+    return true;
+}
+
 /* The better the more: it is for this, and no blocks are on their way to it or from it. */
 static int fitness(const struct route *x)
 {

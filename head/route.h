@@ -1,5 +1,6 @@
 #pragma once
 /* Which group takes a request: a part of core_internal.h, by which everybody includes it. */
+#include "head/grammars.h"
 #include "head/scheduler.h"
 #include "head/step_time.h"
 
@@ -18,6 +19,8 @@ struct route {
 
 /* NULL: none takes this one now. Sets r->n_hit. */
 struct lane *route_find(struct head_core *h, struct request *r);
+/* That one would. Sets r->n_hit. */
+bool route_takes(struct head_core *h, struct request *r, struct lane *l);
 /* It fits into no group that serves. */
 bool route_awaits_room(const struct head_core *h, const struct request *r);
 /* Would it fit into a group that is there, be it ready or not, when that is whole? */

@@ -56,6 +56,7 @@ void router_hold(struct head_core *h, struct request *r)
 {
     r->i_group = NO_GROUP;
     r->salt = r->own_salt; /* it comes without blocks to wherever it goes from here */
+    r->grammar_id = 0;
     r->next = NULL;
     r->prev = h->held_last;
     if (h->held_last)
@@ -73,6 +74,7 @@ static void unhold(struct head_core *h, struct request *r)
     *(r->next ? &r->next->prev : &h->held_last) = r->prev;
     r->next = r->prev = NULL;
     h->n_held--;
+    grammars_unhold(h, r);
 }
 
 static bool is_live(const struct request *r)
@@ -197,6 +199,8 @@ static void place(struct head_core *h, struct request *r, struct lane *l)
 bool router_move(struct head_core *h, struct request *r, struct lane *to, struct request_salt salt)
 {
     router_send_away(h, r);
+    if (!grammars_move(r, to))
+        return false;
     r->salt = salt;
     r->n_hit = scheduler_cached_tokens(to->scheduler, r);
     place(h, r, to);
@@ -238,24 +242,43 @@ static bool too_large(struct head_core *h, struct request *r)
     return true;
 }
 
-void router_place(struct head_core *h)
+static void place_held(struct head_core *h)
 {
     uint32_t n = h->n_held; /* what a full queue sends back comes to the end: not again this turn */
-    if (n == 0 || h->n_live == 0)
-        return;
     for (struct request *r = h->held_first, *next; r && n > 0; r = next, n--) {
         next = r->next;
-        if (!core_bind_adapter(h, r))
-            continue; /* it waits for what is being loaded, or has ended */
+        if (grammars_waits(h, r) || !core_bind_adapter(h, r))
+            continue; /* it waits for what is being made or loaded, or has ended */
         if (give_up(h, r) || too_large(h, r))
             continue;
-        struct lane *l = route_find(h, r);
+        struct lane *l = grammars_lane(h, r);
+        if (!l && grammars_cannot(h, r))
+            continue;
+        if (!l)
+            l = route_find(h, r);
         if (!l && request_is_suspect(r))
             continue; /* others need not wait for what is between it and another one */
         if (!l)
             return;
-        place(h, r, l);
+        if (grammars_admit(h, r, l))
+            place(h, r, l);
     }
+}
+
+void router_place(struct head_core *h)
+{
+    struct grammars *g = &h->grammars;
+    if (h->n_held == 0 || h->n_live == 0 || (g->n_waiting == h->n_held && g->looked == g->looks))
+        return;
+    g->passed_over = false;
+    place_held(h);
+    if (g->passed_over) { /* nobody else's turn it is */
+        g->looks++;
+        g->any_turn = true;
+        place_held(h);
+        g->any_turn = false;
+    }
+    g->looked = g->looks;
 }
 
 /* Those in schedulers are ended there (scheduler_step). */

@@ -124,6 +124,10 @@ static bool consider(struct head_core *h, struct lane *from, struct request *r)
         put_off(h, r, drains);
         return true;
     }
+    if (!grammars_may_move(h, r, to)) { /* it was asked for, and is soon there */
+        put_off(h, r, drains);
+        return true;
+    }
     uint32_t n_tokens = scheduler_movable(from->scheduler, r);
     bool copies = n_tokens > 0 && can_copy(from, to);
     bool recomputes = drains;

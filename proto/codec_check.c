@@ -290,6 +290,12 @@ static void check_adapters(struct check *c, const struct msg *m)
     }
 }
 
+static void outcome(struct check *c, enum status status, struct str why)
+{
+    in_enum(c, "status", (int)status, STATUS_COUNT);
+    text(c, why);
+}
+
 static void check_transfer(struct check *c, const struct msg_kv_transfer *t)
 {
     exact(c, "from_address", t->from_address, PROTO_MAX_ADDRESS_BYTES);
@@ -312,8 +318,28 @@ static void check_transfers(struct check *c, const struct msg *m)
         check_transfer(c, &m->kv_transfer);
         return;
     }
-    in_enum(c, "status", (int)m->kv_transferred.status, STATUS_COUNT);
-    text(c, m->kv_transferred.text);
+    outcome(c, m->kv_transferred.status, m->kv_transferred.text);
+}
+
+static void check_grammars(struct check *c, const struct msg *m)
+{
+    if (m->type == MSG_GRAMMAR_DONE) {
+        outcome(c, m->grammar_done.status, m->grammar_done.text);
+        return;
+    }
+    const struct msg_grammar *g = &m->grammar;
+    in_enum(c, "grammar_kind", (int)g->kind, GRAMMAR_COUNT);
+    exact(c, "grammar", g->source, PROTO_MAX_GRAMMAR_BYTES);
+    must(c, g->on == (g->kind != GRAMMAR_NONE) && g->on == (g->source.len > 0),
+         "grammar, its kind and `on` do not go together");
+}
+
+static void check_beside_steps(struct check *c, const struct msg *m)
+{
+    if (m->type == MSG_KV_TRANSFER || m->type == MSG_KV_TRANSFERRED)
+        check_transfers(c, m);
+    else
+        check_grammars(c, m);
 }
 
 static void check_by_type(struct check *c, const struct msg *m)
@@ -327,8 +353,7 @@ static void check_by_type(struct check *c, const struct msg *m)
         exact(c, "version", m->welcome.version, PROTO_MAX_NAME_BYTES);
         break;
     case MSG_REFUSED:
-        in_enum(c, "status", (int)m->refused.status, STATUS_COUNT);
-        text(c, m->refused.text);
+        outcome(c, m->refused.status, m->refused.text);
         break;
     case MSG_GOODBYE:
         text(c, m->goodbye.text);
@@ -358,8 +383,7 @@ static void check_by_type(struct check *c, const struct msg *m)
         check_plan(c, &m->plan);
         break;
     case MSG_FORMED:
-        in_enum(c, "status", (int)m->formed.status, STATUS_COUNT);
-        text(c, m->formed.text);
+        outcome(c, m->formed.status, m->formed.text);
         break;
     case MSG_RESULT:
         check_result(c, &m->result);
@@ -382,7 +406,9 @@ static void check_by_type(struct check *c, const struct msg *m)
         break;
     case MSG_KV_TRANSFER:
     case MSG_KV_TRANSFERRED:
-        check_transfers(c, m);
+    case MSG_GRAMMAR:
+    case MSG_GRAMMAR_DONE:
+        check_beside_steps(c, m);
         break;
     case MSG_NONE:
     case MSG_HEARTBEAT:

@@ -29,6 +29,7 @@ extern const struct codec_ops codec_adapter_ops[MSG_TYPE_COUNT];
 extern const struct codec_ops codec_cluster_ops[MSG_TYPE_COUNT];
 extern const struct codec_ops codec_engine_ops[MSG_TYPE_COUNT];
 extern const struct codec_ops codec_kv_ops[MSG_TYPE_COUNT];
+extern const struct codec_ops codec_grammar_ops[MSG_TYPE_COUNT];
 extern const struct codec_ops codec_step_ops[MSG_TYPE_COUNT];
 
 void wire_fail(struct wire *w, enum status s, const char *what);

@@ -30,7 +30,10 @@
 #define PROTO_MAX_TEXT_BYTES    4096u /* for humans: cut there on the way out, not refused */
 #define PROTO_MAX_COMM_ID_BYTES 4096u
 #define PROTO_MAX_GRAMMAR_BYTES (1u << 20)
-#define PROTO_MAX_BLOCK_TOKENS  (1u << 20)
+/* Different grammars that a rank keeps for its head at once, and the bytes of their sources. */
+#define PROTO_MAX_GRAMMARS       512u
+#define PROTO_MAX_GRAMMARS_BYTES (64u << 20)
+#define PROTO_MAX_BLOCK_TOKENS   (1u << 20)
 
 /* A body of n bytes may cost at most this much arena: whatever the counts in it claim. */
 #define PROTO_DECODE_FACTOR     128u

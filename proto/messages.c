@@ -45,6 +45,8 @@ static const struct {
     [MSG_ADAPTER_ANSWER] = {"adapter_answer", BIT(ROLE_HEAD), 0},
     [MSG_KV_TRANSFER] = {"kv_transfer", BIT(ROLE_HEAD), 1},
     [MSG_KV_TRANSFERRED] = {"kv_transferred", BIT(ROLE_WORKER), 1},
+    [MSG_GRAMMAR] = {"grammar", BIT(ROLE_HEAD), 4},
+    [MSG_GRAMMAR_DONE] = {"grammar_done", BIT(ROLE_WORKER), 4},
 };
 _Static_assert(sizeof types / sizeof *types == MSG_TYPE_COUNT, "a message type has no row");
 

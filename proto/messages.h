@@ -10,12 +10,13 @@
 #include "proto/adapters.h"
 #include "proto/cluster_load.h"
 #include "proto/device_state.h"
+#include "proto/grammars.h"
 #include "proto/kv_transfers.h"
 #include "proto/shapes.h"
 #include "proto/spans.h"
 
 #define PROTOCOL_MAJOR 2u
-#define PROTOCOL_MINOR 3u
+#define PROTOCOL_MINOR 4u
 
 enum msg_type {
     MSG_NONE = 0,
@@ -53,6 +54,8 @@ enum msg_type {
     MSG_ADAPTER_ANSWER, /* head → gateway */
     MSG_KV_TRANSFER,    /* head → worker */
     MSG_KV_TRANSFERRED, /* worker → head */
+    MSG_GRAMMAR,        /* head → worker, the one that draws */
+    MSG_GRAMMAR_DONE,   /* worker → head */
     MSG_TYPE_COUNT
 };
 
@@ -157,15 +160,6 @@ struct request_id {
 struct logit_bias {
     uint32_t token;
     float bias;
-};
-enum grammar_kind {
-    GRAMMAR_NONE,
-    GRAMMAR_JSON_SCHEMA,
-    GRAMMAR_REGEX,
-    GRAMMAR_LARK,
-    GRAMMAR_STRUCTURAL_TAG,  /* JSON: which schema begins at which text */
-    GRAMMAR_AFTER_REASONING, /* JSON: another kind and source, and which markers reason before it */
-    GRAMMAR_COUNT
 };
 /* A prompt as one vector of the model's hidden states behind the final norm, instead of tokens. */
 enum pooling_kind { POOLING_NONE, POOLING_LAST, POOLING_MEAN, POOLING_COUNT };
@@ -431,6 +425,8 @@ struct msg {
         struct msg_adapter_answer adapter_answer;
         struct msg_kv_transfer kv_transfer;
         struct msg_kv_transferred kv_transferred;
+        struct msg_grammar grammar;
+        struct msg_grammar_done grammar_done;
     };
 };
 

@@ -58,6 +58,7 @@ struct executor_comm {
 struct executor_comm executor_comm_of(const struct msg_form *f, struct bytes id);
 
 struct executor;
+struct grammar_compiler;
 struct executor_ops {
     const struct executor_info *(*info)(const struct executor *e);
     /* Other ranks reach this host there from the next join_comm on. NULL: they need not. */
@@ -93,6 +94,9 @@ struct executor_ops {
     /* On the loop's thread, before the compute thread is there and between join_comm and
      * abort_comm: where its KV cache lies. NULL or false: it is moved nowhere. */
     bool (*kv_view)(const struct executor *e, struct kv_view *out);
+    /* On the loop's thread, at any time: what compiles grammars for this rank while it draws. NULL:
+     * it has none, and every grammar is ready. */
+    struct grammar_compiler *(*compiler)(const struct executor *e);
     void (*interrupt)(struct executor *e);
     /* The process has to end, and why: its device is lost, or an abort does not come to an end and
      * the compute thread may be stuck in it. On the loop's thread, after each job and once a

@@ -250,12 +250,18 @@ static bool model_kv_view(const struct executor *e, struct kv_view *out)
     return true;
 }
 
+static struct grammar_compiler *model_compiler(const struct executor *e)
+{
+    return ((const struct executor_model *)e)->compiler;
+}
+
 /* ---- life ---- */
 
 static void model_close(struct executor *e)
 {
     struct executor_model *x = of(e);
     executor_samplers_close(x);
+    grammar_compiler_free(x->compiler);
     executor_draws_close(x);
     batch_fini(&x->batch);
     sequences_free(x->sequences);
@@ -284,6 +290,7 @@ static const struct executor_ops model_executor_ops = {
     .lost_adapter = model_lost_adapter,
     .lost = executor_lost,
     .kv_view = model_kv_view,
+    .compiler = model_compiler,
     .interrupt = model_interrupt,
     .close = model_close,
 };
@@ -305,6 +312,7 @@ static const struct executor_ops halves_executor_ops = {
     .lost_adapter = model_lost_adapter,
     .lost = executor_lost,
     .kv_view = model_kv_view,
+    .compiler = model_compiler,
     .interrupt = model_interrupt,
     .close = model_close,
 };
@@ -540,7 +548,6 @@ enum status executor_model_open(const struct executor_device *d, const struct ex
     x->in = x->group = &executor_alone;
     x->stuck_ns = (o->step_timeout_s > 0 ? (uint64_t)o->step_timeout_s : STUCK_S) * NS_PER_S;
     x->found = found ? *found : (struct executor_found){0};
-    x->cache_dir = o->cache_dir;
     limit_sweep(o);
     /* Where the head will most likely place this rank: it loads before its peers are there. */
     uint32_t at = o->ordinal >= 0 ? (uint32_t)(o->ordinal % (o->tp * o->pp)) : 0;
@@ -557,6 +564,8 @@ enum status executor_model_open(const struct executor_device *d, const struct ex
         s = open_group(x, o, err);
     if (s == STATUS_OK)
         s = open_engine(x, o, err);
+    if (s == STATUS_OK)
+        x->compiler = grammar_compiler_new(x->engine->info.tokenizer_path, o->cache_dir);
     if (s == STATUS_OK && executor_draws(x))
         s = executor_samplers_open(x, err);
     if (s == STATUS_OK)

@@ -109,7 +109,8 @@ struct executor_model {
     uint32_t n_samplers;
     struct sampling *samplings; /* [RUNNER_LOGITS_ROWS] */
     struct grammars *grammars;
-    uint32_t *masks, n_mask_words; /* [RUNNER_LOGITS_ROWS][n_mask_words] */
+    struct grammar_compiler *compiler; /* never NULL; idle on other ranks */
+    uint32_t *masks, n_mask_words;     /* [RUNNER_LOGITS_ROWS][n_mask_words] */
     bool warned_not_finite;
     /* A device that draws, and so lets two steps be under way; NULL: the host does. */
     struct gpu_draws *draws;
@@ -121,7 +122,6 @@ struct executor_model {
     uint64_t stuck_ns; /* a device that has not come to an end by then hangs */
     _Atomic uint64_t entered_ns, interrupted_ns; /* begin, the interrupt; 0: not now */
     char *served_name;
-    const char *cache_dir;
     char device_name[160];
     uint8_t made_id[GPU_COMM_ID_BYTES]; /* by this rank; the loop's thread writes before Join */
     bool has_made_id, refused_record;   /* the latter by this device, in a group */

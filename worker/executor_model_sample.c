@@ -22,8 +22,7 @@ enum status executor_samplers_open(struct executor_model *x, struct error *err)
     x->samplers = mem_array(x->n_samplers, sizeof(struct sampler *));
     x->n_mask_words = (vocab_size + 31) / 32;
     x->masks = mem_array(RUNNER_LOGITS_ROWS, x->n_mask_words * sizeof *x->masks);
-    x->grammars =
-        grammars_new(x->engine->info.tokenizer_path, x->cache_dir, vocab_size, &x->base.progress);
+    x->grammars = grammars_new(x->compiler, vocab_size, &x->base.progress);
     for (uint32_t i = 0; i < x->n_samplers; i++) {
         x->samplers[i] = sampler_new(vocab_size);
         if (x->samplers[i])

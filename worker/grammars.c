@@ -1,32 +1,10 @@
 #include "worker/grammars.h"
 
-#include <pthread.h>
-#include <stdatomic.h>
 #include <string.h>
-#include <sys/resource.h>
-#include <time.h>
-#include <unistd.h>
 
-#include "common/base/clock.h"
 #include "common/base/log.h"
 #include "common/base/mem.h"
 #include "text/text.h"
-
-enum { MAX_KEPT = 32, NAP_NS = 2000000, NICENESS = 10 };
-
-_Static_assert((int)TEXT_GRAMMAR_JSON_SCHEMA == (int)GRAMMAR_JSON_SCHEMA &&
-                   (int)TEXT_GRAMMAR_REGEX == (int)GRAMMAR_REGEX &&
-                   (int)TEXT_GRAMMAR_LARK == (int)GRAMMAR_LARK &&
-                   (int)TEXT_GRAMMAR_STRUCTURAL_TAG == (int)GRAMMAR_STRUCTURAL_TAG &&
-                   (int)TEXT_GRAMMAR_AFTER_REASONING == (int)GRAMMAR_AFTER_REASONING,
-               "kinds go to text/ as they are");
-
-struct kept {
-    enum grammar_kind kind;
-    struct str source;            /* owned */
-    struct text_grammar *grammar; /* NULL: it does not compile */
-    uint64_t used;
-};
 
 /* Where the sequence of a slot stands. */
 struct standing {
@@ -36,37 +14,21 @@ struct standing {
 };
 
 struct grammars {
-    const char *tokenizer_path, *cache_dir;
+    struct grammar_compiler *compiler;
     uint32_t vocab_size;
     _Atomic uint64_t *progress;
-    pthread_t thread; /* which makes the vocabulary */
-    bool begun, joined;
-    _Atomic bool made;                  /* by its thread; then: */
-    struct text_vocabulary *vocabulary; /* NULL: it cannot be made, as why says */
-    char why[TEXT_ERR_MAX];
-    struct kept kept[MAX_KEPT];
-    uint32_t n_kept;
-    uint64_t n_used;
     struct standing *standings; /* [n_standings] by slot */
     uint32_t n_standings;
 };
 
-struct grammars *grammars_new(const char *tokenizer_path, const char *cache_dir,
-                              uint32_t vocab_size, _Atomic uint64_t *progress)
+struct grammars *grammars_new(struct grammar_compiler *compiler, uint32_t vocab_size,
+                              _Atomic uint64_t *progress)
 {
     struct grammars *g = mem_zalloc(sizeof *g);
-    g->tokenizer_path = tokenizer_path;
-    g->cache_dir = cache_dir;
+    g->compiler = compiler;
     g->vocab_size = vocab_size;
     g->progress = progress;
     return g;
-}
-
-static void kept_fini(struct kept *k)
-{
-    text_grammar_free(k->grammar);
-    mem_free((void *)k->source.ptr);
-    *k = (struct kept){0};
 }
 
 void grammars_free(struct grammars *g)
@@ -74,100 +36,13 @@ void grammars_free(struct grammars *g)
     if (!g)
         return;
     grammars_leave_all(g);
-    if (g->begun && !g->joined)
-        pthread_join(g->thread, NULL);
-    for (uint32_t i = 0; i < g->n_kept; i++)
-        kept_fini(&g->kept[i]);
-    text_vocabulary_free(g->vocabulary);
     mem_free(g->standings);
     mem_free(g);
 }
 
-/* ---- compiled grammars ---- */
-
-static void *make_vocabulary(void *ctx)
-{
-    struct grammars *g = ctx;
-    struct text_tokenizer *t = NULL;
-    uint64_t begin_ns = clock_mono_ns();
-    (void)setpriority(PRIO_PROCESS, (id_t)gettid(), NICENESS); /* of this thread: Linux */
-    int s = text_tokenizer_open(g->tokenizer_path, g->cache_dir, &t, g->why);
-    if (s == TEXT_OK)
-        s = text_vocabulary_new(t, &g->vocabulary, g->why);
-    if (s == TEXT_OK)
-        log_info("grammar_vocabulary", "path=%s seconds=%.2f", log_quote(g->tokenizer_path),
-                 (double)(clock_mono_ns() - begin_ns) / (double)NS_PER_S);
-    if (t)
-        text_tokenizer_free(t);
-    atomic_store(&g->made, true);
-    return NULL;
-}
-
 void grammars_prepare(struct grammars *g)
 {
-    if (g->begun)
-        return;
-    g->begun = true;
-    if (pthread_create(&g->thread, NULL, make_vocabulary, g) == 0)
-        return;
-    g->joined = true;
-    make_vocabulary(g);
-}
-
-static const struct text_vocabulary *vocabulary(struct grammars *g)
-{
-    grammars_prepare(g);
-    while (!atomic_load(&g->made)) {
-        (void)nanosleep(&(struct timespec){.tv_nsec = NAP_NS}, NULL);
-        atomic_fetch_add(g->progress, 1);
-    }
-    if (!g->joined)
-        pthread_join(g->thread, NULL);
-    g->joined = true;
-    if (!g->vocabulary)
-        log_error("grammar_tokenizer", "path=%s reason=%s", log_quote(g->tokenizer_path),
-                  log_quote(g->why));
-    return g->vocabulary;
-}
-
-/* The place of the one that was used least lately. */
-static struct kept *make_room(struct grammars *g)
-{
-    if (g->n_kept < MAX_KEPT)
-        return &g->kept[g->n_kept++];
-    struct kept *oldest = &g->kept[0];
-    for (uint32_t i = 1; i < g->n_kept; i++)
-        if (g->kept[i].used < oldest->used)
-            oldest = &g->kept[i];
-    kept_fini(oldest);
-    return oldest;
-}
-
-/* NULL: it does not compile. */
-static const struct text_grammar *compiled(struct grammars *g, const struct sampling_params *p)
-{
-    char why[TEXT_ERR_MAX] = "";
-    for (uint32_t i = 0; i < g->n_kept; i++) {
-        struct kept *k = &g->kept[i];
-        if (k->kind != p->grammar_kind || k->source.len != p->grammar.len ||
-            memcmp(k->source.ptr, p->grammar.ptr, p->grammar.len) != 0)
-            continue;
-        k->used = ++g->n_used;
-        return k->grammar;
-    }
-    const struct text_vocabulary *v = vocabulary(g);
-    if (!v)
-        return NULL;
-    struct kept *k = make_room(g);
-    *k = (struct kept){.kind = p->grammar_kind,
-                       .source = {mem_strndup(p->grammar.ptr, p->grammar.len), p->grammar.len},
-                       .used = ++g->n_used};
-    int s = text_grammar_compile(v, (enum text_grammar_kind)p->grammar_kind, p->grammar.ptr,
-                                 p->grammar.len, &k->grammar, why);
-    if (s != TEXT_OK)
-        log_error("grammar_not_compiled", "kind=%d bytes=%zu reason=%s", p->grammar_kind,
-                  p->grammar.len, log_quote(why));
-    return k->grammar;
+    grammar_compiler_start(g->compiler);
 }
 
 /* ---- matchers ---- */
@@ -213,7 +88,6 @@ static struct standing *standing_of(struct grammars *g, uint32_t slot)
 
 void grammars_enter(struct grammars *g, const struct sequence *q)
 {
-    char why[TEXT_ERR_MAX] = "";
     if (q->sampling.grammar_kind == GRAMMAR_NONE)
         return;
     struct standing *s = standing_of(g, q->slot);
@@ -221,10 +95,7 @@ void grammars_enter(struct grammars *g, const struct sequence *q)
         return;
     leave(g, q->slot);
     s->serial = q->serial;
-    const struct text_grammar *grammar = compiled(g, &q->sampling);
-    if (grammar && text_matcher_new(grammar, q->sampling.eos_ids.ptr, q->sampling.eos_ids.n,
-                                    &s->matcher, why) != TEXT_OK)
-        log_error("grammar_matcher", "slot=%u reason=%s", q->slot, log_quote(why));
+    s->matcher = grammar_compiler_matcher(g->compiler, &q->sampling, g->progress);
 }
 
 /* Its matcher has seen all generated ids, or is gone: they are not the grammar's. */

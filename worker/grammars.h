@@ -1,16 +1,16 @@
 #pragma once
-/* Masks of sequences with a grammar, on the rank that draws. The tokenizer is opened and its
- * vocabulary made by a thread of its own; sources are compiled once and the last few kept. A
- * sequence's matcher is made when its first mask is wanted and follows its generated ids, so that
- * one that comes with ids (replay, preemption) stands where it stood. Compute thread only, but
- * for grammars_mask. */
+/* Masks of sequences with a grammar, on the rank that draws. Grammars are compiled elsewhere
+ * (grammar_compiler.h). A sequence's matcher is made when its first mask is wanted and follows its
+ * generated ids, so that one that comes with ids (replay, preemption) stands where it stood.
+ * Compute thread only, but for grammars_mask. */
+#include "worker/grammar_compiler.h"
 #include "worker/sequences.h"
 
 struct grammars;
-/* Strings are borrowed for good. progress grows while the vocabulary is waited for: who waits for
- * the step knows that it is not stuck. */
-struct grammars *grammars_new(const char *tokenizer_path, const char *cache_dir,
-                              uint32_t vocab_size, _Atomic uint64_t *progress);
+/* The compiler is borrowed. progress grows while a grammar is waited for that no head announced:
+ * who waits for the step knows that it is not stuck. */
+struct grammars *grammars_new(struct grammar_compiler *compiler, uint32_t vocab_size,
+                              _Atomic uint64_t *progress);
 void grammars_free(struct grammars *g); /* NULL is fine */
 /* What it will have, beside its grammars: so much is measured of vocabularies of 32,000 to 262,144
  * tokens (tests/e2e/test_sizes.py). */
@@ -18,8 +18,7 @@ static inline uint64_t grammars_bytes(uint32_t vocab_size)
 {
     return (uint64_t)112 * vocab_size;
 }
-/* The vocabulary is made, behind everything else: up to a second for 262,144 tokens, which the
- * first sequence with a grammar would wait for, and all others with it. Again: nothing. */
+/* The compiler is started, with the vocabulary, behind everything else. Again: nothing. */
 void grammars_prepare(struct grammars *g);
 /* Before its masks are wanted; it has a grammar. */
 void grammars_enter(struct grammars *g, const struct sequence *q);

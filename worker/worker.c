@@ -12,6 +12,7 @@
 #include "proto/codec.h"
 #include "worker/compute.h"
 #include "worker/gpu_metrics.h"
+#include "worker/grammar_orders.h"
 #include "worker/held_adapters.h"
 #include "worker/host_meter.h"
 #include "worker/kv_orders.h"
@@ -50,6 +51,7 @@ struct worker {
     struct elastic_shape elastic[PROTO_MAX_ELASTIC]; /* of Hello; blocks: the executor's */
     char comm_host[ROUTE_ADDRESS_MAX];               /* found out; "": not yet, or not to be */
     struct kv_orders_setup kv_setup;
+    struct grammar_orders *grammars;
     struct kv_orders *kv; /* NULL: its KV cache is moved nowhere */
     bool comm_host_warned;
     struct gpu_metrics gpu;
@@ -310,6 +312,12 @@ static void join_comm(struct worker *w)
     }
 }
 
+static void end_epoch(struct worker *w)
+{
+    kv_orders_end_epoch(w->kv);
+    grammar_orders_end_epoch(w->grammars);
+}
+
 /* m: the message that led here; NULL after the end of an abort. */
 static void act(struct worker *w, enum rank_action action, const struct msg *m)
 {
@@ -317,7 +325,7 @@ static void act(struct worker *w, enum rank_action action, const struct msg *m)
     case RANK_NOTHING:
         break;
     case RANK_ABORT_COMM:
-        kv_orders_end_epoch(w->kv);
+        end_epoch(w);
         compute_push_abort(w->compute);
         break;
     case RANK_MAKE_COMM_ID:
@@ -331,7 +339,7 @@ static void act(struct worker *w, enum rank_action action, const struct msg *m)
         send_gap(w, m->plan.step, "the step does not follow");
         break;
     case RANK_RESET:
-        kv_orders_end_epoch(w->kv);
+        end_epoch(w);
         compute_push_reset(w->compute, w->rank.term_epoch);
         break;
     case RANK_SEND_ABORTED:
@@ -515,6 +523,9 @@ static bool on_message(void *ctx, const struct msg *m, uint64_t session, struct 
         break;
     case MSG_KV_TRANSFER:
         kv_orders_take(w->kv, &w->kv_setup, &m->kv_transfer, &w->rank, w->form.form.n_blocks);
+        break;
+    case MSG_GRAMMAR:
+        grammar_orders_take(w->grammars, &m->grammar, &w->rank);
         break;
     case MSG_DRAIN:
         w->drained_by_head = m->drain.on;
@@ -763,7 +774,7 @@ static void make_metrics(struct worker *w)
     };
 }
 
-static void send_for_kv(void *ctx, const struct msg *m)
+static void send_to_head(void *ctx, const struct msg *m)
 {
     struct worker *w = ctx;
     head_link_send(w->link, m);
@@ -784,8 +795,10 @@ static enum status start_threads(struct worker *w, struct error *err)
                                            .options = s->options,
                                            .executor = s->executor,
                                            .metrics = s->metrics,
-                                           .send = send_for_kv,
+                                           .send = send_to_head,
                                            .ctx = w};
+    w->grammars = grammar_orders_start(&(struct grammar_orders_setup){
+        .loop = s->loop, .executor = s->executor, .send = send_to_head, .ctx = w});
     TRY(kv_orders_start(&w->kv_setup, &w->kv, err));
     return compute_start(s->loop, &co, &w->compute, err);
 }
@@ -865,6 +878,7 @@ void worker_free(struct worker *w)
     kv_orders_end_epoch(w->kv);
     compute_stop(w->compute);
     kv_orders_stop(w->kv);
+    grammar_orders_stop(w->grammars);
     gpu_metrics_stop(&w->gpu);
     head_link_close(w->link);
     held_adapters_fini(&w->held);

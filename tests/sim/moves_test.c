@@ -3,7 +3,8 @@
  * never answered for. Each position of that memory holds a hash of the ids up to it and each plan
  * is checked against it, so blocks that are taken for what they are not, or written while somebody
  * reads them, are seen at once; and every token that a gateway gets is held against the null rule.
- */
+ * Some requests have grammars: ranks take their time to compile one, some grammars do not compile,
+ * and no plan may admit a request whose grammar its rank has not said to be ready. */
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -20,6 +21,9 @@ enum {
     MODEL_LEN = 512,
     VOCAB = 259,
     MAX_BLOCKS_MOVED = 256,
+    N_SOURCES = 80, /* of grammars */
+    BAD_SOURCE = 7, /* every one of so many does not compile */
+    MAX_GRAMMARS = 256,
     LIVE = 1u << 1 | 1u << 2 | 1u << 3 | 1u << 4,
 };
 
@@ -33,8 +37,16 @@ struct order {
     uint32_t i_rank[2], n, groups[MAX_BLOCKS_MOVED], blocks[2][MAX_BLOCKS_MOVED];
 };
 
+struct known_grammar {
+    uint64_t id;
+    uint32_t i_source;
+    bool ready;
+};
+
 struct rank {
     struct sim_rank *sim;
+    struct known_grammar grammars[MAX_GRAMMARS];
+    uint32_t n_grammars;
     uint64_t epoch;
     struct msg_result results[2];
     uint32_t n_results;
@@ -45,7 +57,8 @@ struct client {
     bool live;
     uint64_t id;
     struct null_hash oracle;
-    uint32_t n_seen, max_tokens;
+    uint32_t n_seen, max_tokens, i_source;
+    bool has_grammar;
 };
 
 struct world {
@@ -62,11 +75,80 @@ struct world {
 
 static struct {
     uint64_t n_tokens, n_moved, n_recomputed, n_done, n_failed, n_lost, n_dropped, n_given_up;
+    uint64_t n_constrained, n_bad_grammars, n_let_go, n_most_known;
 } sums;
 
 static uint32_t below(struct world *w, uint32_t n)
 {
     return (uint32_t)rng_below(&w->rng, n);
+}
+
+/* ---- grammars ---- */
+
+static uint32_t source_of(struct str source)
+{
+    return (uint32_t)strtoul(source.ptr + 1, NULL,
+                             10); /* decoded texts end with a zero or a quote */
+}
+
+static void forget_grammar(struct rank *x, uint32_t i)
+{
+    x->grammars[i] = x->grammars[--x->n_grammars];
+}
+
+static void on_grammar(struct rank *x, const struct msg_grammar *m)
+{
+    uint32_t i = 0, n_asked = 0;
+    if (m->term_epoch != x->epoch)
+        return;
+    while (i < x->n_grammars && x->grammars[i].id != m->id)
+        n_asked += !x->grammars[i++].ready;
+    if (!m->on) {
+        assert_true(i < x->n_grammars);
+        sums.n_let_go++;
+        forget_grammar(x, i);
+        return;
+    }
+    assert_true(i == x->n_grammars && n_asked < 2 && x->n_grammars < MAX_GRAMMARS);
+    x->grammars[x->n_grammars++] =
+        (struct known_grammar){.id = m->id, .i_source = source_of(m->source)};
+    if (x->n_grammars > sums.n_most_known)
+        sums.n_most_known = x->n_grammars;
+}
+
+/* The next one that was asked for is compiled now. */
+static void compile(struct world *w, uint32_t i)
+{
+    struct rank *x = &w->ranks[i];
+    uint32_t k = 0;
+    while (k < x->n_grammars && x->grammars[k].ready)
+        k++;
+    if (k == x->n_grammars)
+        return;
+    bool bad = x->grammars[k].i_source % BAD_SOURCE == 0;
+    struct msg m = {.type = MSG_GRAMMAR_DONE,
+                    .grammar_done = {.term_epoch = x->epoch,
+                                     .id = x->grammars[k].id,
+                                     .status = bad ? STATUS_INVALID : STATUS_OK,
+                                     .text = bad ? STR("bad") : STR("")}};
+    x->grammars[k].ready = true;
+    if (bad)
+        forget_grammar(x, k);
+    say(w->f, (uint8_t)(1 + i), &m);
+}
+
+static void check_admits(const struct rank *x, const struct msg_plan *p)
+{
+    for (uint32_t i = 0; i < p->n_admits; i++) {
+        const struct sampling_params *s = &p->admits[i].sampling;
+        if (s->grammar_kind == GRAMMAR_NONE)
+            continue;
+        uint32_t k = 0, i_source = source_of(s->grammar);
+        while (k < x->n_grammars && x->grammars[k].i_source != i_source)
+            k++;
+        assert_true(k < x->n_grammars && x->grammars[k].ready);
+        sums.n_constrained++;
+    }
 }
 
 /* ---- ranks ---- */
@@ -77,6 +159,7 @@ static void on_plan(struct world *w, struct rank *x, const struct msg_plan *p)
     if (p->term_epoch != x->epoch)
         return; /* of an epoch that is over here */
     assert_true(x->n_results < 2);
+    check_admits(x, p);
     struct msg_result *result = &x->results[x->n_results++];
     if (!sim_rank_execute(x->sim, p, p->step - x->n_results, result, &err))
         fail_msg("%s", err.text);
@@ -123,6 +206,7 @@ static void end_epoch(struct world *w, uint32_t i)
                 forget_if_done(&w->orders[k]);
             }
     w->ranks[i].epoch = 0;
+    w->ranks[i].n_grammars = 0;
     w->ranks[i].n_results = 0;
 }
 
@@ -162,7 +246,12 @@ static void on_tokens(struct world *w, const struct msg_tokens *t)
         sums.n_tokens += x->ids.n;
         bool given_up =
             x->finish == FINISH_ERROR && x->status == STATUS_INTERNAL; /* losses_test.c */
-        if (given_up)
+        bool bad = c->has_grammar && c->i_source % BAD_SOURCE == 0;
+        if (bad) {
+            assert_true(x->finish == FINISH_ERROR && x->status == STATUS_INVALID);
+            assert_int_equal(c->n_seen, 0);
+            sums.n_bad_grammars++;
+        } else if (given_up)
             sums.n_given_up++;
         else if (x->finish != FINISH_NONE)
             assert_true(x->finish == FINISH_LENGTH && c->n_seen == c->max_tokens);
@@ -180,6 +269,10 @@ static void arrive(struct world *w)
         return;
     uint32_t n = 1 + below(w, 150), shared = below(w, n);
     *c = (struct client){.live = true, .id = ++w->n_requests, .max_tokens = 1 + below(w, 120)};
+    c->has_grammar = below(w, 3) == 0;
+    c->i_source = below(w, 2) ? below(w, N_SOURCES) : 1;
+    char source[16];
+    snprintf(source, sizeof source, "g%u.", c->i_source);
     null_hash_init(&c->oracle, c->id, 0, 0, 1.0f);
     for (uint32_t i = 0; i < n; i++) {
         ids[i] = i < shared ? 100 + i % 7 : 97 + below(w, 26);
@@ -190,6 +283,7 @@ static void arrive(struct world *w)
                                .attempt = 1,
                                .n_prompt = n,
                                .ids = {ids, n},
+                               .tenant = c->id % 3,
                                .sampling = {.temperature = 1,
                                             .top_p = 1,
                                             .repetition_penalty = 1,
@@ -197,6 +291,10 @@ static void arrive(struct world *w)
                                             .n_logprobs = -1,
                                             .n_prompt_logprobs = -1,
                                             .max_tokens = c->max_tokens}}};
+    if (c->has_grammar) {
+        m.submit.sampling.grammar_kind = GRAMMAR_LARK;
+        m.submit.sampling.grammar = str_from(source);
+    }
     say(w->f, GATEWAY, &m);
 }
 
@@ -244,6 +342,9 @@ static void on_letter(struct world *w, uint32_t conn, const struct msg *m)
     }
     case MSG_PLAN:
         on_plan(w, x, &m->plan);
+        break;
+    case MSG_GRAMMAR:
+        on_grammar(x, &m->grammar);
         break;
     case MSG_KV_TRANSFER:
         if (m->kv_transfer.term_epoch == x->epoch)
@@ -363,6 +464,8 @@ static void turn(struct world *w, bool arrivals)
         lose(w, i);
     else if (below(w, 4) == 0)
         pass_time(w, 1);
+    else if (below(w, 6) == 0)
+        compile(w, i);
     else if (below(w, 3) == 0)
         transfer_some(w, !arrivals);
     else
@@ -475,12 +578,16 @@ static void random_moves_lose_nothing(void **state)
         close_world(&w);
     }
     printf("%llu tokens, %llu moved (%llu computed again), %llu copies, %llu failed, %llu groups "
-           "lost, %llu answers that never came\n",
+           "lost, %llu answers that never came, %llu admitted with a grammar, %llu with a bad one, "
+           "%llu let go, %llu at most\n",
            (unsigned long long)sums.n_tokens, (unsigned long long)sums.n_moved,
            (unsigned long long)sums.n_recomputed, (unsigned long long)sums.n_done,
            (unsigned long long)sums.n_failed, (unsigned long long)sums.n_lost,
-           (unsigned long long)sums.n_dropped);
+           (unsigned long long)sums.n_dropped, (unsigned long long)sums.n_constrained,
+           (unsigned long long)sums.n_bad_grammars, (unsigned long long)sums.n_let_go,
+           (unsigned long long)sums.n_most_known);
     assert_true(sums.n_given_up * 5 <= n); /* three groups were lost under it, by chance */
+    assert_true(sums.n_constrained && sums.n_bad_grammars);
     assert_true(sums.n_moved && sums.n_recomputed && sums.n_done && sums.n_failed && sums.n_lost);
 }
 

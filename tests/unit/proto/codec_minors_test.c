@@ -15,9 +15,10 @@
 /* The types that each minor knows are those below. A type that is added belongs to a new minor:
  * PROTOCOL_MINOR is raised, the type's row in proto/messages.c says so, and here is one row more.
  */
-static const enum msg_type end_of_minor[] = {MSG_KV_TRANSFER, MSG_TYPE_COUNT, MSG_TYPE_COUNT,
+static const enum msg_type end_of_minor[] = {MSG_KV_TRANSFER, MSG_GRAMMAR, MSG_GRAMMAR, MSG_GRAMMAR,
                                              MSG_TYPE_COUNT};
-_Static_assert(MSG_KV_TRANSFER == 30 && MSG_TYPE_COUNT == 32, "a new type: see end_of_minor");
+_Static_assert(MSG_KV_TRANSFER == 30 && MSG_GRAMMAR == 32 && MSG_TYPE_COUNT == 34,
+               "a new type: see end_of_minor");
 
 static void test_every_type_says_its_minor(void **state)
 {
@@ -43,8 +44,9 @@ static void free_nothing(void *arena, void *p)
 
 static const struct codec_ops *ops_of(enum msg_type t)
 {
-    static const struct codec_ops *const tables[] = {
-        codec_cluster_ops, codec_engine_ops, codec_step_ops, codec_adapter_ops, codec_kv_ops};
+    static const struct codec_ops *const tables[] = {codec_cluster_ops, codec_engine_ops,
+                                                     codec_step_ops,    codec_adapter_ops,
+                                                     codec_kv_ops,      codec_grammar_ops};
     for (size_t i = 0; i < sizeof tables / sizeof *tables; i++)
         if (tables[i][t].descriptor)
             return &tables[i][t];

@@ -417,6 +417,23 @@ TABLE(msg_kv_transferred, fix_none, X(msg_kv_transferred, term_epoch, F_U64),
       X(msg_kv_transferred, text, F_TEXT), X(msg_kv_transferred, n_bytes, F_U64),
       X(msg_kv_transferred, took_ns, F_U64));
 
+static void fix_grammar(struct rng *r, void *p)
+{
+    struct msg_grammar *g = p;
+    g->on = g->source.len > 0;
+    if (!g->on)
+        g->kind = GRAMMAR_NONE;
+    else if (g->kind == GRAMMAR_NONE)
+        g->kind = GRAMMAR_LARK;
+}
+
+TABLE(msg_grammar, fix_grammar, X(msg_grammar, term_epoch, F_U64), X(msg_grammar, id, F_U64),
+      X(msg_grammar, on, F_BOOL), X_ENUM(msg_grammar, kind, GRAMMAR_COUNT),
+      X(msg_grammar, source, F_STR));
+TABLE(msg_grammar_done, fix_none, X(msg_grammar_done, term_epoch, F_U64),
+      X(msg_grammar_done, id, F_U64), X_ENUM(msg_grammar_done, status, STATUS_COUNT),
+      X(msg_grammar_done, text, F_TEXT));
+
 static const struct {
     const struct table *table;
     size_t offset;
@@ -453,6 +470,8 @@ static const struct {
     ROW(ADAPTER_ANSWER, msg_adapter_answer, adapter_answer),
     ROW(KV_TRANSFER, msg_kv_transfer, kv_transfer),
     ROW(KV_TRANSFERRED, msg_kv_transferred, kv_transferred),
+    ROW(GRAMMAR, msg_grammar, grammar),
+    ROW(GRAMMAR_DONE, msg_grammar_done, grammar_done),
 #undef ROW
 };
 

@@ -1,0 +1,87 @@
+"""A costly grammar is compiled beside the steps: a neighbour's tokens keep coming while it is, and a worker that is killed meanwhile
+costs nobody an answer."""
+import json
+import os
+import signal
+import threading
+import time
+
+import pytest
+from cluster import SLOW, get, wait_for
+from completions import complete, run
+from real_model import cpu_cluster, needs_model
+
+pytestmark = needs_model
+FREE = {"model": "m", "prompt": "Once upon a time", "max_tokens": 200, "temperature": 0, "ignore_eos": True, "return_token_ids": True}
+
+
+def costly(i):
+    """Seconds of a processor, and a text of its own for each i; every member is free to be left out."""
+    members = {f"k{i}_{n}": {"type": "string", "pattern": f"^[a-z]{{1,{30 + n % 20}}}-[0-9]{{1,{20 + n % 9}}}x{n}$"} for n in range(300)}
+    schema = {"type": "object", "properties": {"a": {"enum": ["yes", "no"]}, **members}, "required": ["a"], "additionalProperties": False,
+              "x-guidance": {"whitespace_flexible": False}}
+    return {"model": "m", "prompt": "Say it:", "max_tokens": 6, "temperature": 0, "return_token_ids": True,
+            "structured_outputs": {"json": schema}}
+
+
+def n_awaiting(c):
+    code, text = get(c.admin + "/api/debug")
+    return json.loads(text)["counts"]["requests_awaiting_grammar"] if code == 200 else 0
+
+
+@pytest.fixture(scope="module")
+def cluster():
+    with cpu_cluster("--max-model-len", 1024, workers=2) as c:
+        complete(c, **{**FREE, "max_tokens": 4})
+        yield c
+
+
+class Asked(threading.Thread):
+    """One costly request beside others; what came of it."""
+
+    def __init__(self, cluster, i):
+        super().__init__(daemon=True)
+        self.cluster, self.body, self.text = cluster, costly(i), None
+
+    def run(self):
+        self.text = complete(self.cluster, **self.body)["choices"][0]["text"]
+
+
+def test_a_neighbour_goes_on(cluster):
+    """Counted are its tokens that came between two looks at the head which both saw the other one wait for its grammar."""
+    seen, asked = [], Asked(cluster, 1)
+    over = threading.Event()
+
+    def look():
+        while not over.is_set():
+            before = len(tokens)
+            if n_awaiting(cluster) > 0:
+                seen.append(before)
+            time.sleep(0.01)
+
+    tokens, looker = [], threading.Thread(target=look, daemon=True)
+
+    def on_event(got):
+        tokens.append(1)
+        if len(tokens) == 5:
+            looker.start()
+            asked.start()
+
+    run(cluster, [FREE, FREE], on_event)
+    asked.join(60 * SLOW)
+    over.set()
+    looker.join()
+    assert asked.text and asked.text.startswith('{"a":"')
+    assert seen and seen[-1] > seen[0], (seen[:3], seen[-3:])
+
+
+def test_a_worker_is_killed_while_it_compiles(cluster):
+    asked = Asked(cluster, 2)
+    asked.start()
+    wait_for("a request waits for its grammar", lambda: n_awaiting(cluster) > 0, 60)
+    for ordinal in (0, 1):
+        os.kill(cluster.pid(f"worker-{ordinal}"), signal.SIGKILL)
+    asked.join(120 * SLOW)
+    assert asked.text and asked.text.startswith('{"a":"')
+    assert complete(cluster, **{**FREE, "max_tokens": 4})["choices"][0]["finish_reason"] == "length"
+    wait_for("nobody waits", lambda: n_awaiting(cluster) == 0)

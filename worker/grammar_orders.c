@@ -1,0 +1,77 @@
+#include "worker/grammar_orders.h"
+
+#include "common/base/mem.h"
+#include "common/net/loop.h"
+#include "worker/grammar_compiler.h"
+
+struct grammar_orders {
+    struct grammar_orders_setup s;
+    struct grammar_compiler *compiler; /* the executor's; NULL: it has no grammars */
+    struct loop_wakeup *wakeup;
+    uint64_t term_epoch; /* of those that are wanted */
+};
+
+static void answer(const struct grammar_orders *o, uint64_t id, enum status status, struct str why)
+{
+    o->s.send(o->s.ctx, &(struct msg){.type = MSG_GRAMMAR_DONE,
+                                      .grammar_done = {o->term_epoch, id, status, why}});
+}
+
+static void on_done(void *ctx)
+{
+    struct grammar_orders *o = ctx;
+    struct grammar_compiler_done done;
+    while (grammar_compiler_next_done(o->compiler, &done))
+        answer(o, done.id, done.status, str_from(done.why));
+}
+
+static void wake(void *ctx)
+{
+    const struct grammar_orders *o = ctx;
+    loop_wake(o->wakeup);
+}
+
+struct grammar_orders *grammar_orders_start(const struct grammar_orders_setup *s)
+{
+    const struct executor_ops *ops = s->executor->ops;
+    struct grammar_orders *o = mem_zalloc(sizeof *o);
+    o->s = *s;
+    o->compiler = ops->compiler ? ops->compiler(s->executor) : NULL;
+    o->wakeup = loop_wakeup_new(s->loop, on_done, o);
+    if (o->compiler)
+        grammar_compiler_watch(o->compiler, wake, o);
+    return o;
+}
+
+void grammar_orders_stop(struct grammar_orders *o)
+{
+    if (!o)
+        return;
+    if (o->compiler)
+        grammar_compiler_watch(o->compiler, NULL, NULL);
+    loop_wakeup_free(o->wakeup);
+    mem_free(o);
+}
+
+void grammar_orders_take(struct grammar_orders *o, const struct msg_grammar *m,
+                         const struct rank_state *r)
+{
+    if (r->phase != RANK_READY || m->term_epoch != r->term_epoch)
+        return;
+    o->term_epoch = m->term_epoch;
+    if (!o->compiler) {
+        if (m->on)
+            answer(o, m->id, STATUS_OK, STR(""));
+        return;
+    }
+    if (!m->on)
+        grammar_compiler_let_go(o->compiler, m->id);
+    else if (grammar_compiler_want(o->compiler, m) != STATUS_OK)
+        answer(o, m->id, STATUS_LIMIT, STR("this worker keeps as many grammars as it may"));
+}
+
+void grammar_orders_end_epoch(struct grammar_orders *o)
+{
+    if (o->compiler)
+        grammar_compiler_let_go_all(o->compiler);
+}
