@@ -29,6 +29,11 @@ struct str http_query(const struct http_request *r)
     return http_parser_message(conn_of(r)->parser)->query;
 }
 
+struct str http_authority(const struct http_request *r)
+{
+    return http_parser_message(conn_of(r)->parser)->authority;
+}
+
 struct str http_body(const struct http_request *r)
 {
     const struct conn *c = conn_of(r);

@@ -63,7 +63,7 @@ struct http_handlers {
      * kept: how many bytes it may have (NULL: max_body_bytes). 0: the handler refuses the request.
      * on_request hears of it at once, without its body, or with one of at most 64 KiB that says its
      * length; where the body was left, the answer is the connection's last. */
-    uint64_t (*body_max)(void *ctx, const struct http_request *r);
+    uint64_t (*body_max)(void *ctx, struct http_request *r);
 };
 
 struct http_options {
@@ -93,6 +93,8 @@ void http_server_close(struct http_server *s);
 struct str http_method(const struct http_request *r);
 struct str http_path(const struct http_request *r); /* without the query, not decoded */
 struct str http_query(const struct http_request *r);
+/* HOST[:PORT] that the request is for: its target's, or else its Host header; "": it says none. */
+struct str http_authority(const struct http_request *r);
 struct str http_header(const struct http_request *r,
                        const char *name); /* case-insensitive, or "" */
 /* Field i, as it came. False: there are not so many. */
