@@ -50,7 +50,7 @@ static void ask(struct load *l, uint32_t i)
                      "\"ignore_eos\":true}",
                      model, prompt, l->o.n_tokens);
     n = snprintf(all, sizeof all,
-                 "POST %s HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\n"
+                 "POST %s HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
                  "Content-Length: %d\r\n\r\n%s",
                  l->o.path, n, body);
     s->has_head = s->done = false;

@@ -84,7 +84,7 @@ async def stream(port, i, tokens, prompt=None, gaps=None):
                        "ignore_eos": True}).encode()
     begin = time.perf_counter()
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
-    writer.write(b"POST /v1/completions HTTP/1.1\r\nHost: a\r\nConnection: close\r\n"
+    writer.write(b"POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n"
                  b"Content-Length: %d\r\n\r\n" % len(body) + body)
     status = await reader.readuntil(b"\r\n\r\n")
     data = await reader.read(1 << 16)

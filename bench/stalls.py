@@ -145,7 +145,7 @@ def probe(port):
     longest = 0.0
     while not ended():
         begin = time.perf_counter()
-        s.sendall(b"GET /health HTTP/1.1\r\nHost: a\r\n\r\n")
+        s.sendall(b"GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n")
         read_answer(s)
         longest = max(longest, time.perf_counter() - begin)
         time.sleep(0.0005)
@@ -178,7 +178,7 @@ class Gateway:
 
     def ask(self, endpoint, body):
         """{status, wait, turn, loop} of one request."""
-        head = (f"POST {PATHS[endpoint]} HTTP/1.1\r\nHost: a\r\nContent-Length: {len(body)}\r\nAuthorization: Bearer {ADMIN_KEY}\r\n"
+        head = (f"POST {PATHS[endpoint]} HTTP/1.1\r\nHost: localhost\r\nContent-Length: {len(body)}\r\nAuthorization: Bearer {ADMIN_KEY}\r\n"
                 f"Content-Type: {FORM if endpoint == 'files' else 'application/json'}\r\nConnection: close\r\n\r\n").encode()
         prober = subprocess.Popen([sys.executable, __file__, "--probe", str(self.port)], stdin=subprocess.PIPE,
                                   stdout=subprocess.PIPE, text=True)

@@ -17,6 +17,7 @@
 #include "common/base/mem.h"
 #include "common/base/numa.h"
 #include "common/net/admin.h"
+#include "common/net/host_rule.h"
 #include "common/net/http_client.h"
 #include "common/options/worker.h"
 
@@ -241,6 +242,7 @@ static enum status listen_here(struct workers *k, struct error *err)
                                       .ready = is_ready,
                                       .why_not_ready = why_not_ready,
                                       .ctx = k};
+    k->admin.names_itself = host_rule_applies(o.host, NULL, false);
     return http_server_start(k->loop, &o, &h, &k->http, err);
 }
 

@@ -3,6 +3,7 @@
  */
 #include "cli/gateway_access.h"
 #include "common/base/config.h"
+#include "common/options/bounds.h"
 #include "common/options/front.h"
 #include "common/options/speculation.h"
 #include "common/options/ssl.h"
@@ -59,7 +60,8 @@ struct up_options {
     bool enable_auto_tool_choice, trust_request_chat_template, disable_any_whitespace;
     int64_t max_logprobs;
     int unknown_fields, invocations;
-    struct front_options front; /* the gateways', as is */
+    struct bounds_options bounds; /* the gateways', as is, with front */
+    struct front_options front;
     struct trace_options trace;
     const char *generation_config;
     struct option_list invocations_statuses;

@@ -166,6 +166,7 @@ const struct option_spec up_specs[] = {
     OPT_ENUM(S, invocations, "invocations", INVOCATIONS_FORMS, "rolling", INVOCATIONS_HELP),
     ROW_INVOCATIONS_STATUSES(S),
     ROW_MAX_BODY_BYTES(S),
+    ROWS_BOUNDS(S),
     ROWS_SSL(S),
     OPT_STRING(S, uds, "uds", NULL,
                "path of a Unix socket to listen on in place of --host and --port; further gateways "

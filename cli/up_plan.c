@@ -159,6 +159,17 @@ static void flag_of_list(struct builder *b, struct up_child *c, const char *name
     flag(c, name, all);
 }
 
+static void flags_of_bounds(struct builder *b, struct up_child *c)
+{
+    const struct bounds_options *o = &b->o->bounds;
+    flag_int(b, c, "--max-body-bytes", b->o->max_body_bytes);
+    flag_int(b, c, "--max-body-bytes-total", o->max_body_bytes_total);
+    flag_int(b, c, "--max-answer-bytes-total", o->max_answer_bytes_total);
+    flag_int(b, c, "--min-transfer-rate", o->min_transfer_rate);
+    flag(c, "--transfer-timeout", text(b, "%.15g", o->transfer_timeout_s));
+    flag_of_list(b, c, "--allowed-hosts", &o->allowed_hosts);
+}
+
 static void flags_of_front(struct builder *b, struct up_child *c)
 {
     const struct front_options *f = &b->o->front;
@@ -329,7 +340,7 @@ static void build_gateway(struct builder *b, struct up_child *c, uint32_t i)
         flag(c, "--invocations-statuses", o->invocations_statuses.items[k]);
     if (o->chunk_timeout_s > 0)
         flag(c, "--chunk-timeout", text(b, "%.15g", o->chunk_timeout_s));
-    flag_int(b, c, "--max-body-bytes", o->max_body_bytes);
+    flags_of_bounds(b, c);
     flags_of_front(b, c);
     flag(c, "--generation-config", o->generation_config);
     flags_of_names(b, c);

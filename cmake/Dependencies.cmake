@@ -33,6 +33,8 @@ if(EXISTS ${LLHTTP_DIR}/llhttp.h)
   add_library(llhttp STATIC ${LLHTTP_DIR}/llhttp.c ${LLHTTP_DIR}/api.c ${LLHTTP_DIR}/http.c)
   target_include_directories(llhttp SYSTEM PUBLIC ${LLHTTP_DIR})
   target_compile_options(llhttp PRIVATE -w)
+  # Strict: names of headers are tokens, and a chunk ends with CRLF. 9.0 and later are always so.
+  target_compile_definitions(llhttp PRIVATE LLHTTP_STRICT_MODE=1)
 else()
   pkg_check_modules(LLHTTP IMPORTED_TARGET GLOBAL "libllhttp>=8.1")
   if(NOT LLHTTP_FOUND)

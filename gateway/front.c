@@ -6,31 +6,18 @@
 #include "common/base/clock.h"
 #include "common/base/mem.h"
 #include "common/base/random.h"
+#include "common/net/host_rule.h"
 
 enum { LOG_BUFFER = 64 << 10, LOG_VALUE_MAX = 512 };
 
 /* ---- CORS ---- */
 
-/* Words of a list, also of one that came as JSON, ["a", "b"]: none of these can be in an origin, a
- * method or a header's name. */
+/* None of these can be in an origin, a method or a header's name. */
 #define BETWEEN "[]\", "
-
-static bool list_has(const struct option_list *l, struct str want)
-{
-    for (size_t i = 0; i < l->n_items; i++) {
-        const char *at = l->items[i] + strspn(l->items[i], BETWEEN);
-        for (size_t n; *at; at += n, at += strspn(at, BETWEEN)) {
-            n = strcspn(at, BETWEEN);
-            if (n == want.len && strncasecmp(at, want.ptr, n) == 0)
-                return true;
-        }
-    }
-    return false;
-}
 
 static bool takes_all(const struct option_list *l)
 {
-    return l->n_items == 0 || list_has(l, STR("*"));
+    return l->n_items == 0 || option_list_has(l, STR("*"));
 }
 
 static void add_view(struct http_request *r, const char *name, struct str value)
@@ -68,10 +55,10 @@ static void add_allowed(struct http_request *r, const char *name, const struct o
 
 static bool add_origin(const struct front_options *o, struct http_request *r, struct str origin)
 {
-    bool all = list_has(&o->allowed_origins, STR("*"));
+    bool all = option_list_has(&o->allowed_origins, STR("*"));
     if (!all || o->allow_credentials)
         http_add_header(r, "Vary", "Origin");
-    if (!all && !list_has(&o->allowed_origins, origin))
+    if (!all && !option_list_has(&o->allowed_origins, origin))
         return false;
     if (all && !o->allow_credentials)
         http_add_header(r, "Access-Control-Allow-Origin", "*");
@@ -85,7 +72,7 @@ static bool add_origin(const struct front_options *o, struct http_request *r, st
 static bool answer_preflight(const struct front_options *o, struct http_request *r, bool allowed,
                              struct str method)
 {
-    bool known = takes_all(&o->allowed_methods) || list_has(&o->allowed_methods, method);
+    bool known = takes_all(&o->allowed_methods) || option_list_has(&o->allowed_methods, method);
     if (!allowed || !known) {
         http_respond(r, 400, "text/plain; charset=utf-8",
                      allowed ? STR("Disallowed CORS method") : STR("Disallowed CORS origin"), NULL,

@@ -131,12 +131,12 @@ static bool unpacks(void *ctx, const struct http_request *r)
     return routes_reads_body(ctx, r, false);
 }
 
-static uint64_t body_max(void *ctx, const struct http_request *r)
+static uint64_t body_max(void *ctx, struct http_request *r)
 {
     return routes_body_max(ctx, r, false);
 }
 
-static uint64_t body_max_for_admin(void *ctx, const struct http_request *r)
+static uint64_t body_max_for_admin(void *ctx, struct http_request *r)
 {
     return routes_body_max(ctx, r, true);
 }
@@ -152,6 +152,8 @@ static void on_drain(void *ctx, struct http_request *r)
     struct api_request *a = http_get_user(r);
     if (a)
         serving_on_drain(&g->serving, a);
+    else
+        state_calls_on_drain(g->state, r);
 }
 
 static void on_abort(void *ctx, struct http_request *r)
@@ -572,6 +574,33 @@ static void warn_if_open(const struct gateway_config *c)
                            "proxy ask who comes"));
 }
 
+static struct http_limits limits_of(const struct gateway_config *c)
+{
+    const struct bounds_options *b = &c->bounds;
+    const uint64_t body = (uint64_t)c->max_body_bytes, bodies = (uint64_t)b->max_body_bytes_total;
+    const uint32_t wait_ms = (uint32_t)(b->transfer_timeout_s * 1000);
+    return (struct http_limits){
+        .max_connections = (uint32_t)c->max_connections,
+        .max_body_bytes = body,
+        .max_body_bytes_total = bodies > 2 * body ? bodies : 2 * body, /* one has at most half */
+        .max_answer_bytes_total = (uint64_t)b->max_answer_bytes_total,
+        .body_timeout_ms = wait_ms,
+        .write_stall_ms = wait_ms,
+        .rate_window_ms = wait_ms,
+        .min_bytes_per_s = (uint32_t)b->min_transfer_rate};
+}
+
+static void set_host_rules(struct gateway *g)
+{
+    const struct gateway_config *c = g->config;
+    const bool has_keys = g->auth.n_entries > 0;
+    const struct host_rule lists = {.hosts = &c->bounds.allowed_hosts,
+                                    .origins = &c->front.allowed_origins};
+    g->hosts = g->admin_hosts = lists;
+    g->hosts.on = host_rule_applies(c->host, c->uds, has_keys);
+    g->admin_hosts.on = host_rule_applies(c->admin_host, NULL, has_keys || g->admin_key[0] != '\0');
+}
+
 static enum status start_server(struct gateway *g, struct error *err)
 {
     const struct gateway_config *c = g->config;
@@ -579,8 +608,7 @@ static enum status start_server(struct gateway *g, struct error *err)
                              .port = (uint16_t)c->port,
                              .uds = c->uds,
                              .tls = g->tls,
-                             .limits = {.max_connections = (uint32_t)c->max_connections,
-                                        .max_body_bytes = (uint64_t)c->max_body_bytes},
+                             .limits = limits_of(c),
                              .server_name = "coxswain/" COX_VERSION,
                              .root_path = c->front.root_path};
     struct http_handlers h = {.ctx = g,
@@ -679,6 +707,7 @@ static enum status start(struct gateway *g, const char *cache_dir, struct error 
                         POOL_MAX_BYTES, &g->pool, err));
     start_serving(g);
     TRY(start_bus(g, err));
+    set_host_rules(g);
     TRY(start_server(g, err));
     TRY(start_admin_server(g, err));
     loop_on_turn_end(g->loop, on_turn_end, g);

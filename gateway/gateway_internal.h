@@ -3,6 +3,7 @@
 #include "common/base/metrics.h"
 #include "common/model/model_info.h"
 #include "common/net/bus.h"
+#include "common/net/host_rule.h"
 #include "common/net/http_server.h"
 #include "common/net/loop.h"
 #include "common/net/tls.h"
@@ -58,6 +59,7 @@ struct gateway {
     struct engine_client engine;
     bool has_engine;
     struct tls_server *tls; /* NULL: plain HTTP */
+    struct host_rule hosts, admin_hosts;
     struct metric *tls_expires;
     struct http_server *server;
     struct http_server *admin_server; /* NULL: admin routes are at the same address */

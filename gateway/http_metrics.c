@@ -20,6 +20,30 @@ void http_metrics_init(struct http_metrics *m, struct metrics *registry)
     m->duration_all = metrics_histogram(registry, "http_request_duration_highr_seconds", "",
                                         "Latency of all requests, in seconds.", duration_all_bounds,
                                         N(duration_all_bounds));
+    for (int i = 0; i < HTTP_METRICS_WAYS; i++) {
+        static const char *const what[HTTP_METRICS_WAYS] = {"what=\"bodies\"", "what=\"answers\""};
+        m->held[i] = metrics_gauge(registry, "coxswain_gateway_http_held_bytes", what[i],
+                                   "Bytes of large bodies held now, with those that they announce, "
+                                   "and of answers that wait for their readers.");
+        m->slow[i] = metrics_counter(registry, "coxswain_gateway_http_slow_total", what[i],
+                                     "Bodies and answers given up: no byte for "
+                                     "--transfer-timeout, or below --min-transfer-rate.");
+        m->refused[i] = metrics_counter(registry, "coxswain_gateway_http_no_room_total", what[i],
+                                        "Requests answered 503 because their body or answer had "
+                                        "no room.");
+    }
+}
+
+void http_metrics_load(struct http_metrics *m, const struct http_load *l)
+{
+    const struct http_counts *now = &l->counts, *told = &m->told;
+    metric_set(m->held[0], (double)l->body_bytes);
+    metric_set(m->held[1], (double)l->answer_bytes);
+    metric_add(m->slow[0], (double)(now->slow_bodies - told->slow_bodies));
+    metric_add(m->slow[1], (double)(now->slow_answers - told->slow_answers));
+    metric_add(m->refused[0], (double)(now->refused_bodies - told->refused_bodies));
+    metric_add(m->refused[1], (double)(now->refused_answers - told->refused_answers));
+    m->told = *now;
 }
 
 static size_t method_of(const struct http_request *r)

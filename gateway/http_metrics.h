@@ -7,7 +7,12 @@
 #include "common/base/metrics.h"
 #include "common/net/http_server.h"
 
-enum { HTTP_METRICS_PATHS = 64, HTTP_METRICS_METHODS = 8, HTTP_METRICS_KINDS = 6 };
+enum {
+    HTTP_METRICS_PATHS = 64,
+    HTTP_METRICS_METHODS = 8,
+    HTTP_METRICS_KINDS = 6,
+    HTTP_METRICS_WAYS = 2
+};
 
 struct http_metrics {
     struct metrics *registry; /* borrowed */
@@ -15,9 +20,14 @@ struct http_metrics {
     struct metric *duration[HTTP_METRICS_PATHS][HTTP_METRICS_METHODS];
     struct metric *request_bytes[HTTP_METRICS_PATHS], *response_bytes[HTTP_METRICS_PATHS];
     struct metric *duration_all;
+    struct metric *held[HTTP_METRICS_WAYS];                              /* bodies, answers */
+    struct metric *slow[HTTP_METRICS_WAYS], *refused[HTTP_METRICS_WAYS]; /* the same */
+    struct http_counts told;
 };
 
 void http_metrics_init(struct http_metrics *m, struct metrics *registry);
+/* What the server holds now, and has given up or refused. */
+void http_metrics_load(struct http_metrics *m, const struct http_load *l);
 /* path: the route's pattern, NULL where none was found; i_path: its place among the routes. */
 void http_metrics_answered(struct http_metrics *m, const char *path, size_t i_path,
                            const struct http_request *r, const struct http_answered *a);

@@ -64,7 +64,11 @@ static void get_accepting(struct gateway *g, struct http_request *r, const struc
 
 static void before_metrics(void *ctx)
 {
-    serving_tell_loras(&((struct gateway *)ctx)->serving);
+    struct gateway *g = ctx;
+    struct http_load load;
+    http_server_load(g->server, &load);
+    http_metrics_load(&g->http_metrics, &load);
+    serving_tell_loras(&g->serving, g->key);
 }
 
 /* /livez, /readyz, /metrics: the same answers as every process gives. */
@@ -78,6 +82,19 @@ static void get_admin(struct gateway *g, struct http_request *r, const struct ro
                               .ctx = g};
     if (!admin_handle(&o, r))
         answer_error(g, r, 404, NULL, "Not Found");
+}
+
+/* Series are labelled with the base model's name: a key that may not use it is not to read of it.
+ */
+static void get_metrics(struct gateway *g, struct http_request *r, const struct route *row,
+                        uint64_t tenant)
+{
+    if (limits_allow_model(g->key, str_from(g->served_names[0])))
+        get_admin(g, r, row, tenant);
+    else
+        answer_error(g, r, 403, NULL,
+                     "This key may not use the model that the metrics are of: read them with "
+                     "another key, or with the admin key.");
 }
 
 static void get_version(struct gateway *g, struct http_request *r, const struct route *row,
@@ -292,7 +309,7 @@ static const struct route routes[] = {
     {"GET", "/openapi.json", ACCESS_KEY, get_openapi, NULL},
     {"GET", "/livez", ACCESS_PROBE, get_admin, NULL},
     {"GET", "/readyz", ACCESS_PROBE, get_admin, NULL},
-    {"GET", "/metrics", ACCESS_METRICS, get_admin, NULL},
+    {"GET", "/metrics", ACCESS_METRICS, get_metrics, NULL},
 };
 
 _Static_assert(sizeof routes / sizeof *routes < HTTP_METRICS_PATHS, "each has its own counts");
@@ -444,17 +461,50 @@ static bool is_allowed(struct gateway *g, struct http_request *r, const struct r
     return false;
 }
 
-/* The row that lets it in, or NULL. */
+/* The row that lets it in, or NULL. key: its key, or NULL. */
 static const struct route *row_for(struct gateway *g, const struct http_request *r,
-                                   bool on_admin_address)
+                                   bool on_admin_address, const struct api_key **key)
 {
     const struct route *row = NULL;
     char allow[64];
-    if (routes_find(http_method(r), http_path(r), &row, allow) != ROUTE_FOUND)
+    if (routes_find(http_method(r), http_path(r), &row, allow) != ROUTE_FOUND ||
+        host_rule_refuses(on_admin_address ? &g->admin_hosts : &g->hosts, r))
         return NULL;
-    const bool has_key =
-        auth_find(&g->auth, http_header(r, "Authorization"), http_header(r, "x-api-key")) != NULL;
-    return verdict_of(g, r, row, on_admin_address, has_key) == ACCESS_GRANTED ? row : NULL;
+    *key = auth_find(&g->auth, http_header(r, "Authorization"), http_header(r, "x-api-key"));
+    return verdict_of(g, r, row, on_admin_address, *key != NULL) == ACCESS_GRANTED ? row : NULL;
+}
+
+/* Whose room the request takes: its key's tenant, or its client's address. */
+static void say_whose(struct http_request *r, const struct api_key *key)
+{
+    http_set_tenant(r, key ? key->tenant : 0);
+}
+
+/* False: answered. */
+static bool is_let_in(struct gateway *g, struct http_request *r, const struct route *row,
+                      bool on_admin_address)
+{
+    const char *why = host_rule_refuses(on_admin_address ? &g->admin_hosts : &g->hosts, r);
+    if (!why)
+        return true;
+    struct api_error e = {0};
+    api_error_set(&e, 403, NULL, "%s.", why);
+    serving_respond_error(&gateway_reply_ops, r, row ? row->dialect : NULL, &e);
+    return false;
+}
+
+/* Before anything is computed: what it would be answered has no room. False: answered. */
+static bool has_room(struct http_request *r, const struct route *row)
+{
+    if (!row || row->access != ACCESS_KEY || http_answer_has_room(r))
+        return true;
+    struct api_error e = {.retry_after_s = 1};
+    api_error_set(
+        &e, 503, NULL,
+        "Too many bytes of answers wait for their readers, yours or all: read those, then "
+        "try again.");
+    serving_respond_error(&gateway_reply_ops, r, row->dialect, &e);
+    return false;
 }
 
 static bool has_body(const struct route *row)
@@ -464,14 +514,19 @@ static bool has_body(const struct route *row)
 
 bool routes_reads_body(struct gateway *g, const struct http_request *r, bool on_admin_address)
 {
-    const struct route *row = row_for(g, r, on_admin_address);
+    const struct api_key *key;
+    const struct route *row = row_for(g, r, on_admin_address, &key);
     return row && has_body(row);
 }
 
-uint64_t routes_body_max(struct gateway *g, const struct http_request *r, bool on_admin_address)
+uint64_t routes_body_max(struct gateway *g, struct http_request *r, bool on_admin_address)
 {
-    const struct route *row = row_for(g, r, on_admin_address);
-    return !row ? 0 : row->access == ACCESS_KEY ? UINT64_MAX : MAX_SMALL_BODY;
+    const struct api_key *key = NULL;
+    const struct route *row = row_for(g, r, on_admin_address, &key);
+    if (!row)
+        return 0;
+    say_whose(r, key);
+    return row->access == ACCESS_KEY ? UINT64_MAX : MAX_SMALL_BODY;
 }
 
 void routes_dispatch(struct gateway *g, struct http_request *r, bool on_admin_address)
@@ -485,7 +540,9 @@ void routes_dispatch(struct gateway *g, struct http_request *r, bool on_admin_ad
     struct request_note *note = front_note(r);
     if (note && g->key)
         note_copy(note->tenant, str_from(g->key->name));
-    if (!is_allowed(g, r, found == ROUTE_FOUND ? row : NULL, on_admin_address))
+    say_whose(r, g->key);
+    if (!is_let_in(g, r, row, on_admin_address) ||
+        !is_allowed(g, r, found == ROUTE_FOUND ? row : NULL, on_admin_address) || !has_room(r, row))
         return; /* answered */
     if (found == ROUTE_NOT_FOUND)
         answer_not_found(g, r);

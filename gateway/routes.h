@@ -43,6 +43,6 @@ struct serving_request routes_request(struct gateway *g, struct http_request *r,
 bool routes_reads_body(struct gateway *g, const struct http_request *r, bool on_admin_address);
 /* How many bytes of a body are read: as many as the server takes where a route reads it and its key
  * lets it in, few where the route reads none, and 0 where routes_dispatch will refuse it. */
-uint64_t routes_body_max(struct gateway *g, const struct http_request *r, bool on_admin_address);
+uint64_t routes_body_max(struct gateway *g, struct http_request *r, bool on_admin_address);
 /* Finds the row, checks the key, and calls the handler or answers the error. */
 void routes_dispatch(struct gateway *g, struct http_request *r, bool on_admin_address);

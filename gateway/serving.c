@@ -225,7 +225,7 @@ static void append_name(struct strbuf *names, const char *name)
     strbuf_append_c(names, name);
 }
 
-void serving_tell_loras(struct serving *s)
+void serving_tell_loras(struct serving *s, const struct api_key *key)
 {
     const struct gateway_adapters *a = s->o.adapters;
     bool runs[PROTO_MAX_ADAPTERS] = {false}, waits[PROTO_MAX_ADAPTERS] = {false};
@@ -239,6 +239,8 @@ void serving_tell_loras(struct serving *s)
     strbuf_init(&running, 0);
     strbuf_init(&waiting, 0);
     for (uint32_t i = 0; i < a->n_names; i++) {
+        if (!limits_allow_model(key, str_from(a->names[i])))
+            continue;
         if (runs[i])
             append_name(&running, a->names[i]);
         if (waits[i])

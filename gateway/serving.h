@@ -123,7 +123,7 @@ void serving_on_link(struct serving *s, bool up);
 void serving_pump(struct serving *s); /* submits what waits: credit came */
 void serving_tick(struct serving *s); /* deadlines and keep-alives; every 250 ms or so */
 /* Which adapters are in use, into the metrics: before they are rendered. */
-void serving_tell_loras(struct serving *s);
+void serving_tell_loras(struct serving *s, const struct api_key *key);
 /* The gateway ends and waits for nobody any more: each request is answered 503, each stream ends
  * with its dialect's error. */
 void serving_end_all(struct serving *s);

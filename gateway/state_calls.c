@@ -104,16 +104,6 @@ static void work_get(struct state_call *c)
         state_call_fail(c, "File object", s, &err);
 }
 
-static void work_content(struct state_call *c)
-{
-    struct stored_file f;
-    struct error err = {0};
-    enum status s = state_get_file(c->all->store, c->tenant, c->id, &f, &c->answer, &err);
-    c->answer_type = "application/octet-stream";
-    if (s != STATUS_OK)
-        state_call_fail(c, "File object", s, &err);
-}
-
 static void work_delete(struct state_call *c)
 {
     struct error err = {0};
@@ -233,6 +223,14 @@ static void answer_error(struct http_request *r, const struct api_error *e)
     strbuf_fini(&b);
 }
 
+void state_answer_error(struct http_request *r, int status, const char *param, const char *text,
+                        const char *what)
+{
+    struct api_error e = {0};
+    api_error_set(&e, status, param, "%s%.100s", text, what);
+    answer_error(r, &e);
+}
+
 static void free_call(struct state_call *c)
 {
     *c->link = c->next;
@@ -255,7 +253,7 @@ static void job_done(struct encode_job *j)
     if (c->r && c->error.http_status)
         answer_error(c->r, &c->error);
     else if (c->r)
-        http_respond(c->r, 200, c->answer_type, strbuf_str(&c->answer), NULL, 0);
+        http_respond(c->r, 200, json_type, strbuf_str(&c->answer), NULL, 0);
     free_call(c);
     if (ended_batch)
         batch_runner_drop(all->runner, ended_batch);
@@ -285,8 +283,7 @@ static void start(struct state_calls *all, struct http_request *r, uint64_t tena
                              .work = work,
                              .tenant = tenant,
                              .now_s = all->wall_s(NULL),
-                             .owned_bytes = bytes,
-                             .answer_type = json_type};
+                             .owned_bytes = bytes};
     strbuf_init(&c->answer, ANSWER_MAX);
     c->next = all->first;
     c->link = &all->first;
@@ -322,8 +319,10 @@ static void file_request(struct state_calls *all, struct http_request *r, uint64
     bool gone = str_eq_c(http_method(r), "DELETE"), content = !gone && ends(&id, "/content");
     if (id.len == 0)
         start(all, r, tenant, id, str_eq_c(http_method(r), "POST") ? work_upload : work_list);
+    else if (content)
+        state_download_start(all, r, tenant, id);
     else
-        start(all, r, tenant, id, gone ? work_delete : content ? work_content : work_get);
+        start(all, r, tenant, id, gone ? work_delete : work_get);
 }
 
 static void batch_request(struct state_calls *all, struct http_request *r, uint64_t tenant,
@@ -371,7 +370,12 @@ bool state_calls_on_abort(struct state_calls *all, const struct http_request *r)
             c->r = NULL;
             return true;
         }
-    return false;
+    return state_downloads_on_abort(all, r);
+}
+
+void state_calls_on_drain(struct state_calls *all, const struct http_request *r)
+{
+    state_downloads_on_drain(all, r);
 }
 
 enum status state_calls_new(struct loop *l, const struct state_calls_options *o,
@@ -396,6 +400,7 @@ enum status state_calls_new(struct loop *l, const struct state_calls_options *o,
 
 void state_calls_tick(struct state_calls *c)
 {
+    state_downloads_tick(c);
     if (c->runner)
         batch_runner_tick(c->runner);
 }

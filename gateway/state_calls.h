@@ -23,5 +23,7 @@ void state_calls_tick(struct state_calls *c); /* every 250 ms or so */
 /* After the HTTP server was closed, before serving and its pool. NULL is fine. */
 void state_calls_free(struct state_calls *c);
 void state_calls_on_request(struct state_calls *c, struct http_request *r, uint64_t tenant);
+/* A file that is being read has room again. */
+void state_calls_on_drain(struct state_calls *c, const struct http_request *r);
 /* The client is gone. False: it was no call of these. */
 bool state_calls_on_abort(struct state_calls *c, const struct http_request *r);

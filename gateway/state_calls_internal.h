@@ -6,6 +6,7 @@
 #include "gateway/state_store.h"
 
 struct batch_runner;
+struct state_download;
 
 struct state_calls {
     struct state_store *store; /* NULL: none */
@@ -13,6 +14,7 @@ struct state_calls {
     struct batch_runner *runner;
     uint64_t (*wall_s)(void *ctx);
     struct state_call *first;
+    struct state_download *downloads;
 };
 
 struct state_call {
@@ -30,16 +32,25 @@ struct state_call {
     int64_t ended_batch;    /* or this batch's are over; 0: none */
     struct api_error error; /* or: */
     struct strbuf answer;
-    const char *answer_type;
 };
 
 /* The store's error as an answer. what: "File object" */
 void state_call_fail(struct state_call *c, const char *what, enum status s,
                      const struct error *err);
+/* An error in OpenAI's words: text, and what it is of. param: NULL, or the field at fault. */
+void state_answer_error(struct http_request *r, int status, const char *param, const char *text,
+                        const char *what);
 /* False: the query is refused. */
 bool state_call_query(struct state_call *c, struct state_query *q);
 /* `,"name":"id"`, or null. */
 void state_call_id(struct strbuf *b, const char *name, const char *id);
+
+/* state_download.c */
+void state_download_start(struct state_calls *all, struct http_request *r, uint64_t tenant,
+                          struct str id);
+void state_downloads_on_drain(struct state_calls *all, const struct http_request *r);
+bool state_downloads_on_abort(struct state_calls *all, const struct http_request *r);
+void state_downloads_tick(struct state_calls *all);
 
 void batch_call_create(struct state_call *c);
 void batch_call_get(struct state_call *c);

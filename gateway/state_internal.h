@@ -5,9 +5,19 @@
 
 #include "gateway/state_store.h"
 
+enum { STATE_OPEN_BLOBS = 8 };
+
 struct state_store {
     sqlite3 *db;
+    struct open_blob { /* a file's content, by its row */
+        sqlite3_blob *blob;
+        int64_t no;
+        uint64_t used; /* by the count of reads: which is the oldest */
+    } blobs[STATE_OPEN_BLOBS];
+    uint64_t n_reads;
 };
+
+void state_close_blobs(struct state_store *s); /* before whatever writes */
 
 /* The database's own error as a status, with what was being done. */
 enum status state_error(struct state_store *s, struct error *err, const char *what);

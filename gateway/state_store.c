@@ -45,6 +45,8 @@ enum status state_error(struct state_store *s, struct error *err, const char *wh
 
 enum status state_exec(struct state_store *s, const char *sql, struct error *err)
 {
+    if (strcmp(sql, "BEGIN IMMEDIATE") == 0)
+        state_close_blobs(s);
     return sqlite3_exec(s->db, sql, NULL, NULL, NULL) == SQLITE_OK ? STATUS_OK
                                                                    : state_error(s, err, sql);
 }
@@ -149,6 +151,7 @@ void state_close(struct state_store *s)
 {
     if (!s)
         return;
+    state_close_blobs(s);
     sqlite3_close(s->db);
     mem_free(s);
 }
@@ -225,6 +228,7 @@ enum status state_get_file(struct state_store *s, uint64_t tenant, struct str id
 enum status state_delete_file(struct state_store *s, uint64_t tenant, struct str id,
                               struct error *err)
 {
+    state_close_blobs(s);
     sqlite3_stmt *q = state_prepare(s, "DELETE FROM file WHERE id = ? AND tenant = ?", err);
     if (!q)
         return STATUS_IO;

@@ -80,6 +80,9 @@ MUST_USE enum status state_add_file(struct state_store *s, struct stored_file *f
 MUST_USE enum status state_get_file(struct state_store *s, uint64_t tenant, struct str id,
                                     struct stored_file *out, struct strbuf *content,
                                     struct error *err);
+/* n bytes of a file's content from offset, all within it. */
+MUST_USE enum status state_read_file(struct state_store *s, uint64_t tenant, struct str id,
+                                     uint64_t offset, char *out, size_t n, struct error *err);
 MUST_USE enum status state_delete_file(struct state_store *s, uint64_t tenant, struct str id,
                                        struct error *err);
 /* each: borrows f for the call. *more: there are others behind. */

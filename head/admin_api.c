@@ -4,9 +4,9 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "common/base/loopback.h"
 #include "common/base/mem.h"
 #include "common/net/admin.h"
+#include "common/net/host_rule.h"
 #include "head/admin_json.h"
 #include "head/dashboard.h"
 #include "head/head_metrics.h"
@@ -356,18 +356,10 @@ static const struct route {
 
 /* ---- who may ask ---- */
 
-/* Without a key the loopback bind is the guard, and a web page in a browser on this machine must
- * not get round it by a name of its own that resolves to 127.0.0.1. */
-static bool host_is_ours(const struct http_request *r)
-{
-    struct str authority = http_header(r, "host");
-    return authority.len == 0 || /* HTTP/1.0 tools; browsers always send one */
-           host_is_loopback(authority_host(authority));
-}
-
 static bool names_us(const struct admin_api *a, struct http_request *r)
 {
-    if (!a->key && !host_is_ours(r)) {
+    const struct host_rule rule = {.on = !a->key}; /* then it listens on loopback only */
+    if (host_rule_refuses(&rule, r)) {
         answer_error(r, 403,
                      "without an admin key requests must name this machine: ask for 127.0.0.1 or "
                      "localhost, or give cox-head --admin-key-file");

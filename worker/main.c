@@ -13,6 +13,7 @@
 #include "common/model/file_guard.h"
 #include "common/model/model_info.h"
 #include "common/net/admin.h"
+#include "common/net/host_rule.h"
 #include "worker/bind.h"
 #include "worker/plan/plan_main.h"
 #include "worker/startup.h"
@@ -84,6 +85,7 @@ static enum status start_http(struct process *p, struct error *err)
                                       .metrics_key = p->startup.admin_key[0] && !p->o.metrics_public
                                                          ? p->startup.admin_key
                                                          : NULL};
+    p->admin.names_itself = host_rule_applies(o.host, NULL, p->admin.metrics_key != NULL);
     TRY(http_server_start(p->loop, &o, &h, &p->http, err));
     snprintf(p->http_address, sizeof p->http_address, "%s:%u", reachable_host(&p->o),
              http_server_port(p->http));

@@ -7,6 +7,7 @@
 #include <sodium.h>
 
 #include "common/base/clock.h"
+#include "common/net/host_rule.h"
 
 #define LIVE_LAG_MAX_NS (5 * NS_PER_S)
 
@@ -49,8 +50,14 @@ bool admin_handle(const struct admin_options *o, struct http_request *r)
     struct str path = http_path(r), method = http_method(r);
     bool live = str_eq_c(path, "/livez"), ready = str_eq_c(path, "/readyz");
     bool metrics = str_eq_c(path, "/metrics");
+    const struct host_rule rule = {.on = o->names_itself};
     if (!live && !ready && !metrics)
         return false;
+    const char *stranger = host_rule_refuses(&rule, r);
+    if (stranger) {
+        respond_text(r, 403, stranger);
+        return true;
+    }
     if (!str_eq_c(method, "GET") && !str_eq_c(method, "HEAD")) {
         const struct http_header_kv h = {"Allow", "GET, HEAD"};
         http_respond(r, 405, "text/plain; charset=utf-8", STR("only GET and HEAD\n"), &h, 1);

@@ -12,6 +12,7 @@ struct admin_options {
     void (*before_metrics)(void *ctx);       /* sets gauges that are read, not counted; or NULL */
     void *ctx;
     const char *metrics_key; /* /metrics wants this bearer key; NULL: open */
+    bool names_itself; /* by host_rule.h: requests name this machine, and no page sends them */
 };
 
 /* True when it answered: the request's pointer is dead then. */

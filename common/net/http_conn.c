@@ -13,13 +13,7 @@
 #include "common/net/http_internal.h"
 #include "common/net/tls.h"
 
-enum {
-    LINGER_MS = 2000,
-    LINGER_BYTES = 64 << 20,
-    PENDING_MAX = 64 << 10,
-    DRAIN_FRESH_MS = 1000,
-    DRAIN_READ_MS = 5000
-};
+enum { LINGER_MS = 2000, LINGER_BYTES = 64 << 20, PENDING_MAX = 64 << 10 };
 
 static const unsigned conn_next[CONN_STATE_COUNT] = {
     [CONN_READING] =
@@ -41,15 +35,10 @@ static void process(struct conn *c);
 static void on_alloc(uv_handle_t *h, size_t suggested, uv_buf_t *buf);
 static void on_read(uv_stream_t *stream, ssize_t n, const uv_buf_t *buf);
 
-static void enter(struct conn *c, enum conn_state next)
+void conn_enter(struct conn *c, enum conn_state next)
 {
     assert(conn_next[c->state] & 1u << next);
     c->state = next;
-}
-
-static struct conn *conn_of(const struct http_request *r)
-{
-    return (struct conn *)r; /* the request is the first member */
 }
 
 /* ---- end ---- */
@@ -81,8 +70,17 @@ static void on_closed(uv_handle_t *h)
 
 static void release_body(struct conn *c)
 {
-    c->server->body_bytes -= c->body_charged;
-    c->body_charged = 0;
+    room_set(&c->server->bodies, &c->body, 0, 0);
+    c->announced = 0;
+}
+
+void conn_charge_answer(struct conn *c)
+{
+    uint64_t held = c->queued_bytes + c->gathered_bytes;
+    if (held <= HTTP_SMALL_ANSWER_BYTES)
+        held = 0;
+    if (held != c->answer.bytes)
+        room_set(&c->server->answers, &c->answer, conn_tenant(c), held);
 }
 
 void conn_close(struct conn *c)
@@ -91,20 +89,23 @@ void conn_close(struct conn *c)
         return;
     if (c->tls && !c->cut)
         conn_tls_goodbye(c);
-    enter(c, CONN_CLOSING);
+    conn_enter(c, CONN_CLOSING);
     if (c->decoding)
         (void)uv_cancel((uv_req_t *)c->decoding); /* where it has not begun */
     release_body(c);
+    room_set(&c->server->answers, &c->answer, 0, 0);
     gather_drop(c);
     *c->prev = c->next;
     if (c->next)
         c->next->prev = c->prev;
     c->server->n_conns--;
-    uv_close(&c->io.handle, on_closed);
+    /* A reader that stands still would have the kernel keep what it was sent as well. */
+    if (!c->reset || c->server->is_unix || uv_tcp_close_reset(&c->io.tcp, on_closed) != 0)
+        uv_close(&c->io.handle, on_closed);
     uv_close((uv_handle_t *)&c->deadline, on_closed);
 }
 
-static void tell_answered(struct conn *c, bool aborted)
+void conn_tell_answered(struct conn *c, bool aborted)
 {
     struct http_server *s = c->server;
     if (!s->handlers.on_answered)
@@ -123,7 +124,7 @@ void conn_abort(struct conn *c)
     if (held && s->handlers.on_abort)
         s->handlers.on_abort(s->handlers.ctx, &c->request);
     if (held)
-        tell_answered(c, true);
+        conn_tell_answered(c, true);
 }
 
 bool conn_is_idle(const struct conn *c)
@@ -135,48 +136,6 @@ bool conn_has_work(const struct conn *c)
 {
     return c->state == CONN_READING || c->state == CONN_DECODING || c->state == CONN_WAITING ||
            c->state == CONN_STREAMING || c->state == CONN_FLUSHING;
-}
-
-/* ---- deadlines ---- */
-
-static void on_deadline(uv_timer_t *t);
-
-static void arm(struct conn *c, uint64_t ms)
-{
-    uv_update_time(c->deadline.loop);
-    uv_timer_start(&c->deadline, on_deadline, ms, 0);
-}
-
-static void arm_reading(struct conn *c)
-{
-    const struct http_limits *l = &c->server->limits;
-    if (c->server->draining)
-        return; /* what conn_drain gave it is all it has */
-    if (http_parser_idle(c->parser))
-        arm(c, l->idle_timeout_ms);
-    else if (!http_parser_in_body(c->parser))
-        arm(c, l->header_timeout_ms);
-    else
-        arm(c, l->body_timeout_ms);
-}
-
-/* A client that has just connected is about to ask: to close on it would be an error that it did
- * not see coming, where one whose connection was answered before knows that it may be closed. */
-void conn_drain(struct conn *c)
-{
-    if (c->state != CONN_READING)
-        return;
-    if (!http_parser_idle(c->parser))
-        arm(c, DRAIN_READ_MS);
-    else if (c->has_asked)
-        conn_close(c);
-    else
-        arm(c, DRAIN_FRESH_MS);
-}
-
-void conn_abort_soon(struct conn *c)
-{
-    arm(c, 0); /* the deadline does it */
 }
 
 /* ---- writing ---- */
@@ -196,7 +155,7 @@ static void leave_body(struct conn *c)
         uv_shutdown(&c->shutdown, &c->io.stream, NULL);
 }
 
-static void after_flush(struct conn *c)
+void conn_after_flush(struct conn *c)
 {
     if (http_parser_message(c->parser)->body_left) {
         leave_body(c);
@@ -206,11 +165,12 @@ static void after_flush(struct conn *c)
         conn_close(c);
         return;
     }
-    enter(c, CONN_READING);
+    conn_enter(c, CONN_READING);
     release_body(c);
     forget_decoded(c);
     http_parser_reset(c->parser);
-    arm_reading(c);
+    c->tenant = 0;
+    conn_arm_reading(c);
     process(c);
 }
 
@@ -229,7 +189,7 @@ static void go_on(struct conn *c)
         return;
     }
     if (c->queued_bytes == 0 && c->state == CONN_FLUSHING) {
-        after_flush(c);
+        conn_after_flush(c);
         return;
     }
     if (c->wants_drain && c->state == CONN_STREAMING &&
@@ -254,10 +214,9 @@ static void on_written(uv_write_t *req, int rc)
         conn_abort(c);
         return;
     }
-    if (c->queued_bytes > 0 && c->state > CONN_WAITING)
-        arm(c, c->server->limits.write_stall_ms); /* it moves */
-    else if (c->state == CONN_STREAMING)
-        uv_timer_stop(&c->deadline);
+    conn_charge_answer(c);
+    if (c->queued_bytes == 0 && c->state == CONN_STREAMING)
+        uv_timer_stop(&c->deadline); /* a stream that has nothing to say is not slow */
     if (c->gathered_bytes == 0 || c->state == CONN_STREAMING)
         go_on(c);
 }
@@ -275,20 +234,23 @@ bool conn_send_plain(struct conn *c, struct str a, struct str b, struct str d)
         memcpy(w->bytes + a.len + b.len, d.ptr, d.len);
     uv_buf_t buf = uv_buf_init(w->bytes, (unsigned)n);
     if (is_answering(c) && (c->queued_bytes == 0 || !uv_is_active((uv_handle_t *)&c->deadline)))
-        arm(c, c->server->limits.write_stall_ms);
+        conn_arm_writing(c);
     c->queued_bytes += n;
+    c->sent_bytes += n;
     /* A refused write comes back through on_written as well, on the next turn: never from here, so
      * that a handler is not told of an abort inside its own call. */
     int rc = uv_write(&w->req, &c->io.stream, &buf, 1, on_written);
-    if (rc == 0)
+    if (rc == 0) {
+        conn_charge_answer(c);
         return true;
+    }
     c->queued_bytes -= n;
     mem_free(w);
     conn_abort_soon(c);
     return false;
 }
 
-static bool send_bytes(struct conn *c, struct str a, struct str b, struct str d)
+bool conn_send(struct conn *c, struct str a, struct str b, struct str d)
 {
     return c->tls ? conn_tls_send(c, a, b, d) : conn_send_plain(c, a, b, d);
 }
@@ -299,178 +261,21 @@ void conn_write_pieces(struct conn *c, const uv_buf_t *pieces, uint32_t n)
     if (c->queued_bytes == 0 && !c->tls) {
         int rc = uv_try_write(&c->io.stream, pieces, n);
         done = rc > 0 ? (size_t)rc : 0; /* an error comes again, from uv_write */
+        c->sent_bytes += done;
     }
     for (uint32_t i = 0; i < n; i++) {
         size_t k = done < pieces[i].len ? done : pieces[i].len;
         done -= k;
         if (k < pieces[i].len)
-            send_bytes(c, (struct str){pieces[i].base + k, pieces[i].len - k}, STR(""), STR(""));
+            conn_send(c, (struct str){pieces[i].base + k, pieces[i].len - k}, STR(""), STR(""));
     }
 }
 
 void conn_flushed(struct conn *c)
 {
+    conn_charge_answer(c);
     if (c->gathered_bytes == 0)
         go_on(c);
-}
-
-static void append_date(struct strbuf *b)
-{
-    static _Thread_local time_t last;
-    static _Thread_local char text[40];
-    time_t now = (time_t)(clock_wall_ns() / NS_PER_S);
-    if (now != last) {
-        struct tm tm;
-        gmtime_r(&now, &tm);
-        strftime(text, sizeof text, "%a, %d %b %Y %H:%M:%S GMT", &tm);
-        last = now;
-    }
-    strbuf_printf(b, "Date: %s\r\n", text);
-}
-
-static void append_head(struct conn *c, struct strbuf *b, int status, const char *content_type)
-{
-    strbuf_printf(b, "HTTP/1.1 %d %s\r\n", status, http_status_text(status));
-    append_date(b);
-    if (c->server->name[0])
-        strbuf_printf(b, "Server: %s\r\n", c->server->name);
-    if (content_type)
-        strbuf_printf(b, "Content-Type: %s\r\n", content_type);
-    if (!c->keep_alive)
-        strbuf_append_c(b, "Connection: close\r\n");
-    else if (http_parser_message(c->parser)->is_http10)
-        strbuf_append_c(b, "Connection: keep-alive\r\n");
-}
-
-void http_set_id(struct http_request *r, const char *id)
-{
-    struct conn *c = conn_of(r);
-    snprintf(c->id, sizeof c->id, "%s", id);
-}
-
-const char *http_get_id(const struct http_request *r)
-{
-    return conn_of(r)->id;
-}
-
-void http_add_header(struct http_request *r, const char *name, const char *value)
-{
-    struct strbuf *b = &conn_of(r)->added;
-    if (!strpbrk(name, "\r\n") && !strpbrk(value, "\r\n") &&
-        b->len + strlen(name) + strlen(value) + 4 <= HTTP_ADDED_MAX)
-        strbuf_printf(b, "%s: %s\r\n", name, value);
-}
-
-static void append_extra(struct strbuf *b, const struct http_header_kv *extra, size_t n_extra)
-{
-    for (size_t i = 0; i < n_extra; i++)
-        if (!strpbrk(extra[i].name, "\r\n") && !strpbrk(extra[i].value, "\r\n"))
-            strbuf_printf(b, "%s: %s\r\n", extra[i].name, extra[i].value);
-}
-
-void http_respond(struct http_request *r, int status, const char *content_type, struct str body,
-                  const struct http_header_kv *extra, size_t n_extra)
-{
-    struct conn *c = conn_of(r);
-    assert(c->state == CONN_WAITING);
-    struct strbuf head;
-    strbuf_init(&head, 0);
-    c->keep_alive = c->keep_alive && !c->server->draining;
-    append_head(c, &head, status, content_type);
-    strbuf_append_str(&head, strbuf_str(&c->added));
-    append_extra(&head, extra, n_extra);
-    if (status != 204 && status != 304)
-        strbuf_printf(&head, "Content-Length: %zu\r\n", body.len);
-    strbuf_append_c(&head, "\r\n");
-    bool silent = http_parser_message(c->parser)->is_head || status == 204 || status == 304;
-    c->answered.status = status;
-    c->answered.body_bytes = silent ? 0 : body.len;
-    enter(c, CONN_FLUSHING);
-    send_bytes(c, strbuf_str(&head), silent ? STR("") : body, STR(""));
-    strbuf_fini(&head);
-    tell_answered(c, false);
-}
-
-void http_stream_begin(struct http_request *r, int status, const char *content_type,
-                       const struct http_header_kv *extra, size_t n_extra)
-{
-    struct conn *c = conn_of(r);
-    assert(c->state == CONN_WAITING);
-    struct strbuf head;
-    strbuf_init(&head, 0);
-    c->chunked = !http_parser_message(c->parser)->is_http10;
-    c->keep_alive = c->keep_alive && c->chunked && !c->server->draining;
-    c->answered.status = status;
-    append_head(c, &head, status, content_type);
-    strbuf_append_str(&head, strbuf_str(&c->added));
-    append_extra(&head, extra, n_extra);
-    strbuf_append_c(&head, c->chunked ? "Transfer-Encoding: chunked\r\n\r\n" : "\r\n");
-    enter(c, CONN_STREAMING);
-    gather_add(c, strbuf_str(&head));
-    strbuf_fini(&head);
-}
-
-size_t http_stream_room(const struct http_request *r)
-{
-    struct conn *c = conn_of(r);
-    uint64_t high = c->server->limits.stream_high_water_bytes;
-    if (c->state != CONN_STREAMING)
-        return 0;
-    uint64_t held = c->queued_bytes + c->gathered_bytes;
-    if (held > high / 2)
-        c->wants_drain = true; /* the caller may find this too little and wait */
-    return held < high ? (size_t)(high - held) : 0;
-}
-
-/* "1f\r\n" */
-static struct str chunk_size(size_t n, char out[20])
-{
-    char *at = out + 20;
-    *--at = '\n';
-    *--at = '\r';
-    do {
-        *--at = "0123456789abcdef"[n & 15];
-        n >>= 4;
-    } while (n > 0);
-    return (struct str){at, (size_t)(out + 20 - at)};
-}
-
-void http_stream_write(struct http_request *r, struct str chunk)
-{
-    struct conn *c = conn_of(r);
-    assert(c->state == CONN_STREAMING);
-    if (chunk.len == 0 || http_parser_message(c->parser)->is_head)
-        return;
-    c->answered.body_bytes += chunk.len;
-    if (c->chunked) {
-        char size[20];
-        gather_add(c, chunk_size(chunk.len, size));
-        gather_add(c, chunk);
-        gather_add(c, STR("\r\n"));
-    } else {
-        gather_add(c, chunk);
-    }
-}
-
-void http_stream_end(struct http_request *r)
-{
-    struct conn *c = conn_of(r);
-    assert(c->state == CONN_STREAMING);
-    bool bare = !c->chunked || http_parser_message(c->parser)->is_head;
-    enter(c, CONN_FLUSHING);
-    tell_answered(c, false);
-    if (!bare)
-        gather_add(c, STR("0\r\n\r\n"));
-    else if (c->queued_bytes + c->gathered_bytes == 0)
-        after_flush(c);
-}
-
-void http_drop(struct http_request *r)
-{
-    struct conn *c = conn_of(r);
-    assert(c->state == CONN_WAITING || c->state == CONN_STREAMING);
-    conn_close(c);
-    tell_answered(c, true);
 }
 
 /* ---- errors of our own ---- */
@@ -486,10 +291,10 @@ static const char *error_type(int status)
 
 void conn_linger(struct conn *c)
 {
-    enter(c, CONN_LINGERING);
+    conn_enter(c, CONN_LINGERING);
     release_body(c);
     c->linger_left = LINGER_BYTES;
-    arm(c, LINGER_MS);
+    conn_arm(c, LINGER_MS);
 }
 
 void conn_refuse(struct conn *c, int status, const char *text)
@@ -502,13 +307,13 @@ void conn_refuse(struct conn *c, int status, const char *text)
     strbuf_printf(&body, ",\"type\":\"%s\",\"param\":null,\"code\":%d}}", error_type(status),
                   status);
     c->keep_alive = false;
-    append_head(c, &head, status, "application/json");
+    conn_append_head(c, &head, status, "application/json");
     if (status == 503)
         strbuf_append_c(&head, "Retry-After: 1\r\n");
     if (status == 415)
         strbuf_append_c(&head, "Accept-Encoding: " CONTENT_CODINGS "\r\n");
     strbuf_printf(&head, "Content-Length: %zu\r\n\r\n", body.len);
-    send_bytes(c, strbuf_str(&head), strbuf_str(&body), STR(""));
+    conn_send(c, strbuf_str(&head), strbuf_str(&body), STR(""));
     strbuf_fini(&body);
     strbuf_fini(&head);
     conn_linger(c);
@@ -516,40 +321,54 @@ void conn_refuse(struct conn *c, int status, const char *text)
         conn_tls_goodbye(c);
 }
 
-static void on_deadline(uv_timer_t *t)
-{
-    struct conn *c = t->data;
-    if (c->state == CONN_READING && !http_parser_idle(c->parser))
-        conn_refuse(c, 408, "The request did not arrive in time");
-    else
-        conn_abort(c); /* idle, lingering, or a write that does not move */
-}
-
 /* ---- reading ---- */
 
-/* Accounts what this request's body holds now against all bodies being read. Small ones are free
- * (the number of connections bounds them): a few uploads that never end must not shut out
- * everybody. */
+#define NO_ROOM                                                                                    \
+    "Too many bytes of large requests are held, of yours or of all: try again in a moment"
+
+/* Asks for the room of this request's body: what its length announces or, without one, what has
+ * come so far, and what it was decoded to. Small ones are free, the number of connections bounds
+ * them: a few uploads that never end must not shut out everybody. */
 static bool charge_body(struct conn *c)
 {
-    uint64_t held = http_parser_held_bytes(c->parser) + c->decoded.len;
+    struct room *bodies = &c->server->bodies;
+    uint64_t held = http_parser_held_bytes(c->parser);
+    held = (c->announced > held ? c->announced : held) + c->decoded.len;
     if (held <= HTTP_SMALL_BODY_BYTES)
         held = 0;
-    c->server->body_bytes += held - c->body_charged;
-    c->body_charged = held;
-    return c->server->body_bytes <= c->server->limits.max_body_bytes_total;
+    if (held > c->body.bytes && !room_has(bodies, conn_tenant(c), held - c->body.bytes))
+        return false;
+    if (held != c->body.bytes)
+        room_set(bodies, &c->body, conn_tenant(c), held);
+    return true;
 }
 
+static void refuse_for_room(struct conn *c)
+{
+    c->server->counts.refused_bodies++;
+    conn_refuse(c, 503, NO_ROOM);
+}
+
+/* A body that has no room is refused before it is sent. */
 static uint64_t on_head(void *ctx)
 {
     struct conn *c = ctx;
     const struct http_handlers *h = &c->server->handlers;
-    return h->body_max ? h->body_max(h->ctx, &c->request) : UINT64_MAX;
+    const uint64_t max = h->body_max ? h->body_max(h->ctx, &c->request) : UINT64_MAX;
+    const uint64_t announced = http_parser_announced(c->parser);
+    if (announced > max || announced > c->server->limits.max_body_bytes)
+        return max; /* which is refused as too large, or by the handler */
+    c->announced = max > 0 ? announced : 0;
+    c->no_room = !charge_body(c);
+    if (!c->no_room)
+        return max;
+    c->announced = 0;
+    return 0;
 }
 
 static void hand_over(struct conn *c)
 {
-    enter(c, CONN_WAITING);
+    conn_enter(c, CONN_WAITING);
     c->server->handlers.on_request(c->server->handlers.ctx, &c->request);
 }
 
@@ -559,13 +378,18 @@ void conn_decoded(struct conn *c, struct str owned_body)
     if (charge_body(c))
         hand_over(c);
     else
-        conn_refuse(c, 503, "Too many large requests are being read; try again in a moment");
+        refuse_for_room(c);
 }
 
 static void deliver(struct conn *c)
 {
     const struct http_message *m = http_parser_message(c->parser);
     c->has_asked = true;
+    if (c->no_room) {
+        c->no_room = false;
+        refuse_for_room(c);
+        return;
+    }
     c->keep_alive = m->keep_alive;
     c->request.user = c->request.note = NULL;
     c->id[0] = '\0';
@@ -576,7 +400,7 @@ static void deliver(struct conn *c)
     if (!conn_decode(c))
         hand_over(c);
     else if (c->state == CONN_READING)
-        enter(c, CONN_DECODING);
+        conn_enter(c, CONN_DECODING);
 }
 
 /* Feeds bytes to the parser; what is left over stays for the next request. Returns bytes used. */
@@ -589,8 +413,8 @@ static size_t feed(struct conn *c, struct str bytes)
         conn_refuse(c, http_parser_error_status(c->parser), http_parser_error_text(c->parser));
         return bytes.len;
     }
-    if (!charge_body(c)) {
-        conn_refuse(c, 503, "Too many large requests are being read; try again in a moment");
+    if (!c->no_room && !charge_body(c)) {
+        refuse_for_room(c);
         return bytes.len;
     }
     if (result == HTTP_PARSE_DONE) {
@@ -598,10 +422,12 @@ static size_t feed(struct conn *c, struct str bytes)
         return used;
     }
     if (result == HTTP_PARSE_CONTINUE)
-        send_bytes(c, STR("HTTP/1.1 100 Continue\r\n\r\n"), STR(""), STR(""));
-    /* The header deadline runs from the first byte, the body's from each piece that comes. */
-    if (was_idle || was_in_body || http_parser_in_body(c->parser))
-        arm_reading(c);
+        conn_send(c, STR("HTTP/1.1 100 Continue\r\n\r\n"), STR(""), STR(""));
+    /* The header's deadline runs from its first byte; the body has to move. */
+    if (was_in_body)
+        conn_body_moved(c, bytes.len);
+    else if (was_idle || http_parser_in_body(c->parser))
+        conn_arm_reading(c);
     return used;
 }
 
@@ -680,6 +506,34 @@ void conn_on_plain(struct conn *c, struct str bytes)
 
 /* ---- begin ---- */
 
+/* A client's address as a tenant's number: of IPv6 the network, of which a client has all. */
+static uint64_t number_of_address(struct conn *c)
+{
+    struct sockaddr_storage a = {0};
+    const struct sockaddr_in6 *v6 = (const struct sockaddr_in6 *)&a;
+    uint64_t bits = 0;
+    int n = sizeof a;
+    if (c->server->is_unix || uv_tcp_getpeername(&c->io.tcp, (struct sockaddr *)&a, &n) != 0)
+        return 1;
+    if (a.ss_family == AF_INET)
+        bits = ((const struct sockaddr_in *)&a)->sin_addr.s_addr;
+    else if (IN6_IS_ADDR_V4MAPPED(&v6->sin6_addr))
+        memcpy(&bits, &v6->sin6_addr.s6_addr[12], 4);
+    else
+        memcpy(&bits, v6->sin6_addr.s6_addr, sizeof bits);
+    bits = (bits ^ c->server->address_seed) * 0x9E3779B97F4A7C15ull;
+    return bits | 1;
+}
+
+uint64_t conn_tenant(struct conn *c)
+{
+    if (c->tenant)
+        return c->tenant;
+    if (!c->address)
+        c->address = number_of_address(c);
+    return c->address;
+}
+
 static int take_stream(struct http_server *s, struct conn *c, int fd)
 {
     if (fd < 0)
@@ -725,90 +579,5 @@ void conn_accept(struct http_server *s, bool over_limit, int fd)
     else if (over_limit)
         conn_refuse(c, 503, "Too many connections; try again in a moment");
     else
-        arm(c, s->limits.header_timeout_ms);
-}
-
-/* ---- the request's views ---- */
-
-struct str http_method(const struct http_request *r)
-{
-    return http_parser_message(conn_of(r)->parser)->method;
-}
-
-struct str http_path(const struct http_request *r)
-{
-    struct str path = http_parser_message(conn_of(r)->parser)->path;
-    const char *root = conn_of(r)->server->root_path;
-    size_t n = root ? strlen(root) : 0;
-    while (n > 0 && root[n - 1] == '/')
-        n--;
-    if (n > 0 && path.len > n && memcmp(path.ptr, root, n) == 0 && path.ptr[n] == '/')
-        return (struct str){path.ptr + n, path.len - n};
-    return path;
-}
-
-struct str http_query(const struct http_request *r)
-{
-    return http_parser_message(conn_of(r)->parser)->query;
-}
-
-struct str http_body(const struct http_request *r)
-{
-    const struct conn *c = conn_of(r);
-    return c->decoded.ptr ? c->decoded : http_parser_message(c->parser)->body;
-}
-
-char *http_take_body(struct http_request *r)
-{
-    struct conn *c = conn_of(r);
-    char *owned = (char *)c->decoded.ptr;
-    c->decoded = (struct str){0};
-    if (owned) /* the compressed one is of no use to anybody */
-        mem_free(http_parser_take_body(c->parser));
-    return owned ? owned : http_parser_take_body(c->parser);
-}
-
-bool is_header(const struct http_field *f, const char *name)
-{
-    size_t len = strlen(name);
-    return f->name.len == len && strncasecmp(f->name.ptr, name, len) == 0;
-}
-
-struct str http_header(const struct http_request *r, const char *name)
-{
-    const struct http_message *m = http_parser_message(conn_of(r)->parser);
-    for (uint32_t i = 0; i < m->n_fields; i++)
-        if (is_header(&m->fields[i], name))
-            return m->fields[i].value;
-    return STR("");
-}
-
-bool http_header_at(const struct http_request *r, uint32_t i, struct str *name, struct str *value)
-{
-    const struct http_message *m = http_parser_message(conn_of(r)->parser);
-    if (i >= m->n_fields)
-        return false;
-    *name = m->fields[i].name;
-    *value = m->fields[i].value;
-    return true;
-}
-
-void http_set_user(struct http_request *r, void *user)
-{
-    r->user = user;
-}
-
-void *http_get_user(const struct http_request *r)
-{
-    return r->user;
-}
-
-void http_set_note(struct http_request *r, void *note)
-{
-    r->note = note;
-}
-
-void *http_get_note(const struct http_request *r)
-{
-    return r->note;
+        conn_arm(c, s->limits.header_timeout_ms);
 }

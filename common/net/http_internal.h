@@ -4,9 +4,14 @@
 #include <uv.h>
 
 #include "common/net/http_parser.h"
+#include "common/net/http_progress.h"
+#include "common/net/http_room.h"
 #include "common/net/http_server.h"
 
 enum { HTTP_READ_BUFFER = 64 << 10, HTTP_PLAIN_BUFFER = 16 << 10 };
+/* A connection may have as many bytes waiting for its client whoever it is: the number of
+ * connections bounds them all. */
+enum { HTTP_SMALL_ANSWER_BYTES = 16 << 10 };
 
 /*  READING    a request is being read, or none has begun
  *  DECODING   it is whole, and its compressed body is with a thread of the pool
@@ -47,9 +52,15 @@ struct conn {
     uv_shutdown_t shutdown;
     uint32_t open_handles;
     struct http_parser *parser;
-    struct strbuf pending; /* read behind a request that is not answered yet */
-    uint64_t body_charged; /* this request's share of the server's body budget */
-    uint64_t queued_bytes; /* given to uv_write, not written */
+    struct strbuf pending;           /* read behind a request that is not answered yet */
+    struct room_charge body, answer; /* of the server's bodies and answers */
+    uint64_t tenant;                 /* of the request, for its room; 0: the client's address */
+    uint64_t address;                /* of the client, as such a number; 0: not looked for yet */
+    uint64_t announced;              /* bytes that the body's length says; 0: it says none */
+    struct progress progress;        /* of the body that comes, or of the answer that waits */
+    uint64_t sent_bytes;             /* given to the network since the connection began */
+    uint64_t taken_bytes;            /* of them, what the peer had acknowledged when last asked */
+    uint64_t queued_bytes;           /* given to uv_write, not written */
     uint64_t gathered_bytes;
     uint32_t i_gathered, first_piece, last_piece; /* in server->gather, each + 1; 0: none */
     uint64_t linger_left;
@@ -64,6 +75,10 @@ struct conn {
     bool cut;                /* it breaks off in an answer: TLS says no goodbye */
     bool keep_alive, chunked, wants_drain, read_stopped, processing;
     bool has_asked; /* a request of its own has begun */
+    bool no_room;   /* for the body that its head announces */
+    bool doomed;    /* a deadline has passed; what the network has for us by now may save it */
+    bool broken;    /* the next deadline aborts it */
+    bool reset;     /* it is closed without a last word */
 };
 
 /* What streams were given in this turn of the loop; it goes out when the turn ends, one write for
@@ -95,7 +110,10 @@ struct http_server {
     struct conn *conns;
     uint32_t n_conns;
     uint32_t open_handles; /* the owner, the listener, every connection: freed at 0 */
-    uint64_t body_bytes;
+    struct room bodies, answers;
+    struct progress_rules up, down; /* of bodies, and of answers */
+    struct http_counts counts;
+    uint64_t address_seed;
     struct http_gather gather;
     char read_buffer[HTTP_READ_BUFFER];
     char plain_buffer[HTTP_PLAIN_BUFFER]; /* what TLS makes of it, a piece at a time */
@@ -111,6 +129,29 @@ bool conn_is_idle(const struct conn *c);
 void conn_drain(struct conn *c);
 /* It has a request, or may still bring one. */
 bool conn_has_work(const struct conn *c);
+void conn_enter(struct conn *c, enum conn_state next);
+static inline struct conn *conn_of(const struct http_request *r)
+{
+    return (struct conn *)r; /* the request is the first member */
+}
+
+/* For http_answer.c. */
+bool conn_send(struct conn *c, struct str a, struct str b, struct str d); /* by TLS where it is */
+void conn_after_flush(struct conn *c);
+void conn_tell_answered(struct conn *c, bool aborted);
+void conn_charge_answer(struct conn *c); /* what waits for the client, where it is much */
+void conn_append_head(struct conn *c, struct strbuf *b, int status, const char *content_type);
+
+/* http_deadline.c: how long is waited for what. */
+void conn_arm(struct conn *c, uint64_t ms);
+void conn_arm_reading(struct conn *c);
+/* Bytes of a body have come. */
+void conn_body_moved(struct conn *c, uint64_t bytes);
+/* An answer has bytes waiting that had none. */
+void conn_arm_writing(struct conn *c);
+/* What the request's room counts for: its tenant, or else its client. */
+uint64_t conn_tenant(struct conn *c);
+
 /* For http_tls.c: bytes as they go over the network, and as the parser reads them. */
 bool conn_send_plain(struct conn *c, struct str a, struct str b, struct str d);
 void conn_on_plain(struct conn *c, struct str bytes);

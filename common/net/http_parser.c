@@ -28,6 +28,8 @@ struct http_parser {
     struct offsets fields[HTTP_MAX_FIELDS];
     uint32_t n_fields;
     bool begun, headers_done, in_value, expects_continue, complete;
+    bool in_head, line_ended; /* of the bytes read so far, for is_folded */
+    bool is_suspect; /* HTTP/1.0 with chunks: whoever passed it on may have seen another length */
     uint32_t noise_bytes; /* chunk extensions and trailers: read, not kept, still bounded */
     int error_status;
     char error_text[160];
@@ -100,10 +102,17 @@ static int on_value(llhttp_t *l, const char *at, size_t n)
     return add_head(p, at, n);
 }
 
+/* Blanks behind a value are not of it (RFC 9112, 5.1). */
 static int on_value_complete(llhttp_t *l)
 {
-    ((struct http_parser *)l->data)->in_value = true; /* also for an empty value */
-    return 0;
+    struct http_parser *p = l->data;
+    if (p->headers_done)
+        return 0;
+    struct offsets *f = &p->fields[p->n_fields - 1];
+    p->in_value = true; /* also for an empty value */
+    while (f->value_len > 0 && strchr(" \t", p->head.ptr[f->value + f->value_len - 1]))
+        f->value_len--;
+    return f->name_len > 0 ? 0 : fail(p, 400, "Malformed HTTP request: a header has no name");
 }
 
 static struct str field_value(const struct http_parser *p, const char *name, uint32_t *n_found)
@@ -152,6 +161,7 @@ static int on_headers_complete(llhttp_t *l)
     if (n > 1 || (n == 0 && l->http_minor == 1))
         return fail(p, 400, "Exactly one Host header is required");
     struct str coding = field_value(p, "transfer-encoding", &n);
+    p->is_suspect = n > 0 && l->http_minor == 0;
     if (n > 1 || (n == 1 && (coding.len != 7 || strncasecmp(coding.ptr, "chunked", 7) != 0)))
         return fail(p, 501, "The only transfer coding spoken here is chunked");
     struct str expect = field_value(p, "expect", &n);
@@ -190,22 +200,28 @@ static int on_chunk(llhttp_t *l)
     return 0;
 }
 
-/* "http://host/path", which a client may send to any server (RFC 9112, 3.2.2), to "/path". */
-static struct str origin_form(struct str url)
+/* "http://host/path", which a client may send to any server (RFC 9112, 3.2.2), to "/path". Its host
+ * takes the place of the Host header then. */
+static struct str origin_form(struct str url, struct str *authority)
 {
     static const char scheme[] = "http://";
-    size_t n = sizeof scheme - 1;
+    const size_t begin = sizeof scheme - 1;
+    size_t n = begin;
     if (url.len < n || strncasecmp(url.ptr, scheme, n) != 0)
         return url;
     while (n < url.len && url.ptr[n] != '/' && url.ptr[n] != '?')
         n++;
+    *authority = (struct str){url.ptr + begin, n - begin};
     return n < url.len ? (struct str){url.ptr + n, url.len - n} : STR("/");
 }
 
 static void make_message(struct http_parser *p)
 {
     struct http_message *m = &p->message;
-    struct str url = origin_form((struct str){p->head.ptr ? p->head.ptr : "", p->url_len});
+    uint32_t n_hosts;
+    m->authority = field_value(p, "host", &n_hosts);
+    struct str url =
+        origin_form((struct str){p->head.ptr ? p->head.ptr : "", p->url_len}, &m->authority);
     const char *q = memchr(url.ptr, '?', url.len);
     m->method = str_from(llhttp_method_name((llhttp_method_t)p->llhttp.method));
     m->path = (struct str){url.ptr, q ? (size_t)(q - url.ptr) : url.len};
@@ -213,7 +229,7 @@ static void make_message(struct http_parser *p)
     m->body = strbuf_str(&p->body);
     m->is_http10 = p->llhttp.http_minor == 0;
     m->is_head = p->llhttp.method == HTTP_HEAD;
-    m->keep_alive = llhttp_should_keep_alive(&p->llhttp);
+    m->keep_alive = llhttp_should_keep_alive(&p->llhttp) && !p->is_suspect;
     m->body_left = false;
     m->n_fields = p->n_fields;
     for (uint32_t i = 0; i < p->n_fields; i++) {
@@ -284,8 +300,30 @@ void http_parser_reset(struct http_parser *p)
     p->max_body = p->limits.max_body_bytes;
     p->url_len = p->n_fields = p->noise_bytes = 0;
     p->begun = p->headers_done = p->in_value = p->expects_continue = p->complete = false;
+    p->in_head = p->line_ended = p->is_suspect = false;
     p->error_status = 0;
     p->error_text[0] = '\0';
+}
+
+/* Whether a line of the head begins with a blank: obsolete folding, which llhttp takes for more of
+ * the value in front, and others for a header of its own (RFC 9112, 5.2). Looks at no byte behind
+ * the head. */
+static bool is_folded(struct http_parser *p, struct str bytes)
+{
+    const char *at = bytes.ptr, *end = bytes.ptr + bytes.len;
+    while (!p->in_head && at < end && (*at == '\r' || *at == '\n'))
+        at++; /* empty lines in front of a request are no head */
+    p->in_head = p->in_head || at < end;
+    while (at < end) {
+        if (p->line_ended && (*at == ' ' || *at == '\t'))
+            return true;
+        if (p->line_ended && (*at == '\r' || *at == '\n'))
+            return false; /* the head ends here, or is malformed */
+        at = memchr(at, '\n', (size_t)(end - at));
+        p->line_ended = at != NULL;
+        at = at ? at + 1 : end;
+    }
+    return false;
 }
 
 enum http_parse http_parser_feed(struct http_parser *p, struct str bytes, size_t *used)
@@ -293,6 +331,12 @@ enum http_parse http_parser_feed(struct http_parser *p, struct str bytes, size_t
     *used = bytes.len;
     if (p->error_status)
         return HTTP_PARSE_ERROR;
+    if (!p->headers_done && is_folded(p, bytes)) {
+        fail(p, 400,
+             "Malformed HTTP request: a header is folded over lines, which is obsolete (RFC 9112, "
+             "5.2): send each in one line");
+        return HTTP_PARSE_ERROR;
+    }
     llhttp_errno_t rc = llhttp_execute(&p->llhttp, bytes.ptr, bytes.len);
     if (p->complete) {
         *used = (size_t)(llhttp_get_error_pos(&p->llhttp) - bytes.ptr);
@@ -334,6 +378,11 @@ char *http_parser_take_body(struct http_parser *p)
 uint64_t http_parser_max_body(const struct http_parser *p)
 {
     return p->max_body;
+}
+
+uint64_t http_parser_announced(const struct http_parser *p)
+{
+    return p->headers_done && p->llhttp.flags & F_CONTENT_LENGTH ? p->llhttp.content_length : 0;
 }
 
 uint64_t http_parser_held_bytes(const struct http_parser *p)

@@ -21,6 +21,7 @@ struct http_field {
 
 struct http_message {
     struct str method, path, query, body;
+    struct str authority; /* whom the request is for: the target's host, else Host; "": unsaid */
     struct http_field fields[HTTP_MAX_FIELDS];
     uint32_t n_fields;
     bool is_http10, keep_alive, is_head;
@@ -49,6 +50,8 @@ bool http_parser_in_body(const struct http_parser *p); /* headers are complete *
 /* The message's body, to be freed with mem_free; it has none then. NULL: it had none. */
 char *http_parser_take_body(struct http_parser *p);
 uint64_t http_parser_max_body(const struct http_parser *p); /* bytes that this message's may have */
+/* Bytes that Content-Length says, once the head is there; 0: it says none. */
+uint64_t http_parser_announced(const struct http_parser *p);
 uint64_t http_parser_held_bytes(const struct http_parser *p);
 const struct http_message *http_parser_message(const struct http_parser *p);
 int http_parser_error_status(const struct http_parser *p);

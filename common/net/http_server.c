@@ -2,6 +2,8 @@
 #include "common/net/http_server.h"
 
 #include <errno.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -10,10 +12,13 @@
 #include <unistd.h>
 
 #include "common/base/mem.h"
+#include "common/base/random.h"
 #include "common/net/http_internal.h"
 #include "common/net/loop_internal.h"
 
-enum { BACKLOG = 511, OVER_LIMIT_EXTRA = 128 };
+enum { BACKLOG = 511, OVER_LIMIT_EXTRA = 128, UNSENT_BYTES = 128 << 10 };
+
+#define NS_PER_MS 1000000ull
 
 const char *http_status_text(int status)
 {
@@ -74,8 +79,35 @@ static void fill_limits(struct http_limits *l)
     set_default(&l->stream_high_water_bytes, 256 << 10);
     if (l->max_body_bytes == 0)
         l->max_body_bytes = 16 << 20;
+    set_default(&l->rate_window_ms, 30000);
     if (l->max_body_bytes_total == 0)
         l->max_body_bytes_total = 256 << 20;
+    if (l->max_answer_bytes_total == 0)
+        l->max_answer_bytes_total = 256 << 20;
+}
+
+static struct progress_rules rules(const struct http_limits *l, uint32_t stall_ms)
+{
+    return (struct progress_rules){.stall_ns = stall_ms * NS_PER_MS,
+                                   .window_ns = l->rate_window_ms * NS_PER_MS,
+                                   .window_bytes =
+                                       l->min_bytes_per_s * (uint64_t)l->rate_window_ms / 1000};
+}
+
+static void init_rooms(struct http_server *s)
+{
+    const struct http_limits *l = &s->limits;
+    room_init(&s->bodies, l->max_body_bytes_total);
+    room_init(&s->answers, l->max_answer_bytes_total);
+    s->up = rules(l, l->body_timeout_ms);
+    s->down = rules(l, l->write_stall_ms);
+    s->address_seed = random_secure_u64();
+}
+
+void http_server_load(const struct http_server *s, struct http_load *out)
+{
+    *out = (struct http_load){
+        .body_bytes = s->bodies.used, .answer_bytes = s->answers.used, .counts = s->counts};
 }
 
 static void on_connection(uv_stream_t *listener, int rc)
@@ -96,6 +128,8 @@ void http_server_release(struct http_server *s)
     if (--s->open_handles > 0)
         return;
     gather_fini(s);
+    room_fini(&s->bodies);
+    room_fini(&s->answers);
     mem_free(s);
 }
 
@@ -150,6 +184,17 @@ static enum status listen_on_file(struct http_server *s, const char *path, struc
                                uv_strerror(rc));
 }
 
+/* Connections have it from their listener. What is not on its way yet waits here, where it is
+ * counted, and not in a socket's buffer, which grows to megabytes for a client that does not read;
+ * what is on its way is as much as ever. */
+static void bound_unsent(struct http_server *s)
+{
+    const int bytes = UNSENT_BYTES;
+    uv_os_fd_t fd;
+    if (uv_fileno(&s->listener.handle, &fd) == 0)
+        (void)setsockopt(fd, IPPROTO_TCP, TCP_NOTSENT_LOWAT, &bytes, sizeof bytes);
+}
+
 static enum status listen_on(struct http_server *s, const struct http_options *o, struct error *err)
 {
     struct sockaddr_storage a = {0};
@@ -158,6 +203,8 @@ static enum status listen_on(struct http_server *s, const struct http_options *o
         return error_set(err, STATUS_INVALID,
                          "cannot listen on \"%s\": give an IP address (0.0.0.0 for all)", o->host);
     int rc = uv_tcp_bind(&s->listener.tcp, (struct sockaddr *)&a, 0);
+    if (rc == 0)
+        bound_unsent(s);
     if (rc == 0)
         rc = uv_listen(&s->listener.stream, BACKLOG, on_connection);
     if (rc == UV_EADDRINUSE)
@@ -182,6 +229,7 @@ enum status http_server_start(struct loop *l, const struct http_options *o,
     s->limits = o->limits;
     s->handlers = *h;
     fill_limits(&s->limits);
+    init_rooms(s);
     snprintf(s->name, sizeof s->name, "%s", o->server_name ? o->server_name : "");
     s->root_path = o->root_path && o->root_path[0] ? o->root_path : NULL;
     s->is_unix = o->uds != NULL;

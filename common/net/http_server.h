@@ -6,7 +6,9 @@
  * until it has answered or on_abort told it that the client is gone; after either the pointer is
  * dead. Streaming is pull-based: after http_stream_begin, write at most what http_stream_room
  * allows; once it has answered less than half of the high water, on_drain tells when at least half
- * is free again. Every wait has a deadline. Loop thread only. */
+ * is free again. Bodies and answers may take as long as they like while they move; every other wait
+ * has a deadline. What is held for clients is bounded in all and by tenant (http_room.h). Loop
+ * thread only. */
 #include "common/base/str.h"
 #include "common/net/loop.h"
 
@@ -15,11 +17,18 @@ struct http_request;
 struct tls_server; /* common/net/tls.h */
 
 struct http_limits {
-    uint32_t max_connections;      /* further ones get 503 and are closed; default 4096 */
-    uint32_t max_header_bytes;     /* 431; default 32 KiB, at most 100 fields */
-    uint64_t max_body_bytes;       /* 413; default 16 MiB */
-    uint64_t max_body_bytes_total; /* all bodies over 64 KiB held at once: 503; default 256 MiB */
-    uint32_t header_timeout_ms, body_timeout_ms, idle_timeout_ms, write_stall_ms;
+    uint32_t max_connections;  /* further ones get 503 and are closed; default 4096 */
+    uint32_t max_header_bytes; /* 431; default 32 KiB, at most 100 fields */
+    uint64_t max_body_bytes;   /* 413; default 16 MiB */
+    /* All bodies over 64 KiB held at once, each with the length that it announces: 503 above, or
+     * above the tenant's share; default 256 MiB. The same of answers that wait for their readers,
+     * with more than 16 KiB. */
+    uint64_t max_body_bytes_total, max_answer_bytes_total;
+    uint32_t header_timeout_ms, idle_timeout_ms;
+    uint32_t body_timeout_ms, write_stall_ms; /* without a byte of a body, of an answer; 30 s */
+    /* Bodies and waiting answers move so many bytes on average over each window, or end; 0: there
+     * is no least rate. The window's default is 30 s. */
+    uint32_t min_bytes_per_s, rate_window_ms;
     uint32_t stream_high_water_bytes; /* http_stream_room is 0 above; default 256 KiB */
 };
 
@@ -29,6 +38,14 @@ struct http_answered {
     int status;
     uint64_t body_bytes, duration_ns;
     bool aborted; /* the client left before the end */
+};
+
+struct http_load {
+    uint64_t body_bytes, answer_bytes;            /* held now, of the totals */
+    struct http_counts {                          /* since the server began */
+        uint64_t slow_bodies, slow_answers;       /* given up: no byte for too long, or too few */
+        uint64_t refused_bodies, refused_answers; /* 503: no room */
+    } counts;
 };
 
 struct http_handlers {
@@ -46,7 +63,7 @@ struct http_handlers {
      * kept: how many bytes it may have (NULL: max_body_bytes). 0: the handler refuses the request.
      * on_request hears of it at once, without its body, or with one of at most 64 KiB that says its
      * length; where the body was left, the answer is the connection's last. */
-    uint64_t (*body_max)(void *ctx, const struct http_request *r);
+    uint64_t (*body_max)(void *ctx, struct http_request *r);
 };
 
 struct http_options {
@@ -67,6 +84,7 @@ uint16_t http_server_port(const struct http_server *s);
 /* Drain: idle connections are closed, new ones have a second to bring their request, and each
  * answer is its connection's last. */
 void http_server_stop_accepting(struct http_server *s);
+void http_server_load(const struct http_server *s, struct http_load *out);
 /* A request is open, or may still come. */
 bool http_server_has_work(const struct http_server *s);
 void http_server_close(struct http_server *s);
@@ -75,6 +93,8 @@ void http_server_close(struct http_server *s);
 struct str http_method(const struct http_request *r);
 struct str http_path(const struct http_request *r); /* without the query, not decoded */
 struct str http_query(const struct http_request *r);
+/* HOST[:PORT] that the request is for: its target's, or else its Host header; "": it says none. */
+struct str http_authority(const struct http_request *r);
 struct str http_header(const struct http_request *r,
                        const char *name); /* case-insensitive, or "" */
 /* Field i, as it came. False: there are not so many. */
@@ -90,6 +110,12 @@ void *http_get_user(const struct http_request *r);
 void http_set_note(struct http_request *r, void *note);
 void *http_get_note(const struct http_request *r);
 
+/* Whose room the request's body and answer take; 0, as it is until it is set: the client's address.
+ * To be said in body_max, before the body takes its room, and in on_request. */
+void http_set_tenant(struct http_request *r, uint64_t tenant);
+/* False: so much of the tenant's answers waits for readers that a large one would be refused. */
+bool http_answer_has_room(struct http_request *r);
+
 /* A name for the request, "" until one is set. Longer ones are cut. */
 enum { HTTP_ID_MAX = 64, HTTP_ADDED_MAX = 2048 };
 void http_set_id(struct http_request *r, const char *id);
@@ -100,12 +126,17 @@ void http_add_header(struct http_request *r, const char *name, const char *value
 struct http_header_kv {
     const char *name, *value;
 };
-/* The whole answer. content_type may be NULL for an empty body. The pointer is dead afterwards. */
+/* The whole answer. content_type may be NULL for an empty body. A body over 64 KiB for which there
+ * is no room is answered with a 503 in its place. The pointer is dead afterwards. */
 void http_respond(struct http_request *r, int status, const char *content_type, struct str body,
                   const struct http_header_kv *extra, size_t n_extra);
 /* Headers now, chunks later (chunked for 1.1, close-delimited for 1.0). */
 void http_stream_begin(struct http_request *r, int status, const char *content_type,
                        const struct http_header_kv *extra, size_t n_extra);
+/* The same of an answer whose length is known: exactly that many bytes are written, then it is
+ * ended. The connection goes on afterwards. */
+void http_stream_begin_sized(struct http_request *r, int status, const char *content_type,
+                             uint64_t length);
 size_t http_stream_room(const struct http_request *r);
 void http_stream_write(struct http_request *r, struct str chunk); /* copies */
 /* Ends the connection without an answer, or in the middle of one. The pointer is dead afterwards;

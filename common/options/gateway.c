@@ -1,5 +1,6 @@
 #include "common/options/gateway.h"
 
+#include "common/options/bounds.h"
 #include "common/options/front.h"
 #include "common/options/rows.h"
 #include "common/options/structured.h"
@@ -41,6 +42,7 @@ const struct option_spec gateway_options[] = {
     OPT_BOOL(S, metrics_public, "metrics-public", NULL,
              "/metrics needs no key even when requests do, or --admin-port is set"),
     ROW_MAX_BODY_BYTES(S),
+    ROWS_BOUNDS(S),
     OPT_STRING(S, state_dir, "state-dir", NULL,
                "folder of uploaded files and batches; each gateway has its own; without it there "
                "are none"),

@@ -1,5 +1,6 @@
 #pragma once
 /* cox-gateway's options: one table, parsed once in main, const afterwards. */
+#include "common/options/bounds.h"
 #include "common/options/front.h"
 #include "common/options/ssl.h"
 #include "common/options/trace.h"
@@ -30,6 +31,7 @@ struct gateway_config {
     const char *admin_key_file;
     const char *state_dir;
     int64_t max_state_bytes, batch_lines;
+    struct bounds_options bounds;
     struct front_options front;
     struct trace_options trace;
     struct ssl_options ssl;

@@ -201,7 +201,7 @@ def test_programs_without_what_they_need(tmp_path):
 # ---- HTTP, under a stream that must not notice ----
 
 def request(path, body, *headers, length=None):
-    lines = [f"POST {path} HTTP/1.1", "Host: x", "Content-Type: application/json", *headers]
+    lines = [f"POST {path} HTTP/1.1", "Host: localhost", "Content-Type: application/json", *headers]
     if length != "none":
         lines.append(f"Content-Length: {len(body) if length is None else length}")
     return "\r\n".join(lines).encode() + b"\r\n\r\n" + body
@@ -308,8 +308,8 @@ def bad_heads(c):
     check_refusal(talk(c, request("/v1/completions", b"{}", *(f"X-{i}: y" for i in range(200)))), 431)
     check_refusal(talk(c, request("/" + "v" * 100_000, b"{}")), 414)
     for head in (b"\0\0\0\0", b"POST\r\n\r\n", b"POST /v1/completions HTTP/9.9\r\n\r\n", b"\x16\x03\x01\x02\0\x01\0\x01\xfc",
-                 b"POST /v1/completions HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\nContent-Length: 3\r\n\r\n{}",
-                 b"POST /v1/completions HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n"):
+                 b"POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Length: 2\r\nContent-Length: 3\r\n\r\n{}",
+                 b"POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n"):
         assert talk(c, head + b"\r\n").startswith((b"HTTP/1.1 400", b"HTTP/1.1 505")), head
 
 

@@ -56,7 +56,7 @@ async def ask(port, body, stream, opening):
     text = json.dumps({**body, "stream": stream}).encode()
     async with opening:  # few at once: who connects and is silent for long is hung up on
         reader, writer = await asyncio.open_connection("127.0.0.1", port, limit=1 << 20)
-        writer.write(b"POST /v1/completions HTTP/1.1\r\nHost: h\r\nConnection: close\r\nContent-Type: application/json\r\n"
+        writer.write(b"POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Type: application/json\r\n"
                      b"Content-Length: %d\r\n\r\n" % len(text) + text)
         await writer.drain()
     return reader, writer

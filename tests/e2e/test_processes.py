@@ -56,7 +56,7 @@ def test_ctrl_c_leaves_nothing(sig, busy):
         if busy:
             s = socket.create_connection(("127.0.0.1", c.ports[0]))
             body = b'{"model":"null","prompt":"x","max_tokens":3000,"stream":true}'
-            s.sendall(b"POST /v1/completions HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n%s" % (len(body), body))
+            s.sendall(b"POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n\r\n%s" % (len(body), body))
             assert b"200" in s.recv(100)
         os.killpg(c.process.pid, sig) if sig == signal.SIGINT else c.process.send_signal(sig)
         begin = time.monotonic()

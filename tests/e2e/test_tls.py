@@ -128,7 +128,7 @@ def test_clients(cluster, authority, tmp_path):
         assert done.stdout.endswith("200 1.1 0"), done
         said = openssl("s_client", "-connect", f"127.0.0.1:{g.port}", "-CAfile", "ca.pem", "-alpn", "h2,http/1.1",
                        "-quiet", "-verify_return_error", "-ign_eof", cwd=authority.folder,
-                       input="GET /health HTTP/1.1\r\nHost: t\r\nConnection: close\r\n\r\n")
+                       input="GET /health HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
         assert said.returncode == 0 and said.stdout.startswith("HTTP/1.1 200"), said
         for old in ("-tls1", "-tls1_1"):
             said = openssl("s_client", "-connect", f"127.0.0.1:{g.port}", old, "-cipher", "ALL:@SECLEVEL=0",

@@ -25,7 +25,8 @@ static enum http_parse parse(struct http_parser *p, const uint8_t *data, size_t 
 static void compare(const struct http_message *a, const struct http_message *b)
 {
     if (!str_eq(a->method, b->method) || !str_eq(a->path, b->path) || !str_eq(a->query, b->query) ||
-        !str_eq(a->body, b->body) || a->n_fields != b->n_fields)
+        !str_eq(a->body, b->body) || !str_eq(a->authority, b->authority) ||
+        a->keep_alive != b->keep_alive || a->n_fields != b->n_fields)
         abort();
     for (uint32_t i = 0; i < a->n_fields; i++)
         if (!str_eq(a->fields[i].name, b->fields[i].name) ||

@@ -90,6 +90,39 @@ static void test_files_outlive_the_process(void **state)
     assert_int_equal(state_delete_file(f->s, ME, str_from(a.id), &err), STATUS_NOT_FOUND);
 }
 
+/* Slices of several files in turn, more than handles are kept open, with writes in between. */
+static void test_files_are_read_in_slices(void **state)
+{
+    enum { N_FILES = 12, BYTES = 300001, SLICE = 4097 };
+    struct fixture *f = *state;
+    struct stored_file files[N_FILES];
+    char *text = mem_alloc(BYTES + 1), slice[SLICE];
+    for (int i = 0; i < N_FILES; i++) {
+        for (int k = 0; k < BYTES; k++)
+            text[k] = (char)('a' + (i + k / 7) % 26);
+        text[BYTES] = '\0';
+        files[i] = add_file(f, ME, text);
+    }
+    for (size_t step = 0; step < 600; step++) {
+        const size_t i = step * 7 % N_FILES, at = step * 104729 % BYTES;
+        const size_t n = BYTES - at < SLICE ? BYTES - at : SLICE;
+        const struct str id = str_from(files[i].id);
+        assert_int_equal(state_read_file(f->s, ME, id, at, slice, n, &err), STATUS_OK);
+        for (size_t k = 0; k < n; k++)
+            assert_int_equal(slice[k], 'a' + (i + (at + k) / 7) % 26);
+        if (step % 100 == 50)
+            add_file(f, OTHER, "a write");
+    }
+    const struct str id = str_from(files[3].id);
+    assert_int_equal(state_read_file(f->s, ME, id, BYTES, slice, 0, &err), STATUS_OK);
+    assert_int_equal(state_read_file(f->s, ME, id, BYTES, slice, 1, &err), STATUS_INVALID);
+    assert_int_equal(state_read_file(f->s, ME, id, UINT64_MAX, slice, 1, &err), STATUS_INVALID);
+    assert_int_equal(state_read_file(f->s, OTHER, id, 0, slice, 1, &err), STATUS_NOT_FOUND);
+    assert_int_equal(state_delete_file(f->s, ME, id, &err), STATUS_OK);
+    assert_int_equal(state_read_file(f->s, ME, id, 0, slice, 1, &err), STATUS_NOT_FOUND);
+    mem_free(text);
+}
+
 static void count(void *ctx, const struct stored_file *file)
 {
     char *ids = ctx;
@@ -391,6 +424,7 @@ int main(void)
 #define T(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
     const struct CMUnitTest tests[] = {
         T(test_files_outlive_the_process),
+        T(test_files_are_read_in_slices),
         T(test_a_tenant_sees_its_own),
         T(test_full_is_said),
         T(test_a_folder_is_one_gateways),

@@ -111,7 +111,7 @@ static void assert_loras(const char *labels)
 {
     struct strbuf b;
     strbuf_init(&b, 0);
-    serving_tell_loras(&w.s);
+    serving_tell_loras(&w.s, NULL);
     metrics_render(w.metrics, &b);
     const char *at = strstr(b.ptr, "\nvllm:lora_requests_info{");
     if (!labels) {

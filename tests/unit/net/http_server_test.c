@@ -1,6 +1,4 @@
-/* A real loop and server on loopback; a plain blocking client in a thread plays raw scripts against
- * it. Handlers: /echo answers the body, /stream N streams until the client is full or N chunks
- * went, /hold never answers. */
+/* Requests, answers and deadlines, byte by byte. */
 #include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -15,172 +13,8 @@
 
 #include <cmocka.h>
 
-#include "common/base/mem.h"
 #include "common/net/http_parser.h"
-#include "common/net/http_server.h"
-
-struct fixture {
-    struct loop *loop;
-    struct http_server *server;
-    struct loop_wakeup *stop;
-    pthread_t client;
-    void (*script)(struct fixture *f);
-    char answer[1 << 16];
-    size_t n_answer;
-    const char *send;
-    size_t n_send;         /* 0: as long as a string */
-    _Atomic int n_aborted; /* the client waits for it */
-    int n_chunks, n_drains;
-    int late; /* connected, and not accepted when the server began to drain */
-    bool half_close;
-    const char *root_path;
-    struct strbuf ended; /* what on_answered was told */
-};
-
-static int dial(struct fixture *f);
-
-static void fill(struct fixture *f, struct http_request *r)
-{
-    static char chunk[8192];
-    memset(chunk, 'x', sizeof chunk);
-    while (f->n_chunks > 0 && http_stream_room(r) >= sizeof chunk) {
-        http_stream_write(r, (struct str){chunk, sizeof chunk});
-        f->n_chunks--;
-    }
-    if (f->n_chunks == 0)
-        http_stream_end(r);
-}
-
-static void on_request(void *ctx, struct http_request *r)
-{
-    struct fixture *f = ctx;
-    const struct http_header_kv extra = {"X-Extra", "1"};
-    http_add_header(r, "X-Bad", "a\r\nX-Worse: b");
-    if (str_eq_c(http_path(r), "/named")) {
-        http_set_id(r, "first");
-        http_add_header(r, "X-Named", "yes");
-    }
-    if (str_eq_c(http_path(r), "/drain")) {
-        f->late = dial(f);
-        http_server_stop_accepting(f->server);
-    }
-    if (str_eq_c(http_path(r), "/stream")) {
-        http_stream_begin(r, 200, "text/event-stream", NULL, 0);
-        fill(f, r);
-    } else if (!str_eq_c(http_path(r), "/hold")) {
-        struct strbuf b;
-        strbuf_init(&b, 0);
-        strbuf_printf(&b, STR_FMT " " STR_FMT "?" STR_FMT " [" STR_FMT "] " STR_FMT,
-                      STR_ARG(http_method(r)), STR_ARG(http_path(r)), STR_ARG(http_query(r)),
-                      STR_ARG(http_header(r, "x-a")), STR_ARG(http_body(r)));
-        http_respond(r, 200, "text/plain", strbuf_str(&b), &extra, 1);
-        strbuf_fini(&b);
-    }
-}
-
-static void on_drain(void *ctx, struct http_request *r)
-{
-    struct fixture *f = ctx;
-    f->n_drains++;
-    fill(f, r);
-}
-
-static void on_abort(void *ctx, struct http_request *r)
-{
-    struct fixture *f = ctx;
-    f->n_aborted++;
-}
-
-static void on_answered(void *ctx, const struct http_request *r, const struct http_answered *a)
-{
-    struct fixture *f = ctx;
-    if (!f->root_path)
-        return;
-    strbuf_printf(&f->ended, "%s " STR_FMT " %d %llu %d;", http_get_id(r), STR_ARG(http_path(r)),
-                  a->status, (unsigned long long)a->body_bytes, a->aborted);
-}
-
-static bool unpacks(void *ctx, const struct http_request *r)
-{
-    return !str_eq_c(http_path(r), "/as_it_came");
-}
-
-static uint64_t body_max(void *ctx, const struct http_request *r)
-{
-    return str_eq_c(http_path(r), "/stranger") ? 0
-           : str_eq_c(http_path(r), "/few")    ? 10
-                                               : UINT64_MAX;
-}
-
-static int dial(struct fixture *f)
-{
-    struct sockaddr_in a = {.sin_family = AF_INET,
-                            .sin_port = htons(http_server_port(f->server)),
-                            .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
-    int fd = socket(AF_INET, SOCK_STREAM, 0);
-    struct timeval limit = {.tv_sec = 10};
-    setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof limit);
-    if (fd < 0 || connect(fd, (struct sockaddr *)&a, sizeof a) != 0)
-        return -1;
-    return fd;
-}
-
-/* Sends f->send, then reads until the server closes. */
-static void exchange(struct fixture *f)
-{
-    int fd = dial(f);
-    size_t n = f->n_send ? f->n_send : strlen(f->send);
-    f->n_answer = 0;
-    if (send(fd, f->send, n, MSG_NOSIGNAL) != (ssize_t)n)
-        n = 0;
-    if (f->half_close)
-        shutdown(fd, SHUT_WR);
-    for (ssize_t got = 1; got > 0 && f->n_answer < sizeof f->answer - 1;
-         f->n_answer += (size_t)got) {
-        got = recv(fd, f->answer + f->n_answer, sizeof f->answer - 1 - f->n_answer, 0);
-        if (got < 0)
-            got = 0;
-    }
-    f->answer[f->n_answer] = '\0';
-    close(fd);
-}
-
-static void *client_main(void *ctx)
-{
-    struct fixture *f = ctx;
-    f->script(f);
-    loop_wake(f->stop);
-    return NULL;
-}
-
-static void on_stop(void *ctx)
-{
-    struct fixture *f = ctx;
-    http_server_close(f->server);
-    loop_stop(f->loop);
-}
-
-static void run(struct fixture *f, const struct http_limits *limits)
-{
-    struct error err = {0};
-    struct http_options o = {.host = "127.0.0.1", .server_name = "test", .root_path = f->root_path};
-    if (limits)
-        o.limits = *limits;
-    struct http_handlers h = {.ctx = f,
-                              .on_request = on_request,
-                              .on_drain = on_drain,
-                              .on_abort = on_abort,
-                              .on_answered = on_answered,
-                              .unpacks = unpacks,
-                              .body_max = body_max};
-    assert_int_equal(loop_new(&f->loop, &err), STATUS_OK);
-    assert_int_equal(http_server_start(f->loop, &o, &h, &f->server, &err), STATUS_OK);
-    f->stop = loop_wakeup_new(f->loop, on_stop, f);
-    assert_int_equal(pthread_create(&f->client, NULL, client_main, f), 0);
-    loop_run(f->loop);
-    pthread_join(f->client, NULL);
-    loop_free(f->loop);
-}
+#include "tests/unit/net/http_fixture.h"
 
 #define H " HTTP/1.1\r\nHost: t\r\nConnection: close\r\n"
 
@@ -221,6 +55,32 @@ static void raw_requests_get_the_right_answer(void **state)
          "HTTP/1.1 413", "\"code\":413"},
         {"expect", "POST /e" H "Expect: 100-continue\r\nContent-Length: 1\r\n\r\na", "HTTP/1.1 ",
          "POST /e? [] a"},
+        {"folded", "GET /a" H "X-A: a\r\n b\r\n\r\n", "HTTP/1.1 400", "folded over lines"},
+        {"folded by a tab", "GET /a" H "X-A: a\r\n\tb\r\n\r\n", "HTTP/1.1 400", "folded"},
+        {"a coding that is folded", "POST /e" H "Transfer-Encoding:\r\n chunked\r\n\r\n0\r\n\r\n",
+         "HTTP/1.1 400", "folded"},
+        {"a body like a fold", "POST /e" H "Content-Length: 4\r\n\r\n\n \n\t", "HTTP/1.1 200",
+         "[] \n \n\t"},
+        {"blanks behind a value", "GET /a" H "X-A: v \t\r\n\r\n", "HTTP/1.1 200", "[v] "},
+        {"blank before the colon", "POST /e" H "Content-Length : 3\r\n\r\nabc", "HTTP/1.1 400",
+         "Malformed"},
+        {"blank in a name", "GET /a" H "X A: v\r\n\r\n", "HTTP/1.1 400", "Malformed"},
+        {"no name", "GET /a" H ": v\r\n\r\n", "HTTP/1.1 400", "no name"},
+        {"bare LF", "GET /a HTTP/1.1\nHost: t\n\n", "HTTP/1.1 400", "Malformed"},
+        {"bare CR", "GET /a" H "X-A: a\rb\r\n\r\n", "HTTP/1.1 400", "Malformed"},
+        {"control byte", "GET /a" H "X-A: a\x01\r\n\r\n", "HTTP/1.1 400", "Malformed"},
+        {"a list of lengths", "POST /e" H "Content-Length: 3, 3\r\n\r\nabc", "HTTP/1.1 400",
+         "Malformed"},
+        {"the same length twice", "POST /e" H "Content-Length: 3\r\nContent-Length: 3\r\n\r\nabc",
+         "HTTP/1.1 400", "Malformed"},
+        {"chunk without its end", "POST /e" H "Transfer-Encoding: chunked\r\n\r\n1\r\nabc0\r\n\r\n",
+         "HTTP/1.1 400", "Malformed"},
+        {"chunks in http/1.0",
+         "POST /e HTTP/1.0\r\nConnection: keep-alive\r\nTransfer-Encoding: "
+         "chunked\r\n\r\n1\r\na\r\n0"
+         "\r\n\r\n",
+         "HTTP/1.1 200", "Connection: close"},
+        {"http/0.9", "GET /a\r\n\r\n", "HTTP/1.1 505", "HTTP/1.1"},
         {"other expectation", "POST /e" H "Expect: tea\r\nContent-Length: 1\r\n\r\na",
          "HTTP/1.1 417", "\"error\""},
     };
@@ -531,52 +391,6 @@ static void connections_over_the_limit_are_refused(void **state)
     mem_free(f);
 }
 
-enum { BODIES_TOTAL = 128 << 10 };
-
-static int send_part(struct fixture *f, size_t declared, size_t sent)
-{
-    char head[128];
-    char *body = mem_zalloc(sent);
-    int fd = dial(f);
-    snprintf(head, sizeof head, "POST /e HTTP/1.1\r\nHost: t\r\nContent-Length: %zu\r\n\r\n",
-             declared);
-    memset(body, 'x', sent);
-    if (send(fd, head, strlen(head), MSG_NOSIGNAL) < 0 || send(fd, body, sent, MSG_NOSIGNAL) < 0) {
-        close(fd);
-        fd = -1;
-    }
-    mem_free(body);
-    return fd;
-}
-
-/* An upload that holds all there is and never ends; small requests; another large one. */
-static void hoard(struct fixture *f)
-{
-    int hoarder = send_part(f, BODIES_TOTAL + 1, BODIES_TOTAL);
-    for (int i = 0; i < 50; i++) {
-        exchange(f);
-        f->n_chunks += strncmp(f->answer, "HTTP/1.1 200", 12) == 0;
-    }
-    int late = send_part(f, BODIES_TOTAL, BODIES_TOTAL - 1);
-    ssize_t n = recv(late, f->answer, sizeof f->answer - 1, 0);
-    f->answer[n > 0 ? n : 0] = '\0';
-    close(late);
-    close(hoarder);
-}
-
-static void uploads_that_never_end_shut_out_no_small_request(void **state)
-{
-    const struct http_limits limits = {.max_body_bytes = 1 << 20,
-                                       .max_body_bytes_total = BODIES_TOTAL};
-    struct fixture *f = mem_zalloc(sizeof *f);
-    f->script = hoard;
-    f->send = "POST /e HTTP/1.1\r\nHost: t\r\nConnection: close\r\nContent-Length: 3\r\n\r\nabc";
-    run(f, &limits);
-    assert_int_equal(f->n_chunks, 50);
-    assert_memory_equal(f->answer, "HTTP/1.1 503", 12);
-    mem_free(f);
-}
-
 /* What was said of one request is not said of the next one on the connection. */
 static void headers_and_ids_are_of_one_request(void **state)
 {
@@ -666,7 +480,6 @@ int main(void)
         cmocka_unit_test(a_stream_waits_for_a_slow_reader),
         cmocka_unit_test(a_reader_that_stalls_is_aborted),
         cmocka_unit_test(connections_over_the_limit_are_refused),
-        cmocka_unit_test(uploads_that_never_end_shut_out_no_small_request),
         cmocka_unit_test(headers_and_ids_are_of_one_request),
         cmocka_unit_test(a_drain_resets_nobody),
         cmocka_unit_test(a_port_in_use_is_named),

@@ -1,0 +1,32 @@
+#pragma once
+/* Bytes that connections hold, of which there is a total, shared fairly between tenants: each
+ * tenant may hold as much as is still free, its own new bytes counted (the dynamic threshold of
+ * Choudhury and Hahne, "Dynamic queue length thresholds for shared-memory packet switches", 1998,
+ * with alpha = 1). So one tenant alone gets half of the total, n that all want more get
+ * total / (n + 1) each, and the next one always finds a share of its own free. Nobody who holds
+ * bytes loses them for a newcomer: the newcomer is refused. One thread. */
+#include <stdbool.h>
+#include <stdint.h>
+
+struct room_account;
+
+struct room {
+    uint64_t total, used;
+    struct room_account **buckets;
+    uint32_t n_accounts, n_buckets; /* n_buckets: 0, or a power of two */
+};
+
+struct room_charge { /* of one holder; all 0: it holds nothing */
+    struct room_account *account;
+    uint64_t bytes;
+};
+
+void room_init(struct room *r, uint64_t total);
+void room_fini(struct room *r); /* every charge is 0 */
+/* Whether the tenant may hold more bytes than it does. */
+bool room_has(const struct room *r, uint64_t tenant, uint64_t more);
+/* The most that it may hold more. */
+uint64_t room_left(const struct room *r, uint64_t tenant);
+/* Sets what a holder holds. It is not asked whether there is room. A charge that is not 0 stays
+ * with the tenant it began with. */
+void room_set(struct room *r, struct room_charge *c, uint64_t tenant, uint64_t bytes);

@@ -1,0 +1,264 @@
+/* What waits for a reader or a writer is bounded: by tenant, in all, and by how slowly it moves. */
+#include <pthread.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <arpa/inet.h>
+#include <sys/socket.h>
+
+#include <cmocka.h>
+
+#include "tests/unit/net/http_fixture.h"
+
+#define H " HTTP/1.1\r\nHost: t\r\nConnection: close\r\n"
+
+enum { BODIES_TOTAL = 128 << 10 };
+
+static int send_part(struct fixture *f, size_t declared, size_t sent)
+{
+    char head[128];
+    char *body = mem_zalloc(sent);
+    int fd = dial(f);
+    snprintf(head, sizeof head, "POST /e HTTP/1.1\r\nHost: t\r\nContent-Length: %zu\r\n\r\n",
+             declared);
+    memset(body, 'x', sent);
+    if (send(fd, head, strlen(head), MSG_NOSIGNAL) < 0 || send(fd, body, sent, MSG_NOSIGNAL) < 0) {
+        close(fd);
+        fd = -1;
+    }
+    mem_free(body);
+    return fd;
+}
+
+/* As send_part, from an address of this machine's own: another client. */
+static int send_part_from(struct fixture *f, uint8_t last_byte, size_t declared, size_t sent)
+{
+    f->from = last_byte;
+    int fd = send_part(f, declared, sent);
+    f->from = 0;
+    return fd;
+}
+
+static void answer_of(struct fixture *f, int fd)
+{
+    ssize_t n = recv(fd, f->answer, sizeof f->answer - 1, 0);
+    f->answer[n > 0 ? n : 0] = '\0';
+    close(fd);
+}
+
+/* An upload that holds all that one may and never ends; small requests; another large one of the
+ * same client, refused at its head; one of another client. */
+static void hoard(struct fixture *f)
+{
+    int hoarder = send_part(f, BODIES_TOTAL / 2, BODIES_TOTAL / 2 - 1);
+    for (int i = 0; i < 50; i++) {
+        exchange(f);
+        f->n_chunks += strncmp(f->answer, "HTTP/1.1 200", 12) == 0;
+    }
+    answer_of(f, send_part(f, BODIES_TOTAL, 0));
+    f->n_chunks += strncmp(f->answer, "HTTP/1.1 503", 12) == 0;
+    answer_of(f, send_part_from(f, 2, BODIES_TOTAL / 4, BODIES_TOTAL / 4));
+    f->n_chunks += strncmp(f->answer, "HTTP/1.1 200", 12) == 0;
+    close(hoarder);
+}
+
+static void uploads_that_never_end_shut_out_no_one_else(void **state)
+{
+    const struct http_limits limits = {.max_body_bytes = 4 << 20,
+                                       .max_body_bytes_total = BODIES_TOTAL};
+    struct fixture *f = mem_zalloc(sizeof *f);
+    f->script = hoard;
+    f->send = "POST /e HTTP/1.1\r\nHost: t\r\nConnection: close\r\nContent-Length: 3\r\n\r\nabc";
+    run(f, &limits);
+    assert_int_equal(f->n_chunks, 52);
+    assert_int_equal(f->load.counts.refused_bodies, 1);
+    assert_int_equal(f->load.body_bytes, 0);
+    mem_free(f);
+}
+
+/* A byte each 50 ms never stands still, and is far below the rate. */
+static void dribble(struct fixture *f)
+{
+    int fd = send_part(f, 1000, 1);
+    for (int i = 0; i < 400 && send(fd, "x", 1, MSG_NOSIGNAL) == 1; i++) {
+        usleep(50000);
+        if (recv(fd, f->answer, sizeof f->answer - 1, MSG_DONTWAIT) > 0)
+            break;
+    }
+    close(fd);
+}
+
+static void an_upload_that_crawls_is_ended(void **state)
+{
+    const struct http_limits limits = {.min_bytes_per_s = 1000, .rate_window_ms = 300};
+    struct fixture *f = mem_zalloc(sizeof *f);
+    f->script = dribble;
+    run(f, &limits);
+    assert_memory_equal(f->answer, "HTTP/1.1 408", 12);
+    assert_non_null(strstr(f->answer, "slower than"));
+    assert_int_equal(f->load.counts.slow_bodies, 1);
+    mem_free(f);
+}
+
+/* ---- answers that nobody reads ---- */
+
+enum { N_READERS = 12, ANSWERS_TOTAL = 16 << 20 };
+
+/* Each is answered three MiB that it does not read, what is beyond the first few a 503. Another
+ * client is served meanwhile. */
+static void ask_and_do_not_read(struct fixture *f)
+{
+    int fds[N_READERS];
+    for (int i = 0; i < N_READERS; i++) {
+        fds[i] = dial(f);
+        if (send(fds[i], f->send, strlen(f->send), MSG_NOSIGNAL) < 0)
+            abort();
+        ssize_t n = recv(fds[i], f->answer, 12, MSG_WAITALL);
+        f->n_refused += n == 12 && memcmp(f->answer, "HTTP/1.1 503", 12) == 0;
+    }
+    f->from = 2;
+    int other = dial(f);
+    f->from = 0;
+    if (send(other, f->send, strlen(f->send), MSG_NOSIGNAL) < 0)
+        abort();
+    answer_of(f, other);
+    for (int i = 0; i < N_READERS; i++)
+        close(fds[i]);
+}
+
+static void answers_that_wait_are_bounded(void **state)
+{
+    const struct http_limits limits = {.max_answer_bytes_total = ANSWERS_TOTAL};
+    struct fixture *f = mem_zalloc(sizeof *f);
+    f->script = ask_and_do_not_read;
+    f->send = "GET /large HTTP/1.1\r\nHost: t\r\n\r\n";
+    run(f, &limits);
+    assert_in_range(f->n_refused, N_READERS - 3, N_READERS - 2);
+    assert_memory_equal(f->answer, "HTTP/1.1 200", 12);
+    assert_int_equal(f->load.counts.refused_answers, f->n_refused);
+    assert_true(f->most_waiting > 1 << 20 && f->most_waiting <= ANSWERS_TOTAL);
+    mem_free(f);
+}
+
+/* Streams whose readers do not read share the room: each keeps a little. */
+static void ask_for_streams(struct fixture *f)
+{
+    int fds[N_READERS];
+    for (int i = 0; i < N_READERS; i++) {
+        fds[i] = dial(f);
+        if (send(fds[i], f->send, strlen(f->send), MSG_NOSIGNAL) < 0)
+            abort();
+    }
+    for (int i = 0; i < 2000 && f->n_aborted < N_READERS; i++)
+        usleep(10000);
+    for (int i = 0; i < N_READERS; i++)
+        close(fds[i]);
+}
+
+static void streams_that_nobody_reads_share_the_room(void **state)
+{
+    const struct http_limits limits = {.max_answer_bytes_total = 512 << 10,
+                                       .stream_high_water_bytes = 256 << 10,
+                                       .write_stall_ms = 800};
+    struct fixture *f = mem_zalloc(sizeof *f);
+    f->script = ask_for_streams;
+    f->send = "GET /stream HTTP/1.1\r\nHost: t\r\n\r\n";
+    f->n_chunks = 1 << 20;
+    run(f, &limits);
+    assert_int_equal(f->n_aborted, N_READERS);
+    assert_true(f->most_waiting <= (512 << 10) / 2 + N_READERS * (32 << 10));
+    assert_int_equal(f->load.counts.slow_answers, N_READERS);
+    mem_free(f);
+}
+
+/* A whole answer that is read slowly, far longer than the stall time and never standing still. */
+static void read_for_long(struct fixture *f)
+{
+    static char buf[32 << 10];
+    int fd = dial(f), small = 16 << 10;
+    setsockopt(fd, SOL_SOCKET, SO_RCVBUF, &small, sizeof small);
+    if (send(fd, f->send, strlen(f->send), MSG_NOSIGNAL) < 0)
+        abort();
+    for (ssize_t got = 1; got > 0; usleep(10000)) {
+        got = recv(fd, buf, sizeof buf, 0);
+        f->n_answer += got > 0 ? (size_t)got : 0;
+    }
+    close(fd);
+}
+
+static void an_answer_that_moves_is_never_cut_off(void **state)
+{
+    const struct http_limits limits = {
+        .write_stall_ms = 250, .min_bytes_per_s = 10000, .rate_window_ms = 250};
+    struct fixture *f = mem_zalloc(sizeof *f);
+    f->script = read_for_long;
+    f->send = "GET /large" H "\r\n";
+    run(f, &limits);
+    assert_true(f->n_answer > LARGE_BYTES);
+    assert_int_equal(f->load.counts.slow_answers, 0);
+    mem_free(f);
+}
+
+/* The reader that takes a little, again and again. */
+static void read_too_slowly(struct fixture *f)
+{
+    static char buf[256];
+    int fd = dial(f), small = 4 << 10;
+    setsockopt(fd, SOL_SOCKET, SO_RCVBUF, &small, sizeof small);
+    if (send(fd, f->send, strlen(f->send), MSG_NOSIGNAL) < 0)
+        abort();
+    for (int i = 0; i < 1000 && recv(fd, buf, sizeof buf, 0) > 0; i++)
+        usleep(20000);
+    close(fd);
+}
+
+static void an_answer_that_crawls_is_ended(void **state)
+{
+    const struct http_limits limits = {.min_bytes_per_s = 1000000, .rate_window_ms = 400};
+    struct fixture *f = mem_zalloc(sizeof *f);
+    f->script = read_too_slowly;
+    f->send = "GET /large" H "\r\n";
+    run(f, &limits);
+    assert_int_equal(f->load.counts.slow_answers, 1);
+    mem_free(f);
+}
+
+/* An answer of known length in pieces; the connection goes on behind it. */
+static void a_sized_stream_keeps_its_connection(void **state)
+{
+    struct fixture *f = mem_zalloc(sizeof *f);
+    f->script = exchange;
+    f->n_chunks = 4;
+    f->send =
+        "HEAD /sized HTTP/1.1\r\nHost: t\r\n\r\nGET /sized HTTP/1.1\r\nHost: t\r\n\r\nGET /next" H
+        "\r\n";
+    run(f, NULL);
+    const char *head = strstr(f->answer, "Content-Length: 32768\r\n");
+    const char *get = head ? strstr(head + 1, "Content-Length: 32768\r\n") : NULL;
+    assert_non_null(get);
+    const char *body = strstr(get, "\r\n\r\n") + 4;
+    assert_int_equal(strspn(body, "x"), 32768);
+    assert_memory_equal(body + 32768, "HTTP/1.1 200", 12);
+    assert_non_null(strstr(body + 32768, "GET /next"));
+    assert_null(strstr(f->answer, "Transfer-Encoding"));
+    mem_free(f);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(uploads_that_never_end_shut_out_no_one_else),
+        cmocka_unit_test(an_upload_that_crawls_is_ended),
+        cmocka_unit_test(answers_that_wait_are_bounded),
+        cmocka_unit_test(streams_that_nobody_reads_share_the_room),
+        cmocka_unit_test(an_answer_that_moves_is_never_cut_off),
+        cmocka_unit_test(an_answer_that_crawls_is_ended),
+        cmocka_unit_test(a_sized_stream_keeps_its_connection),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
