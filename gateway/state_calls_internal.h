@@ -6,6 +6,17 @@
 #include "gateway/state_store.h"
 
 struct batch_runner;
+struct metric;
+
+/* Asks the store's thread how the store is. The thread writes health, the loop reads it when the
+ * job is done. */
+struct look_job {
+    struct encode_job job; /* first */
+    struct state_calls *all;
+    struct state_health health;
+    uint32_t ticks, n_lost_before;
+    bool is_out;
+};
 
 struct state_calls {
     struct state_store *store; /* NULL: none */
@@ -13,6 +24,8 @@ struct state_calls {
     struct batch_runner *runner;
     uint64_t (*wall_s)(void *ctx);
     struct state_call *first;
+    struct look_job look;
+    struct metric *up, *full, *lost;
 };
 
 struct state_call {
