@@ -13,7 +13,7 @@
 enum { TAKE_MAX = 64, HOLD_TICKS = 4 /* about a second */ };
 
 /*  FREE ──take──▶ RUNNING ──answer──▶ SAVING ──committed──▶ FREE
- *                                       ▲│ the disk is full, the thread's queue is full
+ *                                       ▲│ the disk is full or broken, the thread's queue is full
  *                                       │▼ (the next tick)
  *                                     UNSAVED */
 enum slot_state { SLOT_FREE, SLOT_RUNNING, SLOT_SAVING, SLOT_UNSAVED };
@@ -45,7 +45,8 @@ struct batch_runner {
     struct batch_slot *slots;
     struct take_job take;
     bool taking, wanted /* there may be lines */, any_open, closing;
-    uint32_t hold; /* ticks until lines are taken again */
+    bool save_failed, take_failed; /* the last time; the store's thread only */
+    uint32_t hold;                 /* ticks until lines are taken again */
 };
 
 const struct dialect *batch_dialect(struct str url)
@@ -73,6 +74,15 @@ static void free_slot(struct batch_slot *s)
     strbuf_trim(&s->answer, 0);
 }
 
+/* On the store's thread. The ticks try again four times a second, and a log on the same full disk
+ * is not helped by saying so each time. */
+static void tell_once(bool *told, enum status s, const char *event, const struct error *err)
+{
+    if (s != STATUS_OK && !*told)
+        log_error(event, "why=%s", log_quote(err->text));
+    *told = s != STATUS_OK;
+}
+
 /* ---- saving ---- */
 
 static void save_run(struct encode_job *j)
@@ -85,8 +95,7 @@ static void save_run(struct encode_job *j)
         s->saved =
             state_answer_line(s->b->o.store, s->line.batch_no, s->line.i_line, s->http_status,
                               strbuf_str(&s->answer), s->b->o.wall_s(NULL), &err);
-    if (s->saved != STATUS_OK)
-        log_error("batch_line_not_saved", "why=%s", log_quote(err.text));
+    tell_once(&s->b->save_failed, s->saved, "batch_line_not_saved", &err);
 }
 
 static void pump(struct batch_runner *b);
@@ -211,8 +220,7 @@ static void take_run(struct encode_job *j)
     struct error err = {0};
     t->status = state_take_lines(t->b->o.store, t->max, t->b->o.wall_s(NULL), t->lines, &t->n,
                                  &t->n_open, &err);
-    if (t->status != STATUS_OK)
-        log_error("batch_lines_not_taken", "why=%s", log_quote(err.text));
+    tell_once(&t->b->take_failed, t->status, "batch_lines_not_taken", &err);
 }
 
 static void take_done(struct encode_job *j)

@@ -161,6 +161,8 @@ static enum status add_batch(struct state_store *s, struct stored_batch *b, stru
     strbuf_init(&input, OUTPUT_MAX_BYTES);
     enum status status = state_get_file(s, b->tenant, str_from(b->input_file), &f, &input, err);
     if (status == STATUS_OK)
+        status = state_wants(s, input.len, err);
+    if (status == STATUS_OK)
         status = insert_batch(s, b, &no, err);
     if (status == STATUS_OK)
         status = insert_lines(s, no, b, strbuf_str(&input), err);
@@ -179,7 +181,7 @@ enum status state_add_batch(struct state_store *s, struct stored_batch *b, struc
     state_make_id("batch_", b->id);
     b->state = BATCH_IN_PROGRESS;
     b->n_lines = 0;
-    TRY(state_exec(s, "BEGIN IMMEDIATE", err));
+    TRY(state_begin(s, err));
     return state_end(s, add_batch(s, b, err), err);
 }
 
@@ -209,6 +211,7 @@ enum status state_get_batch(struct state_store *s, uint64_t tenant, struct str i
                             struct stored_batch *out, struct error *err)
 {
     int64_t no;
+    TRY(state_ready(s, err));
     return get_batch(s, tenant, id, out, &no, err);
 }
 
@@ -216,6 +219,7 @@ enum status state_list_batches(struct state_store *s, const struct state_query *
                                void (*each)(void *ctx, const struct stored_batch *b), void *ctx,
                                bool *more, struct error *err)
 {
+    TRY(state_ready(s, err));
     sqlite3_stmt *q = state_prepare(
         s,
         "SELECT " BATCH_COLUMNS " FROM batch WHERE tenant = ?1 AND (?2 = '' OR no < "
@@ -369,15 +373,27 @@ static enum status cancel(struct state_store *s, uint64_t tenant, struct str id,
     return error_set(err, STATUS_INVALID, "the batch has ended already");
 }
 
+static enum status cancel_batch(struct state_store *s, uint64_t tenant, struct str id,
+                                uint64_t now_s, struct stored_batch *out, int64_t *batch_no,
+                                struct error *err)
+{
+    *out = (struct stored_batch){0};
+    TRY(state_begin(s, err));
+    enum status status = state_end(s, cancel(s, tenant, id, now_s, out, batch_no, err), err);
+    if (status != STATUS_OK)
+        stored_batch_fini(out);
+    return status;
+}
+
 enum status state_cancel_batch(struct state_store *s, uint64_t tenant, struct str id,
                                uint64_t now_s, struct stored_batch *out, int64_t *batch_no,
                                struct error *err)
 {
-    *out = (struct stored_batch){0};
-    TRY(state_exec(s, "BEGIN IMMEDIATE", err));
-    enum status status = state_end(s, cancel(s, tenant, id, now_s, out, batch_no, err), err);
-    if (status != STATUS_OK)
-        stored_batch_fini(out);
+    enum status status = cancel_batch(s, tenant, id, now_s, out, batch_no, err);
+    if (status == STATUS_NO_MEMORY && state_make_room(s))
+        status = cancel_batch(s, tenant, id, now_s, out, batch_no, err);
+    if (status == STATUS_OK)
+        state_settle(s);
     return status;
 }
 
@@ -484,7 +500,7 @@ enum status state_take_lines(struct state_store *s, uint32_t max, uint64_t now_s
                              struct error *err)
 {
     *n = *n_open = 0;
-    TRY(state_exec(s, "BEGIN IMMEDIATE", err));
+    TRY(state_begin(s, err));
     enum status status = state_end(s, take(s, max, now_s, out, n, n_open, err), err);
     while (status != STATUS_OK && *n > 0)
         mem_free(out[--*n].owned_body);
@@ -494,7 +510,7 @@ enum status state_take_lines(struct state_store *s, uint32_t max, uint64_t now_s
 enum status state_release_line(struct state_store *s, int64_t batch_no, uint32_t i_line,
                                struct error *err)
 {
-    TRY(state_exec(s, "BEGIN IMMEDIATE", err));
+    TRY(state_begin(s, err));
     return state_end(s, move_line(s, batch_no, i_line, LINE_TAKEN, LINE_WAITING, err), err);
 }
 
@@ -559,12 +575,12 @@ static enum status fail_open(struct state_store *s, int64_t batch_no, uint64_t n
 enum status state_answer_line(struct state_store *s, int64_t batch_no, uint32_t i_line,
                               int http_status, struct str text, uint64_t now_s, struct error *err)
 {
-    TRY(state_exec(s, "BEGIN IMMEDIATE", err));
+    TRY(state_begin(s, err));
     enum status status =
         state_end(s, answer(s, batch_no, i_line, http_status, text, now_s, err), err);
     if (status != STATUS_LIMIT)
         return status;
     struct error full = *err;
-    TRY(state_exec(s, "BEGIN IMMEDIATE", err));
+    TRY(state_begin(s, err));
     return state_end(s, fail_open(s, batch_no, now_s, &full, err), err);
 }

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "common/base/mem.h"
+#include "common/base/metrics.h"
 #include "common/net/http_server.h"
 #include "gateway/batch_runner.h"
 #include "gateway/multipart.h"
@@ -13,7 +14,8 @@ enum {
     MAX_CALLS = 2048,
     MAX_BODIES_BYTES = 256 << 20,
     DEFAULT_LIMIT = 10000,
-    ANSWER_MAX = 1 << 30
+    ANSWER_MAX = 1 << 30,
+    LOOK_TICKS = 4 /* about a second */
 };
 static const char json_type[] = "application/json";
 
@@ -27,6 +29,16 @@ void state_call_fail(struct state_call *c, const char *what, enum status s, cons
     else if (s == STATUS_LIMIT)
         api_error_set(&c->error, 507, NULL,
                       "The store of files is full: delete some that are not needed.");
+    else if (s == STATUS_NO_MEMORY)
+        api_error_set(
+            &c->error, 507, NULL,
+            "The disk of the store of files is full: delete files that are not needed, or "
+            "try again when it has room.");
+    else if (s == STATUS_CLOSED)
+        api_error_set(
+            &c->error, 503, NULL,
+            "The store of files is not available: the gateway's log says why. It is tried "
+            "again by itself.");
     else
         api_error_set(&c->error, 500, NULL, "%s", err->text);
 }
@@ -212,6 +224,51 @@ static void job_run(struct encode_job *j)
         api_error_set(&c->error, 500, NULL, "The answer is larger than what fits into one.");
 }
 
+/* ---- the store's health ---- */
+
+static void look_run(struct encode_job *j)
+{
+    struct state_calls *c = ((struct look_job *)j)->all;
+    c->look.health = state_look(c->store);
+}
+
+static void publish(struct state_calls *c)
+{
+    const struct state_health *now = &c->look.health;
+    metric_set(c->up, now->is_open);
+    metric_set(c->full, now->disk_full);
+    metric_add(c->lost, (double)(now->n_lost - c->look.n_lost_before));
+    c->look.n_lost_before = now->n_lost;
+}
+
+static void look_done(struct encode_job *j)
+{
+    struct state_calls *c = ((struct look_job *)j)->all;
+    c->look.is_out = false;
+    publish(c);
+}
+
+/* One at a time: a disk that hangs is asked once. */
+static void look(struct state_calls *c)
+{
+    if (c->look.is_out || c->look.ticks++ % LOOK_TICKS != 0)
+        return;
+    c->look.all = c;
+    c->look.job = (struct encode_job){.run = look_run, .done = look_done};
+    c->look.is_out = encode_pool_submit(c->thread, &c->look.job) == STATUS_OK;
+}
+
+static void make_metrics(struct state_calls *c, struct metrics *m)
+{
+    c->up = metrics_gauge(m, "coxswain_gateway_state_up", "",
+                          "1 while the store of files and batches can be used. With --state-dir.");
+    c->full = metrics_gauge(m, "coxswain_gateway_state_disk_full", "",
+                            "1 while the disk of the store has no room. With --state-dir.");
+    c->lost = metrics_counter(m, "coxswain_gateway_state_lost_total", "",
+                              "Times that the store's database was found broken or gone, or could "
+                              "not be opened. With --state-dir.");
+}
+
 /* ---- the loop ---- */
 
 static void answer_error(struct http_request *r, const struct api_error *e)
@@ -386,7 +443,10 @@ enum status state_calls_new(struct loop *l, const struct state_calls_options *o,
     c->wall_s = o->wall_s;
     if (!o->dir)
         return STATUS_OK;
+    make_metrics(c, o->metrics);
     TRY(state_open(o->dir, o->max_bytes, &c->store, err));
+    c->look.health = state_look(c->store); /* its thread has not begun */
+    publish(c);
     TRY(encode_pool_new(l, 1, MAX_CALLS, MAX_BODIES_BYTES, &c->thread, err));
     struct batch_runner_options runner = {.store = c->store,
                                           .thread = c->thread,
@@ -401,8 +461,10 @@ enum status state_calls_new(struct loop *l, const struct state_calls_options *o,
 void state_calls_tick(struct state_calls *c)
 {
     state_downloads_tick(c);
-    if (c->runner)
-        batch_runner_tick(c->runner);
+    if (!c->runner)
+        return;
+    look(c);
+    batch_runner_tick(c->runner);
 }
 
 void state_calls_free(struct state_calls *c)

@@ -7,6 +7,17 @@
 
 struct batch_runner;
 struct state_download;
+struct metric;
+
+/* Asks the store's thread how the store is. The thread writes health, the loop reads it when the
+ * job is done. */
+struct look_job {
+    struct encode_job job; /* first */
+    struct state_calls *all;
+    struct state_health health;
+    uint32_t ticks, n_lost_before;
+    bool is_out;
+};
 
 struct state_calls {
     struct state_store *store; /* NULL: none */
@@ -15,6 +26,8 @@ struct state_calls {
     uint64_t (*wall_s)(void *ctx);
     struct state_call *first;
     struct state_download *downloads;
+    struct look_job look;
+    struct metric *up, *full, *lost;
 };
 
 struct state_call {

@@ -1,14 +1,27 @@
 #pragma once
-/* The inside of the store, shared by state_store.c (the file itself, and files) and state_batches.c
- * (batches and lines). */
+/* The inside of the store, shared by state_store.c (files), state_batches.c (batches and lines),
+ * state_open.c (the database's life: opened, lost, opened again) and state_room.c (room on the
+ * disk). */
 #include <sqlite3.h>
 
 #include "gateway/state_store.h"
 
-enum { STATE_OPEN_BLOBS = 8 };
+enum { STATE_PAGE_BYTES = 4096, STATE_PATH_BYTES = 4096, STATE_OPEN_BLOBS = 8 };
 
 struct state_store {
-    sqlite3 *db;
+    sqlite3 *db; /* NULL: it is not open, and `why` says so */
+    char dir[STATE_PATH_BYTES - 32];
+    uint64_t max_bytes;
+    bool broken;       /* an error of the file or the disk: it is opened anew by the next call */
+    bool spilled;      /* a write found no room: what it left in the log is to be given back */
+    bool was_open;     /* in this life */
+    bool has_taken;    /* lines of an earlier life are still to wait again */
+    bool disk_full;    /* the last write found no room on the disk */
+    uint32_t n_frames; /* of the log, as of the last commit */
+    uint32_t n_lost;   /* times that it was found broken, or could not be opened */
+    uint64_t retry_at_ns, backoff_ns;
+    enum status why_status;
+    char why[320];
     struct open_blob { /* a file's content, by its row */
         sqlite3_blob *blob;
         int64_t no;
@@ -17,10 +30,16 @@ struct state_store {
     uint64_t n_reads;
 };
 
-void state_close_blobs(struct state_store *s); /* before whatever writes */
+void state_close_blobs(struct state_store *s); /* before whatever writes, or cuts the log */
 
-/* The database's own error as a status, with what was being done. */
+/* The database's own error as a status, with what was being done. A full disk is
+ * STATUS_NO_MEMORY, --max-state-bytes is STATUS_LIMIT. */
 enum status state_error(struct state_store *s, struct error *err, const char *what);
+/* Opens the database where it is not open and a retry is due; STATUS_CLOSED or STATUS_NO_MEMORY
+ * with the reason where it stays closed. Every call begins with it, or with state_begin. */
+enum status state_ready(struct state_store *s, struct error *err);
+/* state_ready, then a transaction. */
+enum status state_begin(struct state_store *s, struct error *err);
 enum status state_exec(struct state_store *s, const char *sql, struct error *err);
 /* NULL: err says why. The caller finalizes. */
 sqlite3_stmt *state_prepare(struct state_store *s, const char *sql, struct error *err);
@@ -34,3 +53,25 @@ void state_make_id(const char *prefix, char out[STATE_ID_BYTES]);
 /* Inside a transaction. */
 enum status state_insert_file(struct state_store *s, struct stored_file *f, struct str content,
                               struct error *err);
+
+/* ---- room on the disk (state_room.c) ---- */
+
+/* Has the disk of the store no room left? */
+bool state_disk_is_full(const struct state_store *s);
+/* For what frees room, on a full disk: gives up the reserve, and moves the log into the database.
+ * False: there was nothing to give. */
+bool state_make_room(struct state_store *s);
+/* For what takes room, on a full disk: gives the database's unused pages back to it. False: there
+ * were none. */
+bool state_shrink(struct state_store *s);
+/* Where the disk is short of room, unused pages go back to it; the reserve is made again where it
+ * is missing and fits. */
+void state_settle(struct state_store *s);
+/* Is there room on the disk for so many bytes, twice: they are in the log and in the database until
+ * the log is cut? STATUS_NO_MEMORY: no. */
+enum status state_wants(struct state_store *s, uint64_t bytes, struct error *err);
+/* After a commit: a long log goes into the database. */
+void state_committed(struct state_store *s);
+uint64_t state_pragma(struct state_store *s, const char *sql); /* its number; 0 where it fails */
+/* Moves the log into the database and cuts it to nothing. */
+enum status state_checkpoint(struct state_store *s);

@@ -67,6 +67,7 @@ enum status state_read_file(struct state_store *s, uint64_t tenant, struct str i
                             char *out, size_t n, struct error *err)
 {
     int64_t no;
+    TRY(state_ready(s, err));
     TRY(find_row(s, tenant, id, &no, err));
     struct open_blob *b = blob_of(s, no, err);
     if (!b)

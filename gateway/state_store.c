@@ -1,52 +1,13 @@
 #include "gateway/state_store.h"
 
-#include <errno.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/stat.h>
 
-#include "common/base/mem.h"
 #include "common/base/random.h"
 #include "gateway/state_internal.h"
 
-enum { PATH_BYTES = 4096, PAGE_BYTES = 4096, MIN_PAGES = 64 };
-
-/* WAL and NORMAL: a process that dies loses nothing; a machine that loses power may lose the last
- * commits, never the file's order, and lines whose answers went with them run again. */
-static const char schema[] =
-    "CREATE TABLE IF NOT EXISTS file (no INTEGER PRIMARY KEY AUTOINCREMENT, id TEXT UNIQUE NOT "
-    "NULL,"
-    " tenant INTEGER NOT NULL, filename TEXT NOT NULL, purpose TEXT NOT NULL,"
-    " created INTEGER NOT NULL, bytes INTEGER NOT NULL, content BLOB NOT NULL);"
-    "CREATE TABLE IF NOT EXISTS batch (no INTEGER PRIMARY KEY AUTOINCREMENT, id TEXT UNIQUE NOT "
-    "NULL,"
-    " tenant INTEGER NOT NULL, endpoint TEXT NOT NULL, input TEXT NOT NULL, output TEXT, error "
-    "TEXT,"
-    " state INTEGER NOT NULL, created INTEGER NOT NULL, expires INTEGER NOT NULL,"
-    " ended INTEGER NOT NULL DEFAULT 0, lines INTEGER NOT NULL, completed INTEGER NOT NULL DEFAULT "
-    "0,"
-    " failed INTEGER NOT NULL DEFAULT 0, metadata TEXT, failure TEXT, failure_line INTEGER NOT "
-    "NULL);"
-    "CREATE TABLE IF NOT EXISTS line (batch INTEGER NOT NULL, n INTEGER NOT NULL,"
-    " custom_id TEXT NOT NULL, body TEXT NOT NULL, state INTEGER NOT NULL, status INTEGER,"
-    " answer TEXT, PRIMARY KEY (batch, n), UNIQUE (batch, custom_id)) WITHOUT ROWID;"
-    "CREATE INDEX IF NOT EXISTS line_waiting ON line (batch, n) WHERE state = 0;"
-    "UPDATE line SET state = 0 WHERE state = 1;"
-    "PRAGMA user_version = 1;";
-
-enum status state_error(struct state_store *s, struct error *err, const char *what)
-{
-    int code = sqlite3_errcode(s->db) & 0xff;
-    enum status status = code == SQLITE_FULL || code == SQLITE_TOOBIG   ? STATUS_LIMIT
-                         : code == SQLITE_BUSY || code == SQLITE_LOCKED ? STATUS_EXISTS
-                                                                        : STATUS_IO;
-    return error_set(err, status, "the state's database: %s: %s", what, sqlite3_errmsg(s->db));
-}
-
 enum status state_exec(struct state_store *s, const char *sql, struct error *err)
 {
-    if (strcmp(sql, "BEGIN IMMEDIATE") == 0)
-        state_close_blobs(s);
     return sqlite3_exec(s->db, sql, NULL, NULL, NULL) == SQLITE_OK ? STATUS_OK
                                                                    : state_error(s, err, sql);
 }
@@ -79,6 +40,8 @@ enum status state_end(struct state_store *s, enum status so_far, struct error *e
         so_far = state_exec(s, "COMMIT", err);
     if (so_far != STATUS_OK && !sqlite3_get_autocommit(s->db))
         sqlite3_exec(s->db, "ROLLBACK", NULL, NULL, NULL);
+    if (so_far == STATUS_OK)
+        state_committed(s);
     return so_far;
 }
 
@@ -94,73 +57,12 @@ void state_make_id(const char *prefix, char out[STATE_ID_BYTES])
              (unsigned long long)random_secure_u64(), (unsigned long long)random_secure_u64());
 }
 
-static enum status prepare_file(struct state_store *s, uint64_t max_bytes, struct error *err)
-{
-    char limit[64];
-    unsigned long long pages = max_bytes / PAGE_BYTES;
-    snprintf(limit, sizeof limit, "PRAGMA max_page_count = %llu",
-             pages < MIN_PAGES ? MIN_PAGES : pages);
-    sqlite3_busy_timeout(s->db, 0);
-    TRY(state_exec(s, "PRAGMA locking_mode = EXCLUSIVE", err));
-    TRY(state_exec(s, "PRAGMA journal_mode = WAL", err));
-    TRY(state_exec(s, "PRAGMA synchronous = NORMAL", err));
-    TRY(state_exec(s, limit, err));
-    return state_exec(s, schema, err);
-}
-
-/* Those of the file's path that are missing, for us alone. */
-static bool make_folders(char *path)
-{
-    for (char *at = strchr(path + 1, '/'); at; at = strchr(at + 1, '/')) {
-        *at = '\0';
-        bool there = mkdir(path, 0700) == 0 || errno == EEXIST;
-        *at = '/';
-        if (!there)
-            return false;
-    }
-    return true;
-}
-
-enum status state_open(const char *dir, uint64_t max_bytes, struct state_store **out,
-                       struct error *err)
-{
-    char path[PATH_BYTES];
-    if (snprintf(path, sizeof path, "%s/state.sqlite", dir) >= (int)sizeof path)
-        return error_set(err, STATUS_INVALID, "--state-dir %s: the path is too long", dir);
-    if (!make_folders(path))
-        return error_set(err, STATUS_INVALID, "--state-dir %s: %m", dir);
-    struct state_store *s = mem_zalloc(sizeof *s);
-    enum status status =
-        sqlite3_open_v2(path, &s->db,
-                        SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE | SQLITE_OPEN_NOMUTEX,
-                        NULL) == SQLITE_OK
-            ? prepare_file(s, max_bytes, err)
-            : state_error(s, err, "open");
-    if (status == STATUS_OK) {
-        *out = s;
-        return STATUS_OK;
-    }
-    state_close(s);
-    if (status == STATUS_EXISTS)
-        return error_set(err, status, "--state-dir %s: another gateway uses it; each needs its own",
-                         dir);
-    return error_prefix(err, status, "--state-dir %s", dir);
-}
-
-void state_close(struct state_store *s)
-{
-    if (!s)
-        return;
-    state_close_blobs(s);
-    sqlite3_close(s->db);
-    mem_free(s);
-}
-
 /* ---- files ---- */
 
 enum status state_insert_file(struct state_store *s, struct stored_file *f, struct str content,
                               struct error *err)
 {
+    TRY(state_wants(s, content.len, err));
     sqlite3_stmt *q = state_prepare(s,
                                     "INSERT INTO file (id, tenant, filename, purpose, created, "
                                     "bytes, content) VALUES (?,?,?,?,?,?,?)",
@@ -179,11 +81,18 @@ enum status state_insert_file(struct state_store *s, struct stored_file *f, stru
     return state_run(s, q, "add a file", err);
 }
 
+static enum status add_file(struct state_store *s, struct stored_file *f, struct str content,
+                            struct error *err)
+{
+    TRY(state_begin(s, err));
+    return state_end(s, state_insert_file(s, f, content, err), err);
+}
+
 enum status state_add_file(struct state_store *s, struct stored_file *f, struct str content,
                            struct error *err)
 {
-    TRY(state_exec(s, "BEGIN IMMEDIATE", err));
-    return state_end(s, state_insert_file(s, f, content, err), err);
+    enum status status = add_file(s, f, content, err);
+    return status == STATUS_NO_MEMORY && state_shrink(s) ? add_file(s, f, content, err) : status;
 }
 
 #define FILE_COLUMNS "id, tenant, filename, purpose, created, bytes"
@@ -201,6 +110,7 @@ static void read_file(sqlite3_stmt *q, struct stored_file *f)
 enum status state_get_file(struct state_store *s, uint64_t tenant, struct str id,
                            struct stored_file *out, struct strbuf *content, struct error *err)
 {
+    TRY(state_ready(s, err));
     sqlite3_stmt *q = state_prepare(
         s,
         content ? "SELECT " FILE_COLUMNS ", content FROM file WHERE id = ? AND tenant = ?"
@@ -225,9 +135,10 @@ enum status state_get_file(struct state_store *s, uint64_t tenant, struct str id
     return status;
 }
 
-enum status state_delete_file(struct state_store *s, uint64_t tenant, struct str id,
-                              struct error *err)
+static enum status delete_file(struct state_store *s, uint64_t tenant, struct str id,
+                               struct error *err)
 {
+    TRY(state_ready(s, err));
     state_close_blobs(s);
     sqlite3_stmt *q = state_prepare(s, "DELETE FROM file WHERE id = ? AND tenant = ?", err);
     if (!q)
@@ -237,6 +148,17 @@ enum status state_delete_file(struct state_store *s, uint64_t tenant, struct str
     TRY(state_run(s, q, "delete a file", err));
     return sqlite3_changes(s->db) == 1 ? STATUS_OK
                                        : error_set(err, STATUS_NOT_FOUND, "no such file");
+}
+
+enum status state_delete_file(struct state_store *s, uint64_t tenant, struct str id,
+                              struct error *err)
+{
+    enum status status = delete_file(s, tenant, id, err);
+    if (status == STATUS_NO_MEMORY && state_make_room(s))
+        status = delete_file(s, tenant, id, err);
+    if (status == STATUS_OK)
+        state_settle(s);
+    return status;
 }
 
 enum status state_list_files(struct state_store *s, const struct state_query *query,
@@ -252,6 +174,7 @@ enum status state_list_files(struct state_store *s, const struct state_query *qu
                             " FROM file WHERE tenant = ?1 AND (?2 = '' OR purpose = ?2) AND "
                             "(?3 = '' OR no < (SELECT no FROM file WHERE id = ?3 AND tenant = ?1)) "
                             "ORDER BY no DESC LIMIT ?4";
+    TRY(state_ready(s, err));
     sqlite3_stmt *q = state_prepare(s, sql, err);
     if (!q)
         return STATUS_IO;

@@ -8,6 +8,10 @@
  *   line: WAITING ──take──▶ TAKEN ──answer──▶ ANSWERED
  *            ▲── release, open ──┘
  *
+ * A disk that is full, refuses writes or is gone ends nothing: calls that need it fail with
+ * STATUS_NO_MEMORY (full) or STATUS_CLOSED (the database cannot be opened; it is tried again at
+ * intervals of 1 to 30 s), reads and deletions go on as long as the database can be read.
+ *
  * The batch's last answer, its cancellation or its expiry writes the output and error files and
  * drops the lines in the same transaction, so that a line is in them once or not at all. */
 #include "common/base/str.h"
@@ -68,10 +72,19 @@ struct state_query {
 };
 
 /* dir is made when it is missing. max_bytes: of the SQLite file; what does not fit is STATUS_LIMIT.
- * STATUS_EXISTS: another process has it. Lines that were taken wait again. */
+ * STATUS_EXISTS: another process has it; STATUS_INVALID: the path can be no folder. Any other
+ * reason why the database cannot be opened is STATUS_OK, and every call is told of it until it can.
+ * Lines that were taken wait again. */
 MUST_USE enum status state_open(const char *dir, uint64_t max_bytes, struct state_store **out,
                                 struct error *err);
 void state_close(struct state_store *s); /* NULL is fine */
+
+struct state_health {
+    bool is_open, disk_full;
+    uint32_t n_lost; /* times that the database was found broken, or could not be opened */
+};
+/* Once a second or so: opens a lost database again when its time has come, gives room back. */
+struct state_health state_look(struct state_store *s);
 
 /* f->id and f->bytes are filled in. */
 MUST_USE enum status state_add_file(struct state_store *s, struct stored_file *f,

@@ -88,14 +88,15 @@ static int begin(void **state)
 
 static int end(void **state)
 {
-    static const char *const names[] = {"state.sqlite", "state.sqlite-wal", "state.sqlite-shm"};
+    static const char *const names[] = {"state.sqlite", "state.sqlite-wal", "state.sqlite-shm",
+                                        "state.reserve"};
     char path[128];
     batch_runner_close(f.b);
     encode_pool_free(f.thread);
     batch_runner_free(f.b);
     state_close(f.store);
     loop_free(f.loop);
-    for (int i = 0; i < 3; i++) {
+    for (int i = 0; i < 4; i++) {
         snprintf(path, sizeof path, "%s/%s", f.dir, names[i]);
         (void)unlink(path);
     }

@@ -1,12 +1,15 @@
 #include "gateway/state_store.h"
 
 #include <setjmp.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -44,11 +47,12 @@ static int setup(void **state)
 
 static int teardown(void **state)
 {
-    static const char *const names[] = {"state.sqlite", "state.sqlite-wal", "state.sqlite-shm"};
+    static const char *const names[] = {"state.sqlite", "state.sqlite-wal", "state.sqlite-shm",
+                                        "state.reserve"};
     struct fixture *f = *state;
     char path[128];
     state_close(f->s);
-    for (int i = 0; i < 3; i++) {
+    for (int i = 0; i < 4; i++) {
         snprintf(path, sizeof path, "%s/%s", f->dir, names[i]);
         (void)unlink(path);
     }
@@ -419,6 +423,118 @@ static void test_no_room_for_answers(void **state)
     }
 }
 
+/* ---- a disk that refuses ---- */
+
+static enum status try_add(struct fixture *f, size_t bytes, struct stored_file *out)
+{
+    char *text = mem_zalloc(bytes);
+    memset(text, 'x', bytes);
+    *out = (struct stored_file){.tenant = ME, .filename = "in.jsonl", .purpose = "batch"};
+    enum status s = state_add_file(f->s, out, (struct str){text, bytes}, &err);
+    mem_free(text);
+    return s;
+}
+
+/* It is tried again after a second, and longer on a busy machine. */
+static void wait_until_it_is_back(struct fixture *f)
+{
+    struct stored_file file;
+    for (int i = 0; i < 600 && !state_look(f->s).is_open; i++)
+        usleep(50000);
+    assert_int_equal(try_add(f, 100, &file), STATUS_OK);
+}
+
+static void path_of(const struct fixture *f, const char *name, char out[128])
+{
+    snprintf(out, 128, "%s/%s", f->dir, name);
+}
+
+static void test_a_foreign_file_keeps_nobody_from_starting(void **state)
+{
+    struct fixture *f = *state;
+    struct stored_file file;
+    char path[128];
+    path_of(f, "state.sqlite", path);
+    state_close(f->s);
+    FILE *out = fopen(path, "we");
+    for (int i = 0; i < 3000; i++)
+        fputs("this is no database\n", out);
+    fclose(out);
+    assert_int_equal(state_open(f->dir, STORE_BYTES, &f->s, &err), STATUS_OK);
+    assert_int_equal(try_add(f, 100, &file), STATUS_CLOSED);
+    assert_non_null(strstr(err.text, "not a database"));
+    struct state_health h = state_look(f->s);
+    assert_false(h.is_open || h.disk_full);
+    assert_int_equal(h.n_lost, 1); /* no attempt before its time */
+    assert_int_equal(unlink(path), 0);
+    wait_until_it_is_back(f);
+}
+
+static void test_a_file_that_vanishes(void **state)
+{
+    struct fixture *f = *state;
+    struct stored_file file;
+    char path[128];
+    path_of(f, "state.sqlite", path);
+    add_file(f, ME, "before");
+    assert_int_equal(unlink(path), 0);
+    assert_int_equal(try_add(f, 100, &file), STATUS_CLOSED); /* not into a file that has no name */
+    assert_int_equal(state_look(f->s).n_lost, 1);
+    wait_until_it_is_back(f);
+}
+
+static void test_a_folder_that_is_no_folder(void **state)
+{
+    struct fixture *f = *state;
+    struct state_store *s = NULL;
+    char path[128];
+    path_of(f, "state.sqlite/below", path);
+    assert_int_equal(state_open(path, STORE_BYTES, &s, &err), STATUS_INVALID);
+    assert_null(s);
+}
+
+/* Files may not grow: what a full disk says, and a quota. */
+static void test_deletions_go_on_where_nothing_may_grow(void **state)
+{
+    struct fixture *f = *state;
+    struct stored_file file, more;
+    struct rlimit before, low = {0};
+    struct sigaction ignore = {.sa_handler = SIG_IGN}, old;
+    assert_int_equal(try_add(f, 1 << 20, &file), STATUS_OK);
+    sigaction(SIGXFSZ, &ignore, &old);
+    getrlimit(RLIMIT_FSIZE, &before);
+    low = (struct rlimit){.rlim_cur = 1200 << 10, .rlim_max = before.rlim_max};
+    setrlimit(RLIMIT_FSIZE, &low);
+    assert_int_equal(try_add(f, 2 << 20, &more), STATUS_NO_MEMORY);
+    assert_true(state_look(f->s).is_open);
+    assert_int_equal(state_get_file(f->s, ME, str_from(file.id), &more, NULL, &err), STATUS_OK);
+    state_close(f->s);
+    assert_int_equal(state_open(f->dir, STORE_BYTES, &f->s, &err), STATUS_OK);
+    assert_int_equal(state_delete_file(f->s, ME, str_from(file.id), &err), STATUS_OK);
+    assert_int_equal(try_add(f, 300 << 10, &more), STATUS_OK);
+    setrlimit(RLIMIT_FSIZE, &before);
+    sigaction(SIGXFSZ, &old, NULL);
+    assert_int_equal(try_add(f, 2 << 20, &more), STATUS_OK);
+}
+
+static uint64_t bytes_of(const struct fixture *f, const char *name)
+{
+    struct stat st;
+    char path[128];
+    path_of(f, name, path);
+    return stat(path, &st) == 0 ? (uint64_t)st.st_size : 0;
+}
+
+static void test_a_long_log_is_cut(void **state)
+{
+    struct fixture *f = *state;
+    struct stored_file file;
+    assert_int_equal(try_add(f, 5 << 20, &file), STATUS_OK);
+    assert_int_equal(bytes_of(f, "state.sqlite-wal"), 0);
+    assert_true(bytes_of(f, "state.sqlite") >= 5 << 20);
+    assert_int_equal(bytes_of(f, "state.reserve"), 2 << 20);
+}
+
 int main(void)
 {
 #define T(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
@@ -432,6 +548,11 @@ int main(void)
         T(test_cut_short),
         T(test_what_is_no_batch),
         T(test_no_room_for_answers),
+        T(test_a_foreign_file_keeps_nobody_from_starting),
+        T(test_a_file_that_vanishes),
+        T(test_a_folder_that_is_no_folder),
+        T(test_deletions_go_on_where_nothing_may_grow),
+        T(test_a_long_log_is_cut),
         cmocka_unit_test(test_lines_have_the_bounds_of_bodies),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
