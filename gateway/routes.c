@@ -64,7 +64,9 @@ static void get_accepting(struct gateway *g, struct http_request *r, const struc
 
 static void before_metrics(void *ctx)
 {
-    serving_tell_loras(&((struct gateway *)ctx)->serving);
+    struct gateway *g = ctx;
+    serving_tell_loras(&g->serving);
+    metric_set(g->compiles_waiting, encode_pool_n_jobs(g->compile_pool));
 }
 
 /* /livez, /readyz, /metrics: the same answers as every process gives. */
