@@ -57,6 +57,7 @@ struct up_options {
     int64_t gateway_admin_port;           /* -1: none */
     const char *reasoning_parser, *tool_call_parser, *pooler_config;
     const char *structured_outputs_config;
+    int64_t grammar_processes, grammar_memory;
     bool enable_auto_tool_choice, trust_request_chat_template, disable_any_whitespace;
     int64_t max_logprobs;
     int unknown_fields, invocations;

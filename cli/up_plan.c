@@ -324,6 +324,8 @@ static void build_gateway(struct builder *b, struct up_child *c, uint32_t i)
     flag(c, "--structured-outputs-config", o->structured_outputs_config);
     if (o->disable_any_whitespace)
         arg(c, "--disable-any-whitespace");
+    flag_int(b, c, "--grammar-processes", o->grammar_processes);
+    flag_int(b, c, "--grammar-memory", o->grammar_memory);
     flag(c, "--tool-call-parser", o->tool_call_parser);
     if (o->enable_auto_tool_choice)
         arg(c, "--enable-auto-tool-choice");

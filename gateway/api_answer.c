@@ -244,7 +244,7 @@ static void write_run(struct encode_job *j)
 static void write_done(struct encode_job *j)
 {
     struct api_request *r = (struct api_request *)j;
-    r->on_pool = false;
+    r->on_pool = NULL;
     if (r->state == API_RUNNING)
         respond_text(r, &r->whole.out);
     /* else the client left meanwhile: the next sweep frees it */
@@ -258,13 +258,12 @@ static bool submit_writing(struct api_request *r, uint64_t n_entries,
     uint64_t bytes = n_entries * (sizeof(uint32_t) + sizeof(float));
     if (r->whole.out.limit == 0)
         strbuf_init(&r->whole.out, s->out.limit);
-    r->job = (struct encode_job){
+    const struct encode_job job = {
         .run = run,
         .done = done,
         /* the request holds them anyway: this says only that it is a large one */
         .bytes = bytes > ENCODE_LARGE_BYTES ? ENCODE_LARGE_BYTES + 1 : bytes};
-    r->on_pool = encode_pool_submit(s->pool, &r->job) == STATUS_OK;
-    return r->on_pool;
+    return api_request_submit(r, s->pool, &job);
 }
 
 static void answer_run(struct encode_job *j)
@@ -276,7 +275,7 @@ static void answer_run(struct encode_job *j)
 static void answer_done(struct encode_job *j)
 {
     struct api_request *r = (struct api_request *)j;
-    r->on_pool = false;
+    r->on_pool = NULL;
     if (r->state == API_PREPARING)
         respond_text(r, &r->whole.out);
 }

@@ -8,7 +8,6 @@
 #include "common/base/mem.h"
 #include "common/base/random.h"
 #include "gateway/adapters.h"
-#include "gateway/grammar_source.h"
 #include "gateway/tool_set.h"
 
 /* A larger body (bytes) may have a tree of thousands of values, which is freed on the pool. */
@@ -327,27 +326,45 @@ static void on_prepared(struct api_request *r)
         serving_add_pending(s, &r->choices[i]);
 }
 
-static struct prepare_model model_now(const struct serving *s)
+static struct prepare_model model_now(const struct api_request *r, enum prepare_place place)
 {
-    struct prepare_model m = s->o.model;
-    m.max_model_len = serving_max_model_len(s);
+    struct prepare_model m = r->s->o.model;
+    m.max_model_len = serving_max_model_len(r->s);
     m.now_unix = (int64_t)(clock_wall_ns() / 1000000000u);
+    m.place = place;
+    m.dropped = &r->job.dropped;
     return m;
 }
 
+/* On the loop, or on a thread that the loop leaves the request to. */
+static void prepare(struct api_request *r)
+{
+    prepare_request(&r->model, r->dialect, r->body, &r->prepared);
+    const int status = r->prepared.error.http_status;
+    r->wants = status == PREPARE_WANTS_POOL || status == PREPARE_WANTS_COMPILING ? status : 0;
+    if (!r->wants)
+        return;
+    prepared_fini(&r->prepared);
+    r->prepared = (struct prepared){0};
+}
+
+static void prepare_elsewhere(struct api_request *r);
+
 static void job_run(struct encode_job *j)
 {
-    struct api_request *r = (struct api_request *)j;
-    prepare_request(&r->model, r->dialect, r->body, &r->prepared);
+    prepare((struct api_request *)j);
 }
 
 static void job_done(struct encode_job *j)
 {
     struct api_request *r = (struct api_request *)j;
-    r->on_pool = false;
+    r->on_pool = NULL;
     if (r->state != API_PREPARING)
         return; /* the client left meanwhile: the next sweep frees it */
-    on_prepared(r);
+    if (r->wants)
+        prepare_elsewhere(r);
+    else
+        on_prepared(r);
     serving_pump(r->s);
 }
 
@@ -363,19 +380,31 @@ static char *own_body(struct api_request *r, struct str body)
     return owned;
 }
 
-static void prepare_on_pool(struct api_request *r, struct str body)
+bool api_request_submit(struct api_request *r, struct encode_pool *pool,
+                        const struct encode_job *job)
 {
+    r->job = *job;
+    r->job.tenant = r->tenant;
+    r->on_pool = encode_pool_submit(pool, &r->job) == STATUS_OK ? pool : NULL;
+    return r->on_pool != NULL;
+}
+
+/* To the threads for long prompts, or, when r->wants says so, to those that wait for compiles. */
+static void prepare_elsewhere(struct api_request *r)
+{
+    struct serving *s = r->s;
     struct api_error e = {.retry_after_s = 1};
-    r->owned_body = own_body(r, body);
-    if (r->owned_body) {
-        r->body = (struct str){r->owned_body, body.len};
-        r->model = model_now(r->s);
-        r->job = (struct encode_job){.run = job_run, .done = job_done, .bytes = body.len};
-        r->on_pool = encode_pool_submit(r->s->pool, &r->job) == STATUS_OK;
+    const bool compiles = r->wants == PREPARE_WANTS_COMPILING && s->o.compile_pool;
+    const struct encode_job job = {.run = job_run, .done = job_done, .bytes = r->body.len};
+    if (!r->owned_body) {
+        r->owned_body = own_body(r, r->body);
+        r->body.ptr = r->owned_body;
     }
-    if (r->on_pool)
+    r->model = model_now(r, compiles || !s->o.compile_pool ? PREPARE_COMPILING : PREPARE_ON_POOL);
+    if (r->owned_body && api_request_submit(r, compiles ? s->o.compile_pool : s->pool, &job))
         return;
-    api_error_set(&e, 503, NULL, "The server is busy with long prompts: try again later.");
+    api_error_set(&e, 503, NULL, "The server is busy with %s: try again later.",
+                  compiles ? "compiling grammars" : "long prompts");
     reject(r, &e);
 }
 
@@ -394,12 +423,17 @@ void api_request_start(struct serving *s, void *reply, const struct serving_requ
     make_id(r, q->request_id);
     link_request(r);
     r->reply_ops->attach(reply, r);
-    if (s->pool && (q->body.len > s->o.inline_bytes || grammar_is_mentioned(q->body))) {
-        prepare_on_pool(r, q->body);
+    r->body = q->body;
+    r->wants = s->pool && q->body.len > s->o.inline_bytes ? PREPARE_WANTS_POOL : 0;
+    if (!r->wants) {
+        r->model = model_now(r, s->pool ? PREPARE_ON_LOOP : PREPARE_COMPILING);
+        prepare(r);
+    }
+    if (r->wants) {
+        prepare_elsewhere(r);
         return;
     }
-    struct prepare_model m = model_now(s);
-    prepare_request(&m, r->dialect, q->body, &r->prepared);
+    r->body = (struct str){0}; /* it stays the connection's */
     on_prepared(r);
 }
 
@@ -602,7 +636,7 @@ void api_request_retire(struct api_request *r, enum serving_outcome rest)
         }
     }
     if (r->on_pool)
-        encode_pool_drop(s->pool,
+        encode_pool_drop(r->on_pool,
                          &r->job); /* who has hung up must not hold up the prompts behind */
     api_request_enter(r, API_DONE);
     leave_table(r);
@@ -641,7 +675,8 @@ static void free_prepared(struct api_request *r)
         return;
     }
     struct leftover *l = mem_zalloc(sizeof *l);
-    l->job = (struct encode_job){.run = leftover_run, .done = leftover_done, .bytes = r->body.len};
+    l->job = (struct encode_job){
+        .run = leftover_run, .done = leftover_done, .bytes = r->body.len, .tenant = r->tenant};
     l->prepared = r->prepared;
     l->owned_body = r->owned_body;
     r->prepared = (struct prepared){0};

@@ -35,11 +35,13 @@ struct api_request {
     struct encode_job job; /* first: a job is its request */
     struct serving *s;
     enum api_state state;
-    bool on_pool; /* the pool has it, for the prompt or the answer: not to be freed */
-    void *reply;  /* NULL: answered, or the client is gone */
+    /* Which pool has it, for the prompt or the answer: it is not to be freed; or NULL. */
+    struct encode_pool *on_pool;
+    int wants;   /* PREPARE_WANTS_…: it has to be prepared elsewhere; 0: it is prepared */
+    void *reply; /* NULL: answered, or the client is gone */
     const struct reply_ops *reply_ops;
     const struct dialect *dialect;
-    char *owned_body; /* with body and model: what the pool reads */
+    char *owned_body; /* what body points into while a pool has the request; NULL: the reply's */
     struct str body;
     struct prepare_model model;
     struct api_key *key; /* its bounds; NULL: none */
@@ -64,6 +66,9 @@ struct api_request {
     struct api_request *next_bucket, **link_bucket;
 };
 
+/* To a pool; false: it has no room for it. job: what is to be done. */
+bool api_request_submit(struct api_request *r, struct encode_pool *pool,
+                        const struct encode_job *job);
 void api_request_start(struct serving *s, void *reply, const struct serving_request *q);
 void api_request_enter(struct api_request *r, enum api_state next);
 enum status api_choice_submit(struct api_choice *c);

@@ -12,10 +12,19 @@ struct job_list {
 
 enum { SMALL, LARGE, N_SIZES };
 
+struct encode_tenant { /* one that has jobs here */
+    uint64_t id;
+    struct job_list waiting[N_SIZES];
+    uint32_t n_jobs, n_running; /* n_jobs: waiting or running */
+    uint64_t n_bytes;
+    struct encode_tenant *next;
+};
+
 struct encode_pool {
     pthread_mutex_t lock;
     pthread_cond_t work;
-    struct job_list waiting[N_SIZES];
+    struct encode_tenant *tenants; /* whose turn comes first is first */
+    struct encode_share share;
     struct job_list done; /* not yet given back */
     uint64_t last_seq;
     uint32_t n_large;          /* running */
@@ -44,19 +53,67 @@ static int size_of(const struct encode_job *j)
     return j->bytes > ENCODE_LARGE_BYTES ? LARGE : SMALL;
 }
 
-/* The oldest job that may run now, or NULL. */
-static struct encode_job *next_job(struct encode_pool *p)
+/* The place in the list where the tenant is, or would be. */
+static struct encode_tenant **place_of(struct encode_pool *p, uint64_t id)
 {
-    struct encode_job *small = p->waiting[SMALL].first, *large = p->waiting[LARGE].first;
+    struct encode_tenant **at = &p->tenants;
+    while (*at && (*at)->id != id)
+        at = &(*at)->next;
+    return at;
+}
+
+static void move_to_end(struct encode_pool *p, struct encode_tenant *t)
+{
+    *place_of(p, t->id) = t->next;
+    t->next = NULL;
+    struct encode_tenant **end = &p->tenants;
+    while (*end)
+        end = &(*end)->next;
+    *end = t;
+}
+
+/* The tenant's oldest job that may run now, or NULL. */
+static struct encode_job *next_of(const struct encode_pool *p, struct encode_tenant *t)
+{
+    struct encode_job *small = t->waiting[SMALL].first, *large = t->waiting[LARGE].first;
+    if (t->n_running >= p->share.max_running)
+        return NULL;
     if (large && p->n_large > 0 && p->n_large + 1 >= p->n_threads)
         large = NULL; /* the last thread is for small ones */
-    struct encode_job *j = !large || (small && small->seq < large->seq) ? small : large;
-    if (j) {
-        struct job_list *l = &p->waiting[size_of(j)];
-        if (!(l->first = j->next))
-            l->last = &l->first;
+    return !large || (small && small->seq < large->seq) ? small : large;
+}
+
+/* The next job that may run now, whose tenant's next turn comes behind all others'; or NULL. */
+static struct encode_job *next_job(struct encode_pool *p)
+{
+    struct encode_tenant *t = p->tenants;
+    struct encode_job *j = NULL;
+    for (; t && !(j = next_of(p, t)); t = t->next) {
     }
+    if (!j)
+        return NULL;
+    struct job_list *l = &t->waiting[size_of(j)];
+    if (!(l->first = j->next))
+        l->last = &l->first;
+    t->n_running++;
+    move_to_end(p, t);
     return j;
+}
+
+/* It waits and runs no more. With the lock held. */
+static void finish_job(struct encode_pool *p, struct encode_job *j)
+{
+    struct encode_tenant *t = j->owner;
+    j->owner = NULL;
+    list_add(&p->done, j);
+    p->n_jobs--;
+    p->n_bytes -= j->bytes;
+    t->n_bytes -= j->bytes;
+    if (--t->n_jobs == 0) {
+        *place_of(p, t->id) = t->next;
+        mem_free(t);
+    }
+    loop_wake(p->wakeup);
 }
 
 static void *thread_main(void *ctx)
@@ -74,10 +131,8 @@ static void *thread_main(void *ctx)
         j->run(j);
         pthread_mutex_lock(&p->lock);
         p->n_large -= size_of(j) == LARGE; /* this thread looks next for one that waited for that */
-        list_add(&p->done, j);
-        p->n_jobs--;
-        p->n_bytes -= j->bytes;
-        loop_wake(p->wakeup);
+        j->owner->n_running--;
+        finish_job(p, j);
     }
     pthread_mutex_unlock(&p->lock);
     return NULL;
@@ -100,11 +155,10 @@ enum status encode_pool_new(struct loop *l, uint32_t n_threads, uint32_t max_job
                             uint64_t max_bytes, struct encode_pool **out, struct error *err)
 {
     struct encode_pool *p = mem_zalloc(sizeof *p);
-    for (int size = 0; size < N_SIZES; size++)
-        list_init(&p->waiting[size]);
     list_init(&p->done);
     p->max_jobs = max_jobs;
     p->max_bytes = max_bytes;
+    p->share = (struct encode_share){max_jobs, max_bytes, MAX_THREADS};
     pthread_mutex_init(&p->lock, NULL);
     pthread_cond_init(&p->work, NULL);
     p->wakeup = loop_wakeup_new(l, give_back, p);
@@ -119,26 +173,58 @@ enum status encode_pool_new(struct loop *l, uint32_t n_threads, uint32_t max_job
     return STATUS_OK;
 }
 
+void encode_pool_set_share(struct encode_pool *p, const struct encode_share *share)
+{
+    pthread_mutex_lock(&p->lock);
+    p->share = *share;
+    pthread_mutex_unlock(&p->lock);
+}
+
+uint32_t encode_pool_n_jobs(struct encode_pool *p)
+{
+    pthread_mutex_lock(&p->lock);
+    const uint32_t n = p->n_jobs;
+    pthread_mutex_unlock(&p->lock);
+    return n;
+}
+
 /* With the lock held. */
 static void add_job(struct encode_pool *p, struct encode_job *j)
 {
+    struct encode_tenant **at = place_of(p, j->tenant), *t = *at;
+    if (!t) {
+        *at = t = mem_zalloc(sizeof *t);
+        t->id = j->tenant;
+        for (int size = 0; size < N_SIZES; size++)
+            list_init(&t->waiting[size]);
+    }
     p->n_jobs++;
     p->n_bytes += j->bytes;
+    t->n_jobs++;
+    t->n_bytes += j->bytes;
     j->seq = ++p->last_seq;
-    list_add(&p->waiting[size_of(j)], j);
+    j->owner = t;
+    list_add(&t->waiting[size_of(j)], j);
     pthread_cond_signal(&p->work);
+}
+
+/* With the lock held. */
+static bool has_room(struct encode_pool *p, const struct encode_job *j)
+{
+    const struct encode_tenant *t = *place_of(p, j->tenant);
+    const uint64_t n_jobs = t ? t->n_jobs : 0, n_bytes = t ? t->n_bytes : 0;
+    return p->n_jobs < p->max_jobs && p->n_bytes + j->bytes <= p->max_bytes &&
+           n_jobs < p->share.max_jobs && n_bytes + j->bytes <= p->share.max_bytes;
 }
 
 enum status encode_pool_submit(struct encode_pool *p, struct encode_job *j)
 {
-    enum status s = STATUS_OK;
     pthread_mutex_lock(&p->lock);
-    if (p->n_jobs >= p->max_jobs || p->n_bytes + j->bytes > p->max_bytes)
-        s = STATUS_LIMIT;
-    else
+    const bool taken = has_room(p, j);
+    if (taken)
         add_job(p, j);
     pthread_mutex_unlock(&p->lock);
-    return s;
+    return taken ? STATUS_OK : STATUS_LIMIT;
 }
 
 void encode_pool_dispose(struct encode_pool *p, struct encode_job *j)
@@ -148,21 +234,24 @@ void encode_pool_dispose(struct encode_pool *p, struct encode_job *j)
     pthread_mutex_unlock(&p->lock);
 }
 
-void encode_pool_drop(struct encode_pool *p, struct encode_job *j)
+static bool take_out(struct job_list *l, struct encode_job *j)
 {
-    pthread_mutex_lock(&p->lock);
-    struct job_list *l = &p->waiting[size_of(j)];
     struct encode_job **at = &l->first;
     while (*at && *at != j)
         at = &(*at)->next;
-    if (*at) {
-        if (!(*at = j->next))
-            l->last = at;
-        list_add(&p->done, j);
-        p->n_jobs--;
-        p->n_bytes -= j->bytes;
-        loop_wake(p->wakeup);
-    }
+    if (!*at)
+        return false;
+    if (!(*at = j->next))
+        l->last = at;
+    return true;
+}
+
+void encode_pool_drop(struct encode_pool *p, struct encode_job *j)
+{
+    pthread_mutex_lock(&p->lock);
+    atomic_store(&j->dropped, true);
+    if (j->owner && take_out(&j->owner->waiting[size_of(j)], j))
+        finish_job(p, j);
     pthread_mutex_unlock(&p->lock);
 }
 
@@ -176,12 +265,11 @@ void encode_pool_free(struct encode_pool *p)
     pthread_mutex_unlock(&p->lock);
     for (uint32_t i = 0; i < p->n_threads; i++)
         pthread_join(p->threads[i], NULL);
-    for (int size = 0; size < N_SIZES;
-         size++) { /* never run: their owners still have to drop them */
-        if (!p->waiting[size].first)
-            continue;
-        *p->done.last = p->waiting[size].first;
-        p->done.last = p->waiting[size].last;
+    while (p->tenants) { /* never run: their owners still have to drop them */
+        struct encode_tenant *t = p->tenants;
+        struct encode_job *j = t->waiting[t->waiting[SMALL].first ? SMALL : LARGE].first;
+        (void)take_out(&t->waiting[size_of(j)], j);
+        finish_job(p, j);
     }
     give_back(p);
     loop_wakeup_free(p->wakeup);

@@ -23,6 +23,10 @@ enum {
     AUTH_TICK_MS = 500,
     INLINE_BODY_BYTES = 4096,
     POOL_MAX_BYTES = 256 << 20,
+    /* The backstop of a compile, whose verdict comes from counted work (text/): no machine that
+     * serves is so slow that a grammar which is taken meets it. */
+    COMPILE_CPU_S = 30,
+    COMPILE_WALL_S = 120,
     CREDIT_BYTES = 16 << 20,
     SUBMIT_TIMEOUT_S = 5,
     BUS_HWM = 10000,
@@ -388,6 +392,20 @@ static void on_signal(void *ctx, int signum)
 
 /* ---- start and stop ---- */
 
+static void start_compilers(struct gateway *g, const char *cache_dir)
+{
+    const struct gateway_config *c = g->config;
+    const struct compiler_options o = {.tokenizer_path = g->model.tokenizer_path,
+                                       .cache_dir = cache_dir,
+                                       .memory_mib = (uint32_t)(c->grammar_memory >> 20),
+                                       .cpu_s = COMPILE_CPU_S,
+                                       .wall_s = COMPILE_WALL_S,
+                                       .metrics = g->metrics};
+    if (c->grammar_processes > 0)
+        g->compilers = compilers_new(&o);
+    g->grammars = grammar_check_new(g->tokenizer, g->compilers);
+}
+
 static enum status open_model(struct gateway *g, const char *cache_dir, struct error *err)
 {
     const struct gateway_config *c = g->config;
@@ -398,7 +416,7 @@ static enum status open_model(struct gateway *g, const char *cache_dir, struct e
     g->has_model = true;
     if (text_tokenizer_open(g->model.tokenizer_path, cache_dir, &g->tokenizer, why) != TEXT_OK)
         return error_set(err, STATUS_INVALID, "tokenizer of %s: %s", c->model, why);
-    g->grammars = grammar_check_new(g->tokenizer);
+    start_compilers(g, cache_dir);
     /* the null model has no files to find a template in */
     const char *override =
         !c->chat_template && g->model.format == MODEL_NULL ? "chatml" : c->chat_template;
@@ -476,6 +494,28 @@ static uint64_t seconds_to_ns(double s)
     return (uint64_t)(s * 1e9);
 }
 
+/* A thread per compile process, which it waits for; apart from the tokenizers', so that a slow
+ * compile holds up no prompt. No tenant has all of either queue, nor, of several, all processes. */
+static enum status start_pools(struct gateway *g, struct error *err)
+{
+    const struct gateway_config *c = g->config;
+    const uint32_t n_jobs = (uint32_t)c->tokenizer_queue,
+                   n_compiles = c->grammar_processes > 0 ? (uint32_t)c->grammar_processes : 1;
+    struct encode_share share = {.max_jobs = n_jobs - n_jobs / 4,
+                                 .max_bytes = POOL_MAX_BYTES / 4 * 3,
+                                 .max_running = (uint32_t)c->tokenizer_threads};
+    TRY(encode_pool_new(g->loop, (uint32_t)c->tokenizer_threads, n_jobs, POOL_MAX_BYTES, &g->pool,
+                        err));
+    encode_pool_set_share(g->pool, &share);
+    share.max_running = n_compiles > 1 ? n_compiles - 1 : 1;
+    TRY(encode_pool_new(g->loop, n_compiles, n_jobs, POOL_MAX_BYTES, &g->compile_pool, err));
+    encode_pool_set_share(g->compile_pool, &share);
+    g->compiles_waiting =
+        metrics_gauge(g->metrics, "coxswain_gateway_compiles_open", "",
+                      "Requests whose grammar or template waits to be compiled, or is compiled");
+    return STATUS_OK;
+}
+
 static void start_serving(struct gateway *g)
 {
     const struct gateway_config *c = g->config;
@@ -485,6 +525,7 @@ static void start_serving(struct gateway *g)
         .n_served_names = g->n_served_names,
         .model = {.tokenizer = g->tokenizer,
                   .grammars = g->grammars,
+                  .compilers = g->compilers,
                   .reasoning = g->reasoning_parser,
                   .chat_template = g->chat_template,
                   .max_model_len = g->model.max_model_len,
@@ -514,6 +555,7 @@ static void start_serving(struct gateway *g)
         .chunk_timeout_ns = seconds_to_ns(c->chunk_timeout_s),
         .keep_alive_ns = seconds_to_ns(c->keep_alive_s),
         .inline_bytes = INLINE_BODY_BYTES,
+        .compile_pool = g->compile_pool,
         .now_ns = clock_now,
         .wall_s = clock_wall_s,
     };
@@ -703,8 +745,7 @@ static enum status start(struct gateway *g, const char *cache_dir, struct error 
                                               .n_lines = (uint32_t)c->batch_lines,
                                               .wall_s = clock_wall_s};
     TRY(state_calls_new(g->loop, &state, &g->state, err));
-    TRY(encode_pool_new(g->loop, (uint32_t)c->tokenizer_threads, (uint32_t)c->tokenizer_queue,
-                        POOL_MAX_BYTES, &g->pool, err));
+    TRY(start_pools(g, err));
     start_serving(g);
     TRY(start_bus(g, err));
     set_host_rules(g);
@@ -760,6 +801,8 @@ void gateway_free(struct gateway *g)
         http_server_close(g->admin_server);
     state_calls_free(g->state);
     strbuf_fini(&g->openapi);
+    compilers_stop(g->compilers);
+    encode_pool_free(g->compile_pool);
     encode_pool_free(g->pool);
     if (g->has_serving)
         serving_fini(&g->serving);
@@ -772,6 +815,7 @@ void gateway_free(struct gateway *g)
     if (g->chat_template)
         text_template_free(g->chat_template);
     grammar_check_free(g->grammars);
+    compilers_free(g->compilers);
     if (g->tokenizer)
         text_tokenizer_free(g->tokenizer);
     if (g->has_model)

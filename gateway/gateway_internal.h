@@ -34,6 +34,7 @@ struct gateway {
     const char *own_name[1];
     uint64_t started_s;
     struct text_tokenizer *tokenizer;
+    struct compilers *compilers; /* NULL: --grammar-processes 0 */
     struct grammar_check *grammars;
     struct text_template *chat_template;                        /* NULL: none */
     const struct answer_parser *reasoning_parser, *tool_parser; /* NULL: none */
@@ -46,7 +47,8 @@ struct gateway {
     struct auth auth;
     struct quotas *quotas; /* NULL: this gateway counts for itself */
     struct api_key *key;   /* whose request is being dispatched; NULL: nobody's */
-    struct encode_pool *pool;
+    struct encode_pool *pool, *compile_pool;
+    struct metric *compiles_waiting;
     struct gateway_adapters adapters;
     struct state_calls *state;
     struct strbuf openapi; /* what /openapi.json answers */

@@ -274,18 +274,3 @@ bool grammar_after_reasoning(struct params *p, const struct reasoning_marks *m, 
     json_decref(whole);
     return ok;
 }
-
-bool grammar_is_mentioned(struct str body)
-{
-    static const struct str names[] = {{"response_format", 15}, {"structured_outputs", 18},
-                                       {"guided_", 7},          {"tool_choice", 11},
-                                       {"json_schema", 11},     {"json_object", 11}};
-    const char *at = body.ptr, *end = body.ptr + body.len;
-    while (at < end && (at = memchr(at, '"', (size_t)(end - at)))) {
-        at++;
-        for (size_t i = 0; i < sizeof names / sizeof *names; i++)
-            if ((size_t)(end - at) >= names[i].len && memcmp(at, names[i].ptr, names[i].len) == 0)
-                return true;
-    }
-    return false;
-}

@@ -21,5 +21,3 @@ bool grammar_from_tools(struct params *p, struct api_error *e);
 /* The request's grammar, if it has one, begins behind the reasoning. */
 bool grammar_after_reasoning(struct params *p, const struct reasoning_marks *m,
                              struct api_error *e);
-/* Does a body perhaps ask for one? Such a body is not looked at on the loop's thread. */
-bool grammar_is_mentioned(struct str body);

@@ -11,6 +11,7 @@
 #include "common/base/version.h"
 #include "common/model/file_guard.h"
 #include "common/model/model_info.h"
+#include "gateway/compile_child.h"
 #include "gateway/gateway.h"
 #include "gateway/openapi.h"
 #include "gateway/params.h"
@@ -92,6 +93,8 @@ int main(int argc, char **argv)
     struct config_result res = {0};
     struct error err = {0};
     int rc = 0;
+    if (argc > 1 && strcmp(argv[1], COMPILE_CHILD_COMMAND) == 0)
+        return compile_child_main(argc, argv); /* by compilers.c */
     crash_install();
     first_process_install();
     mem_give_back_large(); /* bodies of 10 MB come in bursts */

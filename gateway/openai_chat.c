@@ -393,78 +393,142 @@ static unsigned variants_of(const struct params *p)
     return set;
 }
 
-static int render_as(const struct params *p, const struct prepare_model *m,
-                     const struct text_template *tmpl, unsigned variant, char **rendered,
-                     size_t *len)
+/* Which template: an open one, or a text that a compile process reads and renders. */
+struct chosen {
+    const struct text_template *open; /* borrowed; NULL: source is one, or there is none */
+    struct str source;
+};
+
+/* Through a compile process; enum text_status. e: it was not rendered, or source is no template. */
+static int render_elsewhere(const struct prepare_model *m, struct str source, struct str context,
+                            struct strbuf *out, char why[TEXT_ERR_MAX], struct api_error *e)
+{
+    const struct compile_frame job = {
+        .what = COMPILE_TEMPLATE, .text = source, .more = context, .number = m->now_unix};
+    struct compile_result r;
+    compilers_run(m->compilers, &job, m->dropped, &r);
+    const struct str text = strbuf_str(&r.text);
+    if (r.outcome != COMPILE_DONE)
+        api_error_set(e, 503, "chat_template",
+                      "chat_template was not rendered: %s. Try again later, or simplify it.",
+                      compile_outcome_words(r.outcome));
+    else if (r.unread)
+        api_error_set(e, 400, "chat_template", "chat_template cannot be read: %s", text.ptr);
+    else if (r.status == TEXT_OK)
+        strbuf_append_str(out, text);
+    else
+        snprintf(why, TEXT_ERR_MAX, "%s", text.ptr);
+    const int status = r.outcome == COMPILE_DONE ? r.status : TEXT_INTERNAL;
+    strbuf_fini(&r.text);
+    return status;
+}
+
+/* enum text_status; e: it was not rendered, or not here. */
+static int render_context(const struct prepare_model *m, const struct chosen *c, struct str context,
+                          struct strbuf *out, char why[TEXT_ERR_MAX], struct api_error *e)
+{
+    char *rendered = NULL;
+    size_t len = 0;
+    const bool on_loop = m->place == PREPARE_ON_LOOP;
+    strbuf_reset(out);
+    if (!c->open)
+        return render_elsewhere(m, c->source, context, out, why, e);
+    const int s = text_template_render(c->open, context.ptr, context.len, m->now_unix,
+                                       on_loop ? PREPARE_LOOP_FUEL : 0, &rendered, &len, why);
+    if (s == TEXT_OK)
+        strbuf_append(out, rendered, len);
+    else if (s == TEXT_LIMIT && on_loop)
+        api_error_set(e, PREPARE_WANTS_POOL, NULL, "the template takes long");
+    text_free(rendered);
+    return s;
+}
+
+static int render_as(const struct params *p, const struct prepare_model *m, const struct chosen *c,
+                     unsigned variant, struct strbuf *out, struct api_error *e)
 {
     struct strbuf context;
-    struct api_error e = {0};
+    struct api_error own = {0};
     char why[TEXT_ERR_MAX];
     int s = TEXT_INVALID;
     strbuf_init(&context, 0);
-    if (make_context(p, m->tokenizer, variant, &context, &e))
-        s = text_template_render(tmpl, context.ptr, context.len, m->now_unix, 0, rendered, len,
-                                 why);
+    if (make_context(p, m->tokenizer, variant, &context, &own))
+        s = render_context(m, c, strbuf_str(&context), out, why, e);
     strbuf_fini(&context);
     return s;
 }
 
-static bool render(const struct params *p, const struct prepare_model *m,
-                   const struct text_template *tmpl, struct prompt_list *out, struct api_error *e)
+/* The messages as they are, else in the first of the other ways that the template takes. */
+static bool render_any(const struct params *p, const struct prepare_model *m,
+                       const struct chosen *c, struct str context, struct strbuf *out,
+                       struct api_error *e)
 {
-    struct strbuf context;
-    strbuf_init(&context, 0);
-    if (!openai_chat_context(p, m->tokenizer, &context, e) || !tmpl) {
-        strbuf_fini(&context);
-        return api_error_set(e, 400, "messages",
-                             "This model has no chat template: use /v1/completions, or start the "
-                             "gateway with --chat-template.");
-    }
-    char *rendered = NULL, why[TEXT_ERR_MAX] = "";
-    size_t len = 0;
-    int s =
-        text_template_render(tmpl, context.ptr, context.len, m->now_unix, 0, &rendered, &len, why);
-    strbuf_fini(&context);
-    unsigned may = variants_of(p);
-    for (unsigned v = 1; v < VARIANT_COUNT && (s == TEXT_INVALID || s == TEXT_TEMPLATE); v++)
-        if ((v & may) == v && render_as(p, m, tmpl, v, &rendered, &len) == TEXT_OK)
+    char why[TEXT_ERR_MAX] = "";
+    const unsigned may = variants_of(p);
+    int s = render_context(m, c, context, out, why, e);
+    for (unsigned v = 1;
+         v < VARIANT_COUNT && (s == TEXT_INVALID || s == TEXT_TEMPLATE) && !e->http_status; v++)
+        if ((v & may) == v && render_as(p, m, c, v, out, e) == TEXT_OK)
             s = TEXT_OK;
-    if (s != TEXT_OK)
-        return api_error_set(e, s == TEXT_INTERNAL ? 500 : 400, "messages",
-                             "The chat template refused the messages: %s", why);
-    struct str text = {rendered, len};
+    if (e->http_status)
+        return false;
+    return s == TEXT_OK || api_error_set(e, s == TEXT_INTERNAL ? 500 : 400, "messages",
+                                         "The chat template refused the messages: %s", why);
+}
+
+static bool render(const struct params *p, const struct prepare_model *m, const struct chosen *c,
+                   struct prompt_list *out, struct api_error *e)
+{
+    struct strbuf context, rendered;
     size_t n_final = 0;
-    bool ok = !p->continue_final_message || cut_after_final(p, &text, &n_final, e);
+    strbuf_init(&context, 0);
+    strbuf_init(&rendered, 0);
+    bool ok = openai_chat_context(p, m->tokenizer, &context, e);
+    if (!ok || (!c->open && !c->source.ptr))
+        ok = api_error_set(e, 400, "messages",
+                           "This model has no chat template: use /v1/completions, or start the "
+                           "gateway with --chat-template.");
+    ok = ok && render_any(p, m, c, strbuf_str(&context), &rendered, e);
+    struct str text = strbuf_str(&rendered);
+    ok = ok && (!p->continue_final_message || cut_after_final(p, &text, &n_final, e));
     if (ok) {
         prompt_list_init(out, 1);
         out->items[0] = (struct prompt){.text = {mem_strndup(text.ptr, text.len), text.len},
                                         .has_text = true,
                                         .n_continued = n_final};
     }
-    text_free(rendered);
+    strbuf_fini(&context);
+    strbuf_fini(&rendered);
     return ok;
 }
 
-/* A request's template is the name of one of the model's, as in transformers, or the text of one.
- */
-static int open_own(struct str wanted, const struct prepare_model *m, struct text_template **out,
-                    char why[TEXT_ERR_MAX])
+/* A request's template is the name of one of the model's, as in transformers, or the text of one:
+ * a client's program, which is not even read on the loop. own: what is to be freed, or NULL. */
+static bool choose_own(struct str wanted, const struct prepare_model *m, struct chosen *out,
+                       struct text_template **own, struct api_error *e)
 {
+    char why[TEXT_ERR_MAX] = "";
     int s = TEXT_UNSUPPORTED;
     if (m->chat_template)
-        s = text_template_pick(m->chat_template, wanted.ptr, wanted.len, out, why);
-    return s == TEXT_UNSUPPORTED ? text_template_new(wanted.ptr, wanted.len, out, why) : s;
+        s = text_template_pick(m->chat_template, wanted.ptr, wanted.len, own, why);
+    if (s == TEXT_UNSUPPORTED && m->place != PREPARE_COMPILING)
+        return api_error_set(e, PREPARE_WANTS_COMPILING, NULL, "the request has a template");
+    *out = (struct chosen){.source = wanted};
+    if (s == TEXT_UNSUPPORTED && m->compilers)
+        return true;
+    if (s == TEXT_UNSUPPORTED)
+        s = text_template_new(wanted.ptr, wanted.len, own, why);
+    out->open = *own;
+    return s == TEXT_OK ||
+           api_error_set(e, 400, "chat_template", "chat_template cannot be read: %s", why);
 }
 
 bool openai_chat_prompt(const struct params *p, const struct prepare_model *m,
                         struct prompt_list *out, struct api_error *e)
 {
     struct text_template *own = NULL;
-    char why[TEXT_ERR_MAX] = "";
-    if (p->chat_template.len > 0 && open_own(p->chat_template, m, &own, why) != TEXT_OK)
-        return api_error_set(e, 400, "chat_template", "chat_template cannot be read: %s", why);
-    bool ok = render(p, m, own ? own : m->chat_template, out, e);
-    if (own)
-        text_template_free(own);
+    struct chosen c = {.open = m->chat_template};
+    const bool ok = (p->chat_template.len == 0 || choose_own(p->chat_template, m, &c, &own, e)) &&
+                    render(p, m, &c, out, e);
+    text_template_free(own);
     return ok;
 }

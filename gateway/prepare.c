@@ -11,7 +11,8 @@
 #include "gateway/outputs_config.h"
 #include "gateway/tool_blame.h"
 
-enum { MAX_BAD_WORD_IDS = 4096 };
+/* MAX_COMPILES: of one request, with the search for the tool to blame, which halves a list. */
+enum { MAX_BAD_WORD_IDS = 4096, MAX_COMPILES = 16 };
 
 /* Ids that a prompt may have: the context's; of a text to embed what --pooler-config says. */
 static uint32_t max_input(const struct prepare_model *m, const struct params *p)
@@ -118,11 +119,13 @@ static bool check_grammar(const struct prepare_model *m, const struct params *p,
                           struct api_error *e)
 {
     const struct sampling_params *s = &p->sampling;
+    struct grammar_asker a = {
+        .place = m->place, .dropped = m->dropped, .n_compiles_left = MAX_COMPILES};
     if (!m->grammars || s->grammar_kind == GRAMMAR_NONE ||
-        grammar_check(m->grammars, s->grammar_kind, s->grammar, p->grammar_field, e))
+        grammar_check(m->grammars, &a, s->grammar_kind, s->grammar, p->grammar_field, e))
         return true;
     if (e->http_status == 400 && strcmp(p->grammar_field, "tool_choice") == 0)
-        tool_blame(m->grammars, p, e);
+        tool_blame(m->grammars, &a, p, e);
     return false;
 }
 

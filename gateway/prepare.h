@@ -21,7 +21,14 @@ struct prepare_model { /* borrowed, read-only */
     uint32_t max_embed_len;    /* ids of one text to embed; 0: the context's, with chunks any */
     uint32_t n_dimensions;     /* of such a vector; 0: unknown */
     struct params_policy policy;
+    enum prepare_place place;
+    struct compilers *compilers; /* NULL: a request's own template is rendered in this thread */
+    const atomic_bool *dropped;  /* becomes true when nobody waits any more; NULL: somebody does */
 };
+
+/* Fuel of one rendering on the loop (text_template_render), some 2 ms of a processor at most; a
+ * usual chat of 4 KiB takes a twentieth. */
+enum { PREPARE_LOOP_FUEL = 50000 };
 
 struct dialect;
 struct prepared {
@@ -29,7 +36,8 @@ struct prepared {
     struct prompt_list prompts;
     uint32_t max_tokens_room;      /* what the context leaves for the longest prompt */
     const struct dialect *dialect; /* who answers, where the body says it; NULL: who has read it */
-    struct api_error error;        /* http_status 0: fine */
+    /* http_status 0: fine; PREPARE_WANTS_…: to be prepared again, at another place. */
+    struct api_error error;
 };
 
 void prepare_request(const struct prepare_model *m, const struct dialect *d, struct str body,

@@ -69,6 +69,7 @@ static void before_metrics(void *ctx)
     http_server_load(g->server, &load);
     http_metrics_load(&g->http_metrics, &load);
     serving_tell_loras(&g->serving, g->key);
+    metric_set(g->compiles_waiting, encode_pool_n_jobs(g->compile_pool));
 }
 
 /* /livez, /readyz, /metrics: the same answers as every process gives. */

@@ -26,7 +26,7 @@ void serving_init(struct serving *s, const struct serving_options *o, const stru
 
 void serving_fini(struct serving *s)
 {
-    s->pool = NULL; /* it has ended before */
+    s->pool = s->o.compile_pool = NULL; /* they have ended before */
     while (s->first)
         api_request_retire(s->first, OUTCOME_ABORT);
     serving_sweep(s);

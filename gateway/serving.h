@@ -75,6 +75,9 @@ struct serving_options {
     uint64_t chunk_timeout_ns;  /* without a token: the connection is dropped; 0: never */
     uint64_t keep_alive_ns;     /* in silent streams; 0: none */
     size_t inline_bytes;        /* longer bodies are prepared on the pool */
+    /* Borrowed: where requests wait whose grammars or own templates are compiled; NULL: pool's
+     * threads compile. */
+    struct encode_pool *compile_pool;
     uint64_t (*now_ns)(void *ctx);
     uint64_t (*wall_s)(void *ctx);
     void *clock_ctx;

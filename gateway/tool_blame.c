@@ -8,15 +8,30 @@
 #include "gateway/tool_schema.h"
 #include "gateway/tool_set.h"
 
+struct search {
+    struct grammar_check *check;
+    struct grammar_asker *asker;
+    int status; /* of the part that was looked at last */
+    char why[TEXT_ERR_MAX];
+};
+
+/* There is a verdict: the grammar compiles, or is refused for what it is. */
+static bool is_verdict(int status)
+{
+    return status == 0 || status == 400;
+}
+
 /* Whether a grammar can be made of calls of these tools. */
-static bool compiles(struct grammar_check *c, const json_t *tools, char why[TEXT_ERR_MAX])
+static void look(struct search *s, const json_t *tools)
 {
     json_t *schema = tool_schema_of_calls(tools, (struct str){0}, true);
     char *text = json_text_dump(schema, JSON_COMPACT);
-    const bool ok = text && grammar_compiles(c, GRAMMAR_JSON_SCHEMA, str_from(text), why);
+    s->status = 500;
+    if (text)
+        s->status =
+            grammar_compiles(s->check, s->asker, GRAMMAR_JSON_SCHEMA, str_from(text), s->why);
     free(text);
     json_decref(schema);
-    return ok;
 }
 
 /* The tools that may be called: all, or the one that the choice names. */
@@ -34,15 +49,15 @@ static json_t *callable(const struct params *p)
 
 /* The half of the list with a tool that cannot be called: the first where it fails, else
  * the second, which is looked at when one tool of it is left. A new reference; takes list's. */
-static json_t *half(struct grammar_check *c, json_t *list)
+static json_t *half(struct search *s, json_t *list)
 {
-    char why[TEXT_ERR_MAX];
     const size_t n = json_array_size(list), n_first = n / 2;
     json_t *parts[] = {json_array(), json_array()};
     for (size_t i = 0; i < n; i++)
         json_array_append(parts[i >= n_first], json_array_get(list, i));
     json_decref(list);
-    const bool is_second = compiles(c, parts[0], why);
+    look(s, parts[0]);
+    const bool is_second = s->status == 0;
     json_decref(parts[!is_second]);
     return parts[is_second];
 }
@@ -86,20 +101,35 @@ static void name_tool(const struct params *p, struct str name, struct str why, s
     strbuf_fini(&words);
 }
 
-void tool_blame(struct grammar_check *c, const struct params *p, struct api_error *e)
+/* list: of one tool, or none. */
+static void look_at_last(struct search *s, const struct params *p, const json_t *list,
+                         struct str name)
 {
-    char why[TEXT_ERR_MAX] = "";
+    if (p->answer_is_input)
+        s->status =
+            grammar_compiles(s->check, s->asker, GRAMMAR_LARK, tool_set_grammar(p, name), s->why);
+    else if (json_array_size(list) > 0)
+        look(s, list);
+}
+
+void tool_blame(struct grammar_check *c, struct grammar_asker *a, const struct params *p,
+                struct api_error *e)
+{
+    struct search s = {.check = c, .asker = a};
     const struct api_error whole = *e;
     json_t *list = callable(p);
     const size_t n = json_array_size(list);
-    while (json_array_size(list) > 1)
-        list = half(c, list);
+    while (json_array_size(list) > 1 && is_verdict(s.status))
+        list = half(&s, list);
     const json_t *function = json_object_get(json_array_get(list, 0), "function");
     const struct str name = params_json_str(json_object_get(function, "name"));
-    if (p->answer_is_input ? !grammar_compiles(c, GRAMMAR_LARK, tool_set_grammar(p, name), why)
-                           : n > 0 && !compiles(c, list, why)) {
-        name_tool(p, name, str_from(why), e);
-    } else if (n > 1) {
+    if (is_verdict(s.status))
+        look_at_last(&s, p, list, name);
+    if (s.status == PREPARE_WANTS_COMPILING) {
+        *e = (struct api_error){.http_status = s.status};
+    } else if (s.status == 400) {
+        name_tool(p, name, str_from(s.why), e);
+    } else if (s.status == 0 && n > 1) {
         *e = (struct api_error){0};
         api_error_set(
             e, 400, "tool_choice",

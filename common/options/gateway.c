@@ -55,7 +55,8 @@ const struct option_spec gateway_options[] = {
             "further requests get 503; a request with n=4 counts four"),
     OPT_INT(S, tokenizer_threads, "tokenizer-threads", 1, 64, "2", "threads for long prompts"),
     OPT_INT(S, tokenizer_queue, "tokenizer-queue", 1, 1 << 16, "256",
-            "long prompts waiting for them; further ones get 503"),
+            "long prompts waiting for them, and requests waiting for --grammar-processes; further "
+            "ones get 503"),
     OPT_FLOAT(S, queue_timeout_s, "queue-timeout", 0, 86400, "60",
               "seconds a request waits for a ready group of workers"),
     OPT_FLOAT(S, head_timeout_s, "head-timeout", 0, 86400, "30",

@@ -24,7 +24,7 @@ struct gateway_config {
     const char *api_key_file, *redis;
     bool metrics_public;
     int64_t max_body_bytes, max_connections, max_open_choices;
-    int64_t tokenizer_threads, tokenizer_queue;
+    int64_t tokenizer_threads, tokenizer_queue, grammar_processes, grammar_memory;
     double queue_timeout_s, head_timeout_s, pause_timeout_s, shutdown_timeout_s, shutdown_delay_s;
     double keep_alive_s, chunk_timeout_s;
     int log_level, log_format;

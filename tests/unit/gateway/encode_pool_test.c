@@ -189,6 +189,124 @@ static void test_dropped(void **state)
     assert_int_equal(n_done, 9);
 }
 
+/* ---- several tenants ---- */
+
+static uint64_t ran[N_JOBS]; /* whose jobs have run, in turn */
+static int n_ran;
+static pthread_mutex_t note = PTHREAD_MUTEX_INITIALIZER;
+
+static void run_noted(struct encode_job *j)
+{
+    run(j);
+    pthread_mutex_lock(&note);
+    ran[n_ran++] = j->tenant;
+    pthread_mutex_unlock(&note);
+}
+
+static void submit_of(struct encode_pool *p, int begin, int end, uint64_t tenant)
+{
+    for (int i = begin; i < end; i++) {
+        jobs[i].job.tenant = tenant;
+        jobs[i].job.run = run_noted;
+        assert_int_equal(encode_pool_submit(p, &jobs[i].job), STATUS_OK);
+    }
+}
+
+/* However many jobs one tenant has, another's next one waits for one of them at most. */
+static void test_tenants_take_turns(void **state)
+{
+    struct encode_pool *p;
+    struct error err;
+    n_ran = 0;
+    pthread_mutex_lock(&gate);
+    assert_int_equal(encode_pool_new(loop, 1, N_JOBS, 1 << 20, &p, &err), STATUS_OK);
+    submit_of(p, 0, 20, 1);
+    submit_of(p, 20, 23, 2);
+    submit_of(p, 23, 26, 3);
+    pthread_mutex_unlock(&gate);
+    stop_at = 26;
+    loop_run(loop);
+    /* The thread may have taken tenant 1's first job before the others came. */
+    const int begin = ran[1] == 1;
+    for (int i = 0; i < 9; i++)
+        assert_int_equal(ran[begin + i], 1 + i % 3);
+    for (int i = begin + 9; i < 26; i++)
+        assert_int_equal(ran[i], 1);
+    encode_pool_free(p);
+}
+
+static atomic_int n_at_once, most_at_once;
+
+static void run_counted(struct encode_job *j)
+{
+    if (j->tenant == 1) {
+        const int n = atomic_fetch_add(&n_at_once, 1) + 1;
+        if (n > atomic_load(&most_at_once))
+            atomic_store(&most_at_once, n);
+    }
+    run(j);
+    if (j->tenant == 1)
+        atomic_fetch_sub(&n_at_once, 1);
+    ((struct job *)j)->has_run = true;
+}
+
+/* A tenant whose jobs do not end holds all threads but one: another's is run meanwhile. */
+static void test_no_tenant_has_all_threads(void **state)
+{
+    const struct encode_share share = {.max_jobs = 10, .max_bytes = 1 << 20, .max_running = 2};
+    struct encode_pool *p;
+    struct error err;
+    atomic_store(&most_at_once, 0);
+    pthread_mutex_lock(&gate);
+    assert_int_equal(encode_pool_new(loop, 3, N_JOBS, 1 << 20, &p, &err), STATUS_OK);
+    encode_pool_set_share(p, &share);
+    for (int i = 0; i < 10; i++) {
+        jobs[i].job.tenant = 1;
+        jobs[i].job.run = run_counted;
+        assert_int_equal(encode_pool_submit(p, &jobs[i].job), STATUS_OK);
+    }
+    assert_int_equal(encode_pool_submit(p, &jobs[10].job), STATUS_OK); /* tenant 0's */
+    jobs[11].job.tenant = 1;
+    assert_int_equal(encode_pool_submit(p, &jobs[11].job), STATUS_LIMIT); /* its share is full */
+    jobs[12].job = (struct encode_job){.run = run_at_once, .done = done, .tenant = 2};
+    pthread_mutex_unlock(&gate);
+    stop_at = 11;
+    loop_run(loop);
+    pthread_mutex_lock(&gate);
+    for (int i = 0; i < 6; i++)
+        assert_int_equal(encode_pool_submit(p, &jobs[i].job), STATUS_OK);
+    stop_at = 12;
+    assert_int_equal(encode_pool_submit(p, &jobs[12].job), STATUS_OK);
+    loop_run(loop); /* ends, though the gate is shut */
+    assert_true(jobs[12].has_run);
+    pthread_mutex_unlock(&gate);
+    stop_at = 18;
+    loop_run(loop);
+    assert_int_equal(encode_pool_n_jobs(p), 0);
+    assert_in_range(atomic_load(&most_at_once), 1, 2);
+    encode_pool_free(p);
+}
+
+/* A tenant's bytes are bounded apart from the pool's. */
+static void test_share_of_bytes(void **state)
+{
+    const struct encode_share share = {.max_jobs = 10, .max_bytes = 250, .max_running = 1};
+    struct encode_pool *p;
+    struct error err;
+    pthread_mutex_lock(&gate);
+    assert_int_equal(encode_pool_new(loop, 1, N_JOBS, 400, &p, &err), STATUS_OK);
+    encode_pool_set_share(p, &share);
+    submit_of(p, 0, 2, 1);
+    jobs[2].job.tenant = 1;
+    assert_int_equal(encode_pool_submit(p, &jobs[2].job), STATUS_LIMIT);
+    submit_of(p, 3, 5, 2);
+    assert_int_equal(encode_pool_submit(p, &jobs[2].job), STATUS_LIMIT); /* the pool is full too */
+    pthread_mutex_unlock(&gate);
+    stop_at = 4;
+    loop_run(loop);
+    encode_pool_free(p);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -197,6 +315,9 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_bounds, setup, teardown),
         cmocka_unit_test_setup_teardown(test_free_gives_back, setup, teardown),
         cmocka_unit_test_setup_teardown(test_dropped, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_tenants_take_turns, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_no_tenant_has_all_threads, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_share_of_bytes, setup, teardown),
         cmocka_unit_test_setup_teardown(test_small_ones_do_not_wait_for_large_ones, setup,
                                         teardown),
     };
