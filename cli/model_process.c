@@ -96,6 +96,7 @@ static enum status make_argv(struct process *p, struct error *err)
     for (uint32_t i = 0; i < h->n_argv; i++)
         p->argv[n++] = h->argv[i];
     add(p, &n, "--host", "127.0.0.1");
+    add(p, &n, "--allowed-hosts", "*"); /* the process in front has its callers' Host and Origin */
     add(p, &n, "--port", number(p, port));
     add(p, &n, "--head-port", number(p, port + 1));
     add(p, &n, "--admin-port", number(p, port + 2));

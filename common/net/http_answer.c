@@ -47,7 +47,8 @@ static void append_extra(struct strbuf *b, const struct http_header_kv *extra, s
 bool http_answer_has_room(struct http_request *r)
 {
     struct conn *c = conn_of(r);
-    return room_has(&c->server->answers, conn_tenant(c), HTTP_SMALL_BODY_BYTES);
+    return room_is_wide(&c->server->answers, HTTP_SMALL_BODY_BYTES) ||
+           room_has(&c->server->answers, conn_tenant(c), HTTP_SMALL_BODY_BYTES);
 }
 
 #define NO_ROOM                                                                                    \
@@ -135,8 +136,8 @@ static uint64_t most_waiting(struct conn *c)
 {
     const uint64_t high = c->server->limits.stream_high_water_bytes;
     const struct room *answers = &c->server->answers;
-    if (2 * (answers->used + high) <= answers->total)
-        return high; /* whatever of it is the tenant's */
+    if (room_is_wide(answers, high))
+        return high;
     const uint64_t share = c->answer.bytes + room_left(answers, conn_tenant(c));
     const uint64_t most = share < high ? share : high;
     return most > HTTP_SMALL_ANSWER_BYTES ? most : HTTP_SMALL_ANSWER_BYTES;

@@ -23,6 +23,12 @@ struct room_charge { /* of one holder; all 0: it holds nothing */
 
 void room_init(struct room *r, uint64_t total);
 void room_fini(struct room *r); /* every charge is 0 */
+/* So little is held that anybody may hold more bytes: nobody needs to be looked for. */
+static inline bool room_is_wide(const struct room *r, uint64_t more)
+{
+    return more <= r->total / 2 && r->used <= r->total / 2 - more;
+}
+
 /* Whether the tenant may hold more bytes than it does. */
 bool room_has(const struct room *r, uint64_t tenant, uint64_t more);
 /* The most that it may hold more. */

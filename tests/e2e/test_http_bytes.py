@@ -27,7 +27,7 @@ PATHS = ["/v1/models", "/v1/models/null", "/health", "/metrics", "/openapi.json"
 # what parsers stumble over: lengths, codings, ends of lines, names twice
 PIECES = [b"\r\n", b"\n", b"\r", b"\0", b":", b" ", b"\t", b"0", b"-1", b"18446744073709551616", b"Content-Length: 5\r\n", b"Content-Length: 0\r\n",
           b"Transfer-Encoding: chunked\r\n", b"Transfer-Encoding: gzip\r\n", b"5\r\nhello\r\n", b"0\r\n\r\n", b"ffffffffffffffff\r\n", b"Host: x\r\n",
-          b"Expect: 100-continue\r\n", b"Connection: close\r\n", b"Connection: upgrade\r\nUpgrade: h2c\r\n", b"HTTP/2.0", b"HTTP/0.9", b"%00", b"%", b"..",
+          b"Expect: 100-continue\r\n", b"Connection: close\r\n", b"Connection: upgrade\r\nUpgrade: h2c\r\n", b"HTTP/2.0", b"HTTP/0.9", b"%00", b"%", b"..", b"\r\n folded", b"Content-Length : 5\r\n", b"Transfer-Encoding:\r\n\tchunked\r\n", b"0\r\nX: y\r\n\r\n",
           b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc", b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", b"A" * 9000, b"X: y\r\n" * 300, b'{"', b"[" * 200, b"\xff\xfe"]
 
 
@@ -129,3 +129,44 @@ def test_damaged_requests(cluster, capsys):
     r = httpx.post(cluster.url + "/v1/completions", headers={"x-api-key": KEY}, json=BODIES["/v1/completions"], timeout=30 * SLOW)
     assert r.status_code == 200
     cluster.wait_idle(30)
+
+
+# A head or a chunk that never ends: a bounded answer, whatever comes behind it.
+FLOODS = {
+    "a method": b"A",
+    "a target": b"GET /" + b"a" * 4000,
+    "a header": b"GET / HTTP/1.1\r\nHost: localhost\r\nX: " + b"a" * 4000,
+    "headers": b"GET / HTTP/1.1\r\nHost: localhost\r\n",
+    "a chunk's extension": b"POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer %s\r\nTransfer-Encoding: chunked\r\n\r\n1;" % KEY.encode(),
+    "trailers": b"POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer %s\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n" % KEY.encode(),
+    "expectations": b"",
+}
+PIECE = {"headers": b"X: y\r\n" * 700, "trailers": b"X: y\r\n" * 700, "a chunk's extension": b"a=b;" * 1000,
+         "expectations": (b"POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer %s\r\nExpect: 100-continue\r\n"
+                          b"Content-Length: 2\r\n\r\n{}" % KEY.encode()) * 20}
+
+
+@pytest.mark.parametrize("what", FLOODS)
+def test_what_never_ends_is_refused(cluster, what):
+    """Four MiB of it, and a client that reads nothing before."""
+    piece = PIECE.get(what, b"a" * 4096)
+    with socket.create_connection(("127.0.0.1", cluster.ports[0]), timeout=30 * SLOW) as s:
+        got = b""
+        try:
+            s.sendall(FLOODS[what])
+            s.settimeout(2 * SLOW)
+            for _ in range((4 << 20) // len(piece)):
+                s.sendall(piece)
+        except OSError:
+            pass  # it hung up, or reads no more before we have
+        s.settimeout(5 * SLOW)
+        try:
+            while len(got) < 4096 and (more := s.recv(4096)):
+                got += more
+        except OSError:
+            pass
+    statuses = re.findall(rb"HTTP/1\.1 (\d\d\d) ", got)
+    assert got == b"" or statuses[0] in (b"100", b"400", b"414", b"431"), got[:300]
+    assert httpx.get(cluster.url + "/v1/models", headers={"x-api-key": KEY}, timeout=30 * SLOW).status_code == 200
+    with open(f"/proc/{cluster.pid('gateway-0')}/status") as f:
+        assert int(re.search(r"VmHWM:\s+(\d+) kB", f.read())[1]) < (1 << 20)  # of memory it never had much
