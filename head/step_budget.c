@@ -11,8 +11,9 @@ enum {
     WEIGHT_OF_FASTER = 4, /* weight 1/4: believed slowly, */
     WEIGHT_OF_SLOWER = 2, /* 1/2: a step that is too long hurts everybody */
     RESUMED_SHARE = 4,    /* prompts that came back get so many times what the decodes take, */
-    RESUMED_MOST = 512,   /* or so many tokens, whichever is less: a pass of the ranks */
-    NS_MAX_S = 3600,      /* what a result may claim, seconds */
+    RESUMED_LEAST = 128, /* but so many at least: what is believed lags behind a machine's jumps; */
+    RESUMED_MOST = 512,  /* or so many tokens, whichever is less: a pass of the ranks */
+    NS_MAX_S = 3600,     /* what a result may claim, seconds */
 };
 
 static double clamp(double x, double low, double high)
@@ -64,8 +65,8 @@ uint32_t step_budget_resumed_tokens(const struct step_budget *b, uint32_t n_draw
     uint32_t timely = step_budget_prompt_tokens(b, n_drawn);
     double n = RESUMED_MOST;
     if (n_drawn > 0)
-        n = b->token_ns > 0 ? RESUMED_SHARE * drawn_ns(b, n_drawn) / b->token_ns : FIRST_TOKENS;
-    uint32_t resumed = (uint32_t)clamp(n, FIRST_TOKENS, RESUMED_MOST);
+        n = b->token_ns > 0 ? RESUMED_SHARE * drawn_ns(b, n_drawn) / b->token_ns : 0;
+    uint32_t resumed = (uint32_t)clamp(n, RESUMED_LEAST, RESUMED_MOST);
     return timely > resumed ? timely : resumed;
 }
 

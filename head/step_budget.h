@@ -28,8 +28,8 @@ void step_budget_init(struct step_budget *b, uint64_t target_ns);
 uint32_t step_budget_prompt_tokens(const struct step_budget *b, uint32_t n_drawn);
 /* The same for prompts of streams that came back after a loss and stand still meanwhile: four
  * fifths of the step are theirs, whatever the target, since a stream that waits for its turn is
- * worse off than one that is slow; 512 tokens where nobody decodes. So a recovery takes as much
- * longer on a slow machine as everything there does. */
+ * worse off than one that is slow; 128 tokens at least, 512 where nobody decodes. So a recovery
+ * takes as much longer on a slow machine as everything there does. */
 uint32_t step_budget_resumed_tokens(const struct step_budget *b, uint32_t n_drawn);
 /* A step with this load took execute_ns; 0 (a device that does not say) is ignored. */
 void step_budget_on_result(struct step_budget *b, struct step_load load, uint64_t execute_ns);

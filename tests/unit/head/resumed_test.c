@@ -43,7 +43,7 @@ static void they_have_a_bounded_part_of_a_step(void **state)
             struct step_budget b = learnt(&d, n_drawn);
             uint32_t timely = step_budget_prompt_tokens(&b, n_drawn);
             uint32_t n = step_budget_resumed_tokens(&b, n_drawn);
-            assert_true(n >= timely && n >= 64 && (n <= 512 || n == timely));
+            assert_true(n >= timely && n >= 128 && (n <= 512 || n == timely));
         }
         struct step_budget b = learnt(&d, 8);
         assert_true(step_budget_resumed_tokens(&b, 0) >= 512);
@@ -161,7 +161,7 @@ static void new_prompts_have_nothing_of_it(void **state)
         give_slow(&b, p, 64);
     }
     assert_true(n_back >= 510 && fresh->n_ids == 400);
-    assert_true(n_steps <= 510 / 64 + 2);
+    assert_true(n_steps <= 510 / 128 + 2);
     assert_true(n_fresh < n_back / 2);
     close_bed(&b);
 }
