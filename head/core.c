@@ -41,7 +41,7 @@ void head_core_config_init(struct head_core_config *c)
         .max_partial_prefills = 8,
         .max_requests = 16384,
         .depth = 2,
-        .step_target_ns = 250 * NS_PER_MS,
+        .step_target_ns = STEP_TARGET_BY_DEVICE,
         .scale = {.min_groups = 1,
                   .calm_ns = 60 * NS_PER_S,
                   .idle_ns = 300 * NS_PER_S,

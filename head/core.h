@@ -13,6 +13,8 @@
 #include "head/step_log.h"
 
 #define HEAD_TICK_MS 50u
+/* Groups on CPUs have short steps, others what the token budget allows. */
+#define STEP_TARGET_BY_DEVICE UINT64_MAX
 
 struct head_core_config {
     struct peers_config peers;
@@ -23,7 +25,7 @@ struct head_core_config {
     bool priorities;                 /* requests may say how urgent they are */
     uint32_t max_requests;           /* live ones, waiting or not */
     uint32_t depth;                  /* steps in flight per group */
-    uint64_t step_target_ns;         /* of groups whose device is a CPU; 0: off */
+    uint64_t step_target_ns;         /* of all groups; 0: off; or STEP_TARGET_BY_DEVICE */
     bool enable_prefix_caching;
     uint32_t max_loras;              /* adapters at once; 0: none */
     const char *model;               /* served name, for humans; borrowed; NULL: the workers' */

@@ -101,16 +101,20 @@ static void ignore_request(void *ctx, struct request *r)
 {
 }
 
-/* On a CPU a few hundred rows share a pass over the weights as well as thousands do, and a window
- * group has to hold the window and the largest chunk of every sequence. */
-enum { CPU_CHUNK_TOKENS = 256 };
+/* On a CPU a step of all the tokens that the budget allows takes ten seconds; a few hundred rows
+ * share a pass over the weights as well as thousands do, and a window group has to hold the window
+ * and the largest chunk of every sequence. */
+enum { CPU_CHUNK_TOKENS = 256, CPU_STEP_TARGET_MS = 250 };
 
 static void suit_device(const struct head_core *h, enum device_kind device,
                         struct scheduler_config *c)
 {
+    bool by_device = h->config.step_target_ns == STEP_TARGET_BY_DEVICE;
+    c->step_target_ns = by_device ? 0 : h->config.step_target_ns;
     if (device != DEVICE_CPU)
         return;
-    c->step_target_ns = h->config.step_target_ns;
+    if (by_device)
+        c->step_target_ns = CPU_STEP_TARGET_MS * NS_PER_MS;
     if (c->long_prefill_token_threshold == 0)
         c->long_prefill_token_threshold = CPU_CHUNK_TOKENS;
 }

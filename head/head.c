@@ -133,7 +133,8 @@ static void make_core(struct head *h, const struct head_options *o)
     c.max_waiting_per_tenant = (uint32_t)o->max_waiting_per_key;
     c.max_requests = 4 * c.max_waiting < c.max_requests ? c.max_requests : 4 * c.max_waiting;
     c.long_prefill_token_threshold = (uint32_t)o->long_prefill_token_threshold;
-    c.step_target_ns = (uint64_t)o->step_target_ms * NS_PER_MS;
+    if (o->step_target_ms >= 0)
+        c.step_target_ns = (uint64_t)o->step_target_ms * NS_PER_MS;
     c.priorities = o->scheduling_policy == SCHEDULING_PRIORITY;
     c.max_partial_prefills = (uint32_t)o->max_partial_prefills;
     uint32_t world = c.cluster.tp * c.cluster.pp;

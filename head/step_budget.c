@@ -1,33 +1,54 @@
+/* Recursive least squares as a Kalman filter whose costs walk at random (Ljung and Söderström,
+ * Theory and Practice of Recursive Identification, 1983, section 2.6): it forgets only what may
+ * have changed, so its covariance is bounded where all steps look alike (the wind-up of a plain
+ * forgetting factor: Kulhavý, Automatica 23, 1987). What may have changed is above all the speed of
+ * the machine, which scales all costs alike; so steps that all look alike keep their costs' ratio.
+ *
+ * A result far from what was expected counts as if it were at its border (Huber 1964). When the
+ * next one is as far to the same side, the device has changed: the covariance grows until it
+ * explains what was seen (the fading factor of Zhou and Frank's strong tracking filter, Int. J.
+ * Control 65, 1996), with room for each part of the step to be the one that changed; the next step,
+ * of another size by then, tells which it was. */
 #include "head/step_budget.h"
 
+#include <math.h>
 #include <stdbool.h>
+#include <string.h>
 
 enum {
-    FIRST_TOKENS = 64,    /* before anything was measured */
-    CAP_MAX = 1 << 24,    /* of any use: the largest token budget there is */
-    PROMPT_SHARE = 4,     /* 1/4 of the target is the prompts' */
-    OUTLIER = 4,          /* one result moves an estimate as if it were at most this factor off */
-    FLOOR_SHARE = 4,      /* a prompt token costs at least 1/4 of the mean row of its step */
-    WEIGHT_OF_FASTER = 4, /* weight 1/4: believed slowly, */
-    WEIGHT_OF_SLOWER = 2, /* 1/2: a step that is too long hurts everybody */
-    RESUMED_SHARE = 4,    /* prompts that came back get so many times what the decodes take, */
+    PASS,
+    DRAWN,
+    TOKEN,
+    N_COSTS,
+    FIRST_TOKENS = 64, /* before anything was measured */
+    CAP_MAX = 1 << 24, /* of any use: the largest token budget there is */
+    NS_MAX_S = 3600,   /* what a result may claim, seconds */
+    FIRST_PASS = 8,    /* a pass costs as much as so many prompt tokens, */
+    FIRST_DRAWN = 2,   /* and a drawn row as these: before anything was measured */
+    ROW_SHARE = 256,   /* a prompt token costs at least this part of the mean row of its step */
+    SCATTER_STEPS = 16,
+    RESUMED_SHARE = 4,   /* prompts that came back get so many times what the decodes take, */
     RESUMED_LEAST = 128, /* but so many at least: what is believed lags behind a machine's jumps; */
     RESUMED_MOST = 512,  /* or so many tokens, whichever is less: a pass of the ranks */
-    NS_MAX_S = 3600,     /* what a result may claim, seconds */
 };
+#define SURPRISE         3.0  /* standard deviations */
+#define DRIFT_OF_ALL     1e-3 /* variance per step, relative: of the speed, */
+#define DRIFT_OF_EACH    5e-4 /* and of each cost by itself, */
+#define LEAST_SURE       0.5  /* which makes it no less sure than this, relative */
+#define JUMP_OF_ALL      0.4  /* how likely a jump is the speed's, */
+#define JUMP_OF_EACH     0.2  /* or that of one cost */
+#define LEAST_SCATTER    0.02
+#define MOST_SCATTER     0.5
+#define LEAST_NS         1e-3
+#define SUREST           1e-4 /* of the step's time */
+#define MOST_CORRELATION 0.9999
+#define LATE             1.2 /* a step may take this much of the target, */
+#define LATE_SIGMAS      3.0 /* so that so much of its scatter fits below */
+#define LEAST_AIM        0.67
 
 static double clamp(double x, double low, double high)
 {
     return x < low ? low : x > high ? high : x;
-}
-
-/* mean moves towards x by weight / (2 or 4), weight in (0, 1]. */
-static double follow(double mean, double x, double weight)
-{
-    if (mean <= 0)
-        return x;
-    x = clamp(x, mean / OUTLIER, mean * OUTLIER);
-    return mean + (x - mean) * weight / (x > mean ? WEIGHT_OF_SLOWER : WEIGHT_OF_FASTER);
 }
 
 void step_budget_init(struct step_budget *b, uint64_t target_ns)
@@ -35,62 +56,212 @@ void step_budget_init(struct step_budget *b, uint64_t target_ns)
     *b = (struct step_budget){.target_ns = target_ns, .cap = FIRST_TOKENS};
 }
 
-/* Fewer rows than measured cost the same (every row waits for one pass over the weights), more cost
- * in proportion: too long rather than too short in both directions. */
-static double drawn_ns(const struct step_budget *b, uint32_t n)
+/* ---- the next step ---- */
+
+/* What the prompts may take beside decodes that take d: what is left of the target, less room for
+ * the scatter of steps' times; but a quarter of the step at least, and of what decodes alone take
+ * beyond the target twice as much, so that their share goes up to two thirds where the target is
+ * out of reach anyhow. */
+static double prompts_part(const struct step_budget *b, double d, bool *by_share)
 {
-    if (n == 0 || b->drawn_rows <= 0)
-        return 0;
-    return n <= b->drawn_rows ? b->drawn_ns : b->drawn_ns * (n / b->drawn_rows);
+    double target = (double)b->target_ns, sigma = sqrt(b->scatter2);
+    double aim = target * clamp(LATE / (1 + LATE_SIGMAS * sigma), LEAST_AIM, 1);
+    double left = aim - d, least = (target - d) * LEAST_AIM;
+    left = left > least ? left : least;
+    double share = d / 3 + (d > target ? (d - target) * 5 / 3 : 0);
+    *by_share = share > left;
+    return *by_share ? share : left;
 }
 
-/* As many as last until the target, whatever the cap. */
-static double fitting(const struct step_budget *b, uint32_t n_drawn)
+static double fitting(const struct step_budget *b, uint32_t n_drawn, bool *by_share)
 {
-    double target = (double)b->target_ns, left = target - drawn_ns(b, n_drawn);
-    double share = target / PROMPT_SHARE;
-    return (left > share ? left : share) / b->token_ns;
+    return prompts_part(b, b->pass_ns + b->drawn_ns * n_drawn, by_share) / b->token_ns;
 }
 
 uint32_t step_budget_prompt_tokens(const struct step_budget *b, uint32_t n_drawn)
 {
     if (!b->target_ns)
         return UINT32_MAX;
-    double n = b->token_ns > 0 ? fitting(b, n_drawn) : b->cap;
-    return (uint32_t)clamp(n, 1, b->cap);
+    if (b->token_ns <= 0)
+        return b->cap;
+    bool by_share;
+    double n = fitting(b, n_drawn, &by_share), unsure = sqrt(b->unsure[TOKEN][TOKEN]) / b->token_ns;
+    n = clamp(n, STEP_BUDGET_FLOOR, b->cap);
+    /* Steps that all look alike do not tell which part of them is the prompts'. */
+    bool low = b->n_results % 2 == 0;
+    if (n < 2 * STEP_BUDGET_FLOOR)
+        n *= low && unsure > 0.2 ? 1.5 : 1;
+    else if (by_share)
+        n *= low ? 0.65 : 1.15;
+    else if (low)
+        n *= 1 - 0.25 * clamp(unsure, 0, 1);
+    return (uint32_t)clamp(n, STEP_BUDGET_FLOOR, b->cap);
 }
 
 uint32_t step_budget_resumed_tokens(const struct step_budget *b, uint32_t n_drawn)
 {
     uint32_t timely = step_budget_prompt_tokens(b, n_drawn);
-    double n = RESUMED_MOST;
+    double n = RESUMED_MOST, drawn_ns = b->pass_ns + b->drawn_ns * n_drawn;
     if (n_drawn > 0)
-        n = b->token_ns > 0 ? RESUMED_SHARE * drawn_ns(b, n_drawn) / b->token_ns : 0;
+        n = b->token_ns > 0 ? RESUMED_SHARE * drawn_ns / b->token_ns : 0;
     uint32_t resumed = (uint32_t)clamp(n, RESUMED_LEAST, RESUMED_MOST);
     return timely > resumed ? timely : resumed;
 }
 
-static void learn_drawn(struct step_budget *b, uint32_t n_drawn, double ns)
+/* ---- a result ---- */
+
+struct update {
+    double x[N_COSTS], cost[N_COSTS];
+    double expected, error, variance; /* of the step's time; variance of the error */
+};
+
+static void begin(struct step_budget *b, const double *x, double ns)
 {
-    bool first = b->drawn_rows <= 0;
-    double expected = drawn_ns(b, n_drawn);
-    if (!first) /* against what this many rows were expected to take, not against the mean */
-        ns = clamp(ns, expected / OUTLIER, expected * OUTLIER);
-    double w = first ? 1.0 : 1.0 / (ns > expected ? WEIGHT_OF_SLOWER : WEIGHT_OF_FASTER);
-    b->drawn_ns += (ns - b->drawn_ns) * w;
-    b->drawn_rows += (n_drawn - b->drawn_rows) * w;
+    b->token_ns = ns / (FIRST_PASS * x[PASS] + FIRST_DRAWN * x[DRAWN] + x[TOKEN]);
+    b->pass_ns = FIRST_PASS * b->token_ns;
+    b->drawn_ns = FIRST_DRAWN * b->token_ns;
+    b->unsure[PASS][PASS] = b->pass_ns * b->pass_ns;
+    b->unsure[DRAWN][DRAWN] = b->drawn_ns * b->drawn_ns;
+    b->unsure[TOKEN][TOKEN] = b->token_ns * b->token_ns;
+    b->scatter2 = 0.1 * 0.1;
 }
 
-/* A step with few prompt tokens says little about one of them: it weighs less. */
-static void learn_token(struct step_budget *b, struct step_load load, double ns)
+/* Adds all * cost cost' + diag(each). */
+static void grow(struct step_budget *b, const struct update *u, double all, const double *each)
 {
-    double n = load.n_prompt, rows = n + load.n_drawn;
-    double each = (ns - drawn_ns(b, load.n_drawn)) / n, least = ns / rows / FLOOR_SHARE;
-    double full = b->token_ns > 0 ? clamp(fitting(b, 0), 1, FIRST_TOKENS) : 1;
-    b->token_ns = follow(b->token_ns, each > least ? each : least, n < full ? n / full : 1);
-    /* Tried sizes may be doubled; what is far above the estimate now has to be tried again. */
-    double cap = 2 * n > b->cap ? 2 * n : b->cap;
-    b->cap = (uint32_t)clamp(cap, 1, clamp(2 * fitting(b, 0), 1, CAP_MAX));
+    for (int i = 0; i < N_COSTS; i++) {
+        for (int k = 0; k < N_COSTS; k++)
+            b->unsure[i][k] += all * u->cost[i] * u->cost[k];
+        b->unsure[i][i] += each[i];
+    }
+}
+
+static void measure(const struct step_budget *b, struct update *u, double *px)
+{
+    double noise = b->scatter2 * u->expected * u->expected;
+    u->variance = noise;
+    for (int i = 0; i < N_COSTS; i++) {
+        px[i] = 0;
+        for (int k = 0; k < N_COSTS; k++)
+            px[i] += b->unsure[i][k] * u->x[k];
+        u->variance += u->x[i] * px[i];
+    }
+    u->variance = u->variance > noise ? u->variance : noise;
+}
+
+static void drift(struct step_budget *b, const struct update *u)
+{
+    double each[N_COSTS];
+    for (int i = 0; i < N_COSTS; i++) {
+        double least = u->x[i] > 0 ? u->expected / (8 * N_COSTS * u->x[i]) : 0;
+        double c2 = u->cost[i] > least ? u->cost[i] * u->cost[i] : least * least;
+        each[i] = b->unsure[i][i] < LEAST_SURE * LEAST_SURE * c2 ? DRIFT_OF_EACH * c2 : 0;
+    }
+    grow(b, u, DRIFT_OF_ALL, each);
+}
+
+static void jump(struct step_budget *b, const struct update *u)
+{
+    double e2 = u->error * u->error, each[N_COSTS] = {0};
+    for (int i = 0; i < N_COSTS; i++)
+        if (u->x[i] > 0)
+            each[i] = JUMP_OF_EACH * e2 / (u->x[i] * u->x[i]);
+    grow(b, u, JUMP_OF_ALL * e2 / (u->expected * u->expected), each);
+}
+
+/* No cost is less sure than by twice itself, or by twice the step. */
+static void bound_unsure(struct step_budget *b, const struct update *u, double ns)
+{
+    for (int i = 0; i < N_COSTS; i++) {
+        double most = u->x[i] > 0 ? ns / u->x[i] : 0;
+        most = 2 * (most > u->cost[i] ? most : u->cost[i]);
+        double s2 = b->unsure[i][i];
+        if (s2 <= most * most)
+            continue;
+        double f = most / sqrt(s2);
+        for (int k = 0; k < N_COSTS; k++) {
+            b->unsure[i][k] *= f;
+            b->unsure[k][i] *= f;
+        }
+    }
+}
+
+/* Whoever falls below its least is set to it, and the others make up for it as their covariance
+ * says (Simon, IET Control Theory & Applications 4, 2010: projection of the estimate). */
+static void bound_costs(struct step_budget *b, struct update *u, const double *least)
+{
+    for (int i = 0; i < N_COSTS; i++) {
+        double up = least[i] - u->cost[i], s2 = b->unsure[i][i];
+        if (up <= 0 || s2 <= 0)
+            continue;
+        for (int k = 0; k < N_COSTS; k++)
+            u->cost[k] += b->unsure[k][i] / s2 * up;
+    }
+    for (int i = 0; i < N_COSTS; i++)
+        u->cost[i] = clamp(u->cost[i], least[i], NS_MAX_S * 1e9);
+}
+
+/* Rounding must not make a variance negative, nor a correlation 1. */
+static void keep_definite(struct step_budget *b, const struct update *u)
+{
+    for (int i = 0; i < N_COSTS; i++) {
+        double least = SUREST * u->expected / (1 + u->x[i]);
+        if (!(b->unsure[i][i] > least * least))
+            b->unsure[i][i] = least * least;
+    }
+    for (int i = 0; i < N_COSTS; i++)
+        for (int k = 0; k < i; k++) {
+            double most = MOST_CORRELATION * sqrt(b->unsure[i][i] * b->unsure[k][k]);
+            b->unsure[i][k] = b->unsure[k][i] = clamp(b->unsure[i][k], -most, most);
+        }
+}
+
+static void learn_scatter(struct step_budget *b, const struct update *u)
+{
+    double noise = b->scatter2 * u->expected * u->expected;
+    double seen = (u->error * u->error - (u->variance - noise)) / (u->expected * u->expected);
+    b->scatter2 += (clamp(seen, 0, MOST_SCATTER * MOST_SCATTER) - b->scatter2) / SCATTER_STEPS;
+    b->scatter2 = clamp(b->scatter2, LEAST_SCATTER * LEAST_SCATTER, MOST_SCATTER * MOST_SCATTER);
+}
+
+static void learn(struct step_budget *b, const double *x, double ns)
+{
+    struct update u = {.cost = {b->pass_ns, b->drawn_ns, b->token_ns}};
+    double px[N_COSTS];
+    memcpy(u.x, x, sizeof u.x);
+    for (int i = 0; i < N_COSTS; i++)
+        u.expected += x[i] * u.cost[i];
+    u.expected = clamp(u.expected, LEAST_NS, NS_MAX_S * 1e9);
+    u.error = ns - u.expected;
+    drift(b, &u);
+    measure(b, &u, px);
+    double border = SURPRISE * sqrt(u.variance);
+    int32_t side = u.error > border ? 1 : u.error < -border ? -1 : 0;
+    b->surprises = side * b->surprises > 0 ? b->surprises + side : side;
+    if (side * b->surprises >= 2) {
+        jump(b, &u);
+        measure(b, &u, px);
+    } else {
+        u.error = clamp(u.error, -border, border);
+        learn_scatter(b, &u);
+    }
+    for (int i = 0; i < N_COSTS; i++) {
+        u.cost[i] += px[i] * u.error / u.variance;
+        for (int k = 0; k < N_COSTS; k++)
+            b->unsure[i][k] -= px[i] * px[k] / u.variance;
+    }
+    keep_definite(b, &u);
+    double believed = u.expected + u.error, rows = x[DRAWN] + x[TOKEN];
+    bound_unsure(b, &u, believed);
+    double token = x[TOKEN] > 0 ? believed / rows / ROW_SHARE : u.cost[TOKEN] / 2;
+    token = token > LEAST_NS ? token : LEAST_NS;
+    /* A drawn row is a row, with logits: it costs no less than a part of another one. */
+    double row = (u.cost[TOKEN] > token ? u.cost[TOKEN] : token) / 4;
+    const double least[N_COSTS] = {0, row, token};
+    bound_costs(b, &u, least);
+    b->pass_ns = u.cost[PASS];
+    b->drawn_ns = u.cost[DRAWN];
+    b->token_ns = u.cost[TOKEN];
 }
 
 void step_budget_on_result(struct step_budget *b, struct step_load load, uint64_t execute_ns)
@@ -99,8 +270,16 @@ void step_budget_on_result(struct step_budget *b, struct step_load load, uint64_
     if (!b->target_ns || execute_ns == 0 || (load.n_prompt == 0 && load.n_drawn == 0))
         return;
     double ns = (double)(execute_ns < most ? execute_ns : most);
-    if (load.n_prompt == 0)
-        learn_drawn(b, load.n_drawn, ns);
+    const double x[N_COSTS] = {1, load.n_drawn, load.n_prompt};
+    if (b->token_ns <= 0)
+        begin(b, x, ns);
     else
-        learn_token(b, load, ns);
+        learn(b, x, ns);
+    b->n_results++;
+    /* Tried sizes may be doubled; what is far above the estimate now has to be tried again. */
+    double n = load.n_prompt, cap = 2 * n > b->cap ? 2 * n : b->cap;
+    bool by_share;
+    double alone = fitting(b, 0, &by_share), beside = fitting(b, load.n_drawn, &by_share);
+    double most_fitting = 2 * (alone > beside ? alone : beside);
+    b->cap = (uint32_t)clamp(cap, 1, clamp(most_fitting, 2 * STEP_BUDGET_FLOOR, CAP_MAX));
 }

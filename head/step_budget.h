@@ -3,18 +3,22 @@
  * time. A group on CPUs needs it: a step of 8192 tokens would take ten seconds, in which no other
  * stream gets a token and nothing can be cancelled. The estimate comes from the results' own times
  * (`execute_ns`), so the budget needs no clock: it is the same function of the same results in the
- * simulator and in cox-head. Pure data, no allocation; owned by one scheduler.
+ * simulator, in cox-head and in a replay of its log. Pure data, no allocation, a few hundred
+ * nanoseconds per result; owned by one scheduler.
  *
- * Model: time(step) = drawn(n_drawn) + n_prompt * token_ns, where a run that samples counts one of
- * its rows as drawn (the rows that need logits) and the others as prompt tokens. Both parts follow
- * the results by moving averages; one outlier moves neither by more than a factor. */
+ * Model: time(step) = pass + drawn * n_drawn + token * n_prompt, where a run that samples counts
+ * one of its rows as drawn (the rows that need logits) and the others as prompt tokens. All three
+ * costs are learnt from every step (docs/scheduler.md, "What a step costs"). */
 #include <stdint.h>
 
 struct step_budget {
-    uint64_t target_ns;          /* 0: no limit */
-    uint32_t cap;                /* prompt tokens a step may have: at most doubles with a result */
-    double drawn_ns, drawn_rows; /* means over the steps without prompt tokens; 0: none yet */
-    double token_ns;             /* of one prompt token; 0: none yet */
+    uint64_t target_ns; /* 0: no limit */
+    uint32_t cap;       /* prompt tokens a step may have: at most doubles with a result */
+    uint32_t n_results;
+    double pass_ns, drawn_ns, token_ns; /* token_ns 0: nothing is known yet */
+    double unsure[3][3];                /* covariance of the three, in ns^2 */
+    double scatter2;                    /* variance of a step's time / what it was expected to be */
+    int32_t surprises; /* results in a row far above (> 0) or below what they may be */
 };
 
 /* What one step runs: n_drawn rows whose logits are wanted, n_prompt other rows. */
@@ -22,9 +26,12 @@ struct step_load {
     uint32_t n_drawn, n_prompt;
 };
 
+#define STEP_BUDGET_FLOOR 8u /* prompt tokens that a step may have whatever is believed */
+
 void step_budget_init(struct step_budget *b, uint64_t target_ns);
-/* The prompt tokens that fit beside n_drawn decodes: never 0, so that no prompt starves. A quarter
- * of the time is theirs even when the decodes alone take all of it. UINT32_MAX without a target. */
+/* The prompt tokens that fit beside n_drawn decodes, STEP_BUDGET_FLOOR at least, so that no prompt
+ * starves. The prompts' part of the step is what the decodes leave of the target; a quarter of the
+ * step at least, and more the further decodes alone exceed the target. UINT32_MAX without one. */
 uint32_t step_budget_prompt_tokens(const struct step_budget *b, uint32_t n_drawn);
 /* The same for prompts of streams that came back after a loss and stand still meanwhile: four
  * fifths of the step are theirs, whatever the target, since a stream that waits for its turn is

@@ -52,8 +52,10 @@
     OPT_ENUM(S, stats_format, "stats-format", "vllm|vllm0", "vllm",                                \
              "words of the stats line: vLLM's, or those of its first engine")
 #define ROW_STEP_TARGET(S)                                                                         \
-    OPT_INT(S, step_target_ms, "step-target-ms", 0, 60000, "250",                                  \
-            "CPU groups: prompts are cut so that a step takes about this long; 0: off")
+    OPT_INT(                                                                                       \
+        S, step_target_ms, "step-target-ms", -1, 60000, "-1",                                      \
+        "milliseconds: prompts are cut so that a step takes about this long, on every device; "    \
+        "0: off; -1: 250 on CPUs, elsewhere off")
 #define ROW_PREFIX_CACHING(S)                                                                      \
     OPT_BOOL(S, enable_prefix_caching, "enable-prefix-caching", "true",                            \
              "keep the KV blocks of prompts for later requests")

@@ -107,23 +107,31 @@ static void a_dead_end_is_an_error(void **state)
     fixture_free(f);
 }
 
-/* --step-target-ms is for CPUs: a group of them starts with small steps, and has small chunks. */
-static void groups_on_cpus_have_short_steps(void **state)
+/* Without --step-target-ms groups on CPUs start with small steps; with it, groups on every device.
+ * Small chunks are for CPUs alone. */
+static void steps_are_short_by_device_or_as_told(void **state)
 {
     static const struct {
         enum device_kind device;
         uint64_t target_ns;
         uint32_t threshold, want;
     } cases[] = {
-        {DEVICE_CPU, 250 * MS, 0, 64},   {DEVICE_CPU, 250 * MS, 50, 50},
-        {DEVICE_CPU, 0, 0, 256},         {DEVICE_CPU, 0, 270, 270},
-        {DEVICE_NULL, 250 * MS, 0, 300}, {DEVICE_CUDA, 250 * MS, 0, 300},
+        {DEVICE_CPU, STEP_TARGET_BY_DEVICE, 0, 64},
+        {DEVICE_CPU, STEP_TARGET_BY_DEVICE, 50, 50},
+        {DEVICE_CPU, 100 * MS, 0, 64},
+        {DEVICE_CPU, 0, 0, 256},
+        {DEVICE_CPU, 0, 270, 270},
+        {DEVICE_NULL, STEP_TARGET_BY_DEVICE, 0, 300},
+        {DEVICE_CUDA, STEP_TARGET_BY_DEVICE, 0, 300},
+        {DEVICE_NULL, 250 * MS, 0, 64},
+        {DEVICE_CUDA, 250 * MS, 0, 64},
+        {DEVICE_CUDA, 250 * MS, 40, 40},
         {DEVICE_CUDA, 0, 290, 290},
     };
     static uint32_t prompt[300];
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct fixture *f = fixture_new(2);
-        assert_int_equal(f->core->config.step_target_ns, 250 * MS); /* the default */
+        assert_true(f->core->config.step_target_ns == STEP_TARGET_BY_DEVICE); /* the default */
         f->core->config.step_target_ns = cases[i].target_ns;
         f->core->config.long_prefill_token_threshold = cases[i].threshold;
         f->device = cases[i].device;
@@ -680,7 +688,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(both_ranks_get_the_same_plan),
         cmocka_unit_test(a_dead_end_is_an_error),
-        cmocka_unit_test(groups_on_cpus_have_short_steps),
+        cmocka_unit_test(steps_are_short_by_device_or_as_told),
         cmocka_unit_test(a_group_guesses_as_its_least_rank),
         cmocka_unit_test(ranks_wait_counts_where_there_was_work),
         cmocka_unit_test(a_token_beyond_the_vocabulary_dissolves_the_group),
