@@ -320,6 +320,9 @@ static enum status export_secrets(const struct up_options *o, struct error *err)
     const char *password = o->ssl.keyfile_password;
     if (s == STATUS_OK && password && setenv("COX_SSL_KEYFILE_PASSWORD", password, 1) != 0)
         s = error_set(err, STATUS_LIMIT, "the environment takes no --ssl-keyfile-password");
+    const char *collector = o->trace.endpoint;
+    if (s == STATUS_OK && collector && setenv("COX_OTLP_TRACES_ENDPOINT", collector, 1) != 0)
+        s = error_set(err, STATUS_LIMIT, "the environment takes no --otlp-traces-endpoint");
     if (s == STATUS_OK && o->redis && setenv("COX_REDIS", o->redis, 1) != 0)
         s = error_set(err, STATUS_LIMIT, "the environment takes no --redis");
     if (s == STATUS_OK && keys.len > 0 && setenv("COX_API_KEY", keys.ptr, 1) != 0)

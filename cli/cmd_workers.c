@@ -6,6 +6,7 @@
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -118,9 +119,10 @@ static void build_rank(struct workers *k, struct up_child *c, int64_t i, int arg
     *c = (struct up_child){.role = UP_WORKER, .name = name};
     c->argv[c->n_args++] = k->program;
     for (int a = 1; a < argc; a++) {
-        if (strcmp(argv[a], "--ranks") == 0)
+        bool is_join = strcmp(argv[a], "--join") == 0; /* of the environment: see build */
+        if (is_join || strcmp(argv[a], "--ranks") == 0)
             a++; /* and its value */
-        else if (strncmp(argv[a], "--ranks=", 8) != 0)
+        else if (strncmp(argv[a], "--ranks=", 8) != 0 && strncmp(argv[a], "--join=", 7) != 0)
             c->argv[c->n_args++] = argv[a];
     }
     if (w->ordinal >= 0 || k->o.ranks > 1)
@@ -156,24 +158,13 @@ static enum status build(struct workers *k, int argc, char **argv, struct error 
     if ((uint32_t)argc + 16 > UP_ARGV_MAX)
         return error_set(err, STATUS_LIMIT, "more than %u arguments", UP_ARGV_MAX - 16);
     TRY(find_cpus(k, err));
+    if (w->join && setenv("COX_JOIN", w->join, 1) != 0) /* `ps` shows a child's command line */
+        return error_set(err, STATUS_LIMIT, "the environment takes no --join");
     k->plan.n_children = k->plan.n_workers = (uint32_t)k->o.ranks;
     k->plan.children = mem_array(k->plan.n_children, sizeof *k->plan.children);
     for (int64_t i = 0; i < k->o.ranks; i++)
         build_rank(k, &k->plan.children[i], i, argc, argv);
     return STATUS_OK;
-}
-
-/* `ps` shows a command line to everybody: tokens are the children's, from copies, and they hide
- * their own. */
-static void take_arguments(struct arena *a, int argc, char **argv, char **out)
-{
-    for (int i = 0; i < argc; i++) {
-        size_t n = strlen(argv[i]) + 1;
-        out[i] = memcpy(arena_try_alloc(a, n), argv[i], n);
-        char *token = strstr(argv[i], "cox1.");
-        if (token && (token == argv[i] || token[-1] == '='))
-            memset(token, '*', strlen(token));
-    }
 }
 
 /* ---- whether all are ready ---- */
@@ -294,17 +285,14 @@ static void finish(struct workers *k)
 static int start(struct workers *k, int argc, char **argv)
 {
     struct error err = {0};
-    char **copies = mem_array((size_t)argc + 1, sizeof *copies);
-    take_arguments(&k->arena, argc, argv, copies);
     log_init("workers", (enum log_level)k->o.worker.log_level,
              (enum log_format)k->o.worker.log_format);
-    enum status s = build(k, argc, copies, &err);
+    enum status s = build(k, argc, argv, &err);
     if (s == STATUS_OK)
         s = run(k, &err);
     if (s != STATUS_OK)
         log_error("start_failed", "status=%s error=%s", status_name(s), log_quote(err.text));
     finish(k);
-    mem_free(copies);
     return s == STATUS_OK ? EXIT_FINE : status_is_configuration(s) ? EXIT_USAGE : EXIT_FAILED;
 }
 
@@ -321,8 +309,9 @@ int cmd_workers(int argc, char **argv)
                                       .specs = specs,
                                       .n_specs = n + 1};
     arena_init(&k->arena, 0);
+    char **copies = command_copy_words(&k->arena, argc, argv);
     if (command_parse(&line, argc, argv, &k->o, &res, &code))
-        code = start(k, argc, argv);
+        code = start(k, argc, copies);
     config_fini(&res);
     arena_fini(&k->arena);
     mem_free(specs);

@@ -6,6 +6,7 @@
 #include "cli/bench/bench.h"
 #include "cli/run/run.h"
 #include "cli/tables.h"
+#include "common/base/arena.h"
 #include "common/base/distance.h"
 #include "common/base/log.h"
 #include "common/base/mem.h"
@@ -130,6 +131,17 @@ void command_warn(const char *name, const char *text)
         fprintf(stderr, "cox %s: warning: %s\n", name, text);
 }
 
+char **command_copy_words(struct arena *a, int argc, char **argv)
+{
+    char **copies = arena_try_alloc(a, ((size_t)argc + 1) * sizeof *copies);
+    for (int i = 0; i < argc; i++) {
+        size_t n = strlen(argv[i]) + 1;
+        copies[i] = memcpy(arena_try_alloc(a, n), argv[i], n);
+    }
+    copies[argc] = NULL;
+    return copies;
+}
+
 bool command_parse(const struct command_line *line, int argc, char **argv, void *config,
                    struct config_result *res, int *exit_code)
 {
@@ -142,6 +154,7 @@ bool command_parse(const struct command_line *line, int argc, char **argv, void 
         *exit_code = EXIT_USAGE;
         return false;
     }
+    config_hide(line->specs, line->n_specs, argc, argv);
     if (res->version) {
         printf("cox %s\n", COX_VERSION);
         return false;

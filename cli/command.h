@@ -51,6 +51,10 @@ int cmd_completion(int argc, char **argv);
 int cmd_help(int argc, char **argv);
 int cmd_flags(int argc, char **argv);
 
+/* Copies of argv, for children: command_parse overwrites secrets in argv itself. */
+struct arena;
+char **command_copy_words(struct arena *a, int argc, char **argv);
+
 /* What every command does with its table: parse, print --help or warnings, say what is wrong.
  * Returns true to go on; else *exit_code is set. max_positional: more is an error. */
 struct command_line {

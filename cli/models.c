@@ -11,6 +11,7 @@
 #include "cli/command.h"
 #include "cli/model_process.h"
 #include "cli/tables.h"
+#include "common/base/arena.h"
 #include "common/base/log.h"
 #include "common/base/mem.h"
 #include "common/base/version.h"
@@ -449,9 +450,12 @@ int models_serve(int argc, char **argv)
                                       .specs = up_specs,
                                       .n_specs = up_n_specs,
                                       .log_format = &s->o.log_format};
+    struct arena words;
+    arena_init(&words, 0);
+    char **copies = command_copy_words(&words, argc, argv); /* of each model's cox up */
     if (command_parse(&line, argc, argv, &s->o, &res, &code)) {
         log_init("cox", (enum log_level)s->o.log_level, (enum log_format)s->o.log_format);
-        enum status st = start(s, argc, argv, &err);
+        enum status st = start(s, argc, copies, &err);
         if (st == STATUS_OK)
             loop_run(s->loop);
         else
@@ -466,6 +470,7 @@ int models_serve(int argc, char **argv)
             loop_free(s->loop);
     }
     config_fini(&res);
+    arena_fini(&words);
     mem_free(s);
     return code;
 }

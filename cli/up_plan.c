@@ -190,7 +190,8 @@ static void flags_of_trace(struct builder *b, struct up_child *c)
     const struct trace_options *t = &b->o->trace;
     if (!t->endpoint)
         return;
-    flag(c, "--otlp-traces-endpoint", t->endpoint);
+    if (!strchr(t->endpoint, '@')) /* else it is in the environment (cmd_up.c) */
+        flag(c, "--otlp-traces-endpoint", t->endpoint);
     flag(c, "--otlp-service-name", t->service_name);
     flag(c, "--otlp-sampling", text(b, "%.17g", t->sampling));
 }

@@ -104,6 +104,7 @@ int main(int argc, char **argv)
         config_fini(&res);
         return 2;
     }
+    config_hide(gateway_options, n_gateway_options, argc, argv);
     log_init("gateway", (enum log_level)config.log_level, (enum log_format)config.log_format);
     file_guard_install();
     for (size_t i = 0; i < res.warnings.n_items; i++)

@@ -101,6 +101,8 @@ int main(int argc, char **argv)
     log_init("head", LOG_INFO, LOG_LOGFMT);
     enum status s =
         config_parse(head_option_specs, head_n_option_specs, argc, argv, environ, &o, &res, &err);
+    if (s == STATUS_OK)
+        config_hide(head_option_specs, head_n_option_specs, argc, argv);
     int code = s == STATUS_OK ? with_config(&o, &res) : fail(&err, EXIT_CONFIG);
     config_fini(&res);
     return code;

@@ -111,6 +111,13 @@ foreach(t ${security_tests})
   add_test(NAME security_${n} COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/run_python -m pytest -q -rs -p no:cacheprovider ${t})
   set_tests_properties(security_${n} PROPERTIES LABELS e2e TIMEOUT 1200 SKIP_RETURN_CODE 77 ENVIRONMENT "${e2e_environment}")
 endforeach()
+# A hostile client with a key, one attack at a time: those that test_attacks.py names as wired (docs/testing.md).
+add_test(NAME hostile_attacks COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/run_python -m pytest -q -rs -p no:cacheprovider
+                                      ${CMAKE_CURRENT_SOURCE_DIR}/hostile/test_attacks.py)
+set_tests_properties(hostile_attacks PROPERTIES LABELS e2e TIMEOUT 1200 SKIP_RETURN_CODE 77 ENVIRONMENT "${e2e_environment}")
+if(COX_SANITIZE)
+  set_tests_properties(hostile_attacks PROPERTIES LABELS long)
+endif()
 # That somebody types each command of docs/deploy: tests/walk.
 add_test(NAME walk COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/run_python -m pytest -q -rs -p no:cacheprovider
                            ${CMAKE_CURRENT_SOURCE_DIR}/walk/test_walk.py)

@@ -208,16 +208,6 @@ static void print_help(void)
     strbuf_fini(&b);
 }
 
-/* A token holds keys, and `ps` shows a command line to everyone. What was parsed are copies. */
-static void hide_token(int argc, char **argv)
-{
-    for (int i = 1; i < argc; i++) {
-        char *token = strstr(argv[i], "cox1.");
-        if (token && (token == argv[i] || token[-1] == '='))
-            memset(token, '*', strlen(token));
-    }
-}
-
 int main(int argc, char **argv)
 {
     crash_install();
@@ -241,7 +231,7 @@ int main(int argc, char **argv)
                 res.positional.items[0], USAGE);
         code = 2;
     } else {
-        hide_token(argc, argv);
+        config_hide(worker_option_specs, worker_n_option_specs, argc, argv);
         for (size_t i = 0; i < res.warnings.n_items; i++)
             fprintf(stderr, "cox-worker: warning: %s\n", res.warnings.items[i]);
         code = run(&p);

@@ -113,6 +113,12 @@ MUST_USE enum status config_parse(const struct option_spec *specs, size_t n_spec
                                   char *const *argv, char *const *environ_, void *out,
                                   struct config_result *res, struct error *err);
 void config_fini(struct config_result *res);
+/* Overwrites secrets of the command line where they stand, which `ps` shows to everybody: values of
+ * secret rows, USER:PASSWORD of URLs, tokens of workers. After config_parse, in main: argv's
+ * strings are to be writable, and are of no use to another program any more. */
+void config_hide(const struct option_spec *specs, size_t n_specs, int argc, char **argv);
+/* A text that may be a URL, for people: USER:PASSWORD of it become ***. */
+void config_append_url(struct strbuf *b, struct str text);
 /* usage is the first line ("cox-head [OPTION...]"). */
 void config_print_help(struct strbuf *b, const char *usage, const struct option_spec *specs,
                        size_t n_specs);

@@ -80,6 +80,15 @@ void config_print_help(struct strbuf *b, const char *usage, const struct option_
                     "file;\nthe command line wins, then the environment, then the file.\n");
 }
 
+static void append_text(struct strbuf *b, const struct option_spec *s, const char *text)
+{
+    struct strbuf shown;
+    strbuf_init(&shown, 0);
+    config_append_url(&shown, str_from(text));
+    strbuf_append_json(b, s->secret ? STR("***") : strbuf_str(&shown));
+    strbuf_fini(&shown);
+}
+
 static void print_value(struct strbuf *b, const struct option_spec *s, const void *config)
 {
     const char *field = (const char *)config + s->offset;
@@ -98,7 +107,7 @@ static void print_value(struct strbuf *b, const struct option_spec *s, const voi
     case OPTION_STRING:
         text = *(const char *const *)(const void *)field;
         if (text)
-            strbuf_append_json(b, str_from(s->secret ? "***" : text));
+            append_text(b, s, text);
         else
             strbuf_append_c(b, "null");
         break;
@@ -110,7 +119,7 @@ static void print_value(struct strbuf *b, const struct option_spec *s, const voi
         strbuf_append_c(b, "[");
         for (size_t i = 0; i < list->n_items; i++) {
             strbuf_append_c(b, i ? ", " : "");
-            strbuf_append_json(b, str_from(s->secret ? "***" : list->items[i]));
+            append_text(b, s, list->items[i]);
         }
         strbuf_append_c(b, "]");
         break;

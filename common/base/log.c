@@ -8,6 +8,7 @@
 
 #include "common/base/clock.h"
 #include "common/base/str.h"
+#include "common/base/userinfo.h"
 
 enum { LOG_LINE_MAX = 4096, LOG_QUOTE_MAX = 1024 };
 
@@ -182,6 +183,7 @@ void log_event_v(enum log_level level, const char *event, const char *fmt, va_li
         return;
     char fields[LOG_LINE_MAX];
     vsnprintf(fields, sizeof fields, fmt, ap);
+    userinfo_hide(fields); /* an address that a peer or a flag gave may hold a password */
     for (char *p = fields; *p; p++)
         if (*p == '\n' || *p == '\r')
             *p = ' '; /* one event, one line, whatever a value holds */

@@ -3,6 +3,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "common/base/userinfo.h"
+
 static const char *const names[] = {
     [STATUS_OK] = "ok",
     [STATUS_AGAIN] = "again",
@@ -42,6 +44,7 @@ enum status error_set(struct error *err, enum status s, const char *fmt, ...)
     err->status = s;
     vsnprintf(err->text, sizeof err->text, fmt, ap);
     va_end(ap);
+    userinfo_hide(err->text);
     return s;
 }
 
@@ -61,5 +64,6 @@ enum status error_prefix(struct error *err, enum status s, const char *fmt, ...)
     if (room > 3)
         snprintf(err->text + n, room, ": %.*s", (int)room - 3, old);
     err->status = s;
+    userinfo_hide(err->text);
     return s;
 }

@@ -614,9 +614,56 @@ static void test_printed_yaml_reads_back(void **state)
     strbuf_fini(&b);
 }
 
+/* What is hidden, by words as typed; the others stay as they are. */
+static void test_secrets_are_overwritten(void **state)
+{
+    static const char *const rows[][2] = {
+        {"program", "program"},
+        {"--api-key", "--api-key"},
+        {"hunter2", "*******"},
+        {"--api_key=hunter2", "--api_key=*******"},
+        {"--model", "--model"},
+        {"/a/path", "/a/path"},
+        {"--pass", "--pass"},
+        {"one", "***"},
+        {"two", "***"},
+        {"--max-num-seqs", "--max-num-seqs"},
+        {"7", "7"},
+        {"http://user:pw@host/p@q", "http://*******@host/p@q"},
+        {"--model=https://t@host", "--model=https://*@host"},
+        {"http://host/a@b", "http://host/a@b"},
+        {"--wait=cox1.abc", "--wait=********"},
+        {"user@host", "user@host"},
+    };
+    enum { N = sizeof rows / sizeof *rows };
+    char words[N][64], *argv[N];
+    (void)state;
+    for (int i = 0; i < N; i++) {
+        snprintf(words[i], sizeof words[i], "%s", rows[i][0]);
+        argv[i] = words[i];
+    }
+    config_hide(specs, N_SPECS, N, argv);
+    for (int i = 0; i < N; i++)
+        assert_string_equal(words[i], rows[i][1]);
+}
+
+static void test_urls_for_people(void **state)
+{
+    struct strbuf b;
+    (void)state;
+    strbuf_init(&b, 0);
+    config_append_url(&b, STR("redis://u:pw@host:1/2 "));
+    config_append_url(&b, STR("unix://:pw@/p "));
+    config_append_url(&b, STR("http://host/@"));
+    assert_string_equal(strbuf_str(&b).ptr, "redis://****@host:1/2 unix://***@/p http://host/@");
+    strbuf_fini(&b);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_secrets_are_overwritten),
+        cmocka_unit_test(test_urls_for_people),
         cmocka_unit_test(test_defaults),
         cmocka_unit_test(test_spellings),
         cmocka_unit_test(test_given_without_its_partner),

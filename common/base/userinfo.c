@@ -1,0 +1,19 @@
+#include "common/base/userinfo.h"
+
+#include <string.h>
+
+/* An authority ends at the first of these; a password that has one of them is written in percents.
+ */
+static const char ends[] = "/?# \t\"'<>";
+
+void userinfo_hide(char *text)
+{
+    for (char *at = strstr(text, "://"); at; at = strstr(at, "://")) {
+        at += 3;
+        char *last = NULL;
+        for (char *c = at; *c && !strchr(ends, *c); c++)
+            last = *c == '@' ? c : last;
+        if (last)
+            memset(at, '*', (size_t)(last - at));
+    }
+}

@@ -1,0 +1,167 @@
+"""Attacks a gateway, one attack at a time, and says of each whether it held.
+
+    tests/run_python tests/hostile/attack.py --gateway http://127.0.0.1:8000 --key K [--only NAME ...] [--pid PID]
+    tests/run_python tests/hostile/attack.py --list
+
+An attack holds when its own condition does (attacks.py), every GET /health beside it is answered within --health-s, the process
+lives, and with --pid its memory and its children's stays below --memory-mib. Exit status 1: one did not hold.
+"""
+import argparse
+import http.client
+import json
+import os
+import signal
+import sys
+import threading
+import time
+import urllib.parse
+from pathlib import Path
+
+from attacks import Target, all_attacks
+from shots import Engine, Shot
+
+
+class Health(threading.Thread):
+    """The worst time of GET /health, and how often it had no answer."""
+
+    def __init__(self, target):
+        super().__init__(daemon=True)
+        self.target, self.worst, self.failed, self.over = target, 0.0, 0, threading.Event()
+
+    def run(self):
+        while not self.over.wait(0.05):
+            begin = time.monotonic()
+            c = http.client.HTTPConnection(self.target.host, self.target.port, timeout=30)
+            try:
+                c.request("GET", "/health")
+                self.failed += c.getresponse().status not in (200, 503)
+            except OSError:
+                self.failed += 1
+            finally:
+                c.close()
+            self.worst = max(self.worst, time.monotonic() - begin)
+
+
+def children(pid):
+    found = []
+    for task in Path(f"/proc/{pid}/task").glob("*/children"):
+        try:
+            found += [int(p) for p in task.read_text().split()]
+        except OSError:
+            pass
+    return found
+
+
+def resident_mib(pid):
+    """Of a process and all below it; 0 when it has ended."""
+    try:
+        text = Path(f"/proc/{pid}/status").read_text()
+    except OSError:
+        return 0
+    own = next((int(line.split()[1]) for line in text.splitlines() if line.startswith("VmRSS")), 0) / 1024
+    return own + sum(resident_mib(p) for p in children(pid))
+
+
+class Memory(threading.Thread):
+    """The most that a process and its children took. A kernel would end it at its limit: so does this, for the machine's sake."""
+
+    def __init__(self, pid, kill_mib):
+        super().__init__(daemon=True)
+        self.pid, self.kill_mib, self.most, self.over = pid, kill_mib, 0.0, threading.Event()
+
+    def run(self):
+        while self.pid and not self.over.wait(0.1):
+            self.most = max(self.most, resident_mib(self.pid))
+            if self.most > self.kill_mib:
+                os.kill(self.pid, signal.SIGKILL)
+                return
+
+
+def upload_file(t, n=15 << 20):
+    """Its id; "" where the gateway keeps no files."""
+    from attacks_load import form
+    r = Engine(t.host, t.port).run([form(t, n)], 60)[0]
+    return json.loads(r.text())["id"] if r.status == 200 else ""
+
+
+def delete_file(t):
+    if t.file_id:
+        Engine(t.host, t.port).run([Shot(t.head("DELETE", f"/v1/files/{t.file_id}"))], 60)
+
+
+def strike(attack, t, pid=0, health_s=2.0, memory_mib=1024):
+    """"" when it held, or why not; and the results."""
+    health, memory = Health(t), Memory(pid, 2 * memory_mib)
+    shots = attack.shots(t)
+    health.start()
+    memory.start()
+    results = Engine(t.host, t.port).run(shots, attack.seconds)
+    time.sleep(0.1)
+    health.over.set()
+    memory.over.set()
+    health.join()
+    why = attack.holds(results, t)
+    if not why and health.failed:
+        why = f"GET /health failed {health.failed} times beside it"
+    if not why and health.worst > health_s:
+        why = f"GET /health took {health.worst:.1f} s beside it"
+    if not why and memory.most > memory_mib:
+        why = f"the gateway took {memory.most:.0f} MiB"
+    if pid and not Path(f"/proc/{pid}").exists():
+        why = f"the gateway's process {pid} is gone"
+    return why, results, health.worst, memory.most
+
+
+def fits(attack, has):
+    return all(n in has for n in attack.needs)
+
+
+def wanted(attacks, names):
+    """By name, by family, or all."""
+    return [a for a in attacks if not names or a.name in names or a.family in names]
+
+
+def options():
+    p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    p.add_argument("--gateway", default="http://127.0.0.1:8000")
+    p.add_argument("--key", default="")
+    p.add_argument("--model", default="demo")
+    p.add_argument("--pid", type=int, default=0, help="the gateway's, to look at its life and memory")
+    p.add_argument("--template", action="store_true", help="the gateway has --trust-request-chat-template")
+    p.add_argument("--only", nargs="+", metavar="NAME", default=[], help="attacks or families")
+    p.add_argument("--skip", nargs="+", metavar="NAME", default=[], help="attacks or families")
+    p.add_argument("--once", action="store_true", help="the default: each attack once")
+    p.add_argument("--list", action="store_true")
+    p.add_argument("--health-s", type=float, default=2.0)
+    p.add_argument("--memory-mib", type=float, default=1024, help="default: the chart's limit")
+    return p.parse_args()
+
+
+def main():
+    o = options()
+    url = urllib.parse.urlsplit(o.gateway)
+    t = Target(url.hostname, url.port or 80, o.key, o.model)
+    chosen = [a for a in wanted(all_attacks(), o.only) if a.name not in o.skip and a.family not in o.skip]
+    if o.list:
+        print("\n".join(f"{a.name:36} {' '.join(a.needs)}" for a in chosen))
+        return 0
+    t.file_id = upload_file(t)
+    has = {"keys" if t.key else "no_keys", *(["state"] if t.file_id else []), *(["template"] if o.template else [])}
+    failed = []
+    for a in chosen:
+        if not fits(a, has):
+            print(f"skip {a.name:36} wants {', '.join(set(a.needs) - has)}")
+            continue
+        begin = time.monotonic()
+        why, results, worst, most = strike(a, t, o.pid, o.health_s, o.memory_mib)
+        codes = sorted({r.status for r in results})
+        print(f"{'FAIL' if why else 'ok  '} {a.name:36} {codes} {time.monotonic() - begin:.1f} s, health {worst * 1000:.0f} ms"
+              f"{f', {most:.0f} MiB' if o.pid else ''}{': ' + why if why else ''}", flush=True)
+        failed += [a.name] if why else []
+    delete_file(t)
+    print(f"{len(failed)} did not hold" + (": " + " ".join(failed) if failed else ""))
+    return bool(failed)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

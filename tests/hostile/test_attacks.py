@@ -1,0 +1,61 @@
+"""The attacks that hold, each once, against a null cluster: WIRED names them by family or by name. All of them, and those that take
+longer than 6 s, with COX_HOSTILE_ALL=1; a crowd of them beside a polite tenant: neighbour.py."""
+import os
+
+import pytest
+from attack import delete_file, strike, upload_file
+from attacks import Target, all_attacks
+from cluster import SLOW, Cluster
+from neighbour import chart_limits
+
+ALL = bool(os.environ.get("COX_HOSTILE_ALL"))
+WIRED = {"disk", "bytes/two_lengths", "bytes/length_and_chunks", "bytes/bad_chunk", "bytes/nul_in_a_header", "bytes/head_of_1_mib",
+         "bytes/10000_headers", "bytes/target_of_100_kib", "bytes/no_http", "bytes/deep_json", "bytes/not_utf8", "host/two"}
+LONG = 26.0  # seconds that an attack may ask for to be among the short ones, but for those of the disk
+
+
+def chosen(needs_keys):
+    """Those without keys are told apart by what they need: the others are struck with a key."""
+    found = [a for a in all_attacks() if ("no_keys" in a.needs) != needs_keys]
+    return found if ALL else [a for a in found if {a.name, a.family} & WIRED and (a.seconds <= LONG or a.family == "disk")]
+
+
+@pytest.fixture(scope="module")
+def keyed(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("hostile")
+    with Cluster("--api-key", "hostile-key-01", "--state-dir", folder / "state", "--trust-request-chat-template", "--tool-call-parser", "hermes",
+                 "--enable-auto-tool-choice", workers=1, tp=1) as c:
+        t = Target("127.0.0.1", c.ports[0], "hostile-key-01", "null")
+        t.file_id = upload_file(t, 15 << 20 if ALL else 1 << 20)
+        yield c, t
+        delete_file(t)
+
+
+@pytest.fixture(scope="module")
+def open_to_all():
+    with Cluster(workers=1, tp=1) as c:
+        yield c, Target("127.0.0.1", c.ports[0], "", "null")
+
+
+def hold(attack, world):
+    c, t = world
+    why, results, _, _ = strike(attack, t, c.pid("gateway-0"), 30.0 * SLOW, chart_limits()["gateway"] * SLOW)
+    assert not why, f"{attack.name}: {why}"
+
+
+@pytest.mark.parametrize("attack", chosen(True), ids=lambda a: a.name)
+def test_with_a_key(attack, keyed):
+    hold(attack, keyed)
+
+
+@pytest.mark.parametrize("attack", chosen(False), ids=lambda a: a.name)
+def test_without_keys(attack, open_to_all):
+    hold(attack, open_to_all)
+
+
+def test_each_family_has_ten_neighbours():
+    families = {}
+    for a in all_attacks():
+        families.setdefault(a.family, []).append(a.name)
+    few = {f: len(n) for f, n in families.items() if len(n) < 11 and f != "slow"}
+    assert not few, few
