@@ -142,11 +142,11 @@ static double run_round(struct grammars *g, const struct workload *w, struct doc
     double begin = cpu_us(), last = 0;
     grammars_enter(g, &q);
     for (; q.n_ids < d->n; q.n_ids++) {
-        bool has, is_dead;
+        bool has;
+        enum grammar_end end;
         last = cpu_us();
-        grammars_mask(
-            g, &q,
-            (struct grammar_places){.n = 1, .words = words, .has = &has, .is_dead = &is_dead});
+        grammars_mask(g, &q,
+                      (struct grammar_places){.n = 1, .words = words, .has = &has, .ends = &end});
         last = cpu_us() - last;
         uint32_t id = d->ids[q.n_ids];
         if (!(words[id / 32] >> (id % 32) & 1))

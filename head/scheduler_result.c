@@ -130,10 +130,18 @@ static void end_dead(struct request *r, const struct result_item *item, uint32_t
         return;
     r->finish = FINISH_ERROR;
     r->status = STATUS_INVALID;
-    snprintf(r->text, sizeof r->text,
-             "Behind %u tokens the answer's grammar allows no token of this model, or finding one "
-             "costs more than it may: the answer cannot be completed.",
-             request_n_generated(r) - 1);
+    uint32_t n = request_n_generated(r) - 1;
+    if (item->gaps.ptr[n_new - 1] > RESULT_MASK_COST)
+        snprintf(r->text, sizeof r->text,
+                 "Behind %u tokens the answer's grammar allows no token of this model: the answer "
+                 "cannot be completed.",
+                 n);
+    else
+        snprintf(r->text, sizeof r->text,
+                 "Behind %u tokens it costs more than it may to find what the answer's grammar "
+                 "allows: say repetition on one side (list: item | list item), or let a terminal "
+                 "have more text.",
+                 n);
 }
 
 /* The tokens of one run; x is still there. */

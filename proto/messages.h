@@ -365,6 +365,8 @@ struct msg_plan {
 
 /* A gap: the sequence's grammar allows nothing there, and the id is none of its text. */
 #define RESULT_DEAD_END (-1.0f)
+/* A gap: to find what the grammar allows there costs more than it may (text/text.h). */
+#define RESULT_MASK_COST (-2.0f)
 /* What one sequence got: 1 .. n_draft + 1 ids; none without `sample`, or at the end that a run
  * which `follows` found. prompt_logprobs: of the run's positions, each that a prompt's id follows.
  */

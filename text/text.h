@@ -125,6 +125,17 @@ int text_grammar_compile(const struct text_vocabulary *v, enum text_grammar_kind
                          char err[TEXT_ERR_MAX]);
 void text_grammar_free(struct text_grammar *g);
 
+/* What a compile took, counted, the same on every machine (some 0.5 % more or less: tables are
+ * hashed): bytes from the allocator in all, and the most at once; fuel of the first mask's lexer.
+ * One that takes more than text/src/heap.rs allows is TEXT_LIMIT when it is done. */
+struct text_compile_cost {
+    uint64_t bytes, peak_bytes, fuel;
+};
+void text_grammar_cost(const struct text_grammar *g, struct text_compile_cost *out);
+/* From here on a compile that takes more ends this process at once, with _exit(exit_code), 1 to
+ * 255, wherever it is: for processes that do nothing else. Any thread, before the first compile. */
+void text_compile_may_end_process(int exit_code);
+
 /* Where a text stands in its grammar: one thread's. eos_ids, and the tokenizer's own, end a text:
  * allowed where the grammar allows its end. The grammar may go before it. */
 struct text_matcher;
@@ -133,10 +144,13 @@ int text_matcher_new(const struct text_grammar *g, const uint32_t *eos_ids, size
 struct text_matcher *text_matcher_copy(const struct text_matcher *m); /* cheap; NULL: a bug */
 void text_matcher_free(struct text_matcher *m);                       /* NULL is fine */
 /* Bit i % 32 of words[i / 32]: token i may be next. Behind the end, and on an error, only ids that
- * end a text may. TEXT_LIMIT: the mask costs more than it may; TEXT_INVALID: a dead end, where no
- * token may come and the text is none yet. Either way the text has to end here, and is none. */
+ * end a text may. TEXT_LIMIT: the mask, or the matcher's masks together, cost more than they may
+ * (text/src/mask_budget.rs), now and from then on; TEXT_INVALID: a dead end, where no token may
+ * come and the text is none yet. Either way the text has to end here, and is none. */
 int text_matcher_mask(struct text_matcher *m, uint32_t *words, size_t n_words,
                       char err[TEXT_ERR_MAX]);
 /* TEXT_INVALID: the grammar does not allow it here, and nothing has changed. */
 int text_matcher_accept(struct text_matcher *m, uint32_t id, char err[TEXT_ERR_MAX]);
 bool text_matcher_is_done(const struct text_matcher *m); /* nothing but its end may follow */
+/* What its masks have cost, in units of some 0.1 us, counted. A copy goes on from there. */
+uint64_t text_matcher_cost(const struct text_matcher *m);

@@ -110,17 +110,18 @@ static void mask_share(void *ctx, uint32_t i_share)
     const struct masked *m = ctx;
     struct executor_model *x = m->x;
     for (uint32_t i = i_share; i < m->n; i += m->n_shares) {
-        bool has[RUNNER_LOGITS_ROWS], is_dead[RUNNER_LOGITS_ROWS];
+        bool has[RUNNER_LOGITS_ROWS];
+        enum grammar_end ends[RUNNER_LOGITS_ROWS];
         uint32_t at = m->at[i], n = m->at[i + 1] - at;
         const struct batch_sample *first = &m->from[at];
         if (first->run->q->sampling.grammar_kind == GRAMMAR_NONE)
             continue;
         uint32_t *words = x->masks + (size_t)at * x->n_mask_words;
         grammars_mask(x->grammars, first->run->q,
-                      (struct grammar_places){first->i_draw, n, words, has, is_dead});
+                      (struct grammar_places){first->i_draw, n, words, has, ends});
         for (uint32_t k = 0; k < n; k++) {
             x->samplings[at + k].row.mask = has[k] ? words + (size_t)k * x->n_mask_words : NULL;
-            x->samplings[at + k].is_dead = is_dead[k];
+            x->samplings[at + k].end = ends[k];
         }
     }
 }
@@ -133,7 +134,7 @@ static void make_masks(struct executor_model *x, const struct batch_sample *from
     for (uint32_t i = 0; i < n; i++) {
         const struct sequence *q = from[i].run->q;
         x->samplings[i].row.mask = NULL;
-        x->samplings[i].is_dead = false;
+        x->samplings[i].end = GRAMMAR_GOES_ON;
         if (i > 0 && from[i - 1].run->q == q)
             continue;
         m.at[m.n++] = i;
@@ -242,7 +243,9 @@ static enum status finish_sample(struct executor_model *x, struct sampling *s, s
     if (wants_logprobs(s))
         TRY(sampler_choose(x->samplers[0], &s->row, arena, &s->choice, &d->logprobs[at], err));
     d->ids[at] = s->choice.id;
-    d->gaps[at] = s->is_dead ? RESULT_DEAD_END : s->choice.gap;
+    d->gaps[at] = s->end == GRAMMAR_DEAD_END         ? RESULT_DEAD_END
+                  : s->end == GRAMMAR_COSTS_TOO_MUCH ? RESULT_MASK_COST
+                                                     : s->choice.gap;
     return STATUS_OK;
 }
 

@@ -125,15 +125,15 @@ static void allow_end(const struct sequence *q, uint32_t vocab_size, uint32_t *w
     }
 }
 
-/* False: nothing of the grammar's may come here. */
-static bool mask_of(struct text_matcher *m, const struct sequence *q, uint32_t vocab_size,
-                    uint32_t *words)
+static enum grammar_end mask_of(struct text_matcher *m, const struct sequence *q,
+                                uint32_t vocab_size, uint32_t *words)
 {
     char why[TEXT_ERR_MAX] = "";
-    if (text_matcher_mask(m, words, (vocab_size + 31) / 32, why) == TEXT_OK)
-        return true;
+    int s = text_matcher_mask(m, words, (vocab_size + 31) / 32, why);
+    if (s == TEXT_OK)
+        return GRAMMAR_GOES_ON;
     log_warn("grammar_mask", "slot=%u position=%u reason=%s", q->slot, q->n_ids, log_quote(why));
-    return false;
+    return s == TEXT_LIMIT ? GRAMMAR_COSTS_TOO_MUCH : GRAMMAR_DEAD_END;
 }
 
 /* A copy that has taken n guesses; NULL: the grammar refuses one of them. */
@@ -156,16 +156,19 @@ void grammars_mask(struct grammars *g, const struct sequence *q, struct grammar_
     uint32_t n_words = (g->vocab_size + 31) / 32;
     struct standing *s = &g->standings[q->slot];
     catch_up(s, q);
-    struct text_matcher *ahead =
-        s->matcher && p.first + p.n > 1 ? look_ahead(s->matcher, q, p.first) : NULL;
-    struct text_matcher *m = p.first + p.n > 1 ? ahead : s->matcher;
+    struct text_matcher *ahead = NULL, *m = s->matcher;
     for (uint32_t i = 0; i < p.n; i++) {
         uint32_t *words = p.words + (size_t)i * n_words;
+        /* The mask behind its own ids is its matcher's, which it is charged for. */
+        if (m && m == s->matcher && p.first + i > 0)
+            m = ahead = look_ahead(s->matcher, q, p.first);
         if (i > 0 && m &&
             text_matcher_accept(m, q->ids[q->n_ids + p.first + i - 1], why) != TEXT_OK)
             m = NULL;
         p.has[i] = m || !s->matcher;
-        p.is_dead[i] = m ? !mask_of(m, q, g->vocab_size, words) : !s->matcher;
+        p.ends[i] = m            ? mask_of(m, q, g->vocab_size, words)
+                    : s->matcher ? GRAMMAR_GOES_ON
+                                 : GRAMMAR_DEAD_END;
         if (!s->matcher)
             allow_end(q, g->vocab_size, words);
     }

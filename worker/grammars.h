@@ -23,16 +23,23 @@ void grammars_prepare(struct grammars *g);
 /* Before its masks are wanted; it has a grammar. */
 void grammars_enter(struct grammars *g, const struct sequence *q);
 
+/* Why a place has no id of its grammar's. */
+enum grammar_end {
+    GRAMMAR_GOES_ON,
+    /* No id may come there, and the text is none yet; or there can be no mask, as what the gateway
+     * compiled does not compile here. */
+    GRAMMAR_DEAD_END,
+    GRAMMAR_COSTS_TOO_MUCH /* the mask, or all of the sequence's masks */
+};
+
 /* Behind q's ids and first, first + 1 ... of its guesses, which are in q->ids behind them. */
 struct grammar_places {
     uint32_t first, n;
     /* [n][(vocab_size + 31) / 32]: bit i % 32 of word i / 32 set: id i may come there. */
     uint32_t *words;
     bool *has; /* [n] false: that place does not count, as a guess in front of it is refused */
-    /* [n] true: no id of the grammar's may come there, and the text is none yet, or there can be no
-     * mask (what the gateway compiled does not compile here, or costs more than it may). The words
-     * then have what ends a text, and the log says why. */
-    bool *is_dead;
+    /* [n] Where one has an end, its words have what ends a text, and the log says why. */
+    enum grammar_end *ends;
 };
 /* Of one that has entered. Different sequences' at once, by any threads. */
 void grammars_mask(struct grammars *g, const struct sequence *q, struct grammar_places places);

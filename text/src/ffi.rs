@@ -3,7 +3,7 @@
 
 use crate::decoder::Decoder;
 use crate::error::{fail, invalid, Code, Result};
-use crate::grammar::{Grammar, Matcher, Vocabulary};
+use crate::grammar::{Cost, Grammar, Matcher, Vocabulary};
 use crate::template::Template;
 use crate::tokenizer::Tokenizer;
 use crate::vocab::NONE;
@@ -427,4 +427,19 @@ pub unsafe extern "C" fn text_matcher_accept(m: *mut Matcher, id: u32, err: *mut
 #[no_mangle]
 pub unsafe extern "C" fn text_matcher_is_done(m: *const Matcher) -> bool {
     guard_value(true, || (*m).is_done())
+}
+
+#[no_mangle]
+pub unsafe extern "C" fn text_grammar_cost(g: *const Grammar, out: *mut Cost) {
+    *out = (*g).cost();
+}
+
+#[no_mangle]
+pub extern "C" fn text_compile_may_end_process(exit_code: c_int) {
+    crate::heap::may_end_process(exit_code);
+}
+
+#[no_mangle]
+pub unsafe extern "C" fn text_matcher_cost(m: *const Matcher) -> u64 {
+    (*m).cost()
 }

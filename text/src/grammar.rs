@@ -4,12 +4,18 @@
 
 use crate::error::{fail, invalid, Code, Result, TextError};
 use crate::grammar_source::top_level;
+use crate::heap;
+use crate::mask_budget::Budget;
 use crate::masks::{Masks, INSIDE_STRING};
+use crate::names;
+use crate::recursion::{growth, Growth};
+use crate::regex_ways;
 use crate::schema_numbers::Numbers;
 use crate::schema_text;
 use crate::tokenizer::Tokenizer;
 use crate::vocab::NONE;
 use llguidance::api::{GrammarInit, ParserLimits};
+use llguidance::earley::lexerspec::LexerSpec;
 use llguidance::earley::BiasComputer;
 use llguidance::toktrie::{
     InferenceCapabilities, SimpleVob, TokEnv, TokRxInfo, TokTrie, TokenId, TokenizerEnv,
@@ -24,10 +30,19 @@ const MAX_TOKENS: u32 = 1 << 22;
 /// nothing.
 const STACK_BYTES: usize = 512 << 20;
 
+/// Of one mask and of one place in the text; honest ones have 5,800 and 2,000 at most (1,000 optional properties: 12,000
+/// and 4,000).
+const MOST_ITEMS: usize = 25_000;
+const MOST_OF_ROW: usize = 4_200;
+/// The crate gives the lexer new fuel with a mask alone: a text that is taken without masks (a replay) needs some as well.
+const MOST_WITHOUT_MASK: u32 = 16;
+
 fn limits() -> ParserLimits {
     ParserLimits {
         max_grammar_size: 200_000,
         max_lexer_states: 20_000,
+        max_items_in_row: MOST_OF_ROW,
+        step_max_items: MOST_ITEMS,
         verbose_errors: false,
         ..ParserLimits::default()
     }
@@ -51,6 +66,18 @@ fn crate_error(e: impl std::fmt::Display) -> TextError {
     let spent = ["fuel", "too complex", "too large", "too many", "too big"];
     let code = if spent.iter().any(|s| text.contains(s)) { Code::Limit } else { Code::Invalid };
     TextError { code, message: text.to_owned() }
+}
+
+/// Intersections of the lexemes, wherever they come from: `&` of Lark, or what a schema says together.
+fn check_intersections(spec: &LexerSpec) -> Result<()> {
+    let own: Vec<_> = (0..spec.lexemes.len()).filter_map(|i| names::expression(spec, i)).collect();
+    match regex_ways::is_beyond(&mut spec.regex_builder.exprset().clone(), &own) {
+        true => fail(
+            Code::Limit,
+            "an intersection of patterns in the grammar costs too much: join fewer, or such that begin in fewer ways",
+        ),
+        false => Ok(()),
+    }
 }
 
 /// Empty at first: the crate's factory makes tries of its own of what it finds here, and masks are
@@ -120,11 +147,26 @@ impl Vocabulary {
 pub struct Grammar {
     fresh: Mutex<llguidance::Matcher>,
     eos: u32,
+    growth: Growth,
+    cost: Cost,
+}
+
+/// What a compile has cost: text.h, struct text_compile_cost.
+#[derive(Clone, Copy, Default)]
+#[repr(C)]
+pub struct Cost {
+    bytes: u64,
+    peak_bytes: u64,
+    fuel: u64,
 }
 
 impl Grammar {
+    pub fn cost(&self) -> Cost {
+        self.cost
+    }
+
     pub fn compile(v: &Vocabulary, kind: i32, source: &str) -> Result<Grammar> {
-        let compile = || {
+        let own = || {
             let special = |name: &str| v.factory.tok_env().tok_trie().get_special_token(name);
             let numbers = Numbers::default();
             let top = top_level(kind, source, &special, &numbers)?;
@@ -133,6 +175,8 @@ impl Grammar {
             let (rules, mut lexemes) = init.to_internal(env, limits()).map_err(crate_error)?;
             crate::names::in_one_spelling(&mut lexemes)?;
             numbers.place(&mut lexemes)?;
+            check_intersections(&lexemes)?;
+            let growth = growth(&rules.optimize().compile(lexemes.clone(), &limits()).map_err(crate_error)?);
             let init = GrammarInit::Internal(rules, lexemes);
             let mut parser = v.factory.create_parser_from_init_default(init).map_err(crate_error)?;
             parser.bias_computer = v.masks.clone();
@@ -143,7 +187,20 @@ impl Grammar {
                 Err(_) if fresh.is_accepting().unwrap_or(false) => {}
                 Err(e) => return Err(crate_error(format!("it allows no text: {e}"))),
             }
-            Ok(Grammar { fresh: Mutex::new(fresh), eos: v.eos })
+            let fuel = fresh.last_step_stats().map_or(0, |s| s.lexer_cost);
+            Ok(Grammar {
+                fresh: Mutex::new(fresh),
+                eos: v.eos,
+                growth,
+                cost: Cost { fuel, ..Cost::default() },
+            })
+        };
+        let compile = || match heap::measure(own) {
+            (taken, Some(made)) => made.map(|g| {
+                let cost = Cost { bytes: taken.bytes, peak_bytes: taken.peak, ..g.cost };
+                Grammar { cost, ..g }
+            }),
+            (_, None) => fail(Code::Limit, TOO_MUCH),
         };
         std::thread::scope(|s| {
             let thread = std::thread::Builder::new()
@@ -159,11 +216,20 @@ impl Grammar {
     }
 }
 
+const TOO_MUCH: &str =
+    "the grammar costs too much to compile: ask for less at once, join fewer patterns by allOf, or let a \
+                        text have fewer of them at a time";
+
 pub struct Matcher {
     inner: llguidance::Matcher,
     /// which end an answer; nothing follows them
     eos: Vec<u32>,
     ended: bool,
+    budget: Budget,
+    /// Why there are no masks any more.
+    spent: Option<TextError>,
+    /// Tokens since the last mask.
+    n_taken: u32,
 }
 
 fn set(words: &mut [u32], id: u32, on: bool) {
@@ -179,12 +245,30 @@ impl Matcher {
         if g.eos != NONE {
             eos.push(g.eos);
         }
-        Matcher { inner: fresh.deep_clone(), eos, ended: false }
+        Matcher {
+            inner: fresh.deep_clone(),
+            eos,
+            ended: false,
+            budget: Budget::new(g.growth),
+            spent: None,
+            n_taken: 0,
+        }
     }
 
     /// For a look ahead.
     pub fn copy(&self) -> Matcher {
-        Matcher { inner: self.inner.clone(), eos: self.eos.clone(), ended: self.ended }
+        Matcher {
+            inner: self.inner.clone(),
+            eos: self.eos.clone(),
+            budget: self.budget.clone(),
+            spent: self.spent.clone(),
+            ..*self
+        }
+    }
+
+    /// In units of mask_budget.rs.
+    pub fn cost(&self) -> u64 {
+        self.budget.cost
     }
 
     pub fn is_done(&self) -> bool {
@@ -192,14 +276,24 @@ impl Matcher {
     }
 
     fn next(&mut self) -> Result<Option<(SimpleVob, bool)>> {
+        if let Some(e) = &self.spent {
+            return Err(e.clone());
+        }
         if self.is_done() {
             return Ok(None);
         }
-        let mask = match self.inner.compute_mask() {
+        self.n_taken = 0;
+        let mask = self.inner.compute_mask().map_err(|e| TextError { code: Code::Limit, ..crate_error(e) });
+        let mask = mask.and_then(|mask| {
+            self.inner.last_step_stats().map_or(Ok(()), |s| self.budget.charge(s))?;
+            Ok(mask)
+        });
+        let mask = match mask {
             Ok(mask) => mask,
             Err(e) => {
                 self.ended = true;
-                return Err(TextError { code: Code::Limit, ..crate_error(e) });
+                self.spent = Some(e.clone());
+                return Err(e);
             }
         };
         let may_end = self.inner.is_accepting().unwrap_or(true);
@@ -236,6 +330,10 @@ impl Matcher {
         }
         if self.ended {
             return Ok(true);
+        }
+        self.n_taken += 1;
+        if self.n_taken % MOST_WITHOUT_MASK == 0 && !self.is_done() {
+            let _ = self.inner.compute_mask(); // an error stays, and is told below
         }
         self.inner.try_consume_tokens(&[id]).map(|n| n == 1).map_err(crate_error)
     }

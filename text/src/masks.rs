@@ -145,7 +145,8 @@ impl Masks {
         for n in first_nodes(trie, byte) {
             disallow(trie, n, set);
             rec.trie_started("apart");
-            walk(trie, n, rec, set);
+            let looked = walk(trie, n, rec, set);
+            rec.save_stats(looked);
             rec.trie_finished();
         }
     }
@@ -170,12 +171,15 @@ fn disallow(trie: &TokTrie, n: &TrieNode, set: &mut SimpleVob) {
     trie.node_children(n).for_each(|c| disallow(trie, c, set));
 }
 
-fn walk(trie: &TokTrie, n: &TrieNode, rec: &mut ParserRecognizer<'_>, set: &mut SimpleVob) {
+/// How many nodes it has looked at.
+fn walk(trie: &TokTrie, n: &TrieNode, rec: &mut ParserRecognizer<'_>, set: &mut SimpleVob) -> usize {
+    let mut looked = 1;
     if rec.try_push_byte(n.byte()) {
         n.token_id().into_iter().for_each(|id| set.allow_token(id));
-        trie.node_children(n).for_each(|c| walk(trie, c, rec, set));
+        looked += trie.node_children(n).map(|c| walk(trie, c, rec, set)).sum::<usize>();
         rec.pop_bytes(1);
     }
+    looked
 }
 
 const SUBSUME_BUDGET: u64 = 1000;

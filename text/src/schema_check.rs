@@ -5,6 +5,7 @@
 
 use crate::error::{fail, invalid, Code, Result};
 use crate::number_text::multiple;
+use crate::schema_joins;
 use crate::schema_numbers::Numbers;
 use crate::schema_rules;
 use serde_json::{Map, Value};
@@ -109,8 +110,8 @@ const MAX_LENGTH: f64 = 1_000_000.0;
 const MAX_PROPERTIES: usize = 2_000;
 
 /// One behind the other: behind each a mask looks at all of them up to the next required one, and the
-/// crate looks at 2,000 of its items, four to a property.
-const MAX_OPTIONAL: usize = 480;
+/// crate looks at MOST_OF_ROW of its items (grammar.rs), four to a property.
+const MAX_OPTIONAL: usize = 1_000;
 
 /// The longest run of optional properties, of an object and of what allOf says of it.
 fn check_optional(members: &Map<String, Value>) -> Result<()> {
@@ -215,6 +216,7 @@ fn check_part(schema: &Value, sums: &mut Sums) -> Result<()> {
 pub fn check_schema(schema: Value, numbers: &Numbers) -> Result<Value> {
     let schema = schema_rules::apply(schema, numbers)?;
     check_part(&schema, &mut Sums::default())?;
+    schema_joins::check(&schema)?;
     Ok(schema)
 }
 

@@ -37,7 +37,8 @@ pub fn bit_of_value(v: &Value) -> u8 {
     }
 }
 
-struct Graph<'a> {
+/// All schemas of a request.
+pub struct Graph<'a> {
     root: &'a Value,
     nodes: Vec<&'a Members>,
     /// By the place of the value.
@@ -76,7 +77,7 @@ pub fn percent_decoded(text: &str) -> Option<String> {
 }
 
 impl<'a> Graph<'a> {
-    fn new(root: &'a Value) -> Graph<'a> {
+    pub fn new(root: &'a Value) -> Graph<'a> {
         let mut g = Graph {
             root,
             nodes: Vec::new(),
@@ -88,8 +89,12 @@ impl<'a> Graph<'a> {
         g
     }
 
+    pub fn schemas(&self) -> &[&'a Members] {
+        &self.nodes
+    }
+
     /// What a $ref of this schema leads to; None: there is none, or it is not known.
-    fn target(&self, s: &Members) -> Option<&'a Value> {
+    pub fn target(&self, s: &Members) -> Option<&'a Value> {
         let fragment = s.get("$ref")?.as_str()?.strip_prefix('#')?;
         if self.has_names {
             return None;
@@ -304,10 +309,12 @@ const JOINING: [&str; 17] = [
 
 /// Whether a value there may have to be valid by several schemas at once.
 fn joins(s: &Members) -> bool {
+    s.keys().any(|key| JOINING.contains(&key.as_str())) || joins_parts(s)
+}
+
+/// Whether it joins some by allOf, anyOf or $ref.
+pub fn joins_parts(s: &Members) -> bool {
     let says = |key: &&String| !SILENT.contains(&key.as_str());
-    if s.keys().any(|key| JOINING.contains(&key.as_str())) {
-        return true;
-    }
     let is_part = |key: &&String| ["allOf", "anyOf", "$ref"].contains(&key.as_str());
     let many = s.get("allOf").and_then(Value::as_array).is_some_and(|l| l.len() > 1);
     many || s.keys().any(|key| is_part(&key)) && s.keys().filter(says).count() > 1

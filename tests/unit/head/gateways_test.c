@@ -82,9 +82,7 @@ static void both_ranks_get_the_same_plan(void **state)
     fixture_free(f);
 }
 
-/* A token that stands where the grammar allows none ends the answer as an error, even one that
- * would end it as EOS does. */
-static void a_dead_end_is_an_error(void **state)
+static void ends_as_an_error(float gap, const char *words)
 {
     static uint32_t eos = 1000;
     struct fixture *f = ready_cluster();
@@ -92,7 +90,7 @@ static void a_dead_end_is_an_error(void **state)
     m.submit.sampling.eos_ids = (struct u32_span){&eos, 1};
     say(f, 3, &m);
     answer_plan(f, 999);
-    answer_plan_at(f, eos, RESULT_DEAD_END);
+    answer_plan_at(f, eos, gap);
     const struct msg *got = NULL;
     for (uint32_t i = 0; i < f->n_box; i++)
         if (f->box[i].m.type == MSG_TOKENS)
@@ -101,10 +99,22 @@ static void a_dead_end_is_an_error(void **state)
     const struct tokens_item *t = &got->tokens.items[0];
     assert_int_equal(t->finish, FINISH_ERROR);
     assert_int_equal(t->status, STATUS_INVALID);
-    assert_non_null(memmem(t->text.ptr, t->text.len, "Behind 1 tokens the answer's grammar", 36));
+    assert_non_null(memmem(t->text.ptr, t->text.len, words, strlen(words)));
     assert_int_equal(f->core->n_failed, 1);
     assert_int_equal(f->core->n_finished, 0);
     fixture_free(f);
+}
+
+/* A token that stands where the grammar allows none ends the answer as an error, even one that
+ * would end it as EOS does. */
+static void a_dead_end_is_an_error(void **state)
+{
+    ends_as_an_error(RESULT_DEAD_END, "Behind 1 tokens the answer's grammar allows no token");
+}
+
+static void a_mask_that_costs_too_much_is_an_error(void **state)
+{
+    ends_as_an_error(RESULT_MASK_COST, "Behind 1 tokens it costs more than it may");
 }
 
 /* Without --step-target-ms groups on CPUs start with small steps; with it, groups on every device.
@@ -688,6 +698,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(both_ranks_get_the_same_plan),
         cmocka_unit_test(a_dead_end_is_an_error),
+        cmocka_unit_test(a_mask_that_costs_too_much_is_an_error),
         cmocka_unit_test(steps_are_short_by_device_or_as_told),
         cmocka_unit_test(a_group_guesses_as_its_least_rank),
         cmocka_unit_test(ranks_wait_counts_where_there_was_work),
