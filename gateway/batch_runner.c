@@ -5,6 +5,7 @@
 #include "common/base/log.h"
 #include "common/base/mem.h"
 #include "common/base/metrics.h"
+#include "gateway/api_request.h"
 #include "gateway/dialect.h"
 #include "gateway/encode_pool.h"
 #include "gateway/serving.h"
@@ -25,6 +26,7 @@ struct batch_slot {
     struct taken_line line;
     struct api_request *r; /* RUNNING: whose reply this is */
     int http_status;
+    bool is_released; /* answered with a 503 that another try may not meet */
     struct strbuf answer;
     enum status saved;
 };
@@ -89,7 +91,7 @@ static void save_run(struct encode_job *j)
 {
     struct batch_slot *s = (struct batch_slot *)j;
     struct error err = {0};
-    if (s->http_status == 503)
+    if (s->is_released)
         s->saved = state_release_line(s->b->o.store, s->line.batch_no, s->line.i_line, &err);
     else
         s->saved =
@@ -100,9 +102,9 @@ static void save_run(struct encode_job *j)
 
 static void pump(struct batch_runner *b);
 
-static enum line_outcome outcome_of(int http_status)
+static enum line_outcome outcome_of(const struct batch_slot *s)
 {
-    return http_status == 200 ? LINE_COMPLETED : http_status == 503 ? LINE_RELEASED : LINE_FAILED;
+    return s->http_status == 200 ? LINE_COMPLETED : s->is_released ? LINE_RELEASED : LINE_FAILED;
 }
 
 static void save_done(struct encode_job *j)
@@ -112,7 +114,7 @@ static void save_done(struct encode_job *j)
         s->state = SLOT_UNSAVED;
         return;
     }
-    metric_add(s->b->lines[outcome_of(s->http_status)], 1);
+    metric_add(s->b->lines[outcome_of(s)], 1);
     free_slot(s);
     pump(s->b);
 }
@@ -135,10 +137,12 @@ static void reply_attach(void *reply, struct api_request *r)
 static void reply_respond(void *reply, int status, struct str json, uint32_t retry_after_s)
 {
     struct batch_slot *s = reply;
+    const char *code = s->r ? s->r->prepared.error.code : NULL;
     s->r = NULL;
     s->http_status = status;
+    s->is_released = status == 503 && !(code && strcmp(code, API_COMPILE_LIMIT) == 0);
     strbuf_append_str(&s->answer, json);
-    if (status == 503) {
+    if (s->is_released) {
         s->b->hold = HOLD_TICKS;
         s->b->wanted = true;
     }

@@ -1,7 +1,8 @@
 #pragma once
 /* Runs the store's waiting lines as requests of `serving`, so many at once. A line's slot is free
  * again when its answer is committed; what was answered with 503 (no head, no workers, overload)
- * waits again in the store. Loop thread only; the store is touched on its own thread. */
+ * waits again in the store, unless the line's own source has met a limit of the compile processes.
+ * Loop thread only; the store is touched on its own thread. */
 #include "common/base/str.h"
 
 struct batch_runner;

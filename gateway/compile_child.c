@@ -44,9 +44,8 @@ struct child {
 struct parent {
     const char *tokenizer_path, *cache_dir;
     uint64_t memory_mib, cpu_s;
-    bool begun; /* the vocabulary was tried to be made */
-    struct text_vocabulary *vocabulary;
-    char why[TEXT_ERR_MAX]; /* there is none */
+    struct text_vocabulary *vocabulary; /* NULL: not yet, or why says why it could not be made */
+    char why[TEXT_ERR_MAX];
     int signals;
     struct child children[MAX_CHILDREN];
 };
@@ -149,7 +148,11 @@ static void limit(int what, uint64_t soft, uint64_t hard)
 static void limit_self(const struct parent *p, bool is_grammar)
 {
     const uint64_t mib = mapped_mib() + (is_grammar ? STACK_MIB : 0) + p->memory_mib;
+#ifndef __SANITIZE_THREAD__ /* whose shadow takes addresses as threads and templates run */
     limit(RLIMIT_AS, mib << 20, mib << 20);
+#else
+    (void)mib;
+#endif
     limit(RLIMIT_CPU, p->cpu_s, p->cpu_s + HARD_CPU_S);
     limit(RLIMIT_CORE, 0, 0);
     limit(RLIMIT_FSIZE, 0, 0);
@@ -170,6 +173,7 @@ static void shed(int socket_fd, int parent_pid)
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
     prctl(PR_SET_NAME, "cox-compile");
+    (void)setpriority(PRIO_PROCESS, 0, NICENESS); /* not the vocabulary's making: that is ours */
     if (getppid() != parent_pid)
         _exit(1);
     dup2(socket_fd, CONTROL_FD); /* the control socket is closed by that */
@@ -208,9 +212,8 @@ static _Noreturn void run_child(const struct parent *p, const struct compile_ord
 static void make_vocabulary(struct parent *p)
 {
     struct text_tokenizer *t = NULL;
-    if (p->begun)
+    if (p->vocabulary)
         return;
-    p->begun = true;
     if (text_tokenizer_open(p->tokenizer_path, p->cache_dir[0] ? p->cache_dir : NULL, &t, p->why) ==
             TEXT_OK &&
         text_vocabulary_new(t, &p->vocabulary, p->why) != TEXT_OK)
@@ -353,7 +356,6 @@ int compile_child_main(int argc, char **argv)
     leave_signals_to_gateway();
     close_from(CONTROL_FD + 1);
     offer_to_oom_killer();
-    (void)setpriority(PRIO_PROCESS, 0, NICENESS);
     (void)mallopt(M_ARENA_MAX, 1); /* a second arena would reserve addresses, which are limited */
     p.signals = watch_children();
     struct pollfd fds[] = {{.fd = CONTROL_FD, .events = POLLIN},

@@ -47,12 +47,18 @@ struct run { /* one job in one process */
     struct compile_reader reader;
 };
 
+bool compile_met_limit(enum compile_outcome o)
+{
+    return o == COMPILE_OVER_MEMORY || o == COMPILE_OVER_TIME || o == COMPILE_CRASHED;
+}
+
 const char *compile_outcome_words(enum compile_outcome o)
 {
     static const char *const words[COMPILE_OUTCOME_COUNT] = {
         [COMPILE_DONE] = "it was compiled",
         [COMPILE_OVER_MEMORY] = "its process was ended at its limit of memory",
         [COMPILE_OVER_TIME] = "its process was ended at its limit of time",
+        [COMPILE_CRASHED] = "the compiler has crashed",
         [COMPILE_LOST] = "its process ended without an answer",
         [COMPILE_UNAVAILABLE] = "no process for it could be started",
         [COMPILE_CANCELLED] = "nobody waits for it any more",
@@ -286,17 +292,22 @@ static enum status wait_answer(struct run *r)
     }
 }
 
-/* What ends a process at its limits: an allocation that fails aborts, and processor time sends
- * SIGXCPU, then SIGKILL. */
+/* What ends a process at its limits: an allocation that fails aborts, as does a stack at its end,
+ * and processor time sends SIGXCPU. Whoever sends SIGKILL (the kernel, when the machine has no
+ * memory left) says nothing of the source. */
 static enum compile_outcome outcome_of_death(int signum)
 {
     switch (signum) {
     case SIGABRT:
-    case SIGSEGV: /* a stack that may not grow */
-    case SIGBUS:
         return COMPILE_OVER_MEMORY;
     case SIGXCPU:
         return COMPILE_OVER_TIME;
+    case SIGSEGV:
+    case SIGBUS:
+    case SIGILL:
+    case SIGFPE:
+    case SIGTRAP:
+        return COMPILE_CRASHED;
     default:
         return COMPILE_LOST;
     }
@@ -358,8 +369,9 @@ void compilers_run(struct compilers *c, const struct compile_frame *job, const a
 static void init_metrics(struct compilers *c, struct metrics *m)
 {
     static const char *const labels[COMPILE_OUTCOME_COUNT] = {
-        "outcome=\"verdict\"", "outcome=\"over_memory\"", "outcome=\"over_time\"",
-        "outcome=\"lost\"",    "outcome=\"unavailable\"", "outcome=\"cancelled\""};
+        "outcome=\"verdict\"",  "outcome=\"over_memory\"", "outcome=\"over_time\"",
+        "outcome=\"crashed\"",  "outcome=\"lost\"",        "outcome=\"unavailable\"",
+        "outcome=\"cancelled\""};
     static const double bounds[] = {0.002, 0.005, 0.01, 0.025, 0.1, 0.5, 1, 2.5, 10, 30, 120};
     for (int i = 0; i < COMPILE_OUTCOME_COUNT; i++)
         c->outcomes[i] =

@@ -15,6 +15,7 @@ enum compile_outcome {
     COMPILE_DONE,        /* status and text say what came of it */
     COMPILE_OVER_MEMORY, /* its process was ended by a limit; the verdict is unknown */
     COMPILE_OVER_TIME,
+    COMPILE_CRASHED,     /* a fault of the compiler's that the source has met */
     COMPILE_LOST,        /* its process, and that of a second try, ended for another reason */
     COMPILE_UNAVAILABLE, /* no process could be started */
     COMPILE_CANCELLED,   /* nobody waits for it any more */
@@ -46,5 +47,7 @@ void compilers_free(struct compilers *c); /* no job runs any more; NULL is fine 
 /* dropped: becomes true when nobody waits for it any more; NULL: somebody always does. */
 void compilers_run(struct compilers *c, const struct compile_frame *job, const atomic_bool *dropped,
                    struct compile_result *out);
+/* The source itself has met a limit: compiled again it would meet it again. */
+bool compile_met_limit(enum compile_outcome o);
 /* In words for a client, why there is no verdict: "it was ended at its limit of memory". */
 const char *compile_outcome_words(enum compile_outcome o);

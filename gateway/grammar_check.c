@@ -121,7 +121,7 @@ static int compile_here(struct grammar_check *c, enum grammar_kind kind, struct 
 }
 
 /* enum text_status, or -1: there is no verdict. */
-static int compile_elsewhere(struct grammar_check *c, const struct grammar_asker *a,
+static int compile_elsewhere(struct grammar_check *c, struct grammar_asker *a,
                              enum grammar_kind kind, struct str source, char why[TEXT_ERR_MAX])
 {
     const struct compile_frame job = {
@@ -132,6 +132,7 @@ static int compile_elsewhere(struct grammar_check *c, const struct grammar_asker
     snprintf(why, TEXT_ERR_MAX, "%s",
              done ? strbuf_str(&result.text).ptr : compile_outcome_words(result.outcome));
     strbuf_fini(&result.text);
+    a->met_limit = compile_met_limit(result.outcome);
     return done ? result.status : -1;
 }
 
@@ -179,6 +180,8 @@ bool grammar_check(struct grammar_check *c, struct grammar_asker *a, enum gramma
     const int status = grammar_compiles(c, a, kind, source, why);
     if (status == 0)
         return true;
+    if (a->met_limit)
+        e->code = API_COMPILE_LIMIT;
     if (status == 503)
         return api_error_set(e, status, field,
                              "%s was not compiled: %s. Try again later, or simplify it.", field,

@@ -35,6 +35,7 @@ struct grammar_asker {
     enum prepare_place place;
     const atomic_bool *dropped; /* becomes true when nobody waits any more; NULL: somebody does */
     uint32_t n_compiles_left;   /* of one request; verdicts that are known are free */
+    bool met_limit;             /* set: a source was not compiled, nor would be another time */
 };
 /* 0: it compiles. PREPARE_WANTS_COMPILING: not known, and not to be found out at this place. Else
  * the HTTP status of the refusal; why says why. */

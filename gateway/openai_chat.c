@@ -408,6 +408,8 @@ static int render_elsewhere(const struct prepare_model *m, struct str source, st
     struct compile_result r;
     compilers_run(m->compilers, &job, m->dropped, &r);
     const struct str text = strbuf_str(&r.text);
+    if (compile_met_limit(r.outcome))
+        e->code = API_COMPILE_LIMIT;
     if (r.outcome != COMPILE_DONE)
         api_error_set(e, 503, "chat_template",
                       "chat_template was not rendered: %s. Try again later, or simplify it.",

@@ -12,7 +12,7 @@
 #include "gateway/tool_blame.h"
 
 /* MAX_COMPILES: of one request, with the search for the tool to blame, which halves a list. */
-enum { MAX_BAD_WORD_IDS = 4096, MAX_COMPILES = 16 };
+enum { MAX_BAD_WORD_IDS = 4096, MAX_COMPILES = 10 };
 
 /* Ids that a prompt may have: the context's; of a text to embed what --pooler-config says. */
 static uint32_t max_input(const struct prepare_model *m, const struct params *p)

@@ -11,6 +11,7 @@ import signal
 import threading
 from pathlib import Path
 
+import openai
 import pytest
 from cluster import SANITIZED, Cluster, alive, get, wait_for
 
@@ -290,6 +291,22 @@ def test_memory_is_limited_and_processes_end_with_the_gateway():
         os.kill(c.pid("gateway-0"), signal.SIGKILL)
         wait_for("no process is left", lambda: not alive(parent) and not alive(held))
         asked.answer()
+
+
+@pytest.mark.skipif(SANITIZED, reason="a sanitizer's allocator has no such limit")
+def test_batch_with_a_bomb(tmp_path):
+    """A line that meets a limit is answered: it does not come again, nor hold up the others."""
+    lines = [{"custom_id": n, "method": "POST", "url": "/v1/chat/completions", "body": {"model": "null", "max_tokens": 1, **body}}
+             for n, body in (("bomb", chat("{% set x = 'a' * 100000000 %}{{ x | length }}")), ("good", chat("{{ messages }}")))]
+    with Cluster("--state-dir", tmp_path, "--trust-request-chat-template", "--chat-template", "chatml", "--grammar-memory", "64Mi",
+                 "--api-key", KEYS[0], workers=1, tp=1) as c:
+        ai = openai.OpenAI(base_url=c.url + "/v1", api_key=KEYS[0], max_retries=0)
+        f = ai.files.create(file=("in.jsonl", "".join(json.dumps(line) + "\n" for line in lines).encode()), purpose="batch")
+        b = ai.batches.create(input_file_id=f.id, endpoint="/v1/chat/completions", completion_window="24h")
+        got = wait_for("its end", lambda: (lambda b: b.status == "completed" and b)(ai.batches.retrieve(b.id)), 60)
+        assert (got.request_counts.completed, got.request_counts.failed) == (1, 1)
+        failed = json.loads(ai.files.content(got.error_file_id).text)
+        assert failed["custom_id"] == "bomb" and failed["response"]["body"]["error"]["code"] == "compile_limit"
 
 
 def test_sigterm_waits_for_no_compile():
