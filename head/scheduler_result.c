@@ -139,8 +139,7 @@ static void end_dead(struct request *r, const struct result_item *item, uint32_t
     else
         snprintf(r->text, sizeof r->text,
                  "Behind %u tokens it costs more than it may to find what the answer's grammar "
-                 "allows: say repetition on one side (list: item | list item), or let a terminal "
-                 "have more text.",
+                 "allows: repeat on one side (list: item | list item), or in a terminal.",
                  n);
 }
 

@@ -8,13 +8,12 @@
 #include "worker/engine.h"
 #include "worker/executor.h"
 #include "worker/executor_model_score.h"
-#include "worker/grammars.h"
 #include "worker/sampler.h"
 
 struct sampling { /* one row, for whichever thread takes it */
     struct sampler_row row;
     struct sampler_choice choice;
-    enum grammar_end end; /* of its mask: RESULT_DEAD_END, RESULT_MASK_COST */
+    float end_gap; /* of its mask: 0, RESULT_DEAD_END, RESULT_MASK_COST */
 };
 
 /* Whose tokens are drawn, in the order in which they come to a stage in front of the last. */

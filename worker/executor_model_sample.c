@@ -105,6 +105,12 @@ struct masked {
     uint32_t n, n_shares;
 };
 
+static float gap_of(enum grammar_end end)
+{
+    static const float gaps[] = {0, RESULT_DEAD_END, RESULT_MASK_COST}; /* as they are numbered */
+    return gaps[end];
+}
+
 static void mask_share(void *ctx, uint32_t i_share)
 {
     const struct masked *m = ctx;
@@ -121,7 +127,7 @@ static void mask_share(void *ctx, uint32_t i_share)
                       (struct grammar_places){first->i_draw, n, words, has, ends});
         for (uint32_t k = 0; k < n; k++) {
             x->samplings[at + k].row.mask = has[k] ? words + (size_t)k * x->n_mask_words : NULL;
-            x->samplings[at + k].end = ends[k];
+            x->samplings[at + k].end_gap = gap_of(ends[k]);
         }
     }
 }
@@ -134,7 +140,7 @@ static void make_masks(struct executor_model *x, const struct batch_sample *from
     for (uint32_t i = 0; i < n; i++) {
         const struct sequence *q = from[i].run->q;
         x->samplings[i].row.mask = NULL;
-        x->samplings[i].end = GRAMMAR_GOES_ON;
+        x->samplings[i].end_gap = 0;
         if (i > 0 && from[i - 1].run->q == q)
             continue;
         m.at[m.n++] = i;
@@ -243,9 +249,7 @@ static enum status finish_sample(struct executor_model *x, struct sampling *s, s
     if (wants_logprobs(s))
         TRY(sampler_choose(x->samplers[0], &s->row, arena, &s->choice, &d->logprobs[at], err));
     d->ids[at] = s->choice.id;
-    d->gaps[at] = s->end == GRAMMAR_DEAD_END         ? RESULT_DEAD_END
-                  : s->end == GRAMMAR_COSTS_TOO_MUCH ? RESULT_MASK_COST
-                                                     : s->choice.gap;
+    d->gaps[at] = s->end_gap < 0 ? s->end_gap : s->choice.gap;
     return STATUS_OK;
 }
 

@@ -1,6 +1,6 @@
 /* A grammar's source behind a byte that says its kind, compiled over a vocabulary of bytes; then up
  * to 64 of the tokens that its masks allow. As in text_model_fuzz.c: no panic, no fault, and an
- * end. */
+ * end; and no more counted work than text/ promises. */
 #include "text/text.h"
 
 #include <stdint.h>
@@ -8,6 +8,11 @@
 #include <string.h>
 
 enum { WORDS = 9, N_TOKENS = 64 };
+
+/* By count, never by the clock: a compile's bytes (heap.rs), and units of masks (mask_budget.rs),
+ * of which the lexer may have 140000 for each beside those that are charged. */
+static const uint64_t most_bytes = UINT64_C(3) << 29, most_at_once = UINT64_C(256) << 20,
+                      most_units = 11000000 + N_TOKENS * (150000 + 140000);
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
@@ -68,8 +73,13 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         return 0;
     if (text_matcher_new(g, NULL, 0, &m, err) != TEXT_OK)
         abort();
+    struct text_compile_cost cost;
+    text_grammar_cost(g, &cost);
     text_grammar_free(g);
     follow(m, (uint32_t)size);
+    if (cost.bytes > most_bytes || cost.peak_bytes > most_at_once ||
+        text_matcher_cost(m) > most_units)
+        abort();
     text_matcher_free(m);
     return 0;
 }

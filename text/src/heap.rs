@@ -5,7 +5,7 @@ use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 use std::sync::atomic::{AtomicI32, Ordering};
 
-/// Of one compile: a second of work here, and 256 MiB: some 15 times of what the largest honest grammars take
+/// Of one compile, and of what it has at once: 13 times of what the largest honest grammars take
 /// (docs/structured-outputs.md).
 const MOST_TAKEN: u64 = 3 << 29;
 const MOST_ALIVE: u64 = 256 << 20;

@@ -6,7 +6,7 @@ use llguidance::derivre::{ExprRef, RegexAst, RegexBuilder};
 use llguidance::regex_to_lark;
 use std::collections::{HashMap, HashSet};
 
-/// Of one intersection: some 0.2 s of work and 100 MB here, where each byte has all of its ways.
+/// Of one intersection, where each byte has all of its ways.
 pub const MOST_WAYS: f64 = 200_000.0;
 /// (?s:.{m,n}): the second byte of a character is of so many sets.
 pub const WAYS_OF_LENGTH: f64 = 2.0;
