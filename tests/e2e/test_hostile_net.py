@@ -5,6 +5,7 @@ import os
 import re
 import signal
 import socket
+import threading
 import time
 
 import httpx
@@ -153,7 +154,9 @@ def test_a_gateway_that_stood_still_blames_nobody(tmp_path):
         uploads = [ask(c, head + body[:30000]) for _ in range(3)]
         file = upload(c, 4 * MIB, None)
         reader = ask(c, f"GET /v1/files/{file}/content HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n".encode(), 4096)
-        got = reader.recv(4096)
+        got = []
+        reading = threading.Thread(target=lambda: got.extend(iter(lambda: reader.recv(65536), b"")))
+        reading.start()
         os.kill(c.pid("gateway-0"), signal.SIGSTOP)
         try:
             for s in uploads:
@@ -164,10 +167,9 @@ def test_a_gateway_that_stood_still_blames_nobody(tmp_path):
         for s in uploads:
             assert s.recv(12) == b"HTTP/1.1 200"
             s.close()
-        while more := reader.recv(65536):
-            got += more
+        reading.join()
         reader.close()
-        assert len(got.split(b"\r\n\r\n", 1)[1]) == 4 * MIB
+        assert len(b"".join(got).split(b"\r\n\r\n", 1)[1]) == 4 * MIB
 
 
 # ---- what a key sees ----
