@@ -10,6 +10,15 @@ static bool window_ended(const struct progress *p, const struct progress_rules *
     return now_ns - p->window_begun_ns >= r->window_ns;
 }
 
+/* Where the one that ended had its bytes. */
+static void begin_next_window(struct progress *p, const struct progress_rules *r, uint64_t now_ns)
+{
+    if (!window_ended(p, r, now_ns) || p->window_bytes < r->window_bytes)
+        return;
+    p->window_begun_ns = now_ns;
+    p->window_bytes = 0;
+}
+
 void progress_moved(struct progress *p, const struct progress_rules *r, uint64_t now_ns,
                     uint64_t bytes)
 {
@@ -17,15 +26,13 @@ void progress_moved(struct progress *p, const struct progress_rules *r, uint64_t
         return;
     p->moved_ns = now_ns;
     p->window_bytes += bytes;
-    if (window_ended(p, r, now_ns) && p->window_bytes >= r->window_bytes) {
-        p->window_begun_ns = now_ns;
-        p->window_bytes = 0;
-    }
+    begin_next_window(p, r, now_ns);
 }
 
-enum progress_verdict progress_judge(const struct progress *p, const struct progress_rules *r,
+enum progress_verdict progress_judge(struct progress *p, const struct progress_rules *r,
                                      uint64_t now_ns)
 {
+    begin_next_window(p, r, now_ns);
     if (now_ns - p->moved_ns >= r->stall_ns)
         return PROGRESS_STALLED;
     if (window_ended(p, r, now_ns) && p->window_bytes < r->window_bytes)
@@ -43,6 +50,5 @@ uint64_t progress_wait_ns(const struct progress *p, const struct progress_rules 
 {
     const uint64_t stall = left(p->moved_ns, r->stall_ns, now_ns);
     const uint64_t window = left(p->window_begun_ns, r->window_ns, now_ns);
-    /* a window that has its bytes is no reason to look before the stall */
-    return window > 0 && window < stall && p->window_bytes < r->window_bytes ? window : stall;
+    return window < stall ? window : stall;
 }

@@ -22,9 +22,9 @@ void progress_begin(struct progress *p, uint64_t now_ns);
 /* Bytes that moved since the last call; 0 changes nothing. */
 void progress_moved(struct progress *p, const struct progress_rules *r, uint64_t now_ns,
                     uint64_t bytes);
-/* A window that is judged late owes no more than its bytes: the time in which this process did not
- * run is not the client's. */
-enum progress_verdict progress_judge(const struct progress *p, const struct progress_rules *r,
+/* To be asked at each window's end (progress_wait_ns). A window that is judged late owes no more
+ * than its bytes: the time in which this process did not run is not the client's. */
+enum progress_verdict progress_judge(struct progress *p, const struct progress_rules *r,
                                      uint64_t now_ns);
 /* Nanoseconds from now_ns until the verdict may be another one; 0: it may be now. */
 uint64_t progress_wait_ns(const struct progress *p, const struct progress_rules *r,

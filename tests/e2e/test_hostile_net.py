@@ -1,8 +1,12 @@
 """What one client may have a gateway hold, and who may talk to one without keys. Counts and memory, no times: the least rate and
 the stall are tests/unit/net/http_bounds_test.c."""
 import json
+import os
 import re
+import signal
 import socket
+import threading
+import time
 
 import httpx
 import pytest
@@ -140,6 +144,32 @@ def test_without_a_key_no_body_is_held(cluster):
     with ask(cluster, head.encode()) as s:
         assert s.recv(12) == b"HTTP/1.1 401"
     assert metric(cluster, 'coxswain_gateway_http_held_bytes{what="bodies"}') == 0
+
+
+def test_a_gateway_that_stood_still_blames_nobody(tmp_path):
+    """It is stopped for longer than a body may stand still, and finds the rest of it when it goes on."""
+    with Cluster("--transfer-timeout", "0.5", "--state-dir", tmp_path, workers=1, tp=1) as c:
+        body = json.dumps({"model": "null", "prompt": "x", "max_tokens": 1, "user": "u" * 60000}).encode()
+        head = f"POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Length: {len(body)}\r\n\r\n".encode()
+        uploads = [ask(c, head + body[:30000]) for _ in range(3)]
+        file = upload(c, 4 * MIB, None)
+        reader = ask(c, f"GET /v1/files/{file}/content HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n".encode(), 4096)
+        got = []
+        reading = threading.Thread(target=lambda: got.extend(iter(lambda: reader.recv(65536), b"")))
+        reading.start()
+        os.kill(c.pid("gateway-0"), signal.SIGSTOP)
+        try:
+            for s in uploads:
+                s.sendall(body[30000:])
+            time.sleep(1.5)
+        finally:
+            os.kill(c.pid("gateway-0"), signal.SIGCONT)
+        for s in uploads:
+            assert s.recv(12) == b"HTTP/1.1 200"
+            s.close()
+        reading.join()
+        reader.close()
+        assert len(b"".join(got).split(b"\r\n\r\n", 1)[1]) == 4 * MIB
 
 
 # ---- what a key sees ----
