@@ -76,6 +76,8 @@ def test_a_full_disk(tmp_path):
         assert complete(c) == 200
         assert call(c, "GET", "/v1/files")[0] == 200 and call(c, "GET", f"/v1/files/{ids[0]}/content")[1] == b"x" * SIZE
         assert upload(c)[0] == 507
+        wait_for("the lost access log is told of", lambda: complete(c) == 200 and "access_log_lost" in c.log())
+        assert c.log().count("access_log_lost") == 1
 
         gateway = c.pid("gateway-0")
         os.kill(gateway, 9)  # a restart on the full disk
