@@ -4,6 +4,8 @@ import json
 import os
 import shutil
 import subprocess
+import urllib.error
+import urllib.request
 import uuid
 
 import pytest
@@ -44,10 +46,12 @@ class OnSmallDisk(Cluster):
 
 
 def call(c, method, path, body=None, kind="application/json"):
-    done = subprocess.run(["curl", "-s", "-X", method, "-H", f"Content-Type: {kind}", *(["--data-binary", "@-"] if body is not None else []),
-                           "-w", "\n%{http_code}", c.url + path], input=body, capture_output=True, timeout=60)
-    text, _, code = done.stdout.rpartition(b"\n")
-    return int(code or 0), text
+    request = urllib.request.Request(c.url + path, body, {"Content-Type": kind}, method=method)
+    try:
+        with urllib.request.urlopen(request, timeout=60) as r:
+            return r.status, r.read()
+    except urllib.error.HTTPError as e:
+        return e.code, e.read()
 
 
 def upload(c, size=SIZE):
