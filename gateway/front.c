@@ -1,9 +1,11 @@
 #include "gateway/front.h"
 
+#include <errno.h>
 #include <string.h>
 #include <strings.h>
 
 #include "common/base/clock.h"
+#include "common/base/log.h"
 #include "common/base/mem.h"
 #include "common/base/random.h"
 #include "common/net/host_rule.h"
@@ -204,10 +206,20 @@ void front_fini(struct front *f)
     f->log = NULL;
 }
 
+/* What does not fit onto a full disk is lost, and what comes when it has room is written. */
 void front_flush(struct front *f)
 {
-    if (f->log)
-        fflush(f->log);
+    if (!f->log)
+        return;
+    errno = 0;
+    bool lost = fflush(f->log) != 0 || ferror(f->log);
+    if (lost && !f->log_lost)
+        log_error("access_log_lost", "file=%s why=%s", log_quote(f->o->access_log),
+                  log_quote(strerror(errno)));
+    else if (!lost && f->log_lost)
+        log_info("access_log_found", "file=%s", log_quote(f->o->access_log));
+    f->log_lost = lost;
+    clearerr(f->log);
 }
 
 static void append(struct strbuf *b, const char *name, struct str value)

@@ -11,6 +11,7 @@
 struct front {
     const struct front_options *o; /* borrowed */
     FILE *log;                     /* NULL: none */
+    bool log_lost;                 /* the last flush failed: said once */
     bool sagemaker;                /* ids also come as X-Amzn-SageMaker-Inference-Id, and answers
                                       always have one */
     struct trace_export *traces;   /* NULL: none */

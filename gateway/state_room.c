@@ -67,12 +67,13 @@ void state_committed(struct state_store *s)
 enum status state_wants(struct state_store *s, uint64_t bytes, struct error *err)
 {
     struct room r = room_of(s);
-    if (r.bytes == 0 || r.free >= 2 * bytes + FULL_BYTES)
+    uint64_t wanted = 2 * bytes + FULL_BYTES;
+    if (r.bytes == 0 || r.free >= wanted)
         return STATUS_OK;
     s->disk_full = true;
     return error_set(err, STATUS_NO_MEMORY,
                      "--state-dir %s: the disk has %llu bytes left, and %llu are wanted", s->dir,
-                     (unsigned long long)r.free, (unsigned long long)(2 * bytes + FULL_BYTES));
+                     (unsigned long long)r.free, (unsigned long long)wanted);
 }
 
 /* ---- the reserve ---- */

@@ -4,6 +4,8 @@ import json
 import os
 import shutil
 import subprocess
+import urllib.error
+import urllib.request
 import uuid
 
 import pytest
@@ -44,10 +46,12 @@ class OnSmallDisk(Cluster):
 
 
 def call(c, method, path, body=None, kind="application/json"):
-    done = subprocess.run(["curl", "-s", "-X", method, "-H", f"Content-Type: {kind}", *(["--data-binary", "@-"] if body is not None else []),
-                           "-w", "\n%{http_code}", c.url + path], input=body, capture_output=True, timeout=60)
-    text, _, code = done.stdout.rpartition(b"\n")
-    return int(code or 0), text
+    request = urllib.request.Request(c.url + path, body, {"Content-Type": kind}, method=method)
+    try:
+        with urllib.request.urlopen(request, timeout=60) as r:
+            return r.status, r.read()
+    except urllib.error.HTTPError as e:
+        return e.code, e.read()
 
 
 def upload(c, size=SIZE):
@@ -76,6 +80,8 @@ def test_a_full_disk(tmp_path):
         assert complete(c) == 200
         assert call(c, "GET", "/v1/files")[0] == 200 and call(c, "GET", f"/v1/files/{ids[0]}/content")[1] == b"x" * SIZE
         assert upload(c)[0] == 507
+        wait_for("the lost access log is told of", lambda: complete(c) == 200 and "access_log_lost" in c.log())
+        assert c.log().count("access_log_lost") == 1
 
         gateway = c.pid("gateway-0")
         os.kill(gateway, 9)  # a restart on the full disk

@@ -144,7 +144,7 @@ def held(*args):
     ("complete", "Hi", "--url", "http://127.0.0.1:PORT", "--api-key", CANARIES["api"]),
     ("smoke", "--url", "http://127.0.0.1:PORT", f"--api-key={CANARIES['api']}"),
     ("pull", "a/b", "--hf-endpoint", "https://127.0.0.1:PORT", "--hf-token", CANARIES["hub"], "--cache-dir", "/nonexistent"),
-    ("pull", "s3://b/c/d", "--aws-endpoint-url", "https://127.0.0.1:PORT", "--aws-access-key-id", "x", "--aws-secret-access-key", CANARIES["hub"]),
+    ("pull", "s3://bucket/c/d", "--aws-endpoint-url", "http://127.0.0.1:PORT", "--aws-access-key-id", "x", "--aws-secret-access-key", CANARIES["hub"]),
     ("status", "--address", "127.0.0.1:PORT", "--admin-key", CANARIES["api"]),
 ], ids=lambda a: " ".join(a[:2]))
 def test_commands(args, tmp_path):
