@@ -199,6 +199,7 @@ static _Noreturn void run_child(const struct parent *p, const struct compile_ord
         put_words(&out, p->why);
         answer.text = strbuf_str(&out);
     } else {
+        text_compile_may_end_process(COMPILE_EXIT_LIMIT);
         compile_run(p->vocabulary, &job.frame, &out, &answer);
     }
     compile_frame_header(&answer, header);

@@ -138,8 +138,8 @@ static void end_dead(struct request *r, const struct result_item *item, uint32_t
                  n);
     else
         snprintf(r->text, sizeof r->text,
-                 "Behind %u tokens it costs more than it may to find what the answer's grammar "
-                 "allows: repeat on one side (list: item | list item), or in a terminal.",
+                 "Behind %u tokens finding what the answer's grammar allows costs more than it "
+                 "may: let rules repeat on one side (list: item | list item).",
                  n);
 }
 

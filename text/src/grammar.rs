@@ -208,7 +208,7 @@ impl Grammar {
                 .stack_size(STACK_BYTES)
                 .spawn_scoped(s, compile)
                 .map_err(|e| TextError {
-                    code: Code::Limit,
+                    code: Code::Internal,
                     message: format!("no thread to compile it: {e}"),
                 })?;
             thread.join().unwrap_or_else(|_| fail(Code::Internal, "the grammar's compiler panicked"))
