@@ -114,7 +114,8 @@ static void a_dead_end_is_an_error(void **state)
 
 static void a_mask_that_costs_too_much_is_an_error(void **state)
 {
-    ends_as_an_error(RESULT_MASK_COST, "Behind 1 tokens finding what the answer's grammar allows costs more");
+    ends_as_an_error(RESULT_MASK_COST,
+                     "Behind 1 tokens finding what the answer's grammar allows costs more");
 }
 
 /* Without --step-target-ms groups on CPUs start with small steps; with it, groups on every device.
