@@ -394,8 +394,16 @@ struct compilers *compilers_new(const struct compiler_options *o)
     pthread_mutex_init(&c->lock, NULL);
     if (o->metrics)
         init_metrics(c, o->metrics);
-    (void)open_parent(c);
     return c;
+}
+
+void compilers_start(struct compilers *c)
+{
+    if (!c)
+        return;
+    pthread_mutex_lock(&c->lock);
+    (void)open_parent(c);
+    pthread_mutex_unlock(&c->lock);
 }
 
 void compilers_stop(struct compilers *c)

@@ -4,8 +4,9 @@
  * memory and of processor time, which is ended when it goes beyond them.
  *
  * compilers_run blocks and may be called by several threads, each of which has one process at a
- * time; never by the loop. The parent of compiles is started by compilers_new, and anew when it has
- * died. It holds tokenizer and vocabulary: the caller needs no vocabulary of its own. */
+ * time; never by the loop. The parent of compiles is started by compilers_start or the first job,
+ * and anew when it has died. It holds tokenizer and vocabulary: the caller needs no vocabulary of
+ * its own. */
 #include <stdatomic.h>
 
 #include "common/base/metrics.h"
@@ -41,6 +42,7 @@ struct compiler_options {
 struct compilers;
 /* Never fails: without a process each job says COMPILE_UNAVAILABLE, and tries to start one. */
 struct compilers *compilers_new(const struct compiler_options *o);
+void compilers_start(struct compilers *c); /* so that the first job finds it; NULL is fine */
 /* Jobs that run end as COMPILE_CANCELLED within 0.1 s, later ones at once. Any thread. */
 void compilers_stop(struct compilers *c);
 void compilers_free(struct compilers *c); /* no job runs any more; NULL is fine */

@@ -392,7 +392,7 @@ static void on_signal(void *ctx, int signum)
 
 /* ---- start and stop ---- */
 
-static void start_compilers(struct gateway *g, const char *cache_dir)
+static void make_compilers(struct gateway *g, const char *cache_dir)
 {
     const struct gateway_config *c = g->config;
     const struct compiler_options o = {.tokenizer_path = g->model.tokenizer_path,
@@ -416,7 +416,7 @@ static enum status open_model(struct gateway *g, const char *cache_dir, struct e
     g->has_model = true;
     if (text_tokenizer_open(g->model.tokenizer_path, cache_dir, &g->tokenizer, why) != TEXT_OK)
         return error_set(err, STATUS_INVALID, "tokenizer of %s: %s", c->model, why);
-    start_compilers(g, cache_dir);
+    make_compilers(g, cache_dir);
     /* the null model has no files to find a template in */
     const char *override =
         !c->chat_template && g->model.format == MODEL_NULL ? "chatml" : c->chat_template;
@@ -758,6 +758,7 @@ static enum status start(struct gateway *g, const char *cache_dir, struct error 
     if (c->api_key_file)
         g->auth_timer = loop_timer_start(g->loop, AUTH_TICK_MS, AUTH_TICK_MS, on_auth_tick, g);
     gateway_tls_watch(g);
+    compilers_start(g->compilers);
     TRY(loop_on_signal(g->loop, SIGTERM, on_signal, g));
     return loop_on_signal(g->loop, SIGINT, on_signal, g);
 }

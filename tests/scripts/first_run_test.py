@@ -184,7 +184,7 @@ class FirstRun(unittest.TestCase):
     def test_no_time(self):
         table = self.check(1, ["| `small-norm` | NOT DONE in ", "| `model8b` | no time left | 0 s |  |", "| `serve-llama31_8b` | no time left |"],
                            {"tests/cuda_copy_test": PASSES, "tests/cuda_norm_test": "sleep 30", "tests/cuda_model_bench": PASSES},
-                           "--parts", "tests,model8b,serve", "--seconds", "4")
+                           "--parts", "tests,model8b,serve", "--seconds", "10")
         self.assertIn("End of the table.", table)
 
     def test_serving(self):

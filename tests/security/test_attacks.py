@@ -199,6 +199,7 @@ TYPES = {  # who may send what to the head; all else ends the session
     "submit": {"gateway"}, "cancel": {"gateway"}, "finish": {"gateway"}, "adapter_order": {"gateway"},
     "comm_id": {"worker"}, "formed": {"worker"}, "aborted": {"worker"}, "result": {"worker"}, "gap": {"worker"},
     "comm_error": {"worker"}, "drain_wish": {"worker"}, "adapter_done": {"worker"}, "kv_transferred": {"worker"},
+    "grammar_done": {"worker"},
 }
 
 

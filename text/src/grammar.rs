@@ -220,6 +220,18 @@ const TOO_MUCH: &str =
     "the grammar costs too much to compile: ask for less at once, join fewer patterns by allOf, or let a \
                         text have fewer of them at a time";
 
+const DEAD_END: &str = "the grammar wants to go on, and none of the vocabulary's tokens may come";
+
+/// The crate stops where no token may come, and where a mask costs more than its limits: all that it says of the first is
+/// the reason's name.
+fn mask_error(e: impl std::fmt::Display) -> TextError {
+    let e = e.to_string();
+    match e.lines().next().unwrap_or_default().contains("NoExtensionBias") {
+        true => invalid(DEAD_END),
+        false => TextError { code: Code::Limit, ..crate_error(e) },
+    }
+}
+
 pub struct Matcher {
     inner: llguidance::Matcher,
     /// which end an answer; nothing follows them
@@ -283,7 +295,7 @@ impl Matcher {
             return Ok(None);
         }
         self.n_taken = 0;
-        let mask = self.inner.compute_mask().map_err(|e| TextError { code: Code::Limit, ..crate_error(e) });
+        let mask = self.inner.compute_mask().map_err(mask_error);
         let mask = mask.and_then(|mask| {
             self.inner.last_step_stats().map_or(Ok(()), |s| self.budget.charge(s))?;
             Ok(mask)
@@ -299,7 +311,7 @@ impl Matcher {
         let may_end = self.inner.is_accepting().unwrap_or(true);
         if !may_end && mask.is_zero() {
             self.ended = true;
-            return Err(invalid("the grammar wants to go on, and none of the vocabulary's tokens may come"));
+            return Err(invalid(DEAD_END));
         }
         Ok(Some((mask, may_end)))
     }
