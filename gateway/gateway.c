@@ -502,7 +502,7 @@ static enum status start_pools(struct gateway *g, struct error *err)
     const uint32_t n_jobs = (uint32_t)c->tokenizer_queue,
                    n_compiles = c->grammar_processes > 0 ? (uint32_t)c->grammar_processes : 1;
     struct encode_share share = {.max_jobs = n_jobs - n_jobs / 4,
-                                 .max_bytes = POOL_MAX_BYTES / 4 * 3,
+                                 .max_bytes = (uint64_t)POOL_MAX_BYTES / 4 * 3,
                                  .max_running = (uint32_t)c->tokenizer_threads};
     TRY(encode_pool_new(g->loop, (uint32_t)c->tokenizer_threads, n_jobs, POOL_MAX_BYTES, &g->pool,
                         err));
