@@ -174,7 +174,7 @@ static void bound_unsure(struct step_budget *b, const struct update *u, double n
 {
     for (int i = 0; i < N_COSTS; i++) {
         double most = u->x[i] > 0 ? ns / u->x[i] : 0;
-        most = 2 * (most > u->cost[i] ? most : u->cost[i]);
+        most = 2 * clamp(most > u->cost[i] ? most : u->cost[i], 0, NS_MAX_S * 1e9);
         double s2 = b->unsure[i][i];
         if (s2 <= most * most)
             continue;

@@ -188,20 +188,26 @@ static void steps_that_look_alike_keep_the_costs_bounded(void **state)
 /* Whatever is reported: finite costs, none below nothing, and a budget between floor and cap. */
 static void any_results_are_borne(void **state)
 {
-    for (uint64_t seed = 1; seed <= 200; seed++) {
+    for (uint64_t seed = 1; seed <= 2000; seed++) {
         struct rng rng = {seed};
         struct step_budget b;
         step_budget_init(&b, 1 + rng_below(&rng, 60 * NS_PER_S));
         for (uint32_t k = 0; k < 500; k++) {
-            struct step_load l = {(uint32_t)(rng_next(&rng) >> (32 + rng_below(&rng, 32))),
-                                  (uint32_t)(rng_next(&rng) >> (32 + rng_below(&rng, 32)))};
-            step_budget_on_result(&b, l, rng_next(&rng) >> rng_below(&rng, 64));
+            /* one after the other: all compilers draw the same */
+            uint64_t drawn = rng_next(&rng);
+            uint64_t prompt = rng_next(&rng);
+            uint64_t ns = rng_next(&rng);
+            drawn >>= 32 + rng_below(&rng, 32);
+            prompt >>= 32 + rng_below(&rng, 32);
+            ns >>= rng_below(&rng, 64);
+            struct step_load l = {(uint32_t)drawn, (uint32_t)prompt};
+            step_budget_on_result(&b, l, ns);
             uint32_t n = step_budget_prompt_tokens(&b, l.n_drawn);
             bool known = b.token_ns > 0;
             assert_true(n >= STEP_BUDGET_FLOOR && n <= b.cap);
             assert_true(b.pass_ns >= 0 && b.drawn_ns >= 0 && b.token_ns >= 0);
             for (int i = 0; known && i < 3; i++)
-                assert_true(b.unsure[i][i] >= 0 && b.unsure[i][i] < 1e40);
+                assert_true(b.unsure[i][i] >= 0 && b.unsure[i][i] < 1e26);
         }
     }
 }
