@@ -5,7 +5,7 @@
  * values, no ownership; any thread. */
 #include "common/base/str.h"
 
-/* What was to be compiled has met a limit of this gateway: the same request, sent again, would. */
+/* The source that was to be compiled has met a limit of this gateway, and would meet it again. */
 #define API_COMPILE_LIMIT    "compile_limit"
 #define API_THREAD_NOT_FOUND "thread_not_found" /* a code of Anthropic's, which clients read */
 

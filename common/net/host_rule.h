@@ -1,8 +1,9 @@
 #pragma once
-/* Who may talk to a listener on loopback that asks for no key. Its guard is that only this machine
- * reaches it, and a web page in a browser on this machine must not get round that: neither by a
- * name of its own that resolves to 127.0.0.1 (DNS rebinding: the Host is the page's), nor by a form
- * that it posts (the Origin is the page's). Tools that send neither header are let in. */
+/* The rule says who may talk to a listener on loopback that asks for no key. Its guard is that only
+ * this machine reaches it, and a web page in a browser on this machine must not get round that:
+ * neither by a name of its own that resolves to 127.0.0.1 (DNS rebinding: the Host is the page's),
+ * nor by a form that it posts (the Origin is the page's). Tools that send neither header are let
+ * in. */
 #include "common/base/config.h"
 #include "common/net/http_server.h"
 

@@ -131,7 +131,7 @@ void http_stream_begin_sized(struct http_request *r, int status, const char *con
     begin(c, status, content_type, framing, NULL, 0);
 }
 
-/* What may wait for this stream's reader: a little always, more while its tenant's share lasts. */
+/* A little may always wait for this stream's reader, more while its tenant's share lasts. */
 static uint64_t most_waiting(struct conn *c)
 {
     const uint64_t high = c->server->limits.stream_high_water_bytes;

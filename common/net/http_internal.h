@@ -149,7 +149,7 @@ void conn_arm_reading(struct conn *c);
 void conn_body_moved(struct conn *c, uint64_t bytes);
 /* An answer has bytes waiting that had none. */
 void conn_arm_writing(struct conn *c);
-/* What the request's room counts for: its tenant, or else its client. */
+/* The request's room counts for its tenant, or else for its client. */
 uint64_t conn_tenant(struct conn *c);
 
 /* For http_tls.c: bytes as they go over the network, and as the parser reads them. */

@@ -1,6 +1,7 @@
 #pragma once
-/* What a gateway holds for clients at most, how slow they may be, and by which names it is asked on
- * loopback: rows that cox-gateway and cox up share. S has a `struct bounds_options bounds`. */
+/* The options say what a gateway holds for clients at most, how slow they may be, and by which
+ * names it is asked on loopback: rows that cox-gateway and cox up share. S has a `struct
+ * bounds_options bounds`. */
 #include "common/base/config.h"
 
 struct bounds_options {
