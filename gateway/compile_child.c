@@ -29,7 +29,8 @@ enum {
     CONTROL_FD = 3,
     MAX_CHILDREN = 64,
     NICENESS = 10,
-    /* Of the thread that compiles: text/src/grammar.rs, STACK_BYTES. Untouched pages cost nothing.
+    /* The thread that compiles has such a stack (text/src/grammar.rs, STACK_BYTES). Untouched pages
+     * cost nothing.
      */
     STACK_MIB = 512,
     HARD_CPU_S = 2, /* behind the limit that ends a child by SIGXCPU */
@@ -167,7 +168,7 @@ static void close_from(unsigned first)
         close((int)fd);
 }
 
-/* What the process keeps from here on is its memory and one socket. */
+/* The process keeps its memory and one socket from here on. */
 static void shed(int socket_fd, int parent_pid)
 {
     prctl(PR_SET_PDEATHSIG, SIGKILL);
@@ -231,7 +232,7 @@ static void say(int fd, const struct compile_frame *f)
     (void)!send(fd, bytes, COMPILE_HEADER_BYTES + f->text.len, MSG_DONTWAIT | MSG_NOSIGNAL);
 }
 
-/* What a child could not say any more. */
+/* The parent says how a child ended that could not say it any more. */
 static void say_end(int fd, int how)
 {
     const struct compile_frame
@@ -264,7 +265,7 @@ static void start_child(struct parent *p, const struct compile_order *o, int own
     *c = (struct child){.pid = pid, .fd = owned_fd, .id = o->id};
 }
 
-/* Whose pid is not waited for yet: it cannot be a stranger's. */
+/* The pid is not waited for yet, so it cannot be a stranger's. */
 static void kill_child(const struct parent *p, uint64_t id)
 {
     for (const struct child *c = p->children; c < p->children + MAX_CHILDREN; c++)

@@ -27,7 +27,7 @@ struct compile_frame { /* texts are borrowed */
 };
 
 enum { COMPILE_HEADER_BYTES = 40 };
-/* What precedes the frame's texts on the wire. */
+/* The header precedes the frame's texts on the wire. */
 void compile_frame_header(const struct compile_frame *f, unsigned char out[COMPILE_HEADER_BYTES]);
 
 /* Reads one frame from pieces of any size. */

@@ -68,7 +68,7 @@ const char *compile_outcome_words(enum compile_outcome o)
 
 /* ---- the parent of compiles ---- */
 
-/* What a child needs to find libraries and a sanitizer's options: no secret of ours. */
+/* A child gets what it needs to find libraries and a sanitizer's options, and no secret of ours. */
 static void copy_environment(char *out[], size_t size)
 {
     extern char **environ;

@@ -24,7 +24,7 @@ struct encode_job {
     uint64_t seq;
 };
 
-/* What one tenant may have of a pool. */
+/* One tenant may have so much of a pool. */
 struct encode_share {
     uint32_t max_jobs; /* waiting or running */
     uint64_t max_bytes;

@@ -206,7 +206,8 @@ void front_fini(struct front *f)
     f->log = NULL;
 }
 
-/* What does not fit onto a full disk is lost, and what comes when it has room is written. */
+/* Lines that do not fit onto a full disk are lost, and those that come when it has room are
+ * written. */
 void front_flush(struct front *f)
 {
     if (!f->log)

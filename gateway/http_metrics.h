@@ -26,7 +26,7 @@ struct http_metrics {
 };
 
 void http_metrics_init(struct http_metrics *m, struct metrics *registry);
-/* What the server holds now, and has given up or refused. */
+/* The gauges and counters say what the server holds now, and what it has given up or refused. */
 void http_metrics_load(struct http_metrics *m, const struct http_load *l);
 /* path: the route's pattern, NULL where none was found; i_path: its place among the routes. */
 void http_metrics_answered(struct http_metrics *m, const char *path, size_t i_path,

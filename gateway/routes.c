@@ -475,7 +475,7 @@ static const struct route *row_for(struct gateway *g, const struct http_request 
     return verdict_of(g, r, row, on_admin_address, *key != NULL) == ACCESS_GRANTED ? row : NULL;
 }
 
-/* Whose room the request takes: its key's tenant, or its client's address. */
+/* The request takes the room of its key's tenant, or of its client's address. */
 static void say_whose(struct http_request *r, const struct api_key *key)
 {
     http_set_tenant(r, key ? key->tenant : 0);

@@ -31,7 +31,7 @@ struct lane_grammars {
     uint32_t n_dropped;
 };
 
-/* Of all lanes. */
+/* This is the state of all lanes together. */
 struct grammars {
     uint64_t looks;  /* grows when something happened for which waiting requests may have waited */
     uint64_t looked; /* its value when they were looked at last */

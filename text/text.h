@@ -152,5 +152,5 @@ int text_matcher_mask(struct text_matcher *m, uint32_t *words, size_t n_words,
 /* TEXT_INVALID: the grammar does not allow it here, and nothing has changed. */
 int text_matcher_accept(struct text_matcher *m, uint32_t id, char err[TEXT_ERR_MAX]);
 bool text_matcher_is_done(const struct text_matcher *m); /* nothing but its end may follow */
-/* What its masks have cost, in units of some 0.1 us, counted. A copy goes on from there. */
+/* The cost of its masks, in units of some 0.1 us, counted. A copy goes on from there. */
 uint64_t text_matcher_cost(const struct text_matcher *m);

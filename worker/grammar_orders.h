@@ -14,7 +14,7 @@ struct grammar_orders_setup {
 struct grammar_orders;
 struct grammar_orders *grammar_orders_start(const struct grammar_orders_setup *s);
 void grammar_orders_stop(struct grammar_orders *o); /* NULL is fine */
-/* Of an epoch that is not the rank's: nothing, since the head of that epoch does not wait. */
+/* An epoch that is not the rank's gets nothing, since the head of that epoch does not wait. */
 void grammar_orders_take(struct grammar_orders *o, const struct msg_grammar *m,
                          const struct rank_state *r);
 void grammar_orders_end_epoch(struct grammar_orders *o);

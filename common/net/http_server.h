@@ -110,8 +110,8 @@ void *http_get_user(const struct http_request *r);
 void http_set_note(struct http_request *r, void *note);
 void *http_get_note(const struct http_request *r);
 
-/* Whose room the request's body and answer take; 0, as it is until it is set: the client's address.
- * To be said in body_max, before the body takes its room, and in on_request. */
+/* The request's body and answer take the room of this tenant; 0, as it is until it is set: the
+ * client's address. To be said in body_max, before the body takes its room, and in on_request. */
 void http_set_tenant(struct http_request *r, uint64_t tenant);
 /* False: so much of the tenant's answers waits for readers that a large one would be refused. */
 bool http_answer_has_room(struct http_request *r);

@@ -35,7 +35,7 @@ static void compare(const struct http_message *a, const struct http_message *b)
             abort();
 }
 
-/* What a handler may rely on: no field has a line's end in it, or no name. */
+/* A handler may rely on this: every field has a name, and none has a line's end in it. */
 static void check_fields(const struct http_message *m)
 {
     for (uint32_t i = 0; i < m->n_fields; i++) {

@@ -4,8 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/base/str.h"
 #include "tests/sim/budget_run.h"
+#include "tests/sim/sim_options.h"
 
 enum { MOST_CURVES = 1000000 };
 
@@ -89,19 +89,10 @@ static void print_kinds(const struct totals *t)
 static bool read_options(int argc, char **argv, uint64_t *n_curves, uint64_t *family,
                          uint64_t *first)
 {
-    const struct {
-        const char *name;
-        uint64_t *value;
-    } options[] = {{"--curves", n_curves}, {"--family", family}, {"--first", first}};
-    for (int i = 1; i < argc; i += 2) {
-        bool known = false;
-        for (size_t k = 0; k < sizeof options / sizeof *options; k++)
-            if (strcmp(argv[i], options[k].name) == 0 && i + 1 < argc &&
-                str_to_u64(str_from(argv[i + 1]), options[k].value) == STATUS_OK)
-                known = true;
-        if (!known)
-            return false;
-    }
+    const struct sim_option options[] = {
+        {"--curves", n_curves}, {"--family", family}, {"--first", first}};
+    if (!sim_options_read(argc, argv, options, sizeof options / sizeof *options))
+        return false;
     return *n_curves > 0 && *n_curves <= MOST_CURVES && *family < N_FAMILIES;
 }
 

@@ -4,8 +4,8 @@
 #include <string.h>
 
 #include "common/base/clock.h"
-#include "common/base/str.h"
 #include "tests/sim/sim.h"
+#include "tests/sim/sim_options.h"
 
 static void print_report(const struct sim_report *r, uint64_t elapsed_ns)
 {
@@ -31,20 +31,12 @@ static void print_report(const struct sim_report *r, uint64_t elapsed_ns)
 int main(int argc, char **argv)
 {
     uint64_t n_seeds = 1000, n_steps = 1000, first = 1;
-    const struct {
-        const char *name;
-        uint64_t *value;
-    } options[] = {{"--seeds", &n_seeds}, {"--steps", &n_steps}, {"--first", &first}};
-    for (int i = 1; i < argc; i += 2) {
-        bool known = false;
-        for (size_t k = 0; k < sizeof options / sizeof *options; k++)
-            if (strcmp(argv[i], options[k].name) == 0 && i + 1 < argc &&
-                str_to_u64(str_from(argv[i + 1]), options[k].value) == STATUS_OK)
-                known = true;
-        if (!known || n_steps > 1000000000) {
-            fprintf(stderr, "usage: sim [--seeds N] [--steps N] [--first SEED]\n");
-            return 2;
-        }
+    const struct sim_option options[] = {
+        {"--seeds", &n_seeds}, {"--steps", &n_steps}, {"--first", &first}};
+    if (!sim_options_read(argc, argv, options, sizeof options / sizeof *options) ||
+        n_steps > 1000000000) {
+        fprintf(stderr, "usage: sim [--seeds N] [--steps N] [--first SEED]\n");
+        return 2;
     }
     struct sim_report report = {0};
     uint64_t start_ns = clock_mono_ns();

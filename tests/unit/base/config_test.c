@@ -614,7 +614,7 @@ static void test_printed_yaml_reads_back(void **state)
     strbuf_fini(&b);
 }
 
-/* What is hidden, by words as typed; the others stay as they are. */
+/* These words are hidden as they are typed; the others stay as they are. */
 static void test_secrets_are_overwritten(void **state)
 {
     static const char *const rows[][2] = {

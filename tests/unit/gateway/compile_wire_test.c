@@ -19,7 +19,7 @@ static void put(struct strbuf *b, const struct compile_frame *f)
     strbuf_append_str(b, f->more);
 }
 
-/* What a reader says of the bytes, which come in two pieces. */
+/* A reader is given the bytes in two pieces, and says what they are. */
 static enum status feed(struct compile_reader *r, struct str bytes, size_t cut)
 {
     size_t n_used;

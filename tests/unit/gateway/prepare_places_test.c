@@ -122,7 +122,7 @@ static void test_places(void **state)
     }
 }
 
-/* What was refused is refused again without a compile, with the same words. */
+/* A refused source is refused again without a compile, with the same words. */
 static void test_bad_verdicts(void **state)
 {
     struct grammar_asker compiling = {.n_compiles_left = 1}, loop = {.place = PREPARE_ON_LOOP};
@@ -141,7 +141,7 @@ static void test_bad_verdicts(void **state)
     assert_int_equal(grammar_compiles(grammars, &compiling, GRAMMAR_REGEX, bad, again), 503);
 }
 
-/* What was asked for lately stays, however many others come. */
+/* A verdict that was asked for lately stays, however many others come. */
 static void test_verdicts_are_kept_by_use(void **state)
 {
     struct grammar_asker compiling = {.n_compiles_left = 1000}, loop = {.place = PREPARE_ON_LOOP};

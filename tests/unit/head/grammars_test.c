@@ -265,7 +265,7 @@ static void tenants_take_turns(void **state)
     fixture_free(f);
 }
 
-/* What nobody uses goes, the oldest first; what somebody uses stays. */
+/* A grammar that nobody uses goes, the oldest first; one that somebody uses stays. */
 static void unused_ones_are_let_go(void **state)
 {
     struct fixture *f = fixture_new(2);

@@ -19,7 +19,7 @@ static uint64_t takes_ns(const struct device *d, struct step_load l)
                       (d->pass_ns + d->drawn_ns * l.n_drawn + d->token_ns * l.n_prompt));
 }
 
-/* What it has learnt of a device beside n_drawn decodes, with and without prompts. */
+/* The budget has learnt a device beside n_drawn decodes, with and without prompts. */
 static struct step_budget learnt(const struct device *d, uint32_t n_drawn)
 {
     struct step_budget b;

@@ -1,4 +1,5 @@
-/* What waits for a reader or a writer is bounded: by tenant, in all, and by how slowly it moves. */
+/* Bytes that wait for a reader or a writer are bounded: by tenant, in all, and by how slowly it
+ * moves. */
 #include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>

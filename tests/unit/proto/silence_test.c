@@ -82,7 +82,7 @@ static void test_a_dead_one_is_found_by_who_is_always_late(void **state)
     }
 }
 
-/* What was silent before a stall of the looker's own was silent: it is not forgiven. */
+/* A silence from before a stall of the looker's own counts: it is not forgiven. */
 static void test_a_stall_forgives_itself_alone(void **state)
 {
     struct looker l = {.now_ms = 1000};
