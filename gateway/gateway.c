@@ -740,6 +740,7 @@ static enum status start(struct gateway *g, const char *cache_dir, struct error 
     quotas_share(g->quotas, &g->auth);
     const struct state_calls_options state = {.dir = c->state_dir,
                                               .max_bytes = (uint64_t)c->max_state_bytes,
+                                              .max_body_bytes = (uint64_t)c->max_body_bytes,
                                               .metrics = g->metrics,
                                               .serving = &g->serving,
                                               .n_lines = (uint32_t)c->batch_lines,
