@@ -36,7 +36,7 @@ void state_call_fail(struct state_call *c, const char *what, enum status s, cons
             &c->error, 507, NULL,
             "The disk of the store of files is full: delete files that are not needed, or "
             "try again when it has room.");
-    else if (s == STATUS_CLOSED)
+    else if (s == STATUS_CLOSED || s == STATUS_IO) /* the log says why, before the next call */
         api_error_set(
             &c->error, 503, NULL,
             "The store of files is not available: the gateway's log says why. It is tried "

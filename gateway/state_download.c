@@ -79,6 +79,8 @@ static void fail(struct state_download *d)
         http_drop(d->r);
     } else if (d->status == STATUS_NOT_FOUND) {
         state_answer_error(d->r, 404, "id", "No such File object: ", d->id);
+    } else if (d->status == STATUS_CLOSED || d->status == STATUS_IO) {
+        state_answer_error(d->r, 503, NULL, "The store of files is not available now.", "");
     } else {
         state_answer_error(d->r, 500, NULL, d->error.text, "");
     }
