@@ -152,6 +152,8 @@ def test_tenants_take_turns_at_the_store(tmp_path):
             t.start()
         wait_for("all that find no room are refused", lambda: len(refused) >= 45)
         polite = ask(c, KEYS["polite"])
+        served = ask(c, KEYS["polite"], "/v1/completions", "POST", b'{"model":"null","prompt":"x","max_tokens":8}', {"Content-Type": "application/json"})
+        assert served.getresponse().status == 200  # nothing else waits for that disk
         c.says("")
         assert polite.getresponse().status == 200 and first.getresponse().status == 200
         for t in threads:
