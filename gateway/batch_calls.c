@@ -156,9 +156,10 @@ void batch_call_create(struct state_call *c)
     bool ok = o && read_create(c, o, &b);
     json_decref(o);
     enum status s = ok ? state_add_batch(c->all->store, &b, &err) : STATUS_INVALID;
+    c->again = s == STATUS_AGAIN;
     if (s == STATUS_OK)
         write_batch(&c->answer, &b);
-    else if (ok)
+    else if (ok && !c->again)
         state_call_fail(c, "File object: input_file_id", s, &err);
     c->has_lines = s == STATUS_OK;
     stored_batch_fini(&b);
@@ -200,7 +201,7 @@ struct list {
     char first[STATE_ID_BYTES], last[STATE_ID_BYTES];
 };
 
-static void add_to_list(void *ctx, const struct stored_batch *b)
+static bool add_to_list(void *ctx, const struct stored_batch *b)
 {
     struct list *l = ctx;
     memcpy(l->last, b->id, sizeof l->last);
@@ -209,6 +210,7 @@ static void add_to_list(void *ctx, const struct stored_batch *b)
     else
         memcpy(l->first, b->id, sizeof l->first);
     write_batch(l->out, b);
+    return l->out->len < STATE_LIST_BYTES;
 }
 
 void batch_call_list(struct state_call *c)

@@ -121,7 +121,7 @@ static void save_done(struct encode_job *j)
 
 static void save(struct batch_slot *s)
 {
-    s->job = (struct encode_job){.run = save_run, .done = save_done};
+    s->job = (struct encode_job){.run = save_run, .done = save_done, .tenant = s->line.tenant};
     s->saved = STATUS_AGAIN;
     s->state =
         encode_pool_submit(s->b->o.thread, &s->job) == STATUS_OK ? SLOT_SAVING : SLOT_UNSAVED;
@@ -262,7 +262,8 @@ static void pump(struct batch_runner *b)
     if (b->closing || b->taking || !b->wanted || b->hold > 0 || room == 0 ||
         !serving_healthy(b->o.serving, &why))
         return;
-    b->take.job = (struct encode_job){.run = take_run, .done = take_done};
+    b->take.job =
+        (struct encode_job){.run = take_run, .done = take_done, .tenant = STATE_OWN_TENANT};
     b->take.b = b;
     b->take.max = room < TAKE_MAX ? room : TAKE_MAX;
     b->take.status = STATUS_AGAIN;

@@ -188,6 +188,15 @@ uint32_t encode_pool_n_jobs(struct encode_pool *p)
     return n;
 }
 
+uint32_t encode_pool_n_jobs_of(struct encode_pool *p, uint64_t tenant)
+{
+    pthread_mutex_lock(&p->lock);
+    const struct encode_tenant *t = *place_of(p, tenant);
+    const uint32_t n = t ? t->n_jobs : 0;
+    pthread_mutex_unlock(&p->lock);
+    return n;
+}
+
 /* With the lock held. */
 static void add_job(struct encode_pool *p, struct encode_job *j)
 {

@@ -38,6 +38,7 @@ MUST_USE enum status encode_pool_new(struct loop *l, uint32_t n_threads, uint32_
 /* Before the first job; without it one tenant may have all of the pool. */
 void encode_pool_set_share(struct encode_pool *p, const struct encode_share *share);
 uint32_t encode_pool_n_jobs(struct encode_pool *p); /* waiting or running */
+uint32_t encode_pool_n_jobs_of(struct encode_pool *p, uint64_t tenant);
 /* The job stays the caller's; STATUS_LIMIT when the queue, or the tenant's share of it, is full
  * (nothing was taken). */
 MUST_USE enum status encode_pool_submit(struct encode_pool *p, struct encode_job *j);

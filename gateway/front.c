@@ -1,6 +1,6 @@
 #include "gateway/front.h"
 
-#include <errno.h>
+#include <stdio.h>
 #include <string.h>
 #include <strings.h>
 
@@ -9,8 +9,9 @@
 #include "common/base/mem.h"
 #include "common/base/random.h"
 #include "common/net/host_rule.h"
+#include "gateway/access_log.h"
 
-enum { LOG_BUFFER = 64 << 10, LOG_VALUE_MAX = 512 };
+enum { LOG_VALUE_MAX = 512 };
 
 /* ---- CORS ---- */
 
@@ -174,16 +175,13 @@ bool front_begin(struct front *f, struct http_request *r)
 
 /* ---- the access log ---- */
 
-enum status front_init(struct front *f, const struct front_options *o, struct error *err)
+enum status front_init(struct front *f, const struct front_options *o, struct metrics *registry,
+                       struct error *err)
 {
     *f = (struct front){.o = o};
     if (!o->access_log)
         return STATUS_OK;
-    f->log = strcmp(o->access_log, "-") == 0 ? stdout : fopen(o->access_log, "ae");
-    if (!f->log)
-        return error_set(err, STATUS_IO, "--access-log %s: %m", o->access_log);
-    (void)setvbuf(f->log, NULL, _IOFBF, LOG_BUFFER);
-    return STATUS_OK;
+    return access_log_open(o->access_log, registry, &f->log, err);
 }
 
 enum status front_trace(struct front *f, const struct trace_options *o, const char *host,
@@ -199,28 +197,8 @@ void front_fini(struct front *f)
 {
     trace_export_free(f->traces);
     f->traces = NULL;
-    if (f->log == stdout)
-        fflush(stdout);
-    else if (f->log)
-        fclose(f->log);
+    access_log_close(f->log);
     f->log = NULL;
-}
-
-/* Lines that do not fit onto a full disk are lost, and those that come when it has room are
- * written. */
-void front_flush(struct front *f)
-{
-    if (!f->log)
-        return;
-    errno = 0;
-    bool lost = fflush(f->log) != 0 || ferror(f->log);
-    if (lost && !f->log_lost)
-        log_error("access_log_lost", "file=%s why=%s", log_quote(f->o->access_log),
-                  log_quote(strerror(errno)));
-    else if (!lost && f->log_lost)
-        log_info("access_log_found", "file=%s", log_quote(f->o->access_log));
-    f->log_lost = lost;
-    clearerr(f->log);
 }
 
 static void append(struct strbuf *b, const char *name, struct str value)
@@ -290,7 +268,7 @@ static void log_line(struct front *f, const struct http_request *r, const struct
     if (n->is_llm)
         append_llm(&b, n, a);
     strbuf_append_c(&b, "}\n");
-    (void)fwrite(b.ptr, 1, b.len, f->log);
+    access_log_add(f->log, strbuf_str(&b));
     strbuf_fini(&b);
 }
 

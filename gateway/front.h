@@ -1,8 +1,6 @@
 #pragma once
 /* What happens to every request whatever its route: CORS, request ids, its note for the access log
  * and for its span. Loop thread only. */
-#include <stdio.h>
-
 #include "common/net/http_server.h"
 #include "common/options/front.h"
 #include "common/options/trace.h"
@@ -10,15 +8,15 @@
 
 struct front {
     const struct front_options *o; /* borrowed */
-    FILE *log;                     /* NULL: none */
-    bool log_lost;                 /* the last flush failed: said once */
+    struct access_log *log;        /* NULL: none */
     bool sagemaker;                /* ids also come as X-Amzn-SageMaker-Inference-Id, and answers
                                       always have one */
     struct trace_export *traces;   /* NULL: none */
     double sampling;
 };
 
-MUST_USE enum status front_init(struct front *f, const struct front_options *o, struct error *err);
+MUST_USE enum status front_init(struct front *f, const struct front_options *o,
+                                struct metrics *registry, struct error *err);
 /* Spans, too, where there is an endpoint. host: this machine's name; borrowed, as are the options.
  */
 MUST_USE enum status front_trace(struct front *f, const struct trace_options *o, const char *host,
@@ -28,6 +26,5 @@ void front_fini(struct front *f);
 bool front_begin(struct front *f, struct http_request *r);
 /* What is known of it, for the end; NULL: nobody wants to know. Valid until front_answered. */
 struct request_note *front_note(const struct http_request *r);
-/* A line of the log, and a span; front_flush brings lines to the file, every tick. */
+/* A line of the log, and a span. */
 void front_answered(struct front *f, const struct http_request *r, const struct http_answered *a);
-void front_flush(struct front *f);

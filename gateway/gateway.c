@@ -304,7 +304,6 @@ static void on_serving_tick(void *ctx)
 {
     struct gateway *g = ctx;
     serving_tick(&g->serving);
-    front_flush(&g->front);
     state_calls_tick(g->state);
     gateway_adapters_tick(&g->adapters, clock_mono_ns());
     if (g->closed && !has_work(g))
@@ -714,7 +713,7 @@ static enum status start(struct gateway *g, const char *cache_dir, struct error 
 {
     const struct gateway_config *c = g->config;
     gethostname(g->node, sizeof g->node - 1);
-    TRY(front_init(&g->front, &c->front, err));
+    TRY(front_init(&g->front, &c->front, g->metrics, err));
     g->front.sagemaker = c->sagemaker;
     struct djl_statuses statuses;
     TRY(djl_read_statuses(&c->invocations_statuses, &statuses, err));
@@ -740,6 +739,7 @@ static enum status start(struct gateway *g, const char *cache_dir, struct error 
     quotas_share(g->quotas, &g->auth);
     const struct state_calls_options state = {.dir = c->state_dir,
                                               .max_bytes = (uint64_t)c->max_state_bytes,
+                                              .max_body_bytes = (uint64_t)c->max_body_bytes,
                                               .metrics = g->metrics,
                                               .serving = &g->serving,
                                               .n_lines = (uint32_t)c->batch_lines,

@@ -32,6 +32,9 @@ void http_metrics_init(struct http_metrics *m, struct metrics *registry)
                                         "Requests answered 503 because their body or answer had "
                                         "no room.");
     }
+    m->failed_accepts = metrics_counter(registry, "coxswain_gateway_http_failed_accepts_total", "",
+                                        "Connections that could not be accepted: no file "
+                                        "descriptor was left; an idle one gave up its own.");
 }
 
 void http_metrics_load(struct http_metrics *m, const struct http_load *l)
@@ -43,6 +46,7 @@ void http_metrics_load(struct http_metrics *m, const struct http_load *l)
     metric_add(m->slow[1], (double)(now->slow_answers - told->slow_answers));
     metric_add(m->refused[0], (double)(now->refused_bodies - told->refused_bodies));
     metric_add(m->refused[1], (double)(now->refused_answers - told->refused_answers));
+    metric_add(m->failed_accepts, (double)(now->failed_accepts - told->failed_accepts));
     m->told = *now;
 }
 

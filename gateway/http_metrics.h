@@ -22,6 +22,7 @@ struct http_metrics {
     struct metric *duration_all;
     struct metric *held[HTTP_METRICS_WAYS];                              /* bodies, answers */
     struct metric *slow[HTTP_METRICS_WAYS], *refused[HTTP_METRICS_WAYS]; /* the same */
+    struct metric *failed_accepts;
     struct http_counts told;
 };
 

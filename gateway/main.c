@@ -19,6 +19,11 @@
 
 extern char **environ;
 
+enum {
+    OTHER_FILES = 384, /* 192 of them of connections that are refused, and the admin address's */
+    FILES_PER_PROCESS = 4
+};
+
 #define USAGE "cox-gateway --model MODEL [OPTION...]"
 
 static const char *environment(const char *name)
@@ -58,15 +63,22 @@ static void print_openapi(const struct openapi_world *w)
     strbuf_fini(&b);
 }
 
-static void raise_file_limit(int64_t max_connections)
+/* Clients that do nothing but hold connections leave descriptors for all else: the bus, the admin
+ * address, the store, compile processes, logs, and for saying 503 to who comes beyond. */
+static void fit_connections(struct gateway_config *c)
 {
-    uint64_t limit = host_raise_file_limit();
-    if (limit < (uint64_t)max_connections + 64)
-        log_warn("few_file_descriptors", "limit=%llu max_connections=%lld",
-                 (unsigned long long)limit, (long long)max_connections);
+    const uint64_t limit = host_raise_file_limit(),
+                   others = OTHER_FILES + FILES_PER_PROCESS * (uint64_t)c->grammar_processes;
+    const uint64_t most = limit > 2 * others ? limit - others : limit / 2;
+    if ((uint64_t)c->max_connections <= most)
+        return;
+    log_warn("few_file_descriptors", "limit=%llu max_connections=%llu instead_of=%lld text=%s",
+             (unsigned long long)limit, (unsigned long long)most, (long long)c->max_connections,
+             log_quote("raise the limit of open files (ulimit -n, LimitNOFILE)"));
+    c->max_connections = (int64_t)most;
 }
 
-static int run(const struct gateway_config *config)
+static int run(struct gateway_config *config)
 {
     struct error err = {0};
     struct gateway *g;
@@ -75,7 +87,7 @@ static int run(const struct gateway_config *config)
         snprintf(cache_dir, sizeof cache_dir, "%s", config->cache_dir);
     else
         model_cache_dir(NULL, environment("HOME"), cache_dir, sizeof cache_dir);
-    raise_file_limit(config->max_connections);
+    fit_connections(config);
     enum status s = gateway_new(config, cache_dir, &g, &err);
     if (s != STATUS_OK) {
         log_error("start_failed", "status=%s error=%s", status_name(s), log_quote(err.text));

@@ -182,7 +182,8 @@ enum status state_add_batch(struct state_store *s, struct stored_batch *b, struc
     b->state = BATCH_IN_PROGRESS;
     b->n_lines = 0;
     TRY(state_begin(s, err));
-    return state_end(s, add_batch(s, b, err), err);
+    enum status status = state_end(s, add_batch(s, b, err), err);
+    return state_free_some(s, status) ? STATUS_AGAIN : status;
 }
 
 /* ---- looking ---- */
@@ -216,7 +217,7 @@ enum status state_get_batch(struct state_store *s, uint64_t tenant, struct str i
 }
 
 enum status state_list_batches(struct state_store *s, const struct state_query *query,
-                               void (*each)(void *ctx, const struct stored_batch *b), void *ctx,
+                               bool (*each)(void *ctx, const struct stored_batch *b), void *ctx,
                                bool *more, struct error *err)
 {
     TRY(state_ready(s, err));
@@ -232,11 +233,12 @@ enum status state_list_batches(struct state_store *s, const struct state_query *
     sqlite3_bind_int64(q, 3, (sqlite3_int64)query->limit + 1);
     int rc;
     uint32_t n = 0;
+    bool wanted = true;
     *more = false;
-    while ((rc = sqlite3_step(q)) == SQLITE_ROW && !(*more = n++ == query->limit)) {
+    while ((rc = sqlite3_step(q)) == SQLITE_ROW && !(*more = !wanted || n++ == query->limit)) {
         struct stored_batch b;
         (void)read_batch(q, &b);
-        each(ctx, &b);
+        wanted = each(ctx, &b);
         stored_batch_fini(&b);
     }
     enum status status =
@@ -393,7 +395,7 @@ enum status state_cancel_batch(struct state_store *s, uint64_t tenant, struct st
     if (status == STATUS_NO_MEMORY && state_make_room(s))
         status = cancel_batch(s, tenant, id, now_s, out, batch_no, err);
     if (status == STATUS_OK)
-        state_settle(s);
+        (void)state_settle(s);
     return status;
 }
 

@@ -12,11 +12,13 @@
 
 enum {
     MAX_CALLS = 2048,
+    MAX_TENANT_CALLS = 256, /* of one tenant, waiting or running */
     MAX_BODIES_BYTES = 256 << 20,
     DEFAULT_LIMIT = 10000,
     ANSWER_MAX = 1 << 30,
     LOOK_TICKS = 4 /* about a second */
 };
+#define RETRY_S "1"
 static const char json_type[] = "application/json";
 
 /* ---- the store's thread ---- */
@@ -34,7 +36,7 @@ void state_call_fail(struct state_call *c, const char *what, enum status s, cons
             &c->error, 507, NULL,
             "The disk of the store of files is full: delete files that are not needed, or "
             "try again when it has room.");
-    else if (s == STATUS_CLOSED)
+    else if (s == STATUS_CLOSED || s == STATUS_IO) /* the log says why, before the next call */
         api_error_set(
             &c->error, 503, NULL,
             "The store of files is not available: the gateway's log says why. It is tried "
@@ -99,9 +101,10 @@ static void work_upload(struct state_call *c)
     if (!read_form(c, &f, &content))
         return;
     enum status s = state_add_file(c->all->store, &f, content, &err);
+    c->again = s == STATUS_AGAIN;
     if (s == STATUS_OK)
         write_file(&c->answer, &f);
-    else
+    else if (!c->again)
         state_call_fail(c, "File object", s, &err);
 }
 
@@ -175,7 +178,7 @@ struct list {
     char first[STATE_ID_BYTES], last[STATE_ID_BYTES];
 };
 
-static void add_to_list(void *ctx, const struct stored_file *f)
+static bool add_to_list(void *ctx, const struct stored_file *f)
 {
     struct list *l = ctx;
     memcpy(l->last, f->id, sizeof l->last);
@@ -184,6 +187,7 @@ static void add_to_list(void *ctx, const struct stored_file *f)
     else
         memcpy(l->first, f->id, sizeof l->first);
     write_file(l->out, f);
+    return l->out->len < STATE_LIST_BYTES;
 }
 
 void state_call_id(struct strbuf *b, const char *name, const char *id)
@@ -216,8 +220,11 @@ static void work_list(struct state_call *c)
 static void job_run(struct encode_job *j)
 {
     struct state_call *c = (struct state_call *)j;
-    c->ran = true;
+    c->again = false;
     c->work(c);
+    if (c->again)
+        return;
+    c->ran = true;
     mem_free(c->owned_body); /* here: the kernel takes a large one's pages back one by one */
     c->owned_body = NULL;
     if (!c->error.http_status && c->answer.failed)
@@ -241,21 +248,27 @@ static void publish(struct state_calls *c)
     c->look.n_lost_before = now->n_lost;
 }
 
+static void look(struct state_calls *c);
+
 static void look_done(struct encode_job *j)
 {
     struct state_calls *c = ((struct look_job *)j)->all;
     c->look.is_out = false;
     publish(c);
+    c->look.is_wanted = c->look.is_wanted || c->look.health.has_more;
+    look(c);
 }
 
 /* One at a time: a disk that hangs is asked once. */
 static void look(struct state_calls *c)
 {
-    if (c->look.is_out || c->look.ticks++ % LOOK_TICKS != 0)
+    if (c->look.is_out || !c->look.is_wanted || c->closing)
         return;
     c->look.all = c;
-    c->look.job = (struct encode_job){.run = look_run, .done = look_done};
+    c->look.job =
+        (struct encode_job){.run = look_run, .done = look_done, .tenant = STATE_OWN_TENANT};
     c->look.is_out = encode_pool_submit(c->thread, &c->look.job) == STATUS_OK;
+    c->look.is_wanted = !c->look.is_out;
 }
 
 static void make_metrics(struct state_calls *c, struct metrics *m)
@@ -267,16 +280,21 @@ static void make_metrics(struct state_calls *c, struct metrics *m)
     c->lost = metrics_counter(m, "coxswain_gateway_state_lost_total", "",
                               "Times that the store's database was found broken or gone, or could "
                               "not be opened. With --state-dir.");
+    c->refused =
+        metrics_counter(m, "coxswain_gateway_state_refused_total", "",
+                        "Calls of files and batches refused with 503, because as many wait "
+                        "as one tenant, or all, may have. With --state-dir.");
 }
 
 /* ---- the loop ---- */
 
 static void answer_error(struct http_request *r, const struct api_error *e)
 {
+    const struct http_header_kv retry = {"Retry-After", RETRY_S};
     struct strbuf b;
     strbuf_init(&b, 0);
     api_error_json(e, &b);
-    http_respond(r, e->http_status, json_type, strbuf_str(&b), NULL, 0);
+    http_respond(r, e->http_status, json_type, strbuf_str(&b), &retry, e->http_status == 503);
     strbuf_fini(&b);
 }
 
@@ -285,6 +303,19 @@ void state_answer_error(struct http_request *r, int status, const char *param, c
 {
     struct api_error e = {0};
     api_error_set(&e, status, param, "%s%.100s", text, what);
+    answer_error(r, &e);
+}
+
+void state_answer_busy(struct state_calls *all, struct http_request *r, uint64_t tenant)
+{
+    struct api_error e = {0};
+    if (encode_pool_n_jobs_of(all->thread, tenant) >= MAX_TENANT_CALLS)
+        api_error_set(&e, 503, NULL,
+                      "%d of your calls of files and batches wait already: try again later.",
+                      MAX_TENANT_CALLS);
+    else
+        api_error_set(&e, 503, NULL, "The server is busy with files: try again later.");
+    metric_add(all->refused, 1);
     answer_error(r, &e);
 }
 
@@ -303,6 +334,10 @@ static void job_done(struct encode_job *j)
 {
     struct state_call *c = (struct state_call *)j;
     struct state_calls *all = c->all;
+    if (c->again && c->r && !all->closing) {
+        encode_pool_dispose(all->thread, &c->job); /* its place is taken already */
+        return;
+    }
     bool has_lines = c->has_lines;
     int64_t ended_batch = c->ended_batch;
     if (c->r && !c->ran)
@@ -311,7 +346,9 @@ static void job_done(struct encode_job *j)
         answer_error(c->r, &c->error);
     else if (c->r)
         http_respond(c->r, 200, json_type, strbuf_str(&c->answer), NULL, 0);
+    all->look.is_wanted = all->look.is_wanted || c->work == work_delete;
     free_call(c);
+    look(all);
     if (ended_batch)
         batch_runner_drop(all->runner, ended_batch);
     if (has_lines)
@@ -332,15 +369,15 @@ static void start(struct state_calls *all, struct http_request *r, uint64_t tena
 {
     struct str type = http_header(r, "Content-Type"), query = http_query(r), body = http_body(r);
     char *bytes = mem_try_alloc(type.len + query.len + id.len + 1), *at = bytes;
-    struct api_error busy = {0};
     struct state_call *c = mem_zalloc(sizeof *c);
-    *c = (struct state_call){.job = {.run = job_run, .done = job_done, .bytes = body.len},
-                             .all = all,
-                             .r = r,
-                             .work = work,
-                             .tenant = tenant,
-                             .now_s = all->wall_s(NULL),
-                             .owned_bytes = bytes};
+    *c = (struct state_call){
+        .job = {.run = job_run, .done = job_done, .bytes = body.len, .tenant = tenant},
+        .all = all,
+        .r = r,
+        .work = work,
+        .tenant = tenant,
+        .now_s = all->wall_s(NULL),
+        .owned_bytes = bytes};
     strbuf_init(&c->answer, ANSWER_MAX);
     c->next = all->first;
     c->link = &all->first;
@@ -357,8 +394,7 @@ static void start(struct state_calls *all, struct http_request *r, uint64_t tena
     if (bytes && encode_pool_submit(all->thread, &c->job) == STATUS_OK)
         return;
     free_call(c);
-    api_error_set(&busy, 503, NULL, "The server is busy with files: try again later.");
-    answer_error(r, &busy);
+    state_answer_busy(all, r, tenant);
 }
 
 static bool ends(struct str *s, const char *with)
@@ -425,6 +461,7 @@ bool state_calls_on_abort(struct state_calls *all, const struct http_request *r)
     for (struct state_call *c = all->first; c; c = c->next)
         if (c->r == r) {
             c->r = NULL;
+            encode_pool_drop(all->thread, &c->job); /* one that still waits does not begin */
             return true;
         }
     return state_downloads_on_abort(all, r);
@@ -433,6 +470,18 @@ bool state_calls_on_abort(struct state_calls *all, const struct http_request *r)
 void state_calls_on_drain(struct state_calls *all, const struct http_request *r)
 {
     state_downloads_on_drain(all, r);
+}
+
+/* Tenants take turns, and none has all of the queue. */
+static enum status start_thread(struct state_calls *c, struct loop *l, uint64_t max_body,
+                                struct error *err)
+{
+    const uint64_t bytes = 2 * max_body > MAX_BODIES_BYTES ? 2 * max_body : MAX_BODIES_BYTES;
+    const struct encode_share share = {
+        .max_jobs = MAX_TENANT_CALLS, .max_bytes = bytes / 2, .max_running = 1};
+    TRY(encode_pool_new(l, 1, MAX_CALLS, bytes, &c->thread, err));
+    encode_pool_set_share(c->thread, &share);
+    return STATUS_OK;
 }
 
 enum status state_calls_new(struct loop *l, const struct state_calls_options *o,
@@ -447,7 +496,7 @@ enum status state_calls_new(struct loop *l, const struct state_calls_options *o,
     TRY(state_open(o->dir, o->max_bytes, &c->store, err));
     c->look.health = state_look(c->store); /* its thread has not begun */
     publish(c);
-    TRY(encode_pool_new(l, 1, MAX_CALLS, MAX_BODIES_BYTES, &c->thread, err));
+    TRY(start_thread(c, l, o->max_body_bytes, err));
     struct batch_runner_options runner = {.store = c->store,
                                           .thread = c->thread,
                                           .serving = o->serving,
@@ -463,6 +512,7 @@ void state_calls_tick(struct state_calls *c)
     state_downloads_tick(c);
     if (!c->runner)
         return;
+    c->look.is_wanted = c->look.is_wanted || c->look.ticks++ % LOOK_TICKS == 0;
     look(c);
     batch_runner_tick(c->runner);
 }
@@ -471,6 +521,7 @@ void state_calls_free(struct state_calls *c)
 {
     if (!c)
         return;
+    c->closing = true;
     batch_runner_close(c->runner);
     encode_pool_free(c->thread);
     batch_runner_free(c->runner);

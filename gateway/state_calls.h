@@ -12,6 +12,7 @@ struct state_calls;
 struct state_calls_options {
     const char *dir; /* NULL: there is no store, and every call is told so */
     uint64_t max_bytes;
+    uint64_t max_body_bytes; /* of one upload */
     struct metrics *metrics; /* borrowed, with serving */
     struct serving *serving; /* runs batches' lines, */
     uint32_t n_lines;        /* so many at once */

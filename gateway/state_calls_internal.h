@@ -5,6 +5,8 @@
 #include "gateway/encode_pool.h"
 #include "gateway/state_store.h"
 
+enum { STATE_LIST_BYTES = 1 << 20 }; /* with so much a list ends, and says that there is more */
+
 struct batch_runner;
 struct state_download;
 struct metric;
@@ -16,7 +18,7 @@ struct look_job {
     struct state_calls *all;
     struct state_health health;
     uint32_t ticks, n_lost_before;
-    bool is_out;
+    bool is_out, is_wanted; /* is_wanted: not only with the next tick */
 };
 
 struct state_calls {
@@ -27,7 +29,8 @@ struct state_calls {
     struct state_call *first;
     struct state_download *downloads;
     struct look_job look;
-    struct metric *up, *full, *lost;
+    struct metric *up, *full, *lost, *refused;
+    bool closing;
 };
 
 struct state_call {
@@ -41,7 +44,8 @@ struct state_call {
     struct str body;                    /* of owned_body */
     char *owned_bytes, *owned_body;
     bool ran;
-    bool has_lines;         /* for the runner, when it is done: there may be lines, */
+    bool again;     /* it made room, or was one piece of many: it goes on behind those that wait */
+    bool has_lines; /* for the runner, when it is done: there may be lines, */
     int64_t ended_batch;    /* or this batch's are over; 0: none */
     struct api_error error; /* or: */
     struct strbuf answer;
@@ -53,6 +57,8 @@ void state_call_fail(struct state_call *c, const char *what, enum status s,
 /* An error in OpenAI's words: text, and what it is of. param: NULL, or the field at fault. */
 void state_answer_error(struct http_request *r, int status, const char *param, const char *text,
                         const char *what);
+/* The job's tenant has as much waiting here as one may have, or all have: 503, by name. */
+void state_answer_busy(struct state_calls *all, struct http_request *r, uint64_t tenant);
 /* False: the query is refused. */
 bool state_call_query(struct state_call *c, struct state_query *q);
 /* `,"name":"id"`, or null. */

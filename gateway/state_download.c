@@ -79,6 +79,8 @@ static void fail(struct state_download *d)
         http_drop(d->r);
     } else if (d->status == STATUS_NOT_FOUND) {
         state_answer_error(d->r, 404, "id", "No such File object: ", d->id);
+    } else if (d->status == STATUS_CLOSED || d->status == STATUS_IO) {
+        state_answer_error(d->r, 503, NULL, "The store of files is not available now.", "");
     } else {
         state_answer_error(d->r, 500, NULL, d->error.text, "");
     }
@@ -114,7 +116,7 @@ void state_download_start(struct state_calls *all, struct http_request *r, uint6
                           struct str id)
 {
     struct state_download *d = mem_zalloc(sizeof *d);
-    *d = (struct state_download){.job = {.run = read_slice, .done = on_slice},
+    *d = (struct state_download){.job = {.run = read_slice, .done = on_slice, .tenant = tenant},
                                  .all = all,
                                  .r = r,
                                  .tenant = tenant,
@@ -130,7 +132,7 @@ void state_download_start(struct state_calls *all, struct http_request *r, uint6
     if (d->running)
         return;
     free_download(d);
-    state_answer_error(r, 503, NULL, "The server is busy with files: try again later.", "");
+    state_answer_busy(all, r, tenant);
 }
 
 static struct state_download *find(struct state_calls *all, const struct http_request *r)

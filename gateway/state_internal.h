@@ -1,12 +1,17 @@
 #pragma once
 /* The inside of the store, shared by state_store.c (files), state_batches.c (batches and lines),
- * state_open.c (the database's life: opened, lost, opened again) and state_room.c (room on the
- * disk). */
+ * state_open.c (the database's life: opened, lost, opened again), state_room.c (room on the disk)
+ * and state_gone.c (what is deleted piece by piece). */
 #include <sqlite3.h>
 
 #include "gateway/state_store.h"
 
-enum { STATE_PAGE_BYTES = 4096, STATE_PATH_BYTES = 4096, STATE_OPEN_BLOBS = 8 };
+enum {
+    STATE_PAGE_BYTES = 4096,
+    STATE_PATH_BYTES = 4096,
+    STATE_OPEN_BLOBS = 8,
+    STATE_PIECE_BYTES = 4 << 20 /* of a deleted file's content, that go at once */
+};
 
 struct state_store {
     sqlite3 *db; /* NULL: it is not open, and `why` says so */
@@ -50,6 +55,9 @@ enum status state_run(struct state_store *s, sqlite3_stmt *q, const char *what, 
 enum status state_end(struct state_store *s, enum status so_far, struct error *err);
 void state_column(sqlite3_stmt *q, int i, char *out, size_t size);
 void state_make_id(const char *prefix, char out[STATE_ID_BYTES]);
+/* A tenant's file by its id: its row and size; STATUS_NOT_FOUND. */
+enum status state_find_file(struct state_store *s, uint64_t tenant, struct str id, int64_t *no,
+                            uint64_t *bytes, struct error *err);
 /* Inside a transaction. */
 enum status state_insert_file(struct state_store *s, struct stored_file *f, struct str content,
                               struct error *err);
@@ -61,12 +69,15 @@ bool state_disk_is_full(const struct state_store *s);
 /* For what frees room, on a full disk: gives up the reserve, and moves the log into the database.
  * False: there was nothing to give. */
 bool state_make_room(struct state_store *s);
-/* For what takes room, on a full disk: gives the database's unused pages back to it. False: there
- * were none. */
+/* For what takes room, on a full disk: gives some of the database's unused pages back to it. False:
+ * there were none. */
 bool state_shrink(struct state_store *s);
-/* Where the disk is short of room, unused pages go back to it; the reserve is made again where it
- * is missing and fits. */
-void state_settle(struct state_store *s);
+/* Where the disk is short of room, some unused pages go back to it; the reserve is made again where
+ * it is missing and fits. True: there are more such pages. */
+bool state_settle(struct state_store *s);
+bool state_disk_is_low(const struct state_store *s);
+/* Zeros over what is deleted from here on, or none where that would take room. */
+void state_overwrite(struct state_store *s, bool always);
 /* Is there room on the disk for so many bytes, twice: they are in the log and in the database until
  * the log is cut? STATUS_NO_MEMORY: no. */
 enum status state_wants(struct state_store *s, uint64_t bytes, struct error *err);
@@ -75,3 +86,17 @@ void state_committed(struct state_store *s);
 uint64_t state_pragma(struct state_store *s, const char *sql); /* its number; 0 where it fails */
 /* Moves the log into the database and cuts it to nothing. */
 enum status state_checkpoint(struct state_store *s);
+
+/* ---- what is deleted piece by piece (state_gone.c) ---- */
+
+#define STATE_GONE_SCHEMA                                                                          \
+    "CREATE TABLE IF NOT EXISTS gone (no INTEGER PRIMARY KEY, zeroed INTEGER NOT NULL);"
+/* Of a statement on `file`: it sees none of them. */
+#define STATE_NOT_GONE " AND file.no NOT IN (SELECT no FROM gone)"
+
+/* The file by its number is not seen any more, and goes piece by piece. */
+enum status state_hide_file(struct state_store *s, int64_t no, struct error *err);
+/* One piece. False: there is none, or it does not go now. */
+bool state_sweep(struct state_store *s);
+/* So: something is full. True: a little room was made, without zeros over it. */
+bool state_free_some(struct state_store *s, enum status so);

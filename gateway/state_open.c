@@ -39,7 +39,10 @@ static const char schema[] =
     "CREATE TABLE IF NOT EXISTS line (batch INTEGER NOT NULL, n INTEGER NOT NULL,"
     " custom_id TEXT NOT NULL, body TEXT NOT NULL, state INTEGER NOT NULL, status INTEGER,"
     " answer TEXT, PRIMARY KEY (batch, n), UNIQUE (batch, custom_id)) WITHOUT ROWID;"
-    "CREATE INDEX IF NOT EXISTS line_waiting ON line (batch, n) WHERE state = 0;";
+    "CREATE INDEX IF NOT EXISTS line_waiting ON line (batch, n) WHERE state = 0;"
+    /* nobody's list walks through the files of others */
+    "CREATE INDEX IF NOT EXISTS file_of_tenant ON file (tenant, no);"
+    "CREATE INDEX IF NOT EXISTS batch_of_tenant ON batch (tenant, no);" STATE_GONE_SCHEMA;
 
 /* ---- errors ---- */
 
@@ -223,7 +226,7 @@ static enum status try_open(struct state_store *s, struct error *err)
     s->why[0] = '\0';
     s->was_open = true;
     s->backoff_ns = 0;
-    state_settle(s);
+    (void)state_settle(s);
     return STATUS_OK;
 }
 
@@ -278,10 +281,11 @@ struct state_health state_look(struct state_store *s)
 {
     struct error ignored;
     bool open = state_ready(s, &ignored) == STATUS_OK;
-    if (open)
-        state_settle(s);
+    bool swept = open && state_sweep(s);
+    bool has_more = open && state_settle(s);
     s->disk_full = s->disk_full && (!open || state_disk_is_full(s));
     return (struct state_health){.is_open = open,
+                                 .has_more = swept || has_more,
                                  .disk_full =
                                      open ? s->disk_full : s->why_status == STATUS_NO_MEMORY,
                                  .n_lost = s->n_lost};

@@ -45,30 +45,13 @@ static struct open_blob *blob_of(struct state_store *s, int64_t no, struct error
     return b;
 }
 
-/* A tenant's file by its id: where it is deleted meanwhile, its reader is told so. */
-static enum status find_row(struct state_store *s, uint64_t tenant, struct str id, int64_t *no,
-                            struct error *err)
-{
-    sqlite3_stmt *q = state_prepare(s, "SELECT no FROM file WHERE id = ? AND tenant = ?", err);
-    if (!q)
-        return STATUS_IO;
-    state_bind(q, 1, id);
-    sqlite3_bind_int64(q, 2, (sqlite3_int64)tenant);
-    int rc = sqlite3_step(q);
-    enum status status = rc == SQLITE_ROW    ? STATUS_OK
-                         : rc == SQLITE_DONE ? error_set(err, STATUS_NOT_FOUND, "no such file")
-                                             : state_error(s, err, "find a file");
-    *no = rc == SQLITE_ROW ? sqlite3_column_int64(q, 0) : 0;
-    sqlite3_finalize(q);
-    return status;
-}
-
 enum status state_read_file(struct state_store *s, uint64_t tenant, struct str id, uint64_t offset,
                             char *out, size_t n, struct error *err)
 {
     int64_t no;
+    uint64_t bytes;
     TRY(state_ready(s, err));
-    TRY(find_row(s, tenant, id, &no, err));
+    TRY(state_find_file(s, tenant, id, &no, &bytes, err)); /* it may be deleted meanwhile */
     struct open_blob *b = blob_of(s, no, err);
     if (!b)
         return STATUS_IO;

@@ -19,12 +19,11 @@ enum {
     RESERVE_BYTES = 2 << 20, /* deleting 512 MiB writes 1.2 MB of lists of pages */
     FULL_BYTES = 1 << 20,    /* with less the disk counts as full */
     STEP_MIN_PAGES = 16,
-    STEP_MAX_PAGES = 4096,
-    SHRINK_MAX_PAGES = 16384, /* in one call: 64 MiB */
-    LOG_FRAMES = 1000,        /* the log goes into the database when it has more, */
-    LOG_FRAMES_LOW = 64,      /* or so many where the disk is short of room */
-    FRAMES_PER_PAGE = 6,      /* of the log, for a page that moves: it, who points to it, its entry;
-                                 twice, for who else writes to the disk */
+    SHRINK_MAX_PAGES = 1024, /* in one call, between which others have theirs: 4 MiB */
+    LOG_FRAMES = 1000,       /* the log goes into the database when it has more, */
+    LOG_FRAMES_LOW = 64,     /* or so many where the disk is short of room */
+    FRAMES_PER_PAGE = 6,     /* of the log, for a page that moves: it, who points to it, its entry;
+                                twice, for who else writes to the disk */
 };
 #define LOW_BYTES (64ull << 20)
 
@@ -48,6 +47,11 @@ bool state_disk_is_full(const struct state_store *s)
 static bool is_low(struct room r)
 {
     return r.free < LOW_BYTES || r.free < r.bytes / 20;
+}
+
+bool state_disk_is_low(const struct state_store *s)
+{
+    return is_low(room_of(s));
 }
 
 enum status state_checkpoint(struct state_store *s)
@@ -109,7 +113,7 @@ static void make_reserve(const struct state_store *s)
 /* SQLite may be built to overwrite what is deleted with zeros (secure_delete), which takes as much
  * of the log as the file is long. Pages of a deletion on a full disk go back to the disk instead.
  */
-static void overwrite(struct state_store *s, bool always)
+void state_overwrite(struct state_store *s, bool always)
 {
     struct error ignored;
     if (s->db)
@@ -120,7 +124,7 @@ static void overwrite(struct state_store *s, bool always)
 bool state_make_room(struct state_store *s)
 {
     char path[STATE_PATH_BYTES];
-    overwrite(s, false);
+    state_overwrite(s, false);
     reserve_path(s, path);
     bool given = unlink(path) == 0;
     bool moved = s->db && state_checkpoint(s) == STATUS_OK;
@@ -143,13 +147,13 @@ uint64_t state_pragma(struct state_store *s, const char *pragma)
 static uint64_t pages_that_fit(const struct state_store *s)
 {
     uint64_t n = room_of(s).free / STATE_PAGE_BYTES / FRAMES_PER_PAGE;
-    return n < STEP_MIN_PAGES ? STEP_MIN_PAGES : n > STEP_MAX_PAGES ? STEP_MAX_PAGES : n;
+    return n < STEP_MIN_PAGES ? STEP_MIN_PAGES : n > SHRINK_MAX_PAGES ? SHRINK_MAX_PAGES : n;
 }
 
 bool state_shrink(struct state_store *s)
 {
     char sql[64];
-    overwrite(s, false);
+    state_overwrite(s, false);
     struct error ignored;
     uint64_t done = 0;
     if (!s->db)
@@ -167,15 +171,15 @@ bool state_shrink(struct state_store *s)
             break;
         done += unused - left;
     }
-    overwrite(s, true);
+    state_overwrite(s, true);
     return done > 0;
 }
 
-void state_settle(struct state_store *s)
+bool state_settle(struct state_store *s)
 {
     if (!s->db)
-        return;
-    if (is_low(room_of(s)))
-        (void)state_shrink(s);
+        return false;
+    const bool shrunk = is_low(room_of(s)) && state_shrink(s);
     make_reserve(s);
+    return shrunk && state_pragma(s, "PRAGMA freelist_count") > 0;
 }

@@ -92,7 +92,7 @@ enum status state_add_file(struct state_store *s, struct stored_file *f, struct 
                            struct error *err)
 {
     enum status status = add_file(s, f, content, err);
-    return status == STATUS_NO_MEMORY && state_shrink(s) ? add_file(s, f, content, err) : status;
+    return state_free_some(s, status) ? STATUS_AGAIN : status;
 }
 
 #define FILE_COLUMNS "id, tenant, filename, purpose, created, bytes"
@@ -113,8 +113,9 @@ enum status state_get_file(struct state_store *s, uint64_t tenant, struct str id
     TRY(state_ready(s, err));
     sqlite3_stmt *q = state_prepare(
         s,
-        content ? "SELECT " FILE_COLUMNS ", content FROM file WHERE id = ? AND tenant = ?"
-                : "SELECT " FILE_COLUMNS " FROM file WHERE id = ? AND tenant = ?",
+        content ? "SELECT " FILE_COLUMNS
+                  ", content FROM file WHERE id = ? AND tenant = ?" STATE_NOT_GONE
+                : "SELECT " FILE_COLUMNS " FROM file WHERE id = ? AND tenant = ?" STATE_NOT_GONE,
         err);
     if (!q)
         return STATUS_IO;
@@ -135,19 +136,52 @@ enum status state_get_file(struct state_store *s, uint64_t tenant, struct str id
     return status;
 }
 
-static enum status delete_file(struct state_store *s, uint64_t tenant, struct str id,
-                               struct error *err)
+enum status state_find_file(struct state_store *s, uint64_t tenant, struct str id, int64_t *no,
+                            uint64_t *bytes, struct error *err)
 {
-    TRY(state_ready(s, err));
-    state_close_blobs(s);
-    sqlite3_stmt *q = state_prepare(s, "DELETE FROM file WHERE id = ? AND tenant = ?", err);
+    sqlite3_stmt *q = state_prepare(
+        s, "SELECT no, bytes FROM file WHERE id = ? AND tenant = ?" STATE_NOT_GONE, err);
     if (!q)
         return STATUS_IO;
     state_bind(q, 1, id);
     sqlite3_bind_int64(q, 2, (sqlite3_int64)tenant);
-    TRY(state_run(s, q, "delete a file", err));
-    return sqlite3_changes(s->db) == 1 ? STATUS_OK
-                                       : error_set(err, STATUS_NOT_FOUND, "no such file");
+    int rc = sqlite3_step(q);
+    enum status status = rc == SQLITE_ROW    ? STATUS_OK
+                         : rc == SQLITE_DONE ? error_set(err, STATUS_NOT_FOUND, "no such file")
+                                             : state_error(s, err, "find a file");
+    *no = rc == SQLITE_ROW ? sqlite3_column_int64(q, 0) : 0;
+    *bytes = rc == SQLITE_ROW ? (uint64_t)sqlite3_column_int64(q, 1) : 0;
+    sqlite3_finalize(q);
+    return status;
+}
+
+static enum status delete_now(struct state_store *s, int64_t no, struct error *err)
+{
+    sqlite3_stmt *q = state_prepare(s, "DELETE FROM file WHERE no = ?", err);
+    if (q)
+        sqlite3_bind_int64(q, 1, no);
+    return state_run(s, q, "delete a file", err);
+}
+
+/* A large one goes piece by piece. On a full disk, or in a full store, it goes at once, and without
+ * zeros over it: they would take room. */
+static enum status delete_file(struct state_store *s, uint64_t tenant, struct str id,
+                               struct error *err)
+{
+    int64_t no;
+    uint64_t bytes;
+    TRY(state_ready(s, err));
+    state_close_blobs(s);
+    TRY(state_find_file(s, tenant, id, &no, &bytes, err));
+    if (bytes <= STATE_PIECE_BYTES)
+        return delete_now(s, no, err);
+    enum status status = state_hide_file(s, no, err);
+    if (status != STATUS_NO_MEMORY && status != STATUS_LIMIT)
+        return status;
+    state_overwrite(s, false);
+    status = delete_now(s, no, err);
+    state_overwrite(s, true);
+    return status;
 }
 
 enum status state_delete_file(struct state_store *s, uint64_t tenant, struct str id,
@@ -157,21 +191,21 @@ enum status state_delete_file(struct state_store *s, uint64_t tenant, struct str
     if (status == STATUS_NO_MEMORY && state_make_room(s))
         status = delete_file(s, tenant, id, err);
     if (status == STATUS_OK)
-        state_settle(s);
+        (void)state_settle(s);
     return status;
 }
 
 enum status state_list_files(struct state_store *s, const struct state_query *query,
-                             void (*each)(void *ctx, const struct stored_file *f), void *ctx,
+                             bool (*each)(void *ctx, const struct stored_file *f), void *ctx,
                              bool *more, struct error *err)
 {
     const char *sql = query->oldest_first
-                          ? "SELECT " FILE_COLUMNS
-                            " FROM file WHERE tenant = ?1 AND (?2 = '' OR purpose = ?2) AND "
+                          ? "SELECT " FILE_COLUMNS " FROM file WHERE tenant = ?1" STATE_NOT_GONE
+                            " AND (?2 = '' OR purpose = ?2) AND "
                             "(?3 = '' OR no > (SELECT no FROM file WHERE id = ?3 AND tenant = ?1)) "
                             "ORDER BY no LIMIT ?4"
-                          : "SELECT " FILE_COLUMNS
-                            " FROM file WHERE tenant = ?1 AND (?2 = '' OR purpose = ?2) AND "
+                          : "SELECT " FILE_COLUMNS " FROM file WHERE tenant = ?1" STATE_NOT_GONE
+                            " AND (?2 = '' OR purpose = ?2) AND "
                             "(?3 = '' OR no < (SELECT no FROM file WHERE id = ?3 AND tenant = ?1)) "
                             "ORDER BY no DESC LIMIT ?4";
     TRY(state_ready(s, err));
@@ -184,11 +218,12 @@ enum status state_list_files(struct state_store *s, const struct state_query *qu
     sqlite3_bind_int64(q, 4, (sqlite3_int64)query->limit + 1);
     int rc;
     uint32_t n = 0;
+    bool wanted = true;
     *more = false;
-    while ((rc = sqlite3_step(q)) == SQLITE_ROW && !(*more = n++ == query->limit)) {
+    while ((rc = sqlite3_step(q)) == SQLITE_ROW && !(*more = !wanted || n++ == query->limit)) {
         struct stored_file f;
         read_file(q, &f);
-        each(ctx, &f);
+        wanted = each(ctx, &f);
     }
     enum status status =
         rc == SQLITE_ROW || rc == SQLITE_DONE ? STATUS_OK : state_error(s, err, "list files");

@@ -41,6 +41,10 @@ enum batch_state {
     BATCH_STATE_COUNT
 };
 
+/* Whose turn the gateway's own work takes at the store's thread: it takes batches' lines, and looks
+ * after the store. */
+#define STATE_OWN_TENANT UINT64_MAX
+
 struct stored_batch {
     char id[STATE_ID_BYTES]; /* "batch_" and 32 hex digits */
     uint64_t tenant;
@@ -81,12 +85,14 @@ void state_close(struct state_store *s); /* NULL is fine */
 
 struct state_health {
     bool is_open, disk_full;
+    bool has_more;   /* there is more to give back: look again, behind the calls that wait */
     uint32_t n_lost; /* times that the database was found broken, or could not be opened */
 };
-/* Once a second or so: opens a lost database again when its time has come, gives room back. */
+/* Once a second or so: opens a lost database again when its time has come, gives some room back. */
 struct state_health state_look(struct state_store *s);
 
-/* f->id and f->bytes are filled in. */
+/* f->id and f->bytes are filled in. STATUS_AGAIN, of this and of state_add_batch: there was no
+ * room, and a little was made; the call is to be made again, behind those of others. */
 MUST_USE enum status state_add_file(struct state_store *s, struct stored_file *f,
                                     struct str content, struct error *err);
 /* content: appended to; NULL: not wanted. */
@@ -96,11 +102,12 @@ MUST_USE enum status state_get_file(struct state_store *s, uint64_t tenant, stru
 /* n bytes of a file's content from offset, all within it. */
 MUST_USE enum status state_read_file(struct state_store *s, uint64_t tenant, struct str id,
                                      uint64_t offset, char *out, size_t n, struct error *err);
+/* Nobody sees it any more. A large one's content goes later, a piece in each state_look. */
 MUST_USE enum status state_delete_file(struct state_store *s, uint64_t tenant, struct str id,
                                        struct error *err);
-/* each: borrows f for the call. *more: there are others behind. */
+/* each: borrows f for the call; false: no more after it. *more: there are others behind. */
 MUST_USE enum status state_list_files(struct state_store *s, const struct state_query *q,
-                                      void (*each)(void *ctx, const struct stored_file *f),
+                                      bool (*each)(void *ctx, const struct stored_file *f),
                                       void *ctx, bool *more, struct error *err);
 
 /* b: tenant, endpoint, input_file, created_s, expires_s and metadata are given, the rest is filled
@@ -110,7 +117,7 @@ MUST_USE enum status state_add_batch(struct state_store *s, struct stored_batch 
 MUST_USE enum status state_get_batch(struct state_store *s, uint64_t tenant, struct str id,
                                      struct stored_batch *out, struct error *err);
 MUST_USE enum status state_list_batches(struct state_store *s, const struct state_query *q,
-                                        void (*each)(void *ctx, const struct stored_batch *b),
+                                        bool (*each)(void *ctx, const struct stored_batch *b),
                                         void *ctx, bool *more, struct error *err);
 /* What is answered becomes the output, the other lines errors. *batch_no: whose lines not to run
  * on. One that has ended: STATUS_INVALID. */

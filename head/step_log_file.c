@@ -17,6 +17,7 @@
 
 #include "common/base/clock.h"
 #include "common/base/mem.h"
+#include "common/base/path.h"
 
 enum { KEEP_BYTES = 1 << 20, WRITE_MAX = 1 << 20, MUCH_BYTES = 256 << 10 };
 #define NAP_NS (100 * NS_PER_MS)
@@ -54,13 +55,17 @@ static enum status open_anew(struct step_log_file *f, struct error *err)
             return error_set(err, STATUS_INVALID, "--step-log %s: it is there and no file",
                              f->path);
         snprintf(old, sizeof old, "%s.1", f->path);
-        if (st.st_size > 0 && rename(f->path, old) != 0)
+        if (st.st_size > 0 && rename(f->path, old) != 0) {
+            f->write_errno = errno;
             return error_set(err, STATUS_IO, "--step-log %s: rename to %s: %s", f->path, old,
-                             strerror(errno));
+                             strerror(f->write_errno));
+        }
     }
     f->fd = open(f->path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0600);
-    if (f->fd < 0)
-        return error_set(err, STATUS_IO, "--step-log %s: %s", f->path, strerror(errno));
+    if (f->fd < 0) {
+        f->write_errno = errno;
+        return error_set(err, STATUS_IO, "--step-log %s: %s", f->path, strerror(f->write_errno));
+    }
     f->n_bytes = f->back_at = 0;
     f->ended = false;
     f->write_errno = 0;
@@ -158,7 +163,7 @@ static bool on_restart(void *ctx)
         int old = f->fd;
         done = open_anew(f, &ignored) == STATUS_OK;
         if (done)
-            close(old);
+            (void)close(old); /* -1 where it could not be opened at the start */
         else
             f->fd = old;
     }
@@ -209,7 +214,10 @@ enum status step_log_file_open(const char *path, uint64_t max_bytes, struct step
     struct step_log_file *f = mem_zalloc(sizeof *f);
     snprintf(f->path, sizeof f->path, "%s", path);
     f->max_bytes = max_bytes;
+    f->fd = -1;
     enum status s = open_anew(f, err);
+    if (s == STATUS_IO && !path_is_wrong(f->write_errno))
+        s = STATUS_OK; /* the first write says why the log has ended; it begins anew as any such */
     if (s != STATUS_OK) {
         mem_free(f);
         return s;

@@ -188,7 +188,9 @@ if(COX_SANITIZE)
 else() # a wall clock that jumps, preloaded; sanitizers want to be the first library themselves
   add_library(chaos_clock MODULE chaos/clock.c)
   target_link_libraries(chaos_clock PRIVATE ${CMAKE_DL_LIBS})
-  set_target_properties(chaos_clock PROPERTIES LIBRARY_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests)
+  add_library(disk_shim MODULE e2e/disk_shim.c) # a disk that fails, for e2e/test_broken_disk.py
+  target_link_libraries(disk_shim PRIVATE ${CMAKE_DL_LIBS})
+  set_target_properties(chaos_clock disk_shim PROPERTIES LIBRARY_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests)
 endif()
 
 # Against files made by Hugging Face's own libraries; skipped where they are absent (COX_GOLDENS).

@@ -10,6 +10,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "common/base/clock.h"
 #include "common/base/mem.h"
 
 /* What is written at once; to an echo: what a pipe takes whole or not at all. */
@@ -133,9 +134,21 @@ static void keep_last(struct run_log *l, const char *bytes, size_t n)
     l->last[l->n_last] = '\0';
 }
 
+/* One that could not be made anew, for the disk was full, is tried again once a second. */
+static bool is_open(struct run_log *l)
+{
+    struct error err;
+    const uint64_t now = clock_mono_ns();
+    if (l->fd < 0 && l->path[0] && now >= l->retry_ns) {
+        l->retry_ns = now + NS_PER_S;
+        (void)open_file(l, &err);
+    }
+    return l->fd >= 0;
+}
+
 static void put_in_file(struct run_log *l, const char *bytes, size_t n)
 {
-    if (l->fd >= 0)
+    if (is_open(l))
         write_all(l->fd, bytes, n);
     l->n_bytes += (long long)n;
     l->in_line = bytes[n - 1] != '\n';
@@ -192,4 +205,5 @@ void run_log_close(struct run_log *l)
     l->held = NULL;
     l->n_held = 0;
     l->fd = l->echo_fd = -1;
+    l->path[0] = '\0'; /* nothing opens it again */
 }

@@ -13,7 +13,8 @@ struct run_log {
     char path[4096];
     int fd, echo_fd; /* echo: a terminal's, or -1 */
     long long n_bytes, max_bytes;
-    bool in_line; /* the last byte was no newline */
+    uint64_t retry_ns; /* when a file that could not be made is tried again */
+    bool in_line;      /* the last byte was no newline */
     char last[512];
     size_t n_last;
     bool last_is_whole;

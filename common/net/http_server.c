@@ -110,11 +110,36 @@ void http_server_load(const struct http_server *s, struct http_load *out)
         .body_bytes = s->bodies.used, .answer_bytes = s->answers.used, .counts = s->counts};
 }
 
+/* One that waits for a request, the one that came first: the list begins with the newest. */
+static struct conn *oldest_idle(const struct http_server *s)
+{
+    struct conn *found = NULL;
+    for (struct conn *c = s->conns; c; c = c->next)
+        if (conn_is_idle(c))
+            found = c;
+    return found;
+}
+
+/* There is no descriptor left, in this process or on this machine, and none of libuv's own to
+ * refuse the connection with: it stays in the kernel's queue, and the loop would come back to it
+ * without end. An idle connection gives up its descriptor. */
+static void on_accept_failed(struct http_server *s)
+{
+    struct conn *idle = oldest_idle(s);
+    s->counts.failed_accepts++;
+    if (idle)
+        conn_abort(idle);
+}
+
 static void on_connection(uv_stream_t *listener, int rc)
 {
     struct http_server *s = listener->data;
-    if (rc < 0 || s->closing)
+    if (s->closing)
         return;
+    if (rc < 0) {
+        on_accept_failed(s);
+        return;
+    }
     uint32_t max = s->limits.max_connections;
     if (s->n_conns >= max + OVER_LIMIT_EXTRA && s->conns) {
         /* Even refusals are bounded: the newest connection (most likely one being refused) goes. */

@@ -45,6 +45,7 @@ struct http_load {
     struct http_counts {                          /* since the server began */
         uint64_t slow_bodies, slow_answers;       /* given up: no byte for too long, or too few */
         uint64_t refused_bodies, refused_answers; /* 503: no room */
+        uint64_t failed_accepts;                  /* no file descriptor was left */
     } counts;
 };
 

@@ -61,6 +61,12 @@ def files_go(results, t):
     return f"DELETE: {bad}" if bad else ""
 
 
+def every_one_is_told(results, t):
+    """200, 404, or a 503 that says when to come again."""
+    bad = [r.status for r in results if r.status not in (200, 404) and not (r.status == 503 and b"retry-after:" in r.body.lower())]
+    return f"statuses {sorted(set(bad))} of {len(bad)}" if bad else ""
+
+
 def store(name, shots, holds=files_go):
     return Attack(f"disk/{name}", "disk", shots, holds, ("state",), 60)
 
@@ -78,6 +84,8 @@ DISK = [
                                                                        "completion_window": "24h"})] * 2, answered),
     store("list_of_10000", lambda t: [t.get("/v1/files?limit=10000")] * 20, answered),
     store("delete_what_is_not", lambda t: [Shot(t.head("DELETE", "/v1/files/file-" + "0" * 32))] * 50, answered),
+    store("crowd_of_lists", lambda t: [t.get("/v1/files")] * 600, every_one_is_told),
+    store("crowd_of_deletions", lambda t: [Shot(t.head("DELETE", "/v1/files/file-" + "0" * 32))] * 600, every_one_is_told),
     store("names_of_200", lambda t: [t.get("/v1/files/" + "a" * 200 + str(i)) for i in range(50)], answered),
     store("metadata", lambda t: [t.post("/v1/batches", {"input_file_id": t.file_id, "endpoint": "/v1/completions", "completion_window": "24h",
                                                         "metadata": {str(i): "x" * 10000 for i in range(100)}})] * 4, answered),

@@ -10,6 +10,7 @@
 #include <string.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -127,10 +128,17 @@ static void test_files_are_read_in_slices(void **state)
     mem_free(text);
 }
 
-static void count(void *ctx, const struct stored_file *file)
+static bool count(void *ctx, const struct stored_file *file)
 {
     char *ids = ctx;
     strcat(strcat(ids, file->id), " ");
+    return true;
+}
+
+static bool take_one(void *ctx, const struct stored_file *file)
+{
+    (void)count(ctx, file);
+    return false;
 }
 
 static void test_a_tenant_sees_its_own(void **state)
@@ -425,13 +433,22 @@ static void test_no_room_for_answers(void **state)
 
 /* ---- a disk that refuses ---- */
 
-static enum status try_add(struct fixture *f, size_t bytes, struct stored_file *out)
+static enum status add_once(struct fixture *f, size_t bytes, struct stored_file *out)
 {
     char *text = mem_zalloc(bytes);
     memset(text, 'x', bytes);
     *out = (struct stored_file){.tenant = ME, .filename = "in.jsonl", .purpose = "batch"};
     enum status s = state_add_file(f->s, out, (struct str){text, bytes}, &err);
     mem_free(text);
+    return s;
+}
+
+/* As a call does it, which goes on while it makes room. */
+static enum status try_add(struct fixture *f, size_t bytes, struct stored_file *out)
+{
+    enum status s;
+    while ((s = add_once(f, bytes, out)) == STATUS_AGAIN)
+        ;
     return s;
 }
 
@@ -535,6 +552,126 @@ static void test_a_long_log_is_cut(void **state)
     assert_int_equal(bytes_of(f, "state.reserve"), 2 << 20);
 }
 
+/* ---- deleted piece by piece ---- */
+
+enum { LARGE_BYTES = 6 << 20 }; /* two pieces */
+
+static void assert_gone(struct fixture *f, const char *id)
+{
+    struct stored_file file;
+    char byte, ids[1024] = "";
+    bool more;
+    struct state_query q = {.tenant = ME, .limit = 9};
+    struct str s = str_from(id);
+    assert_int_equal(state_get_file(f->s, ME, s, &file, NULL, &err), STATUS_NOT_FOUND);
+    assert_int_equal(state_read_file(f->s, ME, s, 0, &byte, 1, &err), STATUS_NOT_FOUND);
+    assert_int_equal(state_delete_file(f->s, ME, s, &err), STATUS_NOT_FOUND);
+    assert_int_equal(state_list_files(f->s, &q, count, ids, &more, &err), STATUS_OK);
+    assert_null(strstr(ids, id));
+}
+
+static uint32_t looks_until_done(struct fixture *f)
+{
+    uint32_t n = 1;
+    while (state_look(f->s).has_more)
+        assert_true(++n < 1000);
+    return n;
+}
+
+/* Is a piece of what was stored still there? On a disk that is short of room it may be. */
+static bool is_in_file(const struct fixture *f, const char *name)
+{
+    char path[128], block[65536];
+    size_t n;
+    bool found = false;
+    path_of(f, name, path);
+    FILE *file = fopen(path, "re");
+    assert_non_null(file);
+    while (!found && (n = fread(block, 1, sizeof block, file)) > 0)
+        found = memmem(block, n, "xxxxxxxxxxxxxxxx", 16) != NULL;
+    fclose(file);
+    return found;
+}
+
+static bool disk_is_low(const struct fixture *f)
+{
+    struct statvfs v;
+    assert_int_equal(statvfs(f->dir, &v), 0);
+    return v.f_bavail < v.f_blocks / 20 || v.f_bavail * v.f_frsize < 64ull << 20;
+}
+
+static void test_a_large_file_goes_piece_by_piece(void **state)
+{
+    struct fixture *f = *state;
+    struct stored_file file, small;
+    assert_int_equal(try_add(f, LARGE_BYTES, &file), STATUS_OK);
+    assert_int_equal(try_add(f, 1000, &small), STATUS_OK);
+    assert_true(is_in_file(f, "state.sqlite"));
+    assert_int_equal(state_delete_file(f->s, ME, str_from(file.id), &err), STATUS_OK);
+    assert_gone(f, file.id);
+    assert_true(state_look(f->s).has_more);
+    reopen(f); /* in the middle of it */
+    assert_gone(f, file.id);
+    const uint32_t n = looks_until_done(f);
+    assert_in_range(n, 2, LARGE_BYTES / (4 << 20) + 2 + (disk_is_low(f) ? 2 : 0));
+    assert_gone(f, file.id);
+    assert_int_equal(state_get_file(f->s, ME, str_from(small.id), &file, NULL, &err), STATUS_OK);
+    assert_int_equal(state_delete_file(f->s, ME, str_from(small.id), &err), STATUS_OK);
+    state_close(f->s); /* the log goes into the file */
+    f->s = NULL;
+    assert_true(disk_is_low(f) || !is_in_file(f, "state.sqlite"));
+    reopen(f);
+    assert_int_equal(try_add(f, LARGE_BYTES, &file), STATUS_OK);
+}
+
+/* What is going has room for what comes, without waiting for looks: a call makes a little, and goes
+ * on behind others. */
+static void test_an_upload_takes_the_room_of_what_goes(void **state)
+{
+    struct fixture *f = *state;
+    struct stored_file file, next;
+    for (int i = 0; i < 3; i++) {
+        assert_int_equal(try_add(f, LARGE_BYTES, &file), STATUS_OK);
+        assert_int_equal(add_once(f, LARGE_BYTES, &next), STATUS_LIMIT);
+        assert_int_equal(state_delete_file(f->s, ME, str_from(file.id), &err), STATUS_OK);
+        assert_int_equal(add_once(f, LARGE_BYTES, &next), STATUS_AGAIN);
+        assert_int_equal(add_once(f, LARGE_BYTES, &next), STATUS_OK);
+        assert_int_equal(state_delete_file(f->s, ME, str_from(next.id), &err), STATUS_OK);
+    }
+}
+
+/* A store that is as full as it may be has no page for saying that a file goes: it goes at once. */
+static void test_a_large_file_goes_from_a_full_store(void **state)
+{
+    struct fixture *f = *state;
+    struct stored_file file, small;
+    assert_int_equal(try_add(f, LARGE_BYTES, &file), STATUS_OK);
+    for (size_t bytes = 1 << 20; bytes >= 1; bytes /= 2)
+        while (try_add(f, bytes, &small) == STATUS_OK)
+            ;
+    assert_int_equal(state_delete_file(f->s, ME, str_from(file.id), &err), STATUS_OK);
+    assert_gone(f, file.id);
+    assert_int_equal(try_add(f, LARGE_BYTES - (64 << 10), &file), STATUS_OK);
+}
+
+/* A list ends where its reader has enough, and says that there is more. */
+static void test_a_list_ends_with_its_reader(void **state)
+{
+    struct fixture *f = *state;
+    struct state_query q = {.tenant = ME, .limit = 9, .oldest_first = true};
+    struct stored_file a = add_file(f, ME, "a"), b = add_file(f, ME, "b");
+    char ids[256] = "";
+    bool more = false;
+    assert_int_equal(state_list_files(f->s, &q, take_one, ids, &more, &err), STATUS_OK);
+    assert_true(more);
+    assert_memory_equal(ids, a.id, strlen(a.id));
+    ids[0] = '\0';
+    q.after = str_from(a.id);
+    assert_int_equal(state_list_files(f->s, &q, take_one, ids, &more, &err), STATUS_OK);
+    assert_false(more);
+    assert_memory_equal(ids, b.id, strlen(b.id));
+}
+
 int main(void)
 {
 #define T(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
@@ -553,6 +690,10 @@ int main(void)
         T(test_a_folder_that_is_no_folder),
         T(test_deletions_go_on_where_nothing_may_grow),
         T(test_a_long_log_is_cut),
+        T(test_a_large_file_goes_piece_by_piece),
+        T(test_an_upload_takes_the_room_of_what_goes),
+        T(test_a_large_file_goes_from_a_full_store),
+        T(test_a_list_ends_with_its_reader),
         cmocka_unit_test(test_lines_have_the_bounds_of_bodies),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
