@@ -307,10 +307,6 @@ static void test_refusals_are_told(void **state)
     welcome();
     assert_int_equal(h.refused, STATUS_OK);
     assert_int_equal(h.n_refusals, 2);
-    h.link.session = 0;
-    engine_client_on_connection(&h.c, false, "lost", h.now_ns);
-    pass(300);
-    assert_int_equal(h.n_refusals, 2);
 }
 
 /* A head that cannot be reached refuses nobody. */
