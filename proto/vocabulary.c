@@ -26,7 +26,7 @@ void vocabulary_add(struct vocabulary_sketcher *k, uint32_t id, const uint8_t *p
 void vocabulary_end(const struct vocabulary_sketcher *k, uint32_t n_tokens, struct vocabulary *out)
 {
     out->n_tokens = n_tokens;
-    for (uint32_t i = 0; i < VOCABULARY_PLACES; i++) {
+    for (size_t i = 0; i < VOCABULARY_PLACES; i++) {
         uint16_t kept = (uint16_t)k->least[i];
         if (k->least[i] == UINT64_MAX)
             kept = 0;
