@@ -1,6 +1,7 @@
 #include "gateway/engine_client.h"
 
 #include <stdio.h>
+#include <string.h>
 
 #include "common/base/clock.h"
 #include "common/base/log.h"
@@ -58,9 +59,13 @@ static void greet(struct engine_client *c)
                         .version = STR(COX_VERSION),
                         .credit_bytes = c->o.credit_bytes,
                         .term_seen = c->term_seen,
+                        .has_vocabulary = c->o.vocabulary != NULL,
+                        .model = str_from(c->o.model ? c->o.model : ""),
                     }};
     if (c->state != ENGINE_DOWN || c->now_ns < c->retry_ns)
         return;
+    if (c->o.vocabulary)
+        m.hello.vocabulary = *c->o.vocabulary;
     link_init(&c->link, c->o.credit_bytes);
     if (encode_and_send(c, &m) != STATUS_OK)
         return; /* not connected yet: the next tick or the monitor tries again */
@@ -75,6 +80,17 @@ static void reconnect(struct engine_client *c)
     c->connected = false;
     c->tried_ns = c->now_ns;
     c->io.reconnect(c->io.ctx);
+}
+
+static void set_refused(struct engine_client *c, enum status status)
+{
+    if (status == STATUS_OK)
+        c->why_refused[0] = '\0';
+    if (status == c->refused)
+        return;
+    c->refused = status;
+    if (c->events.on_refused)
+        c->events.on_refused(c->events.ctx, status);
 }
 
 /* Back to DOWN; tells the owner when a session ended. Waits longer after each failure in a row. */
@@ -98,6 +114,22 @@ static void lose(struct engine_client *c, const char *why, bool drop)
         c->events.on_link(c->events.ctx, false);
 }
 
+/* The head's words are logged when they are new. */
+static void refused(struct engine_client *c, const struct msg_refused *m)
+{
+    char why[sizeof c->why_refused];
+    size_t n = m->text.len < sizeof why - 1 ? m->text.len : sizeof why - 1;
+    memcpy(why, m->text.ptr ? m->text.ptr : "", n);
+    why[n] = '\0';
+    if (strcmp(why, c->why_refused) != 0)
+        log_error("head_refused", "status=%s reason=%s", status_name(m->status), log_quote(why));
+    memcpy(c->why_refused, why, n + 1);
+    set_refused(c, m->status);
+    char text[sizeof why + 64];
+    snprintf(text, sizeof text, "refused by the head (%s): %s", status_name(m->status), why);
+    lose(c, text, true);
+}
+
 static void welcomed(struct engine_client *c, const struct frame_header *h,
                      const struct msg_welcome *w)
 {
@@ -111,6 +143,7 @@ static void welcomed(struct engine_client *c, const struct frame_header *h,
     link_open(&c->link, w->session, w->credit_bytes);
     c->state = ENGINE_OPEN;
     c->n_failures = 0;
+    set_refused(c, STATUS_OK);
     c->heard_ns = c->beat_ns = c->now_ns;
     if (w->term > c->term_seen)
         c->term_seen = w->term;
@@ -129,6 +162,14 @@ static void return_credit(struct engine_client *c)
 }
 
 /* ---- frames ---- */
+
+static void said_goodbye(struct engine_client *c, struct str text)
+{
+    char why[256];
+    snprintf(why, sizeof why, "the head said goodbye%s%.*s", text.len > 0 ? ": " : "",
+             (int)(text.len < 220 ? text.len : 220), text.len > 0 ? text.ptr : "");
+    lose(c, why, true);
+}
 
 static void on_open_message(struct engine_client *c, const struct msg *m)
 {
@@ -156,7 +197,7 @@ static void on_open_message(struct engine_client *c, const struct msg *m)
         c->events.on_writable(c->events.ctx);
         break;
     case MSG_GOODBYE:
-        lose(c, "the head said goodbye", true);
+        said_goodbye(c, m->goodbye.text);
         break;
     case MSG_HEARTBEAT:
         break;
@@ -181,10 +222,7 @@ static void on_greeting_frame(struct engine_client *c, struct str frame,
     if (s != STATUS_OK) {
         lose(c, err.text, true);
     } else if (m.type == MSG_REFUSED) {
-        char why[256];
-        snprintf(why, sizeof why, "refused by the head (%s): %.*s", status_name(m.refused.status),
-                 (int)(m.refused.text.len < 200 ? m.refused.text.len : 200), m.refused.text.ptr);
-        lose(c, why, true);
+        refused(c, &m.refused);
     } else {
         welcomed(c, h, &m.welcome);
     }
@@ -241,6 +279,8 @@ void engine_client_on_connection(struct engine_client *c, bool up, const char *w
         if (c->state == ENGINE_GREETING)
             lose(c, why, false);
         c->connection_lost = c->state == ENGINE_OPEN;
+        if (c->state == ENGINE_DOWN)
+            set_refused(c, STATUS_OK);
         if (c->state == ENGINE_DOWN && c->n_failures++ % 60 == 0)
             log_warn("head_unreachable", "why=%s", log_quote(why));
         c->tried_ns = 0; /* of several the next one is tried with the next tick */
@@ -251,6 +291,12 @@ void engine_client_on_connection(struct engine_client *c, bool up, const char *w
         c->retry_ns = now_ns;
     }
     greet(c);
+}
+
+static void lose_silent(struct engine_client *c)
+{
+    set_refused(c, STATUS_OK);
+    lose(c, c->state == ENGINE_OPEN ? "silent for 1.5 s" : "no answer to Hello", true);
 }
 
 /* Of several heads the one that serves is looked for; the socket would try one for ever. */
@@ -274,7 +320,7 @@ void engine_client_tick(struct engine_client *c, uint64_t now_ns)
                         : c->state == ENGINE_GREETING ? c->greeted_ns
                                                       : now_ns;
     if (silence_is_over(&c->is_overdue, now_ns - since_ns, ENGINE_SILENT_NS))
-        lose(c, c->state == ENGINE_OPEN ? "silent for 1.5 s" : "no answer to Hello", true);
+        lose_silent(c);
     look_further(c);
     greet(c);
     if (c->state != ENGINE_OPEN || now_ns - c->beat_ns < ENGINE_HEARTBEAT_NS)

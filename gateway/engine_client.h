@@ -24,6 +24,9 @@ struct engine_io {
 struct engine_events {
     void *ctx;
     void (*on_link)(void *ctx, bool up);
+    /* The head refuses this gateway; STATUS_OK: it does so no more, or cannot be asked. NULL is
+     * fine. */
+    void (*on_refused)(void *ctx, enum status status);
     void (*on_tokens)(void *ctx, const struct msg_tokens *m);
     void (*on_cluster)(void *ctx, const struct msg_cluster *m);
     void (*on_writable)(void *ctx);                               /* credit came back */
@@ -32,7 +35,9 @@ struct engine_events {
 };
 
 struct engine_options {
-    const char *node; /* borrowed */
+    const char *node;                    /* borrowed, as the next two */
+    const char *model;                   /* what it serves, for people; NULL: it does not say */
+    const struct vocabulary *vocabulary; /* of its tokenizer; NULL: the same */
     uint64_t instance;
     uint64_t credit_bytes; /* what we take in without a Credit of ours */
     bool several;          /* heads: reconnect goes to the next one */
@@ -51,10 +56,12 @@ struct engine_client {
     uint64_t tried_ns; /* when this connection was begun */
     uint64_t term_seen, head_instance;
     uint64_t credit_owed;
-    uint32_t n_failures;  /* Hellos in a row that led to nothing */
-    bool connection_lost; /* the socket said so while a session was open */
-    bool connected;       /* as the socket says */
-    uint64_t n_dropped;   /* frames of no session of ours */
+    uint32_t n_failures;   /* Hellos in a row that led to nothing */
+    enum status refused;   /* as on_refused was told last */
+    char why_refused[256]; /* as the log was */
+    bool connection_lost;  /* the socket said so while a session was open */
+    bool connected;        /* as the socket says */
+    uint64_t n_dropped;    /* frames of no session of ours */
     struct arena decode, encode;
     struct strbuf frame;
 };

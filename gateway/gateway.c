@@ -15,6 +15,7 @@
 #include "gateway/gateway_internal.h"
 #include "gateway/gateway_tls.h"
 #include "gateway/openapi.h"
+#include "gateway/own_vocabulary.h"
 #include "gateway/pooling.h"
 
 enum {
@@ -205,6 +206,11 @@ static void on_link(void *ctx, bool up)
     if (!up)
         gateway_adapters_on_link_lost(&((struct gateway *)ctx)->adapters);
     serving_on_link(&((struct gateway *)ctx)->serving, up);
+}
+
+static void on_refused(void *ctx, enum status status)
+{
+    serving_on_refused(&((struct gateway *)ctx)->serving, status);
 }
 
 static void on_tokens(void *ctx, const struct msg_tokens *m)
@@ -415,6 +421,7 @@ static enum status open_model(struct gateway *g, const char *cache_dir, struct e
     g->has_model = true;
     if (text_tokenizer_open(g->model.tokenizer_path, cache_dir, &g->tokenizer, why) != TEXT_OK)
         return error_set(err, STATUS_INVALID, "tokenizer of %s: %s", c->model, why);
+    own_vocabulary(g->tokenizer, &g->vocabulary);
     make_compilers(g, cache_dir);
     /* the null model has no files to find a template in */
     const char *override =
@@ -588,11 +595,15 @@ static enum status start_bus(struct gateway *g, struct error *err)
         TRY(keys_load_public(c->keys_dir, ROLE_HEAD, head_key, err));
     }
     snprintf(endpoint, sizeof endpoint, "tcp://%.*s", ADDRESS_MAX, c->head);
-    struct engine_options eo = {
-        .node = g->node, .instance = random_secure_u64(), .credit_bytes = CREDIT_BYTES};
+    struct engine_options eo = {.node = g->node,
+                                .model = g->served_names[0],
+                                .vocabulary = &g->vocabulary,
+                                .instance = random_secure_u64(),
+                                .credit_bytes = CREDIT_BYTES};
     struct engine_io io = {.ctx = g, .send = bus_send_frame, .reconnect = want_reconnect};
     struct engine_events ev = {.ctx = g,
                                .on_link = on_link,
+                               .on_refused = on_refused,
                                .on_tokens = on_tokens,
                                .on_cluster = on_cluster,
                                .on_writable = on_writable,

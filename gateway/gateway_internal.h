@@ -56,6 +56,7 @@ struct gateway {
     struct serving serving;
     bool has_serving;
     char node[256]; /* this host's name, for the head */
+    struct vocabulary vocabulary;
     struct bus *bus;
     bool reconnect_wanted; /* not inside the bus's own callback */
     struct engine_client engine;

@@ -41,6 +41,13 @@ static bool is_ready(void *ctx)
     return serving_healthy(&((struct gateway *)ctx)->serving, &why);
 }
 
+static const char *why_not_ready(void *ctx)
+{
+    const char *why;
+    (void)serving_healthy(&((struct gateway *)ctx)->serving, &why);
+    return why;
+}
+
 static void get_health(struct gateway *g, struct http_request *r, const struct route *row,
                        uint64_t tenant)
 {
@@ -56,8 +63,10 @@ static void get_health(struct gateway *g, struct http_request *r, const struct r
 static void get_accepting(struct gateway *g, struct http_request *r, const struct route *row,
                           uint64_t tenant)
 {
-    if (g->stopping)
-        answer_error(g, r, 503, NULL, "the gateway is shutting down");
+    const char *why = "the gateway is shutting down";
+    if (g->stopping ||
+        (serving_is_of_another_model(&g->serving) && !serving_healthy(&g->serving, &why)))
+        answer_error(g, r, 503, NULL, why);
     else
         http_respond(r, 200, NULL, STR(""), NULL, 0);
 }
@@ -79,6 +88,7 @@ static void get_admin(struct gateway *g, struct http_request *r, const struct ro
     struct admin_options o = {.loop = g->loop,
                               .metrics = g->metrics,
                               .ready = is_ready,
+                              .why_not_ready = why_not_ready,
                               .before_metrics = before_metrics,
                               .ctx = g};
     if (!admin_handle(&o, r))

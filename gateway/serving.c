@@ -49,15 +49,30 @@ void serving_respond_error(const struct reply_ops *ops, void *reply, const struc
     strbuf_fini(&b);
 }
 
+/* Names are for the log alone: anybody may ask a probe. */
+#define OTHER_MODEL "the head refuses this gateway: its model's vocabulary is not the workers'"
+#define OTHER_MODEL_SORRY                                                                          \
+    "The head refuses this gateway, since its model's vocabulary is not the workers'. Its "        \
+    "operator "                                                                                    \
+    "finds both in its log."
+
 uint32_t serving_max_model_len(const struct serving *s)
 {
     uint32_t ours = s->o.model.max_model_len, heads = s->head_max_model_len;
     return heads && heads < ours ? heads : ours;
 }
 
+bool serving_is_of_another_model(const struct serving *s)
+{
+    return !s->link_up && s->refused == STATUS_UNSUPPORTED;
+}
+
 bool serving_healthy(const struct serving *s, const char **why)
 {
-    *why = s->draining                                 ? "the gateway is shutting down"
+    *why = s->draining                      ? "the gateway is shutting down"
+           : serving_is_of_another_model(s) ? OTHER_MODEL
+           : !s->link_up && s->refused != STATUS_OK
+               ? "the head refuses this gateway: its log says why"
            : !s->link_up                               ? "no connection to the head"
            : s->n_groups_ready == 0 && s->start_s == 0 ? "no group of workers is ready"
                                                        : "";
@@ -217,6 +232,11 @@ void serving_on_link(struct serving *s, bool up)
     serving_pump(s);
 }
 
+void serving_on_refused(struct serving *s, enum status status)
+{
+    s->refused = status;
+}
+
 /* ---- adapters, for who looks ---- */
 
 static void append_name(struct strbuf *names, const char *name)
@@ -279,6 +299,8 @@ static bool waited_too_long(const struct serving *s, const struct api_request *r
     }
     bool begun = api_request_has_tokens(r);
     uint64_t since = begun ? r->last_progress_ns : r->arrival_ns;
+    if (serving_is_of_another_model(s))
+        return !api_error_set(e, 503, NULL, OTHER_MODEL_SORRY);
     if (!s->link_up) {
         uint64_t limit = begun ? s->o.pause_timeout_ns : s->o.head_timeout_ns;
         if (t - later(since, s->link_changed_ns) > limit)

@@ -99,6 +99,7 @@ struct serving {
     bool draining;
     bool over; /* every request was ended: whoever comes now is told so as well */
     bool link_up;
+    enum status refused; /* why the head takes this gateway not; STATUS_OK: it may */
     uint64_t link_changed_ns, group_lost_ns; /* group_lost_ns: 0 while one is ready */
     bool cluster_known;
     bool scores_prompts, one_class;              /* as the cluster says */
@@ -123,6 +124,10 @@ void serving_on_tokens(struct serving *s, const struct msg_tokens *m);
 void serving_on_cluster(struct serving *s, const struct msg_cluster *m);
 /* A session was opened (submit everything open again) or lost. */
 void serving_on_link(struct serving *s, bool up);
+/* The head turns this gateway away; STATUS_OK: no more. STATUS_UNSUPPORTED: its model is not the
+ * workers', so that requests are answered 503 at once. */
+void serving_on_refused(struct serving *s, enum status status);
+bool serving_is_of_another_model(const struct serving *s);
 void serving_pump(struct serving *s); /* submits what waits: credit came */
 void serving_tick(struct serving *s); /* deadlines and keep-alives; every 250 ms or so */
 /* Which adapters are in use, into the metrics: before they are rendered. */

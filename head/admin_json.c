@@ -372,6 +372,9 @@ static json_t *warnings(const struct head_core *h, const struct head_stats *s, b
             warn_shrunk(h, g, a);
     }
     warn_roles(h, a);
+    for (uint32_t i = 0; i < REFUSED_GATEWAYS; i++)
+        if (vocabularies_refused(h, i))
+            json_array_append_new(a, text(vocabularies_refused(h, i)));
     if (elastic_is_one_sided(&h->cluster, line, sizeof line))
         json_array_append_new(a, json_string(line));
     uint32_t n_other = 0;

@@ -400,6 +400,8 @@ static void on_heartbeat(struct cluster *c, struct worker *w, const struct msg_h
     w->gpu = m->gpu;
     w->host = m->host;
     own_time_take(&w->own, m->own_ns, m->own_steps);
+    if (m->has_vocabulary)
+        w->vocabulary = m->vocabulary;
     if (!m->busy || m->progress != w->progress)
         w->progress_ns = c->now_ns;
     w->progress = m->progress;

@@ -18,8 +18,7 @@
 
 struct group;
 
-/* What a worker said of itself, copied and cut to size. Its shard is also what it was told to take
- * since. */
+/* What a worker said, copied and cut to size; its shard is what it was told to take since. */
 struct worker_desc {
     enum device_kind device;
     uint64_t host_hash; /* of host: compared first */
@@ -63,7 +62,8 @@ struct worker {
         load_moved_ns, beat_ns;
     struct own_time own; /* what its steps take */
     struct worker_adapters adapters;
-    struct worker *next; /* registry, in order of arrival */
+    struct vocabulary vocabulary; /* its model's; n_tokens 0: it has not said */
+    struct worker *next;          /* registry, in order of arrival */
 };
 
 /* WAITING: no members; ABORTING: members that have not answered yet. */

@@ -132,6 +132,8 @@ static void on_hello(struct head_core *h, const struct peers_input *in, const st
 {
     struct error err = {0};
     enum status s = cluster_check_hello(&h->cluster, m, &err);
+    if (s == STATUS_OK)
+        s = vocabularies_check_hello(h, m, &err);
     if (s != STATUS_OK) {
         peers_refuse(&h->peers, in->from, s, err.text, h->now_ns);
         return;
@@ -153,7 +155,7 @@ static void on_hello(struct head_core *h, const struct peers_input *in, const st
     if (peer->role == ROLE_WORKER)
         on_worker_hello(h, peer, m);
     else if (peer->role == ROLE_GATEWAY)
-        gateways_on_hello(h, peer);
+        gateways_on_hello(h, peer, m);
 }
 
 void head_core_set_term(struct head_core *h, uint64_t term, uint64_t now_ns)
@@ -263,6 +265,7 @@ void head_core_tick(struct head_core *h, uint64_t now_ns)
     core_end_lost(h);
     dispatch_tick(h);
     transfers_tick(h);
+    vocabularies_tick(h);
     gateways_tick(h);
     grammars_tick(h);
     router_tick(h);

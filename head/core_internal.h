@@ -11,6 +11,7 @@
 #include "head/scheduler.h"
 #include "head/step_time.h"
 #include "head/transfers.h"
+#include "head/vocabularies.h"
 
 #define NO_GROUP            UINT32_MAX
 #define GATEWAYS_MAX        256u
@@ -31,19 +32,18 @@ struct refusal {
 
 /* A gateway instance; it outlives its peer by the grace time. */
 struct gateway {
-    struct peer *peer; /* NULL: lost */
-    uint64_t instance, session;
-    char node[65];
-    uint64_t lost_ns, hello_ns;
+    struct peer *peer;            /* NULL: lost */
+    struct vocabulary vocabulary; /* n_tokens 0: it does not say */
+    uint64_t instance, session, lost_ns, hello_ns;
+    char node[65], model[65]; /* the second: what it serves, as it says */
     uint32_t index, n_open;
     struct request **outbox; /* [outbox_cap] who has something to deliver: [begin, end), oldest */
     uint32_t outbox_begin, outbox_end, outbox_cap; /* first; NULL: dropped meanwhile */
     struct refusal *refusals;                      /* [refusals_cap] */
     uint32_t n_refusals, refusals_cap;
-    struct msg_cluster told;  /* last Cluster sent; its model is not kept */
-    bool was_told, was_swept; /* swept: what was not submitted again is cancelled */
-    uint64_t told_ns;
-    uint64_t told_adapters; /* adapters.n_changes + 1 when they were told; 0: never */
+    struct msg_cluster told;         /* last Cluster sent; its model is not kept */
+    bool was_told, was_swept;        /* swept: what was not submitted again is cancelled */
+    uint64_t told_ns, told_adapters; /* adapters: their n_changes + 1; 0: never */
 };
 
 /* The scheduling of one READY group, at the group's index. */
@@ -103,19 +103,19 @@ struct head_core {
     struct cluster cluster;
     struct gateway *gateways[GATEWAYS_MAX];
     uint32_t n_gateways;
+    struct refused_gateway refused[REFUSED_GATEWAYS];
     struct slab request_slab;
     struct request_table *requests;
     struct request *held_first, *held_last; /* in no scheduler; by next and prev */
     uint32_t n_held;
     uint32_t n_waiting; /* held and queued in schedulers; refreshed each turn */
-    uint64_t arrival_seq;
+    uint64_t arrival_seq, n_placed;
     struct lane *lanes; /* [max_groups] */
     uint32_t *live;     /* [max_groups] indices of those with a scheduler, ascending */
     uint32_t n_live;
     uint32_t n_running, n_queued; /* sums over live lanes, as of their last plan */
     struct route *routes;         /* [max_groups] scratch of routing */
     struct last_route last_route;
-    uint64_t n_placed;
     double mean_generated; /* tokens of a request, of those that ended of late */
     struct transfers transfers;
     struct grammars grammars;
@@ -138,7 +138,7 @@ struct head_core {
 };
 
 /* gateways.c: what gateways say, and what they are told */
-void gateways_on_hello(struct head_core *h, struct peer *peer);
+void gateways_on_hello(struct head_core *h, struct peer *peer, const struct msg_hello *m);
 void gateways_on_msg(struct head_core *h, struct gateway *g, const struct msg *m);
 void gateways_on_lost(struct head_core *h, struct gateway *g, bool is_goodbye);
 void gateways_tick(struct head_core *h);

@@ -89,7 +89,7 @@ static struct gateway *gateway_new(struct head_core *h, const struct peer *peer)
     return g;
 }
 
-void gateways_on_hello(struct head_core *h, struct peer *peer)
+void gateways_on_hello(struct head_core *h, struct peer *peer, const struct msg_hello *m)
 {
     struct gateway *g = find_instance(h, peer->instance);
     bool again = g != NULL;
@@ -109,6 +109,7 @@ void gateways_on_hello(struct head_core *h, struct peer *peer)
     g->was_told = g->was_swept = false;
     g->told_adapters = 0;
     g->n_refusals = 0; /* their Submits come again */
+    vocabularies_on_hello(g, m);
     snprintf(g->node, sizeof g->node, "%s", peer->node);
     events_add(&h->events, h->now_ns, LOG_INFO, again ? "gateway_reconnected" : "gateway_joined",
                "node=%s instance=%016llx open_requests=%u", log_quote(g->node),

@@ -147,6 +147,7 @@ static void check_hello(struct check *c, const struct msg_hello *h)
     must(c, h->role != ROLE_NONE, "no role");
     must(c, h->has_worker == (h->role == ROLE_WORKER),
          "a worker, and only a worker, describes its device");
+    exact(c, "model", h->model, PROTO_MAX_MODEL_BYTES);
     if (h->has_worker)
         check_worker(c, &h->worker);
 }

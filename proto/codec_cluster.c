@@ -174,6 +174,29 @@ static void get_worker(struct wire *w, const Cox__WorkerInfo *p, struct worker_i
     get_elastic(w, p, i);
 }
 
+static Cox__Vocabulary *put_vocabulary(struct wire *w, const struct vocabulary *v)
+{
+    WIRE_PUT(Vocabulary, vocabulary);
+    p->n_tokens = v->n_tokens;
+    p->sketch.len = sizeof v->sketch;
+    p->sketch.data = (uint8_t *)v->sketch;
+    return p;
+}
+
+/* True when there is one. */
+static bool get_vocabulary(struct wire *w, const Cox__Vocabulary *p, struct vocabulary *v)
+{
+    if (!p)
+        return false;
+    if (p->sketch.len != sizeof v->sketch) {
+        wire_fail(w, STATUS_PROTOCOL, "a vocabulary's sketch is not 256 bytes");
+        return false;
+    }
+    v->n_tokens = p->n_tokens;
+    memcpy(v->sketch, p->sketch.data, sizeof v->sketch);
+    return true;
+}
+
 static ProtobufCMessage *put_hello(struct wire *w, const struct msg *m)
 {
     WIRE_PUT(Hello, hello);
@@ -185,6 +208,9 @@ static ProtobufCMessage *put_hello(struct wire *w, const struct msg *m)
     p->term_seen = m->hello.term_seen;
     if (m->hello.has_worker)
         p->worker = put_worker(w, &m->hello.worker);
+    if (m->hello.has_vocabulary)
+        p->vocabulary = put_vocabulary(w, &m->hello.vocabulary);
+    p->model = wire_put_str(m->hello.model);
     return &p->base;
 }
 
@@ -197,7 +223,9 @@ static void get_hello(struct wire *w, const ProtobufCMessage *base, struct msg *
                                   .version = wire_get_str(p->version),
                                   .credit_bytes = p->credit_bytes,
                                   .term_seen = p->term_seen,
-                                  .has_worker = p->worker != NULL};
+                                  .has_worker = p->worker != NULL,
+                                  .model = wire_get_str(p->model)};
+    m->hello.has_vocabulary = get_vocabulary(w, p->vocabulary, &m->hello.vocabulary);
     if (p->worker)
         get_worker(w, p->worker, &m->hello.worker);
 }
@@ -263,26 +291,30 @@ static ProtobufCMessage *put_heartbeat(struct wire *w, const struct msg *m)
     p->cpu_threads = m->heartbeat.host.threads;
     p->cpu_millicores = m->heartbeat.host.millicores;
     p->resident_bytes = m->heartbeat.host.resident_bytes;
+    if (m->heartbeat.has_vocabulary)
+        p->vocabulary = put_vocabulary(w, &m->heartbeat.vocabulary);
     return &p->base;
 }
 
 static void get_heartbeat(struct wire *w, const ProtobufCMessage *base, struct msg *m)
 {
     const Cox__Heartbeat *p = (const Cox__Heartbeat *)base;
-    m->heartbeat = (struct msg_heartbeat){p->time_ns,
-                                          p->progress,
-                                          p->term_epoch,
-                                          p->step_received,
-                                          p->step_executed,
-                                          p->busy != 0,
-                                          p->load_permille,
-                                          {p->gpu_memory_used, p->gpu_memory_total,
-                                           p->gpu_busy_percent, p->gpu_celsius, p->gpu_milliwatts},
-                                          p->own_ns,
-                                          p->own_steps,
-                                          {p->cpu_threads, p->cpu_millicores, p->resident_bytes},
-                                          p->serves != 0,
-                                          p->spare != 0};
+    m->heartbeat =
+        (struct msg_heartbeat){.time_ns = p->time_ns,
+                               .progress = p->progress,
+                               .term_epoch = p->term_epoch,
+                               .step_received = p->step_received,
+                               .step_executed = p->step_executed,
+                               .busy = p->busy != 0,
+                               .load_permille = p->load_permille,
+                               .gpu = {p->gpu_memory_used, p->gpu_memory_total, p->gpu_busy_percent,
+                                       p->gpu_celsius, p->gpu_milliwatts},
+                               .own_ns = p->own_ns,
+                               .own_steps = p->own_steps,
+                               .host = {p->cpu_threads, p->cpu_millicores, p->resident_bytes},
+                               .serves = p->serves != 0,
+                               .spare = p->spare != 0};
+    m->heartbeat.has_vocabulary = get_vocabulary(w, p->vocabulary, &m->heartbeat.vocabulary);
 }
 
 static ProtobufCMessage *put_credit(struct wire *w, const struct msg *m)

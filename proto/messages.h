@@ -14,6 +14,7 @@
 #include "proto/kv_transfers.h"
 #include "proto/shapes.h"
 #include "proto/spans.h"
+#include "proto/vocabulary.h"
 
 #define PROTOCOL_MAJOR 2u
 #define PROTOCOL_MINOR 4u
@@ -114,6 +115,9 @@ struct msg_hello {
     uint64_t term_seen;    /* the highest term this peer has seen */
     bool has_worker;
     struct worker_info worker; /* role worker */
+    bool has_vocabulary;       /* role gateway: it says what its tokens are, */
+    struct vocabulary vocabulary;
+    struct str model; /* and what it serves, for humans */
 };
 
 struct msg_welcome {
@@ -130,7 +134,7 @@ struct msg_refused {
     struct str text;
 };
 
-/* Worker → head carries all fields but the last two; the other directions only time_ns and, to
+/* Worker → head carries all fields but serves and spare; the other directions only time_ns and, to
  * a worker, those two: what /readyz says (protocol.md, "Readiness"). */
 struct msg_heartbeat {
     uint64_t time_ns;  /* sender's monotonic clock, for humans */
@@ -141,8 +145,10 @@ struct msg_heartbeat {
     struct gpu_state gpu;
     uint64_t own_ns, own_steps; /* its life's work, no waiting for others; 0: not measured */
     struct host_state host;
-    bool serves; /* its group does */
-    bool spare;  /* no group can have it with the workers that are here */
+    bool serves;         /* its group does */
+    bool spare;          /* no group can have it with the workers that are here */
+    bool has_vocabulary; /* in every eighth, once the worker knows its model's tokens */
+    struct vocabulary vocabulary;
 };
 struct msg_credit {
     uint64_t bytes;

@@ -30,8 +30,9 @@ struct executor_shape {
 struct executor_info {
     enum device_kind device;
     struct str device_name, model;
-    uint64_t memory_bytes; /* of the device */
-    char pci[32];          /* of a GPU: where it sits */
+    const char *tokenizer_path; /* the model's; NULL: it has none */
+    uint64_t memory_bytes;      /* of the device */
+    char pci[32];               /* of a GPU: where it sits */
     uint32_t isa_level;
     uint8_t config_hash[32], model_hash[32];
     struct str comm_address; /* where other ranks reach this one; "": they need not, or not yet */

@@ -496,6 +496,7 @@ static void fill_info(struct executor_model *x, const struct worker_options *o)
         .device = x->device->kind,
         .device_name = str_from(x->device_name),
         .model = str_from(x->served_name),
+        .tokenizer_path = e->info.tokenizer_path,
         .memory_bytes = x->device->memory_bytes(x),
         .isa_level = e->device->ops->isa_level(e->device),
         .comm_address = x->group->address ? x->group->address(x) : str_from(""),

@@ -16,6 +16,7 @@
 #include "worker/held_adapters.h"
 #include "worker/host_meter.h"
 #include "worker/kv_orders.h"
+#include "worker/vocabulary_reader.h"
 
 /* A group without steps looks whether its ranks still reach each other. */
 enum { CHECK_MS = 1000 };
@@ -54,6 +55,7 @@ struct worker {
     struct grammar_orders *grammars;
     struct kv_orders *kv; /* NULL: its KV cache is moved nowhere */
     bool comm_host_warned;
+    struct vocabulary_reader *vocabulary; /* NULL: the model has no tokenizer */
     struct gpu_metrics gpu;
     struct host_meter host;
     struct worker_metrics m;
@@ -173,6 +175,7 @@ static void fill_heartbeat(void *ctx, struct msg_heartbeat *h)
     h->own_ns = atomic_load_explicit(&w->s.executor->own_ns, memory_order_relaxed);
     h->gpu = gpu_metrics_look(&w->gpu);
     h->host = host_meter_look(&w->host, loop_now_ns(w->s.loop));
+    vocabulary_reader_say(w->vocabulary, h);
     metric_set(w->m.busy, h->busy);
     metric_set(w->m.queue, (double)(r->step_received - r->step_executed));
 }
@@ -544,6 +547,7 @@ static void on_open(void *ctx, const struct msg_welcome *welcome)
     rank_state_see_term(&w->rank, welcome->term);
     w->drained_by_head = false; /* a head that wants it so says it in every session */
     metric_set(w->m.reconnects, (double)head_link_reconnects(w->link));
+    vocabulary_reader_on_open(w->vocabulary);
     kv_orders_on_open(w->kv);
     if (w->draining)
         send_drain_wish(w);
@@ -823,6 +827,9 @@ enum status worker_start(const struct worker_setup *s, struct worker **out, stru
                                           .on_message = on_message};
     enum status st = start_threads(w, err);
     if (st == STATUS_OK)
+        w->vocabulary = vocabulary_reader_start(s->executor->ops->info(s->executor)->tokenizer_path,
+                                                s->options->cache_dir);
+    if (st == STATUS_OK)
         st = head_link_open(s->loop, &s->link, &lh, &w->link, err);
     if (st != STATUS_OK) {
         worker_free(w);
@@ -879,6 +886,7 @@ void worker_free(struct worker *w)
     compute_stop(w->compute);
     kv_orders_stop(w->kv);
     grammar_orders_stop(w->grammars);
+    vocabulary_reader_stop(w->vocabulary);
     gpu_metrics_stop(&w->gpu);
     head_link_close(w->link);
     held_adapters_fini(&w->held);

@@ -68,7 +68,7 @@ bool admin_handle(const struct admin_options *o, struct http_request *r)
         return true;
     }
     bool ok = live ? loop_lag_ns(o->loop) <= LIVE_LAG_MAX_NS : o->ready(o->ctx);
-    char why[64] = "ok\n";
+    char why[128] = "ok\n";
     if (!ok)
         snprintf(why, sizeof why, "%s\n",
                  ready && o->why_not_ready ? o->why_not_ready(o->ctx) : "not ready");

@@ -20,6 +20,21 @@ void text_tokenizer_free(struct text_tokenizer *t)
 {
 }
 
+uint32_t text_vocab_size(const struct text_tokenizer *t)
+{
+    return 0;
+}
+
+const uint8_t *text_token_bytes(const struct text_tokenizer *t, uint32_t id, size_t *len)
+{
+    return NULL;
+}
+
+bool text_token_is_special(const struct text_tokenizer *t, uint32_t id)
+{
+    return false;
+}
+
 int text_vocabulary_new(const struct text_tokenizer *t, struct text_vocabulary **out,
                         char err[TEXT_ERR_MAX])
 {

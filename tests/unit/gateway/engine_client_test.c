@@ -21,7 +21,9 @@ struct head {
     uint32_t n_hellos, n_submits, n_heartbeats, n_credits, n_reconnects;
     uint64_t last_term_seen;
     int link_ups, link_downs;
-    uint32_t n_tokens, n_clusters, n_writable;
+    uint32_t n_tokens, n_clusters, n_writable, n_refusals;
+    enum status refused;
+    bool has_vocabulary;
 };
 
 static struct head h;
@@ -52,6 +54,7 @@ static enum status head_takes(void *ctx, struct str frame)
     if (m.type == MSG_HELLO) {
         h.n_hellos++;
         h.last_term_seen = m.hello.term_seen;
+        h.has_vocabulary = m.hello.has_vocabulary && m.hello.vocabulary.n_tokens == 77;
         assert_int_equal(header.session, 0);
         assert_int_equal(header.seq, 1);
         assert_int_equal(m.hello.role, ROLE_GATEWAY);
@@ -90,6 +93,12 @@ static void on_link(void *ctx, bool up)
     h.link_downs += !up;
 }
 
+static void on_refused(void *ctx, enum status status)
+{
+    h.refused = status;
+    h.n_refusals++;
+}
+
 static void on_tokens(void *ctx, const struct msg_tokens *m)
 {
     h.n_tokens += m->n_items;
@@ -111,6 +120,7 @@ static int setup(void **state)
     struct engine_options o = {.node = "here", .instance = 7, .credit_bytes = 1000};
     struct engine_io io = {NULL, head_takes, count_reconnect};
     struct engine_events ev = {.on_link = on_link,
+                               .on_refused = on_refused,
                                .on_tokens = on_tokens,
                                .on_cluster = on_cluster,
                                .on_writable = on_writable};
@@ -277,6 +287,40 @@ static void test_refused(void **state)
     assert_true(h.n_hellos >= 2); /* the head may be another one by now */
 }
 
+/* The owner hears once that the gateway is refused, and when it is so no more. */
+static void test_refusals_are_told(void **state)
+{
+    static const struct vocabulary ours = {.n_tokens = 77};
+    struct msg m = {.type = MSG_REFUSED,
+                    .refused = {.status = STATUS_UNSUPPORTED, .text = STR("other tokens")}};
+    h.c.o.vocabulary = &ours;
+    for (int i = 0; i < 2; i++) {
+        pass(300);
+        h.link.session = 0;
+        head_send(&m);
+        assert_int_equal(h.refused, STATUS_UNSUPPORTED);
+        assert_int_equal(h.n_refusals, 1);
+    }
+    assert_true(h.has_vocabulary);
+    assert_string_equal(h.c.why_refused, "other tokens");
+    pass(300);
+    welcome();
+    assert_int_equal(h.refused, STATUS_OK);
+    assert_int_equal(h.n_refusals, 2);
+}
+
+/* A head that cannot be reached refuses nobody. */
+static void test_a_refusal_ends_with_silence(void **state)
+{
+    struct msg m = {.type = MSG_REFUSED, .refused = {.status = STATUS_UNSUPPORTED}};
+    pass(50);
+    h.link.session = 0;
+    head_send(&m);
+    assert_int_equal(h.refused, STATUS_UNSUPPORTED);
+    pass(4000); /* no answer to the next Hello */
+    assert_int_equal(h.refused, STATUS_OK);
+}
+
 /* Nothing is lost by looking: what is open at a head that is gone is open nowhere. */
 static void test_several_heads(void **state)
 {
@@ -354,6 +398,8 @@ int main(void)
         TEST(test_foreign_session_is_dropped),
         TEST(test_new_connection_is_a_new_session),
         TEST(test_refused),
+        TEST(test_refusals_are_told),
+        TEST(test_a_refusal_ends_with_silence),
         TEST(test_credit),
         TEST(test_several_heads),
         TEST(test_a_head_of_an_older_term),

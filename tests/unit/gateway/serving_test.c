@@ -289,6 +289,35 @@ static void test_waiting_for_the_head(void **state)
     assert_true(w.client.retry_after_s > 0);
 }
 
+/* By name and at once, requests and streams; until the head takes the gateway again. */
+static void test_another_models_gateway(void **state)
+{
+    const char *why;
+    post("{\"prompt\":\"hi\",\"stream\":true}");
+    tokens(0, 0, "a", FINISH_NONE);
+    serving_on_refused(&w.s, STATUS_UNSUPPORTED);
+    serving_on_link(&w.s, false);
+    serving_tick(&w.s);
+    assert_true(w.client.ended);
+    assert_non_null(strstr(strbuf_str(&w.client.body).ptr, "vocabulary is not the workers'"));
+    serving_sweep(&w.s);
+    assert_true(serving_is_of_another_model(&w.s) && !serving_healthy(&w.s, &why));
+    assert_non_null(strstr(why, "vocabulary is not the workers'"));
+    strbuf_reset(&w.client.body);
+    w.client.status = 0;
+    post("{\"prompt\":\"hi\"}");
+    serving_tick(&w.s);
+    assert_int_equal(w.client.status, 503);
+    assert_true(w.client.retry_after_s > 0);
+    assert_non_null(strstr(strbuf_str(&w.client.body).ptr, "vocabulary is not the workers'"));
+    serving_on_refused(&w.s, STATUS_DENIED); /* a key that is being replaced: it may pass */
+    assert_false(serving_healthy(&w.s, &why));
+    assert_non_null(strstr(why, "its log says why"));
+    serving_on_refused(&w.s, STATUS_OK);
+    serving_on_link(&w.s, true);
+    assert_true(serving_healthy(&w.s, &why));
+}
+
 static void test_stream_survives_a_long_pause(void **state)
 {
     post("{\"prompt\":\"hi\",\"stream\":true}");
@@ -755,6 +784,7 @@ int main(void)
         TEST(test_waiting_for_a_group),
         TEST(test_waiting_for_workers_that_start),
         TEST(test_waiting_for_the_head),
+        TEST(test_another_models_gateway),
         TEST(test_stream_survives_a_long_pause),
         TEST(test_no_credit),
         TEST(test_logprobs_and_ids),

@@ -160,6 +160,8 @@ TABLE(worker_info, fix_worker_info, X_ENUM(worker_info, device, DEVICE_COUNT),
       X(worker_info, n_elastic, F_COUNT), X(worker_info, shard_tp, F_U32),
       X(worker_info, group_tp, F_U32));
 
+TABLE(vocabulary, fix_none, X(vocabulary, n_tokens, F_U32), X(vocabulary, sketch, F_HASH));
+
 static void fix_hello(struct rng *r, void *p)
 {
     struct msg_hello *h = p;
@@ -168,11 +170,15 @@ static void fix_hello(struct rng *r, void *p)
     h->has_worker = h->role == ROLE_WORKER;
     if (!h->has_worker)
         memset(&h->worker, 0, sizeof h->worker);
+    if (!h->has_vocabulary)
+        memset(&h->vocabulary, 0, sizeof h->vocabulary);
 }
 TABLE(msg_hello, fix_hello, X(msg_hello, node, F_STR), X(msg_hello, instance, F_U64),
       X_ENUM(msg_hello, role, ROLE_COUNT), X(msg_hello, version, F_STR),
       X(msg_hello, credit_bytes, F_U64), X(msg_hello, term_seen, F_U64),
-      X(msg_hello, has_worker, F_BOOL), X_SUB(msg_hello, worker, table_worker_info));
+      X(msg_hello, has_worker, F_BOOL), X_SUB(msg_hello, worker, table_worker_info),
+      X(msg_hello, has_vocabulary, F_BOOL), X_SUB(msg_hello, vocabulary, table_vocabulary),
+      X(msg_hello, model, F_STR));
 
 static void fix_welcome(struct rng *r, void *p)
 {
@@ -184,16 +190,23 @@ TABLE(msg_welcome, fix_welcome, X(msg_welcome, session, F_U64),
       X(msg_welcome, suspect_ms, F_U32), X(msg_welcome, version, F_STR));
 TABLE(msg_refused, fix_none, X_ENUM(msg_refused, status, STATUS_COUNT),
       X(msg_refused, text, F_TEXT));
-TABLE(msg_heartbeat, fix_none, X(msg_heartbeat, time_ns, F_U64), X(msg_heartbeat, progress, F_U64),
-      X(msg_heartbeat, term_epoch, F_U64), X(msg_heartbeat, step_received, F_U64),
-      X(msg_heartbeat, step_executed, F_U64), X(msg_heartbeat, busy, F_BOOL),
-      X(msg_heartbeat, load_permille, F_U32), X(msg_heartbeat, gpu.memory_used, F_U64),
-      X(msg_heartbeat, gpu.memory_total, F_U64), X(msg_heartbeat, gpu.busy_percent, F_U32),
-      X(msg_heartbeat, gpu.celsius, F_U32), X(msg_heartbeat, gpu.milliwatts, F_U32),
-      X(msg_heartbeat, own_ns, F_U64), X(msg_heartbeat, own_steps, F_U64),
-      X(msg_heartbeat, host.threads, F_U32), X(msg_heartbeat, host.millicores, F_U32),
-      X(msg_heartbeat, host.resident_bytes, F_U64), X(msg_heartbeat, serves, F_BOOL),
-      X(msg_heartbeat, spare, F_BOOL));
+static void fix_heartbeat(struct rng *r, void *p)
+{
+    struct msg_heartbeat *h = p;
+    if (!h->has_vocabulary)
+        memset(&h->vocabulary, 0, sizeof h->vocabulary);
+}
+TABLE(msg_heartbeat, fix_heartbeat, X(msg_heartbeat, time_ns, F_U64),
+      X(msg_heartbeat, progress, F_U64), X(msg_heartbeat, term_epoch, F_U64),
+      X(msg_heartbeat, step_received, F_U64), X(msg_heartbeat, step_executed, F_U64),
+      X(msg_heartbeat, busy, F_BOOL), X(msg_heartbeat, load_permille, F_U32),
+      X(msg_heartbeat, gpu.memory_used, F_U64), X(msg_heartbeat, gpu.memory_total, F_U64),
+      X(msg_heartbeat, gpu.busy_percent, F_U32), X(msg_heartbeat, gpu.celsius, F_U32),
+      X(msg_heartbeat, gpu.milliwatts, F_U32), X(msg_heartbeat, own_ns, F_U64),
+      X(msg_heartbeat, own_steps, F_U64), X(msg_heartbeat, host.threads, F_U32),
+      X(msg_heartbeat, host.millicores, F_U32), X(msg_heartbeat, host.resident_bytes, F_U64),
+      X(msg_heartbeat, serves, F_BOOL), X(msg_heartbeat, spare, F_BOOL),
+      X(msg_heartbeat, has_vocabulary, F_BOOL), X_SUB(msg_heartbeat, vocabulary, table_vocabulary));
 TABLE(msg_credit, fix_none, X(msg_credit, bytes, F_U64));
 TABLE(msg_goodbye, fix_none, X(msg_goodbye, text, F_TEXT));
 
