@@ -4,7 +4,7 @@
 
 It starts a cluster with `cox up` (the demo model where it is, else the null model), two keys, and a polite tenant of 16 streams,
 alone and attacked by turns. It prints, and writes as JSON: the polite one's gaps between tokens alone and attacked with the ratio of
-their p99 (bar: 1.5), its failures (bar: 0), each process's most memory beside the chart's limit, restarts (bar: 0), and what
+their p99 (bar: 1.5), its tokens a second and times to the first token alone and attacked, its failures (bar: 0), each process's most memory beside the chart's limit, restarts (bar: 0), and what
 became of each attack's shots. Exit status 1 when a bar is not held; --short looks at failures, restarts and memory alone, which do
 not depend on how busy the machine is.
 
@@ -27,7 +27,7 @@ from pathlib import Path
 from attack import delete_file, fits, resident_mib, upload_file, wanted
 from attacks import Target, all_attacks
 from cluster import ROOT, Cluster
-from polite import Polite, summary
+from polite import Polite, Seen, summary
 from real_model import MODEL
 from shots import Engine, Shot
 
@@ -160,7 +160,7 @@ def start_cluster(o, folder):
 
 
 def run_phases(o, cluster, watch, polite, hostile_target, has):
-    alone, attacked, reports = [], [], []
+    alone, attacked, reports = Seen(), Seen(), []
     polite.run(o.warm_s, watch.look)
     for i in range(o.phases):
         alone += polite.run(o.alone_s, watch.look)
@@ -236,6 +236,7 @@ def main():
     before, beside = summary(alone), summary(attacked)
     report = {"model": model, "rate": o.rate, "minutes": o.minutes, "alone": before, "attacked": beside,
               "p99_ratio": round(beside["p99_ms"] / max(before["p99_ms"], 0.1), 2),
+              "throughput_ratio": round(beside["tokens_per_s"] / max(before["tokens_per_s"], 0.1), 2),
               "polite": {"done": polite.n_done, "failures": polite.failures}, "restarts": watch.restarts,
               "memory_mib": {k: round(v) for k, v in watch.most.items()}, "limits_mib": chart_limits(),
               "hostile": {"sent": sum(r["sent"] for r in reports), "left_out": sum(r["left_out"] for r in reports),

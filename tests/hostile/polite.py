@@ -1,4 +1,5 @@
 """The polite tenant: streams, one thread, and the gaps between their tokens."""
+import dataclasses
 import time
 
 from shots import Connection, Engine, Shot
@@ -9,6 +10,7 @@ class Stream(Connection):
 
     def __init__(self, engine, shot, done):
         self.marks, self.rest, self.ended_well, self.fault = [], b"", False, ""
+        self.asked, self.first, self.is_begun = time.monotonic(), None, False
         super().__init__(engine, shot, done)
 
     def take(self, data):
@@ -16,6 +18,7 @@ class Stream(Connection):
         super().take(data)
         n = data.count(b"data: {")
         if n:
+            self.first = self.first or now
             self.marks.append((now, n))
         self.rest = (self.rest + data)[-400:]
         self.ended_well = self.ended_well or b"data: [DONE]" in self.rest
@@ -32,6 +35,8 @@ class Polite:
         self.failures, self.n_done, self.n_asked = [], 0, 0
         self.live = {}
         self.gaps = []  # (when, seconds)
+        self.firsts = []  # (when, seconds from the request to the first token)
+        self.n_tokens = 0
 
     def ask(self):
         self.n_asked += 1
@@ -42,6 +47,7 @@ class Polite:
 
         def done(r):
             s = self.live.pop(k)
+            self.keep(s)
             self.n_done += 1
             if r.status != 200 or not s.ended_well or s.fault:
                 self.failures.append({"at": round(time.monotonic(), 1), "status": r.status, "error": r.error or s.fault,
@@ -52,8 +58,9 @@ class Polite:
         self.live[k] = Stream(self.engine, shot, done)
 
     def run(self, seconds, each_second=lambda: None):
-        """Streams for so long; the gaps between tokens in it, in seconds."""
-        begin = time.monotonic()
+        """Streams for so long; what they saw in it."""
+        self.collect()
+        begin, before = time.monotonic(), self.n_tokens
         end, tick = begin + seconds, begin
         while (now := time.monotonic()) < end:
             while len(self.live) < self.n and len(self.failures) < 1000:
@@ -64,18 +71,26 @@ class Polite:
                 each_second()
             self.collect()
         self.collect()
-        found, self.gaps = [g for at, g in self.gaps if begin <= at <= end], []
-        return found
+        seen = Seen([g for at, g in self.gaps if begin <= at <= end], [s for at, s in self.firsts if begin <= at <= end],
+                    self.n_tokens - before, time.monotonic() - begin)
+        self.gaps, self.firsts = [], []
+        return seen
 
     def collect(self):
         """Two tokens of one read have a gap of 0 between them, as their reader sees it."""
         for s in list(self.live.values()):
-            if len(s.marks) < 2:
-                continue
-            for (a, _), (b, n) in zip(s.marks, s.marks[1:]):
-                self.gaps.append((b, b - a))
-                self.gaps.extend((b, 0.0) for _ in range(n - 1))
-            s.marks = s.marks[-1:]
+            self.keep(s)
+
+    def keep(self, s):
+        if s.marks and not s.is_begun:
+            s.is_begun = True
+            self.firsts.append((s.first, s.first - s.asked))
+            self.n_tokens += s.marks[0][1]
+        for (a, _), (b, n) in zip(s.marks, s.marks[1:]):
+            self.gaps.append((b, b - a))
+            self.gaps.extend((b, 0.0) for _ in range(n - 1))
+            self.n_tokens += n
+        s.marks = s.marks[-1:]
 
     def close(self):
         """What is still on its way is given up, and is no failure."""
@@ -90,6 +105,26 @@ def percentile(values, q):
     return v[min(len(v) - 1, int(len(v) * q))] if v else 0.0
 
 
-def summary(gaps):
-    return {"gaps": len(gaps), **{f"p{name}_ms": round(percentile(gaps, q) * 1000, 1) for name, q in (("50", 0.5), ("99", 0.99), ("99_9", 0.999))},
-            "max_ms": round(max(gaps, default=0) * 1000, 1)}
+@dataclasses.dataclass
+class Seen:
+    """Of a stretch of time: the gaps between tokens and the times to the first token, in seconds, and how many tokens came."""
+
+    gaps: list = dataclasses.field(default_factory=list)
+    firsts: list = dataclasses.field(default_factory=list)
+    n_tokens: int = 0
+    seconds: float = 0.0
+
+    def __add__(self, other):
+        return Seen(self.gaps + other.gaps, self.firsts + other.firsts, self.n_tokens + other.n_tokens, self.seconds + other.seconds)
+
+
+def in_ms(values, name, q):
+    return {name: round(percentile(values, q) * 1000, 1)}
+
+
+def summary(seen):
+    """Gaps alone would hide requests that wait to begin, and streams that never do."""
+    return {"gaps": len(seen.gaps), **in_ms(seen.gaps, "p50_ms", 0.5), **in_ms(seen.gaps, "p99_ms", 0.99),
+            **in_ms(seen.gaps, "p99_9_ms", 0.999), "max_ms": round(max(seen.gaps, default=0) * 1000, 1),
+            "tokens_per_s": round(seen.n_tokens / max(seen.seconds, 1e-9), 1), "first_tokens": len(seen.firsts),
+            **in_ms(seen.firsts, "first_p50_ms", 0.5), **in_ms(seen.firsts, "first_p99_ms", 0.99)}
