@@ -485,7 +485,7 @@ static enum status select_lines(struct state_store *s, uint32_t max, struct take
         s,
         "SELECT line.batch, line.n, line.body, batch.tenant, batch.endpoint FROM line "
         "JOIN batch ON batch.no = line.batch WHERE line.state = 0 AND line.n BETWEEN 0 AND ?2 "
-        "ORDER BY line.batch, line.n LIMIT ?1",
+        "AND typeof(line.n) = 'integer' ORDER BY line.batch, line.n LIMIT ?1",
         err);
     if (!q)
         return STATUS_IO;
@@ -511,8 +511,15 @@ static enum status take(struct state_store *s, uint32_t max, uint64_t now_s, str
 {
     TRY(expire(s, now_s, err));
     TRY(select_lines(s, max, out, n, err));
-    for (uint32_t i = 0; i < *n; i++)
+    for (uint32_t i = 0; i < *n;) {
         TRY(move_line(s, out[i].batch_no, out[i].i_line, LINE_WAITING, LINE_TAKEN, err));
+        if (sqlite3_changes(s->db) > 0) {
+            i++;
+        } else { /* a damaged row: it would be run again and again */
+            mem_free(out[i].owned_body);
+            out[i] = out[--*n];
+        }
+    }
     return count_open(s, n_open, err);
 }
 
