@@ -484,8 +484,9 @@ static enum status select_lines(struct state_store *s, uint32_t max, struct take
     sqlite3_stmt *q = state_prepare(
         s,
         "SELECT line.batch, line.n, line.body, batch.tenant, batch.endpoint FROM line "
-        "JOIN batch ON batch.no = line.batch WHERE line.state = 0 AND line.n BETWEEN 0 AND ?2 "
-        "AND typeof(line.n) = 'integer' ORDER BY line.batch, line.n LIMIT ?1",
+        "JOIN batch ON batch.no = line.batch AND batch.state = 0 WHERE line.state = 0 "
+        "AND line.n BETWEEN 0 AND ?2 AND typeof(line.n) = 'integer' ORDER BY line.batch, line.n "
+        "LIMIT ?1",
         err);
     if (!q)
         return STATUS_IO;
