@@ -292,9 +292,9 @@ static enum status wait_answer(struct run *r)
     }
 }
 
-/* What ends a process at its limits: an allocation that fails aborts, as does a stack at its end,
- * and processor time sends SIGXCPU. Whoever sends SIGKILL (the kernel, when the machine has no
- * memory left) says nothing of the source. */
+/* The signal tells which limit ended a process: an allocation that fails aborts, as does a stack at
+ * its end, and the limit of processor time sends SIGXCPU. SIGKILL (from the kernel, when the
+ * machine has no memory left) says nothing about the source. */
 static enum compile_outcome outcome_of_death(int signum)
 {
     switch (signum) {

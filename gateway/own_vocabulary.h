@@ -1,6 +1,6 @@
 #pragma once
-/* What the gateway's Hello says of its tokens (docs/protocol.md, "Vocabularies"). Once, at the
- * start: some 10 ms for 262,144 tokens. */
+/* The sketch of its tokens that the gateway says in Hello (docs/protocol.md, "Vocabularies"). It is
+ * made once, at the start, in some 10 ms for 262,144 tokens. */
 #include "proto/vocabulary.h"
 #include "text/text.h"
 

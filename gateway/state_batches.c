@@ -21,12 +21,20 @@ void stored_batch_fini(struct stored_batch *b)
     b->owned_metadata = NULL;
 }
 
+/* A damaged file may hold any value in a column. A state that is none counts as failed, so that
+ * nothing of the batch is run. */
+static enum batch_state column_state(sqlite3_stmt *q, int i)
+{
+    const int64_t state = sqlite3_column_int64(q, i);
+    return state >= 0 && state < BATCH_STATE_COUNT ? (enum batch_state)state : BATCH_FAILED;
+}
+
 static int64_t read_batch(sqlite3_stmt *q, struct stored_batch *b)
 {
     const char *metadata = (const char *)sqlite3_column_text(q, 13);
     *b = (struct stored_batch){
         .tenant = (uint64_t)sqlite3_column_int64(q, 1),
-        .state = (enum batch_state)sqlite3_column_int(q, 6),
+        .state = column_state(q, 6),
         .created_s = (uint64_t)sqlite3_column_int64(q, 7),
         .expires_s = (uint64_t)sqlite3_column_int64(q, 8),
         .ended_s = (uint64_t)sqlite3_column_int64(q, 9),
@@ -252,7 +260,8 @@ enum status state_list_batches(struct state_store *s, const struct state_query *
 static void write_line(struct strbuf *b, const char *batch_id, sqlite3_stmt *q,
                        enum batch_state why)
 {
-    const char *hex = strchr(batch_id, '_') + 1;
+    const char *prefix = strchr(batch_id, '_'); /* a damaged id may have none */
+    const char *hex = prefix ? prefix + 1 : batch_id;
     int n = sqlite3_column_int(q, 0);
     struct str custom = {(const char *)sqlite3_column_text(q, 1),
                          (size_t)sqlite3_column_bytes(q, 1)};
@@ -262,7 +271,10 @@ static void write_line(struct strbuf *b, const char *batch_id, sqlite3_stmt *q,
         const char *answer = (const char *)sqlite3_column_text(q, 4);
         strbuf_printf(b, ",\"response\":{\"status_code\":%d,\"request_id\":\"req_%s_%d\",\"body\":",
                       sqlite3_column_int(q, 3), hex, n);
-        strbuf_append(b, answer, (size_t)sqlite3_column_bytes(q, 4));
+        if (answer)
+            strbuf_append(b, answer, (size_t)sqlite3_column_bytes(q, 4));
+        else
+            strbuf_append_c(b, "null");
         strbuf_append_c(b, "},\"error\":null}\n");
     } else {
         bool late = why == BATCH_EXPIRED;
@@ -312,7 +324,12 @@ static enum status set_ended(struct state_store *s, int64_t no, const struct sto
     state_bind(q, 5, str_from(b->error_file));
     state_bind(q, 6, str_from(b->failure));
     sqlite3_bind_int64(q, 7, b->i_line_of_failure);
-    return state_run(s, q, "end a batch", err);
+    TRY(state_run(s, q, "end a batch", err));
+    /* In a damaged file a row may be found and not be changed: the next look would find it again.
+     */
+    return sqlite3_changes(s->db) > 0
+               ? STATUS_OK
+               : error_set(err, STATUS_IO, "the state's database: end a batch: its row is damaged");
 }
 
 /* Inside a transaction: what was answered goes with the lines, for there is no room for it. */
@@ -467,19 +484,22 @@ static enum status select_lines(struct state_store *s, uint32_t max, struct take
     sqlite3_stmt *q = state_prepare(
         s,
         "SELECT line.batch, line.n, line.body, batch.tenant, batch.endpoint FROM line "
-        "JOIN batch ON batch.no = line.batch WHERE line.state = 0 ORDER BY line.batch, line.n "
-        "LIMIT ?",
+        "JOIN batch ON batch.no = line.batch AND batch.state = 0 WHERE line.state = 0 "
+        "AND line.n BETWEEN 0 AND ?2 AND typeof(line.n) = 'integer' ORDER BY line.batch, line.n "
+        "LIMIT ?1",
         err);
     if (!q)
         return STATUS_IO;
     sqlite3_bind_int64(q, 1, max);
+    sqlite3_bind_int64(q, 2, STATE_MAX_LINES - 1); /* a damaged number is never run */
     int rc;
     while ((rc = sqlite3_step(q)) == SQLITE_ROW && *n < max) {
         struct taken_line *l = &out[(*n)++];
+        const char *body = (const char *)sqlite3_column_text(q, 2);
         *l = (struct taken_line){.batch_no = sqlite3_column_int64(q, 0),
                                  .i_line = (uint32_t)sqlite3_column_int64(q, 1),
                                  .tenant = (uint64_t)sqlite3_column_int64(q, 3),
-                                 .owned_body = mem_strdup((const char *)sqlite3_column_text(q, 2))};
+                                 .owned_body = mem_strdup(body ? body : "")};
         state_column(q, 4, l->endpoint, sizeof l->endpoint);
     }
     enum status status = rc == SQLITE_DONE ? STATUS_OK : state_error(s, err, "take lines");
@@ -492,8 +512,15 @@ static enum status take(struct state_store *s, uint32_t max, uint64_t now_s, str
 {
     TRY(expire(s, now_s, err));
     TRY(select_lines(s, max, out, n, err));
-    for (uint32_t i = 0; i < *n; i++)
+    for (uint32_t i = 0; i < *n;) {
         TRY(move_line(s, out[i].batch_no, out[i].i_line, LINE_WAITING, LINE_TAKEN, err));
+        if (sqlite3_changes(s->db) > 0) {
+            i++;
+        } else { /* a damaged row: it would be run again and again */
+            mem_free(out[i].owned_body);
+            out[i] = out[--*n];
+        }
+    }
     return count_open(s, n_open, err);
 }
 

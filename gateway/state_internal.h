@@ -91,7 +91,8 @@ enum status state_checkpoint(struct state_store *s);
 
 #define STATE_GONE_SCHEMA                                                                          \
     "CREATE TABLE IF NOT EXISTS gone (no INTEGER PRIMARY KEY, zeroed INTEGER NOT NULL);"
-/* Of a statement on `file`: it sees none of them. */
+/* The end of a statement's WHERE on `file`: the statement then sees no file that is on its way out.
+ */
 #define STATE_NOT_GONE " AND file.no NOT IN (SELECT no FROM gone)"
 
 /* The file by its number is not seen any more, and goes piece by piece. */

@@ -41,8 +41,8 @@ enum batch_state {
     BATCH_STATE_COUNT
 };
 
-/* Whose turn the gateway's own work takes at the store's thread: it takes batches' lines, and looks
- * after the store. */
+/* The tenant in whose name the gateway's own work waits for the store's thread: taking batches'
+ * lines, and looking after the store. */
 #define STATE_OWN_TENANT UINT64_MAX
 
 struct stored_batch {

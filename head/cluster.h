@@ -18,7 +18,7 @@
 
 struct group;
 
-/* What a worker said, copied and cut to size; its shard is what it was told to take since. */
+/* A worker as its Hello described it, cut to size; its shard is what it was told to take. */
 struct worker_desc {
     enum device_kind device;
     uint64_t host_hash; /* of host: compared first */

@@ -58,10 +58,10 @@ void step_budget_init(struct step_budget *b, uint64_t target_ns)
 
 /* ---- the next step ---- */
 
-/* What the prompts may take beside decodes that take d: what is left of the target, less room for
- * the scatter of steps' times; but a quarter of the step at least, and of what decodes alone take
- * beyond the target twice as much, so that their share goes up to two thirds where the target is
- * out of reach anyhow. */
+/* The time that prompts may take beside decodes that take d. It is the rest of the target, less
+ * room for the scatter of steps' times, and a quarter of the step at least. Where decodes alone
+ * take longer than the target, prompts get twice that excess as well: their share goes up to two
+ * thirds where the target is out of reach anyhow. */
 static double prompts_part(const struct step_budget *b, double d, bool *by_share)
 {
     double target = (double)b->target_ns, sigma = sqrt(b->scatter2);
@@ -186,7 +186,7 @@ static void bound_unsure(struct step_budget *b, const struct update *u, double n
     }
 }
 
-/* Whoever falls below its least is set to it, and the others make up for it as their covariance
+/* A cost that falls below its least is set to it, and the others make up for it as their covariance
  * says (Simon, IET Control Theory & Applications 4, 2010: projection of the estimate). */
 static void bound_costs(struct step_budget *b, struct update *u, const double *least)
 {

@@ -15,7 +15,7 @@
 #define VOCABULARY_PLACES 128u
 #define VOCABULARY_BYTES  (2 * VOCABULARY_PLACES)
 
-/* What travels: two bytes a place, little-endian; 0: no token fell there. */
+/* The form that travels: two bytes a place, little-endian. 0: no token fell there. */
 struct vocabulary {
     uint32_t n_tokens; /* ids, special and added ones too: for people */
     uint8_t sketch[VOCABULARY_BYTES];

@@ -125,7 +125,7 @@ int text_grammar_compile(const struct text_vocabulary *v, enum text_grammar_kind
                          char err[TEXT_ERR_MAX]);
 void text_grammar_free(struct text_grammar *g);
 
-/* What a compile took, counted, the same on every machine (some 0.5 % more or less: tables are
+/* The cost of a compile, counted, the same on every machine (some 0.5 % more or less: tables are
  * hashed): bytes from the allocator in all, and the most at once; fuel of the first mask's lexer.
  * One that takes more than text/src/heap.rs allows is TEXT_LIMIT when it is done. */
 struct text_compile_cost {

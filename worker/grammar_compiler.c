@@ -159,8 +159,8 @@ static struct entry *take_out(struct grammar_compiler *c, struct entry **at, str
     return x;
 }
 
-/* What nobody waits for need not be compiled, and of what is compiled KEPT stay. To be freed by the
- * caller, without the mutex. */
+/* Takes out entries that nobody waits for: those that are not compiled yet, and compiled ones
+ * beyond KEPT. The caller frees them, without the mutex. */
 static struct entry *trim(struct grammar_compiler *c)
 {
     struct entry *out = NULL;

@@ -113,12 +113,13 @@ def end_all(processes):
 
 
 def get(url, timeout=5.0, headers=None):
-    """(status, body text); status 0 when nobody answers."""
+    """(status, body text); status 0 when nobody answers, or not to the end."""
     try:
-        with urllib.request.urlopen(urllib.request.Request(url, headers=headers or {}), timeout=timeout) as r:
-            return r.status, r.read().decode()
-    except urllib.error.HTTPError as e:
-        return e.code, e.read().decode()
+        try:
+            with urllib.request.urlopen(urllib.request.Request(url, headers=headers or {}), timeout=timeout) as r:
+                return r.status, r.read().decode()
+        except urllib.error.HTTPError as e:
+            return e.code, e.read().decode()
     except (OSError, ValueError):
         return 0, ""
 

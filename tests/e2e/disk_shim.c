@@ -35,7 +35,7 @@ static bool is_fd_below(int fd)
     return n > 0 && is_below(path);
 }
 
-/* What the file says now: 0, an errno, or NO_SUCH for "hold". */
+/* Reads the order that stands in the file now: 0, an errno, or NO_SUCH for "hold". */
 static int says(void)
 {
     char text[SAYS_MAX] = "";

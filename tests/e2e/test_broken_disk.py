@@ -171,6 +171,14 @@ def test_tenants_take_turns_at_the_store(tmp_path):
 
 # ---- file descriptors ----
 
+def serves(c):
+    """A connection that comes while descriptors are short is closed unread, which resets it."""
+    try:
+        return complete(c) == 200
+    except ConnectionError:
+        return False
+
+
 def test_idle_clients_take_no_descriptors_from_others(tmp_path):
     """256 descriptors and more idle clients: the gateway says so at its start, refuses by name, and all else goes on."""
     with Cluster("--state-dir", tmp_path / "state", workers=1, tp=1) as c:
@@ -183,7 +191,7 @@ def test_idle_clients_take_no_descriptors_from_others(tmp_path):
         assert c.status()["gateways"]  # the head has it still
         for x in idle:
             x.close()
-        wait_for("it serves", lambda: complete(c) == 200)
+        wait_for("it serves", lambda: serves(c))
         assert upload(c, 1000)[0] == 200 and c.pid("gateway-0") == gateway
         failed = next(line for line in get(c.url + "/metrics")[1].splitlines() if line.startswith("coxswain_gateway_http_failed_accepts_total "))
         assert float(failed.split()[-1]) <= len(idle)  # the loop does not come back to them without end
@@ -199,4 +207,4 @@ def test_idle_clients_take_no_descriptors_from_others(tmp_path):
         assert c.status()["gateways"]
         for x in idle:
             x.close()
-        wait_for("it serves", lambda: complete(c) == 200)
+        wait_for("it serves", lambda: serves(c))

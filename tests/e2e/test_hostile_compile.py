@@ -1,6 +1,6 @@
-"""What a client writes to be compiled is compiled elsewhere: grammars and requests' own chat templates in processes with limits.
-Whatever becomes of those, the gateway answers everybody else, and says to this client what happened. A compile process that is
-stopped by a signal stands for one that never ends: nothing here hangs on time."""
+"""Grammars and requests' own chat templates are compiled in processes of their own, with limits. Whatever becomes of such a
+process, the gateway answers everybody else, and tells this client what happened. A compile process that is stopped by a signal
+stands for one that never ends: nothing here depends on time."""
 import contextlib
 import http.client
 import json

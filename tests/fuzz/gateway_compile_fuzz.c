@@ -1,11 +1,14 @@
 /* Frames of compile processes, in pieces and whole: what a process reads of a job, and what the
  * gateway reads of a process that may say anything. First byte: whose frame it is, and how large
- * the pieces are. What is accepted is written again as the same bytes. */
+ * the pieces are. An accepted frame is written again as the same bytes. A small job is run as a
+ * compile process runs it, and the gateway takes its verdict. */
 #include <assert.h>
 #include <stdint.h>
 #include <string.h>
 
-#include "gateway/compile_wire.h"
+#include "gateway/compile_child.h"
+
+enum { RUN_MAX_BYTES = 2048 };
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
@@ -21,6 +24,42 @@ static enum status read_in_pieces(struct compile_reader *r, struct str bytes, si
         *n_read += n_used;
     }
     return s;
+}
+
+static const struct text_vocabulary *vocabulary(void)
+{
+    static struct text_vocabulary *v;
+    struct text_tokenizer *t = NULL;
+    char err[TEXT_ERR_MAX];
+    if (!v) {
+        int rc = text_tokenizer_open("builtin:bytes", NULL, &t, err);
+        assert(rc == TEXT_OK);
+        rc = text_vocabulary_new(t, &v, err);
+        assert(rc == TEXT_OK);
+        text_tokenizer_free(t);
+    }
+    return v;
+}
+
+static void run(const struct compile_frame *job)
+{
+    unsigned char header[COMPILE_HEADER_BYTES];
+    struct compile_frame verdict;
+    struct compile_reader r;
+    struct strbuf out;
+    size_t n_used;
+    strbuf_init(&out, COMPILE_MAX_RENDERED);
+    compile_run(vocabulary(), job, &out, &verdict);
+    assert(verdict.code != TEXT_INTERNAL);
+    compile_frame_header(&verdict, header);
+    compile_reader_init(&r, true);
+    enum status s = compile_reader_feed(&r, (struct str){(char *)header, sizeof header}, &n_used);
+    assert(s == (verdict.text.len > 0 ? STATUS_AGAIN : STATUS_OK));
+    if (s == STATUS_AGAIN)
+        s = compile_reader_feed(&r, verdict.text, &n_used);
+    assert(s == STATUS_OK && r.frame.code == verdict.code);
+    compile_reader_fini(&r);
+    strbuf_fini(&out);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
@@ -42,6 +81,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         assert(sizeof header + f->text.len + f->more.len == n_whole);
         assert(f->text.len == 0 ||
                memcmp(f->text.ptr, bytes.ptr + sizeof header, f->text.len) == 0);
+        if (!(data[0] & 1) && n_whole <= RUN_MAX_BYTES)
+            run(f);
     }
     compile_reader_fini(&pieces);
     compile_reader_fini(&whole);

@@ -33,6 +33,8 @@ enum what {
     WHAT_TIME,
     WHAT_TURN,
     WHAT_MOVE,
+    WHAT_SUBMIT_GRAMMAR,
+    WHAT_GRAMMAR_DONE,
     WHAT_COUNT
 };
 
@@ -49,6 +51,9 @@ static struct world {
         uint32_t sampled[MAX_ITEMS], n_sampled;
     } plans[N_PLANS]; /* to the first worker, by step */
     uint64_t last_step, answered;
+    struct {
+        uint64_t epoch, id;
+    } grammar; /* the last one that the head wanted */
 } w;
 
 static struct bus_peer address(uint8_t connection)
@@ -87,6 +92,10 @@ static enum status on_send(void *ctx, struct bus_peer to, struct str frame)
         *(to.id[1] <= 2 ? &w.epoch : &w.other_epoch) = m.form.term_epoch;
     if (m.type == MSG_FORM && to.id[1] > 2 && m.form.make_id)
         w.other_maker = to.id[1];
+    if (m.type == MSG_GRAMMAR) {
+        w.grammar.epoch = m.grammar.term_epoch;
+        w.grammar.id = m.grammar.id;
+    }
     if (m.type == MSG_PLAN && to.id[1] == 1)
         see_plan(&m.plan);
     arena_fini(&a);
@@ -157,7 +166,7 @@ static void form(void)
     say(2, &formed);
 }
 
-static void submit(uint64_t id)
+static void submit(uint64_t id, enum grammar_kind kind, struct str grammar)
 {
     static uint32_t ids[PROMPT];
     struct msg m = {.type = MSG_SUBMIT,
@@ -169,7 +178,9 @@ static void submit(uint64_t id)
                                             .repetition_penalty = 1,
                                             .n_logprobs = -1,
                                             .n_prompt_logprobs = -1,
-                                            .max_tokens = 20}}};
+                                            .max_tokens = 20,
+                                            .grammar_kind = kind,
+                                            .grammar = grammar}}};
     say(0, &m);
 }
 
@@ -229,6 +240,17 @@ static void move(void)
         pass_time(0);
 }
 
+/* Any rank says any end of the grammar that the head wants. */
+static void grammar_done(uint8_t connection, uint8_t status, struct str text)
+{
+    struct msg m = {.type = MSG_GRAMMAR_DONE,
+                    .grammar_done = {.term_epoch = w.grammar.epoch,
+                                     .id = w.grammar.id,
+                                     .status = (enum status)(status % STATUS_COUNT),
+                                     .text = text}};
+    say(connection, &m);
+}
+
 /* ---- the input ---- */
 
 static void from_input(const uint8_t *data, size_t n)
@@ -258,6 +280,7 @@ static void from_input(const uint8_t *data, size_t n)
 
 static void take(const uint8_t *data, size_t n)
 {
+    const struct str body = {(const char *)data + FRAME_HEADER_BYTES, n - FRAME_HEADER_BYTES};
     switch ((enum what)(data[AT_WHAT] % WHAT_COUNT)) {
     case WHAT_FRAME:
         from_input(data, n);
@@ -274,6 +297,12 @@ static void take(const uint8_t *data, size_t n)
     case WHAT_TIME:
         pass_time(data[AT_TYPE]);
         break;
+    case WHAT_SUBMIT_GRAMMAR:
+        submit(10 + data[AT_TYPE] % 4u, GRAMMAR_REGEX, body);
+        break;
+    case WHAT_GRAMMAR_DONE:
+        grammar_done(data[AT_CONNECTION] % N_CONNECTIONS, data[AT_TYPE], body);
+        break;
     default:
         head_core_turn(w.core, w.now_ns);
         break;
@@ -288,6 +317,7 @@ static void start(void)
     w.now_ns = 100 * NS_PER_S;
     w.epoch = w.other_epoch = w.last_step = w.answered = 0;
     memset(w.plans, 0, sizeof w.plans);
+    memset(&w.grammar, 0, sizeof w.grammar);
     w.other_maker = 3;
     w.has_other = false;
     head_core_config_init(&c);
@@ -303,8 +333,8 @@ static void start(void)
     hello(1);
     hello(2);
     form();
-    submit(1);
-    submit(2);
+    submit(1, GRAMMAR_NONE, STR(""));
+    submit(2, GRAMMAR_NONE, STR(""));
     if (!head_core_is_ready(w.core) || w.last_step == 0)
         abort(); /* or this fuzzes nothing */
 }

@@ -53,7 +53,7 @@ def children(pid):
 
 
 def resident_mib(pid):
-    """Of a process and all below it; 0 when it has ended."""
+    """The resident memory of a process and of all below it; 0 when it has ended."""
     try:
         text = Path(f"/proc/{pid}/status").read_text()
     except OSError:

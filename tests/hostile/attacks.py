@@ -1,5 +1,5 @@
-"""What an attack is, and the list of all of them. An attack is a name, shots to send and what must hold of their results; what it
-means for others (the probe, the gateway's memory, its life) attack.py and neighbour.py look at for all alike."""
+"""The list of all attacks. An attack is a name, shots to send and the rule that their results must obey. attack.py and neighbour.py
+look at its effect on others (the probe, the gateway's memory, its life) for all attacks alike."""
 import dataclasses
 import json
 from collections.abc import Callable

@@ -62,7 +62,7 @@ class Hostile:
         self.n_left_out = 0
 
     def cut(self, shots):
-        """Of an attack of many shots a few stay in a deck: each attack has its turn."""
+        """An attack of many shots keeps a few of them in a deck, so that each attack has its turn."""
         for s in shots[:4]:
             s.hold_s = min(s.hold_s, SLOW_SHOT_S)
             yield s

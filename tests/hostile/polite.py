@@ -93,7 +93,7 @@ class Polite:
         s.marks = s.marks[-1:]
 
     def close(self):
-        """What is still on its way is given up, and is no failure."""
+        """Streams that are still on their way are given up, and are no failures."""
         failures = list(self.failures)
         for s in list(self.live.values()):
             s.end()

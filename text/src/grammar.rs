@@ -30,7 +30,7 @@ const MAX_TOKENS: u32 = 1 << 22;
 /// nothing.
 const STACK_BYTES: usize = 512 << 20;
 
-/// Of one mask and of one place in the text; honest ones have 5,800 and 2,000 at most (1,000 optional properties: 12,000
+/// Bounds of one mask, and of one place in the text; honest ones have 5,800 and 2,000 at most (1,000 optional properties: 12,000
 /// and 4,000).
 const MOST_ITEMS: usize = 25_000;
 const MOST_OF_ROW: usize = 4_200;
@@ -151,7 +151,7 @@ pub struct Grammar {
     cost: Cost,
 }
 
-/// What a compile has cost: text.h, struct text_compile_cost.
+/// The cost of a compile: text.h, struct text_compile_cost.
 #[derive(Clone, Copy, Default)]
 #[repr(C)]
 pub struct Cost {

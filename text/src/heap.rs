@@ -1,16 +1,16 @@
-//! What the crate's threads take from the allocator, counted: the work of a compile, also where third-party code
-//! looks at no limit. And what was freed and the allocator still has.
+//! Counts the bytes that the crate's threads take from the allocator: the work of a compile, also where third-party code
+//! looks at no limit. Gives the bytes that were freed, and that the allocator still has, back to the system.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 use std::sync::atomic::{AtomicI32, Ordering};
 
-/// Of one compile, and of what it has at once: 13 times of what the largest honest grammars take
+/// Bounds of one compile, in all and at once: 13 times as much as the largest honest grammars take
 /// (docs/structured-outputs.md).
 const MOST_TAKEN: u64 = 3 << 29;
 const MOST_ALIVE: u64 = 256 << 20;
 
-/// Of one thread, since it began.
+/// The counts of one thread, since it began.
 struct Counts {
     taken: Cell<u64>,
     freed: Cell<u64>,
@@ -96,15 +96,15 @@ unsafe impl GlobalAlloc for Counted {
 #[global_allocator]
 static HEAP: Counted = Counted;
 
-/// What a piece of work has taken, in bytes: in all, and the most that it had at once.
+/// The bytes that a piece of work has taken: in all, and the most that it had at once.
 #[derive(Clone, Copy, Default)]
 pub struct Taken {
     pub bytes: u64,
     pub peak: u64,
 }
 
-/// Of a thread that has measured nothing else: f's work under the limits of one compile. None: it is beyond them,
-/// and what f made is not wanted.
+/// Runs f under the limits of one compile, on a thread that has measured nothing else. None: f went beyond them,
+/// and its result is dropped.
 pub fn measure<T>(f: impl FnOnce() -> T) -> (Taken, Option<T>) {
     let (taken, alive) = COUNTS.with(|c| {
         let taken = c.taken.get();

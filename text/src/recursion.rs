@@ -5,7 +5,7 @@
 use llguidance::earley::{CGrammar, CSymIdx};
 use std::collections::HashMap;
 
-/// What an item costs for each item of its row, in 0.1 ns: measured on rows of 100 to 2,000 items.
+/// The cost of an item for each item of its row, in 0.1 ns: measured on rows of 100 to 2,000 items.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Growth {
     None = 3,
@@ -16,11 +16,11 @@ pub enum Growth {
 #[derive(Default)]
 struct Edges {
     to: Vec<Vec<usize>>,
-    /// Of rules of more than one symbol: by the others a text grows.
+    /// Edges of rules of more than one symbol: a text grows by the other symbols.
     growing: Vec<(usize, usize)>,
 }
 
-/// Of each node: the group of those that lead to each other (Kosaraju).
+/// Gives each node the group of nodes that lead to each other (Kosaraju).
 fn groups(to: &[Vec<usize>]) -> Vec<usize> {
     let n = to.len();
     let mut back = vec![Vec::new(); n];
@@ -58,7 +58,7 @@ fn groups(to: &[Vec<usize>]) -> Vec<usize> {
     group
 }
 
-/// Of each node: whether a text grows there by what leads back to it.
+/// Says of each node whether a text grows there by a path that leads back to it.
 fn cycles(e: &Edges) -> Vec<bool> {
     let group = groups(&e.to);
     let mut grows = vec![false; group.len()];

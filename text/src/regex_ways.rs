@@ -6,7 +6,7 @@ use llguidance::derivre::{ExprRef, RegexAst, RegexBuilder};
 use llguidance::regex_to_lark;
 use std::collections::{HashMap, HashSet};
 
-/// Of one intersection, where each byte has all of its ways.
+/// The bound of one intersection, where each byte has all of its ways.
 pub const MOST_WAYS: f64 = 200_000.0;
 /// (?s:.{m,n}): the second byte of a character is of so many sets.
 pub const WAYS_OF_LENGTH: f64 = 2.0;
@@ -51,7 +51,7 @@ fn overlap(set: &mut ExprSet, sets: &[ExprRef]) -> usize {
     (0..=u8::MAX).map(|b| of(b)).max().unwrap_or(0)
 }
 
-/// Of an expression that the crate has made; known: of the intersections that have been looked at.
+/// The ways of an expression that the crate has made. known: the ways of intersections that have been looked at.
 pub fn ways_of(set: &mut ExprSet, own: ExprRef, known: &mut HashMap<ExprRef, f64>) -> f64 {
     if let Some(n) = known.get(&own) {
         return *n;

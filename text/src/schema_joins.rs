@@ -1,5 +1,5 @@
-//! What the crate (llguidance) would join of a schema, counted before it does. Schemas of one value, by allOf and by $ref
-//! beside others, it puts into one, and those of their members and items with them: copies of copies, which no limit of
+//! Counts the parts of a schema that the crate (llguidance) would join, before it does. Schemas of one value, by allOf and by
+//! $ref beside others, it puts into one, and those of their members and items with them: copies of copies, which no limit of
 //! its own sees. And of several patterns of one text it looks at each byte's ways together: their product.
 
 use crate::error::{fail, Code, Result};
@@ -12,12 +12,12 @@ type Members = Map<String, Value>;
 
 /// Schemas of one value together, each as often as it is said.
 const MOST_JOINED: usize = 4_000;
-/// Of a whole request, with all members of what is joined.
+/// The bound of a whole request, with all members of joined schemas.
 const MOST_LOOKS: usize = 100_000;
 /// The crate gives up on what leads on without end, so deep.
 const MOST_DEPTH: usize = 128;
 
-/// What is said of one value: all of these, or any.
+/// The schemas that speak of one value: all of these, or any.
 enum Said<'a> {
     Own(&'a Members),
     All(Vec<Said<'a>>),
@@ -97,7 +97,7 @@ impl<'a> Said<'a> {
         }
     }
 
-    /// Of what `part` of each schema says.
+    /// Joins the schemas that `part` gives of each schema.
     fn inner(
         &self,
         w: &mut Walk<'a>,
@@ -196,7 +196,7 @@ impl<'a> Walk<'a> {
         Ok(())
     }
 
-    /// Of one member where several schemas speak of it: what one alone says the crate looks at by itself.
+    /// Looks at one member where several schemas speak of it: the crate looks at a single schema's by itself.
     fn inner(
         &mut self,
         said: &Said<'a>,

@@ -69,7 +69,8 @@ static void special_tokens_do_not_count(void **state)
     assert_false(vocabulary_is_same(&plain, &bytes));
 }
 
-/* What scripts/make-goldens has made: safetensors, GGUF of all types, split ones, PyTorch's. */
+/* The models are those of scripts/make-goldens: safetensors, GGUF of all types, split ones,
+ * PyTorch's. */
 static void every_form_of_a_model_is_the_same(void **state)
 {
     static const char *const families[] = {"llama_tiny", "gemma3_tiny"};

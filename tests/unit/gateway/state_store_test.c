@@ -624,8 +624,8 @@ static void test_a_large_file_goes_piece_by_piece(void **state)
     assert_int_equal(try_add(f, LARGE_BYTES, &file), STATUS_OK);
 }
 
-/* What is going has room for what comes, without waiting for looks: a call makes a little, and goes
- * on behind others. */
+/* An upload takes the room of a file that is on its way out, without waiting for looks: a call
+ * makes a little room, and goes on behind others. */
 static void test_an_upload_takes_the_room_of_what_goes(void **state)
 {
     struct fixture *f = *state;

@@ -47,7 +47,7 @@ static void everybody_has_the_same_share(void **state)
     }
 }
 
-/* Of one who takes what it can, whatever comes after finds room. */
+/* A newcomer finds room beside a tenant that takes all that it can. */
 static void a_newcomer_always_finds_room(void **state)
 {
     struct room r;

@@ -1,4 +1,5 @@
-/* Who is given up for being silent, and who looked late: with a clock of the test's own. */
+/* A peer that is silent is given up, and an observer that looked late gives nobody up: with a clock
+ * of the test's own. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

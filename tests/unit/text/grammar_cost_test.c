@@ -1,6 +1,6 @@
-/* What grammars and their masks may cost, over builtin:bytes: bombs are refused by name before they
- * cost anything, counts are the same each time, and a sequence that costs too much fails alone and
- * in a replay no earlier. */
+/* Bounds on the cost of grammars and their masks, over builtin:bytes: bombs are refused by name
+ * before they cost anything, counts are the same each time, and a sequence that costs too much
+ * fails alone and in a replay no earlier. */
 #include "text_fixture.h"
 
 #include <sys/wait.h>
@@ -57,7 +57,7 @@ static void patterns(struct text *t)
     add(t, "]}");
 }
 
-/* Of a member, or of a name. */
+/* The patterns stand in a member here, and in a member's name below. */
 static void patterns_of_a_member(struct text *t)
 {
     add(t, "{\"allOf\":[true");

@@ -112,7 +112,8 @@ static void what_was_not_announced_is_compiled_now(void **state)
     grammar_compiler_free(c);
 }
 
-/* What is let go of before its turn is not told of any more, and what is queued has a bound. */
+/* A grammar that is let go of before its turn is not told of any more, and the queue has a bound.
+ */
 static void the_queue_is_bounded(void **state)
 {
     struct grammar_compiler *c = open_compiler("builtin:bytes");

@@ -1,5 +1,5 @@
-/* What a worker answers to the head's grammars: a device without grammars has all of them; what is
- * of another epoch nobody waits for; what was compiled is told from the loop. */
+/* A worker's answers to the head's grammars: a device without grammars has all of them, nobody
+ * waits for grammars of another epoch, and a grammar that was compiled is told from the loop. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
