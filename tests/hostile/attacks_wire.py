@@ -87,7 +87,8 @@ BODIES = [
     keyless("a_form_without_a_key", lambda t: upload(t, key=False, path="/v1/files", more=("Content-Type: multipart/form-data; boundary=B",))),
     keyless("gzip_without_a_key", lambda t: upload(t, key=False, more=("Content-Encoding: gzip", "Content-Type: application/json"))),
     keyless("expect_without_a_key", lambda t: upload(t, sent=0, key=False, more=("Expect: 100-continue", "Content-Type: application/json"))),
-    Attack("body/slower_than_a_reader", "body", lambda t: [upload(t, hold=45) for _ in range(17)], let_go, seconds=50),
+    # all but 400 bytes come at once: the second window of 30 s is the first that moves too little
+    Attack("body/slower_than_a_reader", "body", lambda t: [upload(t, hold=75) for _ in range(17)], let_go, seconds=80),
     Attack("body/nothing_behind_the_head", "body", lambda t: [upload(t, sent=0, hold=45) for _ in range(50)], let_go, seconds=50),
     Attack("body/chunks_of_a_byte", "body", lambda t: [chunked(t) for _ in range(50)], anything, seconds=25),
     Attack("body/head_by_letters", "body", lambda t: [Shot(b"GET /v1/models HTTP/1.1\r\n", drip=b"a", drip_every_s=0.5, drip_times=400, hold_s=20)

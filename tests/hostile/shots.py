@@ -63,7 +63,8 @@ class Connection:
         self.sock = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
         self.sock.setblocking(False)
         if shot.read >= 0:
-            self.sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+            room = max(4096, int(shot.read / 2))  # a sip finds its bytes there
+            self.sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, room)
         try:
             self.sock.connect(engine.address)
         except BlockingIOError:
@@ -159,9 +160,20 @@ class Connection:
             return
         self.engine.later(0.1, self.sip)
 
+    def is_over(self):
+        """Whether the server has closed: behind bytes that a sipping client has not read yet."""
+        try:
+            return any(not self.sock.recv(PIECE) for _ in range(64))
+        except BlockingIOError:
+            return False
+        except OSError:
+            return True
+
     def end(self):
         if self.ended:
             return
+        if self.shot.read > 0 and not self.result.closed:
+            self.result.closed = self.is_over()
         if getattr(self, "events", 0):
             self.want(0)
         self.ended = True
