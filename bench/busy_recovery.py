@@ -76,7 +76,7 @@ class Client:
 
 @contextlib.contextmanager
 def hogs(n, weight):
-    running = [subprocess.Popen([sys.executable, "-c", HOG], start_new_session=True) for _ in range(n)]
+    running = [subprocess.Popen(["setpriv", "--pdeathsig", "KILL", sys.executable, "-c", HOG], start_new_session=True) for _ in range(n)]
     try:
         for p in running:
             weigh(p.pid, weight)

@@ -177,7 +177,8 @@ set_tests_properties(chaos_kill_loop_model PROPERTIES LABELS chaos TIMEOUT 3000 
 # Three hosts under a schedule of faults: a minute of it here, ten beside it; the checker's own test first, for a checker
 # that sees nothing passes everything.
 add_test(NAME chaos_checker COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/run_python -m pytest -q -rs -p no:cacheprovider
-                                    ${CMAKE_CURRENT_SOURCE_DIR}/chaos/checker_test.py ${CMAKE_CURRENT_SOURCE_DIR}/chaos/hands_test.py)
+                                    ${CMAKE_CURRENT_SOURCE_DIR}/chaos/checker_test.py ${CMAKE_CURRENT_SOURCE_DIR}/chaos/hands_test.py
+                                    ${CMAKE_CURRENT_SOURCE_DIR}/chaos/matrix_test.py)
 add_test(NAME chaos_hosts COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/chaos/run --seed 5 --minutes 1)
 add_test(NAME chaos_hosts_whole COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/chaos/run --minutes 10)
 set_tests_properties(chaos_checker chaos_hosts chaos_hosts_whole PROPERTIES LABELS chaos TIMEOUT 3000

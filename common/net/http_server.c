@@ -2,10 +2,12 @@
 #include "common/net/http_server.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
@@ -17,6 +19,7 @@
 #include "common/net/loop_internal.h"
 
 enum { BACKLOG = 511, OVER_LIMIT_EXTRA = 128, UNSENT_BYTES = 128 << 10 };
+enum { DESCRIPTORS_KEPT = 2, OLDEST_LOOKED_AT = 16 };
 
 #define NS_PER_MS 1000000ull
 
@@ -110,25 +113,63 @@ void http_server_load(const struct http_server *s, struct http_load *out)
         .body_bytes = s->bodies.used, .answer_bytes = s->answers.used, .counts = s->counts};
 }
 
-/* One that waits for a request, the one that came first: the list begins with the newest. */
-static struct conn *oldest_idle(const struct http_server *s)
+/* Whether bytes have come that nobody has read: a request may begin with them. */
+static bool has_unread(const struct conn *c)
 {
-    struct conn *found = NULL;
-    for (struct conn *c = s->conns; c; c = c->next)
+    uv_os_fd_t fd;
+    int n = 0;
+    return uv_fileno(&c->io.handle, &fd) == 0 && ioctl(fd, FIONREAD, &n) == 0 && n > 0;
+}
+
+/* Of a list that begins with the newest: the oldest that waits for a request gives up its
+ * descriptor. A client whose request lies in the kernel is not idle, and a few of the oldest are
+ * looked at for that. */
+static void close_oldest_idle(struct http_server *s, struct conn *list)
+{
+    s->counts.failed_accepts++;
+    struct conn *oldest[OLDEST_LOOKED_AT];
+    size_t n = 0;
+    for (struct conn *c = list; c; c = c->next)
         if (conn_is_idle(c))
-            found = c;
-    return found;
+            oldest[n++ % OLDEST_LOOKED_AT] = c;
+    for (size_t i = 0; i < n && i < OLDEST_LOOKED_AT; i++) {
+        struct conn *c = oldest[(n - 1 - i) % OLDEST_LOOKED_AT];
+        if (has_unread(c))
+            continue;
+        conn_abort(c);
+        return;
+    }
+}
+
+/* Whether DESCRIPTORS_KEPT more can be had. Asking is all that tells: numbers have holes, and other
+ * parts of the process have descriptors, too. */
+static bool has_descriptors(const struct http_server *s)
+{
+    uv_os_fd_t listener;
+    int taken[DESCRIPTORS_KEPT], n = 0;
+    if (uv_fileno(&s->listener.handle, &listener) != 0)
+        return true;
+    while (n < DESCRIPTORS_KEPT && (taken[n] = fcntl(listener, F_DUPFD_CLOEXEC, 0)) >= 0)
+        n++;
+    for (int i = 0; i < n; i++)
+        close(taken[i]);
+    return n == DESCRIPTORS_KEPT;
+}
+
+/* Where no descriptor is left libuv closes all that wait in the kernel's queue, requests and all.
+ * It does not come to that while idle connections, but for the newest, give up theirs first. */
+static void keep_descriptors_free(struct http_server *s)
+{
+    if (s->conns && !has_descriptors(s))
+        close_oldest_idle(s, s->conns->next);
 }
 
 /* There is no descriptor left, in this process or on this machine, and none of libuv's own to
  * refuse the connection with: it stays in the kernel's queue, and the loop would come back to it
- * without end. An idle connection gives up its descriptor. */
+ * without end. */
 static void on_accept_failed(struct http_server *s)
 {
-    struct conn *idle = oldest_idle(s);
-    s->counts.failed_accepts++;
-    if (idle)
-        conn_abort(idle);
+    close_oldest_idle(s, s->conns);
 }
 
 static void on_connection(uv_stream_t *listener, int rc)
@@ -146,6 +187,7 @@ static void on_connection(uv_stream_t *listener, int rc)
         conn_abort(s->conns);
     }
     conn_accept(s, s->n_conns >= max, -1);
+    keep_descriptors_free(s);
 }
 
 void http_server_release(struct http_server *s)

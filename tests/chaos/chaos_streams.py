@@ -20,6 +20,10 @@ class Wrong(Exception):
     """A stream that nothing excuses."""
 
 
+class Refused(Wrong):
+    """An error, a refusal or a stall: no answer, but no wrong token either."""
+
+
 class Broken(Exception):
     """The connection ended, or there was none."""
 
@@ -105,7 +109,7 @@ class Streams:
                     now = time.monotonic()
                     longest, last = max(longest, (now - last, now, gateway)), now
                     if "error" in event:
-                        raise Wrong(f"an error inside the stream: {json.dumps(event)[:300]}")
+                        raise Refused(f"an error inside the stream: {json.dumps(event)[:300]}")
                     for choice in event["choices"]:
                         self.take(choice, have, finished, want)
                     if self.slow_until.get(i_client, 0) > now:
@@ -130,7 +134,7 @@ class Streams:
             head = await reader.readuntil(b"\r\n\r\n")
             if head.split()[1] != b"200":
                 said = (head + await reader.read(400)).decode(errors="replace").split("\r\n")
-                raise Wrong(f"{said[0]}: {said[-1][:300]}")
+                raise Refused(f"{said[0]}: {said[-1][:300]}")
             if b"chunked" not in head.lower():
                 raise Wrong(f"no stream: {head!r}")
         except BaseException:

@@ -5,6 +5,8 @@ import http.client
 import json
 import os
 import resource
+import signal
+import socket
 import subprocess
 import threading
 
@@ -208,3 +210,24 @@ def test_idle_clients_take_no_descriptors_from_others(tmp_path):
         for x in idle:
             x.close()
         wait_for("it serves", lambda: serves(c))
+
+
+def test_a_request_between_idle_clients_is_answered():
+    """A hundred idle clients and four requests come at once where a few descriptors are left: the idle ones give up theirs."""
+    with Cluster(workers=1, tp=1) as c:
+        gateway = c.pid("gateway-0")
+        n_open = len(os.listdir(f"/proc/{gateway}/fd"))
+        resource.prlimit(gateway, resource.RLIMIT_NOFILE, (n_open + 24, n_open + 24))
+        for _ in range(3):
+            os.kill(gateway, signal.SIGSTOP)  # so that all of them wait in the kernel's queue
+            everyone = [socket.create_connection(("127.0.0.1", c.ports[0])) for _ in range(104)]
+            asking = everyone[13::26]
+            for s in asking:
+                s.sendall(b"GET /health HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
+            os.kill(gateway, signal.SIGCONT)
+            for s in asking:
+                s.settimeout(30)
+                assert s.recv(4096).startswith(b"HTTP/1.1 200")
+            for s in everyone:
+                s.close()
+        assert complete(c) == 200 and c.pid("gateway-0") == gateway
