@@ -464,7 +464,7 @@ void scheduler_reset(struct scheduler *s, uint64_t term_epoch, scheduler_request
 
 bool scheduler_takes_masks(struct scheduler *s, const struct request *r)
 {
-    return s->n_seqs == 0 || mask_shares_takes(&s->masks, r->tenant);
+    return s->n_seqs == 0 || r->resubmitted || mask_shares_takes(&s->masks, r->tenant);
 }
 
 bool scheduler_takes_more_masks(struct scheduler *s)

@@ -64,8 +64,8 @@ bool scheduler_fits(const struct scheduler *s, const struct request *r);
  * shares per tenant, for one tenant arrival (scheduler_queue.h). STATUS_LIMIT: queue full.
  * STATUS_NO_MEMORY: the request can never fit into this pool, even alone. */
 MUST_USE enum status scheduler_add(struct scheduler *s, struct request *r);
-/* r has a grammar: its tenant has room for another answer with one (mask_shares.h). Nothing that
- * was added is put out by it; a replay need not ask. False: true may follow when takes_more_masks
+/* r has a grammar: it has come back, or its tenant has room for another answer (mask_shares.h).
+ * What was added stays; a replay need not ask. False: true may follow when takes_more_masks
  * has been true once, or the scheduler is empty. */
 bool scheduler_takes_masks(struct scheduler *s, const struct request *r);
 bool scheduler_takes_more_masks(struct scheduler *s);
