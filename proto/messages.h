@@ -385,6 +385,7 @@ struct result_item {
     uint32_t n_prompt_logprobs;
     struct f32_span gaps;   /* one per id: the distance of the two best scores at its place, or: */
     struct f32_span vector; /* of a pooling request: [hidden] */
+    uint32_t mask_units;    /* what its grammar's masks cost, about 0.1 us each (text/text.h) */
 };
 struct msg_result {
     uint64_t term_epoch, step;
