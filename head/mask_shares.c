@@ -3,10 +3,10 @@
 #include <assert.h>
 
 #include "common/base/mem.h"
+#include "proto/messages.h"
 
 enum {
     CAP_MIN = 16,
-    NS_PER_UNIT = 100,
     PARTS = 3, /* of a step's time that are its masks' and others' */
     MOST =
         1024, /* shares; of those that are only kept because they owe the ones that owe least go */
@@ -187,12 +187,15 @@ void mask_shares_charge(struct mask_shares *m, uint32_t i, uint32_t expected, ui
     s->balance += (int64_t)expected - units;
     if (s->balance > MASK_SHARES_SAVED)
         s->balance = MASK_SHARES_SAVED;
+    if (s->balance < -MASK_SHARES_OWED)
+        s->balance = -MASK_SHARES_OWED;
+    say_takes(m, s);
     forget_paid(s);
 }
 
 void mask_shares_on_result(struct mask_shares *m, uint64_t execute_ns)
 {
-    uint64_t all = execute_ns / NS_PER_UNIT / PARTS;
+    uint64_t all = execute_ns / PROTO_MASK_UNIT_NS / PARTS;
     uint32_t n = 0;
     all = all < MASK_SHARES_LEAST ? MASK_SHARES_LEAST : all;
     for (uint32_t i = 0; i < m->n; i++)

@@ -1,23 +1,22 @@
 #pragma once
 /* What the masks of answers with a grammar may take of a group's time, so that no answer makes the
  * steps of others slow (docs/structured-outputs.md, "What masks may take of a step"). Deficit round
- * robin (Shreedhar and Varghese, SIGCOMM 1995) between tenants, over counted units of masks: each
- * result gives all that are below MASK_SHARES_SAVED a part of a third of the step's time, and what
- * masks cost is taken when their result says it. A tenant that owes runs none of its rows with a
+ * robin (Shreedhar and Varghese, SIGCOMM 1995) between tenants, over the time of masks: each result
+ * gives all that are below MASK_SHARES_SAVED a part of a third of the step's time, and what masks
+ * took is taken off when their result says it. A tenant that owes runs none of its rows with a
  * grammar until that is paid, while all other rows go on; where there is too little for all of its
  * rows, they take turns. Nobody is ended by this, and where nobody else has anything to run nobody
  * waits.
  *
  * Pure data, and the same function of the same results in cox-head, the simulator and a replay of a
- * step log. Owned by one scheduler. Unit: what the ranks count, about 0.1 us of the step. */
+ * step log. Owned by one scheduler. Unit: PROTO_MASK_UNIT_NS (0.1 us) of the step. */
 #include <stdbool.h>
 #include <stdint.h>
 
-#define MASK_SHARES_SAVED                                                                          \
-    1000000                      /* units that a tenant may have ahead: 100 ms, the dearest mask   \
-                                  */
-#define MASK_SHARES_LEAST 10000u /* of a step, for all tenants: 1 ms, however short it is */
-#define MASK_SHARES_NEW   16u    /* answers of a tenant that wait for their first mask */
+#define MASK_SHARES_SAVED 1000000  /* units that a tenant may have ahead: 100 ms */
+#define MASK_SHARES_OWED  10000000 /* and may owe, so that its wait has an end: 1 s */
+#define MASK_SHARES_LEAST 10000u   /* of a step, for all tenants: 1 ms, however short it is */
+#define MASK_SHARES_NEW   16u      /* answers of a tenant that wait for their first mask */
 #define MASK_SHARE_NONE   UINT32_MAX
 
 struct mask_share {

@@ -254,18 +254,22 @@ static struct prompt_budget run_running(struct scheduler *s)
     return short_of_blocks ? (struct prompt_budget){0} : budget;
 }
 
-/* Where nothing at all would run, the rows whose masks wait do. */
 static struct prompt_budget run_all(struct scheduler *s)
 {
     mask_shares_begin_step(&s->masks);
     struct prompt_budget budget = run_running(s);
     mask_shares_end_step(&s->masks);
-    if (s->p.n_runs + s->p.n_prefills > 0 || scheduler_in_flight(s) > 0 ||
-        !mask_shares_lift(&s->masks))
-        return budget;
-    mask_shares_begin_step(&s->masks);
-    budget = run_running(s);
-    mask_shares_end_step(&s->masks);
+    return budget;
+}
+
+/* Where nothing at all would run, the rows whose masks wait do: who owes least first. One of them
+ * may find no blocks, and is put aside for that; then the next ones have theirs. */
+static struct prompt_budget run_any(struct scheduler *s)
+{
+    struct prompt_budget budget = run_all(s);
+    while (s->p.n_runs + s->p.n_prefills == 0 && scheduler_in_flight(s) == 0 &&
+           mask_shares_lift(&s->masks))
+        budget = run_all(s);
     return budget;
 }
 
@@ -350,7 +354,7 @@ const struct msg_plan *scheduler_step(struct scheduler *s, uint64_t now_ns)
     blocks_begin_step(s->blocks);
     close_holes(s);
     scheduler_make_way(s);
-    struct prompt_budget budget = run_all(s);
+    struct prompt_budget budget = run_any(s);
     uint32_t n_left_before = s->n_left_slots;
     hand_back_slots(s);
     scheduler_admit(s, budget, now_ns);

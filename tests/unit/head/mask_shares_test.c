@@ -141,6 +141,65 @@ static void a_tenant_pays_for_those_that_left(void **state)
     close_bed(&b);
 }
 
+/* Whatever a rank says of one step: three seconds of others' steps pay for it. */
+static void a_debt_has_an_end(void **state)
+{
+    struct bed b;
+    struct scheduler_config c = roomy();
+    struct answer a;
+    open_bed(&b, &c);
+    add_of(&b, 2, false, 1000);
+    struct request *r = add_of(&b, 1, true, 100);
+    answer(step(&b), OTHER_ID, &a);
+    a.items[1].mask_units = UINT32_MAX;
+    give(&b, &a);
+    uint32_t n = 0;
+    for (; !scheduler_takes_masks(b.s, r); n++) {
+        answer(step(&b), OTHER_ID, &a);
+        assert_int_equal(a.m.n_items, 1);
+        a.m.execute_ns = 30ull * NS_MS;
+        give(&b, &a);
+    }
+    assert_in_range(n, 99, 101);
+    close_bed(&b);
+}
+
+/* Both owe, and who owes less finds no block: then the other runs. */
+static void who_finds_no_block_stops_nobody(void **state)
+{
+    struct bed b;
+    struct scheduler_config c = config(4);
+    struct answer a;
+    open_bed(&b, &c);
+    struct request *first = add_of(&b, 1, true, 11);
+    struct msg_submit m = submit(&b, 25, 35);
+    m.ids.ptr += 100; /* nothing to share */
+    m.tenant = 2;
+    m.sampling.grammar_kind = GRAMMAR_REGEX;
+    m.sampling.grammar = (struct str){"a*", 2};
+    struct request *second = make(&b, &m);
+    assert_int_equal(scheduler_add(b.s, second), STATUS_OK);
+    const struct seq *of_first = first->sched, *x = second->sched;
+    do {
+        answer(step(&b), OTHER_ID, &a);
+        bool is_first = x->n_scheduled == 25;
+        assert_int_equal(a.m.n_items, is_first ? 2 : 1);
+        if (is_first)
+            a.items[0].mask_units = 900 * UNITS_MS;
+        if (x->n_scheduled == 48)
+            a.items[0].mask_units = 200 * UNITS_MS;
+        give(&b, &a);
+    } while (x->n_scheduled < 48);
+    const struct msg_plan *p = step(&b);
+    assert_non_null(p);
+    assert_int_equal(p->n_runs, 1);
+    assert_int_equal(p->runs[0].slot, of_first->slot);
+    assert_int_equal(x->place, SEQ_WAITING);
+    answer(p, OTHER_ID, &a);
+    give(&b, &a);
+    close_bed(&b);
+}
+
 static void new_answers_are_bounded(void **state)
 {
     struct bed b;
@@ -180,6 +239,8 @@ int main(void)
         cmocka_unit_test(who_owes_keeps_nobody_else_waiting),
         cmocka_unit_test(alone_nobody_waits),
         cmocka_unit_test(a_tenant_pays_for_those_that_left),
+        cmocka_unit_test(a_debt_has_an_end),
+        cmocka_unit_test(who_finds_no_block_stops_nobody),
         cmocka_unit_test(new_answers_are_bounded),
         cmocka_unit_test(many_that_owe_are_bounded),
     };
