@@ -14,7 +14,7 @@ struct sampling { /* of one row */
     struct sampler_row row;
     struct sampler_choice choice;
     float end_gap;       /* of its mask: 0, RESULT_DEAD_END, RESULT_MASK_COST */
-    uint32_t mask_units; /* and its part of what the step's masks cost */
+    uint32_t mask_units; /* and its part of the time that the step's masks took */
 };
 
 /* Whose tokens are drawn, in the order in which they come to a stage in front of the last. */

@@ -1,6 +1,7 @@
 /* Tokens: drawn by rank 0 of the last stage, appended by all ranks. */
 #include <math.h>
 
+#include "common/base/clock.h"
 #include "common/base/log.h"
 #include "common/base/mem.h"
 #include "worker/executor_model_group.h"
@@ -136,17 +137,18 @@ static void mask_share(void *ctx, uint32_t i_share)
     }
 }
 
-/* The step waits for the share that costs most; each row has its part of that. */
-static void say_units_of_step(struct executor_model *x, const struct masked *m)
+/* The step has waited for all of them together: each row has its part of that time by what its own
+ * masks cost. Counts alone would not do: where a unit takes longer than here, on a slower core or
+ * a busy machine, masks would take more than the head believes. */
+static void say_units_of_step(struct executor_model *x, const struct masked *m, uint64_t took_ns)
 {
-    uint64_t most = 0, sum = 0;
-    for (uint32_t i = 0; i < m->n_shares; i++) {
-        sum += m->costs[i];
-        most = m->costs[i] > most ? m->costs[i] : most;
-    }
-    for (uint32_t i = 0; i < m->at[m->n] && sum > most; i++) {
+    double sum = 0, all = (double)(took_ns / PROTO_MASK_UNIT_NS);
+    for (uint32_t i = 0; i < m->n_shares; i++)
+        sum += (double)m->costs[i];
+    for (uint32_t i = 0; i < m->at[m->n]; i++) {
         uint32_t *units = &x->samplings[i].mask_units;
-        *units = (uint32_t)((double)*units * (double)most / (double)sum);
+        double own = sum > 0 ? (double)*units / sum * all : 0;
+        *units = own < UINT32_MAX ? (uint32_t)own : UINT32_MAX;
     }
 }
 
@@ -156,6 +158,7 @@ static void make_masks(struct executor_model *x, const struct batch_sample *from
     uint64_t costs[RUNNER_LOGITS_ROWS] = {0};
     struct masked m = {.x = x, .from = from, .costs = costs};
     uint32_t n_constrained = 0;
+    uint64_t begin_ns = clock_mono_ns();
     for (uint32_t i = 0; i < n; i++) {
         const struct sequence *q = from[i].run->q;
         x->samplings[i].row.mask = NULL;
@@ -175,7 +178,7 @@ static void make_masks(struct executor_model *x, const struct batch_sample *from
         mask_share(&m, 0);
     else if (m.n_shares > 1)
         x->engine->device->ops->parallel_for(x->engine->device, m.n_shares, mask_share, &m);
-    say_units_of_step(x, &m);
+    say_units_of_step(x, &m, clock_mono_ns() - begin_ns);
 }
 
 static struct sampler_row row_of(const struct batch_sample *from)
