@@ -414,12 +414,24 @@ size_t step_log_n_cut(const struct step_log_reader *r)
     return r->n_cut;
 }
 
+/* The last byte of the magic is the version. */
+static enum status check_magic(struct str bytes, struct error *err)
+{
+    const size_t at = STEP_LOG_MAGIC_BYTES - 1;
+    if (bytes.len <= at || memcmp(bytes.ptr, STEP_LOG_MAGIC, at) != 0)
+        return error_set(err, STATUS_INVALID, "not a step log");
+    if (bytes.ptr[at] == STEP_LOG_MAGIC[at])
+        return STATUS_OK;
+    return error_set(err, STATUS_INVALID,
+                     "a step log of version %u, and this program reads version %u: replay it with "
+                     "the release that wrote it",
+                     (uint8_t)bytes.ptr[at], (uint8_t)STEP_LOG_MAGIC[at]);
+}
+
 enum status step_log_open_bytes(struct str bytes, struct step_log_reader **out, struct error *err)
 {
     *out = NULL;
-    if (bytes.len < STEP_LOG_MAGIC_BYTES ||
-        memcmp(bytes.ptr, STEP_LOG_MAGIC, STEP_LOG_MAGIC_BYTES) != 0)
-        return error_set(err, STATUS_INVALID, "not a step log of this version");
+    TRY(check_magic(bytes, err));
     struct step_log_reader *r = mem_zalloc(sizeof *r);
     r->file = bytes;
     r->at = STEP_LOG_MAGIC_BYTES;

@@ -466,6 +466,17 @@ static void damage_is_found_and_a_cut_is_not_damage(void **state)
     life_free(x);
 }
 
+static void another_version_is_refused_by_name(void **state)
+{
+    static const char older[] = "coxstep\x01";
+    struct step_log_reader *r;
+    struct error err;
+    assert_int_equal(step_log_open_bytes((struct str){older, 8}, &r, &err), STATUS_INVALID);
+    assert_non_null(strstr(err.text, "version 1, and this program reads version 2"));
+    assert_int_equal(step_log_open_bytes((struct str){older, 7}, &r, &err), STATUS_INVALID);
+    assert_string_equal(err.text, "not a step log");
+}
+
 static void a_full_sink_ends_the_log_once_and_a_new_group_begins_another(void **state)
 {
     struct life *x = life_new(6);
@@ -577,6 +588,7 @@ int main(void)
         cmocka_unit_test(what_is_not_so_is_found),
         cmocka_unit_test(a_step_that_never_returned_is_in_the_last_words),
         cmocka_unit_test(damage_is_found_and_a_cut_is_not_damage),
+        cmocka_unit_test(another_version_is_refused_by_name),
         cmocka_unit_test(a_full_sink_ends_the_log_once_and_a_new_group_begins_another),
         cmocka_unit_test(a_file_keeps_what_came_and_what_was_there),
         cmocka_unit_test(a_disk_that_is_too_slow_ends_the_log),
