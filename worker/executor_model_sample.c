@@ -142,7 +142,7 @@ static void mask_share(void *ctx, uint32_t i_share)
  * a busy machine, masks would take more than the head believes. */
 static void say_units_of_step(struct executor_model *x, const struct masked *m, uint64_t took_ns)
 {
-    double sum = 0, all = (double)(took_ns / PROTO_MASK_UNIT_NS);
+    double sum = 0, all = (double)took_ns / PROTO_MASK_UNIT_NS;
     for (uint32_t i = 0; i < m->n_shares; i++)
         sum += (double)m->costs[i];
     for (uint32_t i = 0; i < m->at[m->n]; i++) {
