@@ -144,9 +144,11 @@ static double run_round(struct grammars *g, const struct workload *w, struct doc
     for (; q.n_ids < d->n; q.n_ids++) {
         bool has;
         enum grammar_end end;
+        uint32_t units;
         last = cpu_us();
         grammars_mask(g, &q,
-                      (struct grammar_places){.n = 1, .words = words, .has = &has, .ends = &end});
+                      (struct grammar_places){
+                          .n = 1, .words = words, .has = &has, .ends = &end, .units = &units});
         last = cpu_us() - last;
         uint32_t id = d->ids[q.n_ids];
         if (!(words[id / 32] >> (id % 32) & 1))

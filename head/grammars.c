@@ -2,9 +2,10 @@
  * asked for: at most ASKED_AT_ONCE at a time for each lane, and tenants take turns, so that one
  * tenant's many costly grammars hold up no other tenant's. Who waits is in the held list, marked as
  * waiting, and is looked at again when something has happened that may matter: h->grammars.looks
- * counts that. A lane's table dies with its epoch; then its requests are held anew and ask again,
- * there or elsewhere. Which grammars are in use is read off the requests themselves, so no
- * transition of a request has to keep a count right. */
+ * counts that. Who has its grammar waits there too while its tenant's masks have taken what they
+ * may of the lane's time (mask_shares.h). A lane's table dies with its epoch; then its requests are
+ * held anew and ask again, there or elsewhere. Which grammars are in use is read off the requests
+ * themselves, so no transition of a request has to keep a count right. */
 #include "head/grammars.h"
 
 #include <assert.h>
@@ -305,7 +306,8 @@ bool grammars_admit(struct head_core *h, struct request *r, struct lane *l)
     if (!has_grammar(r) || !l->grammars.on)
         return true;
     (void)request_key(r);
-    bool ready = is_ready(h, r, l, !h->grammars.any_turn, &r->grammar_id);
+    bool ready = is_ready(h, r, l, !h->grammars.any_turn, &r->grammar_id) &&
+                 scheduler_takes_masks(l->scheduler, r);
     r->grammar_lane = l->group->index;
     if (!ready)
         keep_waiting(h, r);
@@ -398,6 +400,8 @@ void grammars_turn(struct head_core *h)
     for (uint32_t i = 0; i < h->n_live; i++) {
         struct lane *l = &h->lanes[h->live[i]];
         struct lane_grammars *t = &l->grammars;
+        if (l->scheduler && scheduler_takes_more_masks(l->scheduler))
+            h->grammars.looks++;
         for (; t->n_dropped > 0; t->n_dropped--) {
             struct msg m = {
                 .type = MSG_GRAMMAR,
@@ -408,12 +412,20 @@ void grammars_turn(struct head_core *h)
     }
 }
 
+/* Then it waits for what its tenant's masks may take. */
+static bool has_ready(const struct head_core *h, const struct request *r)
+{
+    const struct lane *l = &h->lanes[r->grammar_lane];
+    const struct lane_grammar *x = r->grammar_id ? find_id(l, r->grammar_id) : NULL;
+    return x && x->ready;
+}
+
 void grammars_tick(struct head_core *h)
 {
     h->grammars.looks++; /* credit may have come, a group may take requests again */
     for (struct request *r = h->held_first, *next; r; r = next) {
         next = r->next;
-        if (r->awaits_grammar && h->now_ns - r->grammar_since_ns >= WAIT_NS)
+        if (r->awaits_grammar && h->now_ns - r->grammar_since_ns >= WAIT_NS && !has_ready(h, r))
             router_end(h, r, FINISH_ERROR, STATUS_LIMIT,
                        "No worker had compiled the request's grammar after 120 s. The workers are "
                        "overloaded; try again later.");

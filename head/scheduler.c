@@ -182,6 +182,7 @@ void scheduler_free(struct scheduler *s)
     moves_forget(s);
     slab_fini(&s->seq_slab);
     seq_queue_fini(&s->waiting);
+    mask_shares_fini(&s->masks);
     blocks_free(s->blocks);
     mem_free(s->running);
     mem_free(s->slots);
@@ -230,6 +231,8 @@ static struct seq *seq_new(struct scheduler *s, struct request *r)
     x->resumed = x->again && r->n_ids > r->n_prompt;
     x->arrival_seq = r->arrival_seq;
     x->tenant = r->tenant;
+    x->i_mask_share = MASK_SHARE_NONE;
+    x->masked = r->sampling.grammar_kind != GRAMMAR_NONE && !x->pools;
     x->slot = SLOT_NONE;
     for (uint32_t i = 0; i < SCHEDULER_MAX_DEPTH; i++)
         x->entry[i] = ENTRY_NONE;
@@ -288,6 +291,8 @@ enum status scheduler_add(struct scheduler *s, struct request *r)
     r->sched = x;
     all_append(s, x);
     seq_queue_enter(&s->waiting, x);
+    if (x->masked)
+        x->i_mask_share = mask_shares_enter(&s->masks, x->tenant);
     if (r->finish != FINISH_NONE) {
         x->place = SEQ_ENDED;
         end_list_append(s, x);
@@ -389,6 +394,8 @@ void scheduler_drop(struct scheduler *s, struct seq *x)
     if (s->n_moves > 0)
         moves_of_gone(s, x->r);
     seq_queue_leave(&s->waiting, x);
+    if (x->masked)
+        mask_shares_leave(&s->masks, x->i_mask_share, !x->had_mask);
     all_remove(s, x);
     seq_free(s, x);
 }
@@ -433,6 +440,7 @@ void scheduler_reset(struct scheduler *s, uint64_t term_epoch, scheduler_request
     qsort(all, n, sizeof *all, by_arrival);
     seq_queue_fini(&s->waiting);
     seq_queue_init(&s->waiting, TENANT_QUANTUM);
+    mask_shares_fini(&s->masks);
     s->first = s->last = s->ended = s->last_ended = NULL;
     s->n_seqs = s->n_running = s->running_end = s->n_prompts = s->n_ahead = 0;
     s->n_prompt_tokens_left = 0;
@@ -453,6 +461,16 @@ void scheduler_reset(struct scheduler *s, uint64_t term_epoch, scheduler_request
 }
 
 /* ---- what others ask ---- */
+
+bool scheduler_takes_masks(struct scheduler *s, const struct request *r)
+{
+    return s->n_seqs == 0 || r->resubmitted || mask_shares_takes(&s->masks, r->tenant);
+}
+
+bool scheduler_takes_more_masks(struct scheduler *s)
+{
+    return mask_shares_take_more(&s->masks);
+}
 
 const struct block_pool *scheduler_pool(const struct scheduler *s, uint32_t i_kv_group,
                                         uint32_t *block_tokens)

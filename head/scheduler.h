@@ -64,6 +64,11 @@ bool scheduler_fits(const struct scheduler *s, const struct request *r);
  * shares per tenant, for one tenant arrival (scheduler_queue.h). STATUS_LIMIT: queue full.
  * STATUS_NO_MEMORY: the request can never fit into this pool, even alone. */
 MUST_USE enum status scheduler_add(struct scheduler *s, struct request *r);
+/* r has a grammar: it has come back, or its tenant has room for another answer (mask_shares.h).
+ * What was added stays; a replay need not ask. False: true may follow when takes_more_masks
+ * has been true once, or the scheduler is empty. */
+bool scheduler_takes_masks(struct scheduler *s, const struct request *r);
+bool scheduler_takes_more_masks(struct scheduler *s);
 /* ids_cap of the largest request that fits alone. */
 uint32_t scheduler_most_tokens(const struct scheduler *s);
 /* Takes the request out, whatever it is doing; its results still in flight are discarded. */

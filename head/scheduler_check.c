@@ -137,6 +137,29 @@ static bool check_places(const struct scheduler *s, struct error *err)
            HOLDS(s->waiting.n_inside == s->n_seqs && load == s->n_prompt_tokens_left);
 }
 
+static bool check_masks(const struct scheduler *s, struct error *err)
+{
+    uint32_t n_inside = 0, n_new = 0, n_pending = 0;
+    for (const struct seq *x = s->first; x; x = x->next) {
+        n_inside += x->masked;
+        n_new += x->masked && !x->had_mask;
+        if (!HOLDS(!x->masked || s->masks.all[x->i_mask_share].tenant == x->tenant))
+            return false;
+    }
+    for (uint64_t step = s->step_done + 1; step <= s->step_sent; step++)
+        for (uint32_t i = 0; i < scheduler_record(s, step)->n; i++)
+            n_pending += scheduler_record(s, step)->entries[i].i_mask_share != MASK_SHARE_NONE;
+    for (uint32_t i = 0; i < s->masks.n; i++) {
+        const struct mask_share *m = &s->masks.all[i];
+        n_inside -= m->n_inside;
+        n_new -= m->n_new;
+        n_pending -= m->n_pending;
+        if (!HOLDS(m->balance <= MASK_SHARES_SAVED))
+            return false;
+    }
+    return HOLDS(n_inside == 0 && n_new == 0 && n_pending == 0);
+}
+
 static bool check_records(const struct scheduler *s, struct error *err)
 {
     uint32_t n_ahead = 0;
@@ -163,7 +186,7 @@ static bool check_records(const struct scheduler *s, struct error *err)
 bool scheduler_check(const struct scheduler *s, struct error *err)
 {
     if (!check_places(s, err) || !check_running(s, err) || !check_records(s, err) ||
-        !blocks_check(s->blocks, err))
+        !check_masks(s, err) || !blocks_check(s->blocks, err))
         return false;
     for (uint32_t i = 0; i < s->c.n_kv_groups; i++) {
         uint32_t *owners = mem_array(block_pool_size(blocks_pool(s->blocks, i)), sizeof *owners);

@@ -11,6 +11,7 @@
  * may be up to n_ahead further than these say. */
 #include "common/base/slab.h"
 #include "head/blocks.h"
+#include "head/mask_shares.h"
 #include "head/scheduler.h"
 #include "head/scheduler_queue.h"
 #include "head/step_budget.h"
@@ -44,6 +45,7 @@ struct seq {
     bool counts_hits;  /* admitted for the first time in its life */
     bool pools;        /* its prompt's vector is wanted, not a token */
     bool scores;       /* and its prompt's log-probabilities, since it was admitted */
+    bool masked;       /* it has a grammar */
     uint32_t n_untold; /* positions that advance skipped and no plan has said yet */
 
     /* The order of service, as it was at scheduler_add: the request's owner may change its copy
@@ -51,13 +53,14 @@ struct seq {
     int32_t priority;
     bool resubmitted;
     bool again;   /* resubmitted, or was preempted */
-    bool resumed; /* it came with generated ids: a loss, or a move, has made its stream stand still
-                   */
+    bool resumed; /* it came with generated ids: a loss, or a move, made its stream stand still */
     uint64_t arrival_seq;
     uint64_t add_seq; /* order of scheduler_add: breaks ties of arrival */
     uint32_t n_left;  /* tokens of its prompt that are still to be computed: load */
     uint64_t tenant;
-    uint32_t i_tenant; /* of the queue */
+    uint32_t i_tenant;                             /* of the queue */
+    uint32_t i_mask_share, mask_round, mask_units; /* the last: of its last run */
+    bool had_mask;
     struct seq_heap_node wait;
     struct seq *next, *prev; /* of all in the scheduler, in order of add */
     struct seq *next_ended;
@@ -70,9 +73,10 @@ struct step_entry {
     struct request *r; /* to be prefetched only: it may be gone */
     uint32_t slot, n_tokens, incarnation;
     uint16_t n_draft;
-    bool sample, follows, pools; /* pools: and a vector is asked for */
-    bool scores;                 /* and rows of the prompt, */
-    uint32_t start;              /* from here on */
+    bool sample, follows, pools;       /* pools: and a vector is asked for */
+    bool scores;                       /* and rows of the prompt, */
+    uint32_t start;                    /* from here on */
+    uint32_t i_mask_share, mask_units; /* or NONE: no mask; what it was expected to cost */
 };
 
 struct step_record {
@@ -92,8 +96,7 @@ struct plan_space {
     struct msg_plan plan;
 };
 
-/* Who waits did not fit when so many blocks were free: not looked at again before there are more.
- */
+/* Who waits did not fit when so many blocks were free: looked at when there are more. */
 struct stuck {
     const struct seq *seq;
     uint64_t n_free;
@@ -130,6 +133,7 @@ struct scheduler {
     struct scheduler_stats stats;
     uint64_t accepted_at[SCHEDULER_MAX_DRAFT]; /* beside stats, which are copied in each turn */
     struct step_budget budget;
+    struct mask_shares masks;
 };
 
 /* Positions that can be run now. */

@@ -143,6 +143,20 @@ static void end_dead(struct request *r, const struct result_item *item, uint32_t
                  n);
 }
 
+/* Who has left pays all the same. */
+static void charge_masks(struct scheduler *s, const struct step_entry *e,
+                         const struct result_item *item)
+{
+    mask_shares_charge(&s->masks, e->i_mask_share, e->mask_units, item->mask_units);
+    struct seq *x = e->seq;
+    if (!x)
+        return;
+    x->mask_units = item->mask_units;
+    if (!x->had_mask)
+        mask_shares_had_first(&s->masks, e->i_mask_share);
+    x->had_mask = true;
+}
+
 /* The tokens of one run; x is still there. */
 static void take_tokens(struct scheduler *s, struct seq *x, const struct step_entry *e,
                         const struct result_item *item, uint64_t now_ns)
@@ -202,6 +216,8 @@ enum status scheduler_on_result(struct scheduler *s, const struct msg_result *m,
         load.n_prompt += e->n_tokens - e->sample;
         s->n_ahead -= e->n_draft > 0;
         const struct result_item *item = has_item(e) ? &m->items[i_item++] : NULL;
+        if (e->i_mask_share != MASK_SHARE_NONE)
+            charge_masks(s, e, item);
         if (!e->seq)
             continue;
         e->seq->entry[i_record] = ENTRY_NONE;
@@ -214,6 +230,7 @@ enum status scheduler_on_result(struct scheduler *s, const struct msg_result *m,
     enter_blocks(s);
     *n_events = s->n_events;
     step_budget_on_result(&s->budget, load, m->execute_ns);
+    mask_shares_on_result(&s->masks, m->execute_ns);
     blocks_on_done(s->blocks, m->step);
     return STATUS_OK;
 }

@@ -8,7 +8,10 @@
 #include "head/scheduler_internal.h"
 #include "proto/plan_digest.h"
 
-enum { PREFETCH = 6 }; /* sequences ahead */
+enum {
+    PREFETCH = 6,      /* sequences ahead */
+    FIRST_MASK = 10000 /* units expected of it: a millisecond */
+};
 
 /* ---- deadlines ---- */
 
@@ -63,6 +66,13 @@ static struct plan_blocks *extend(struct scheduler *s, struct seq *x, uint32_t e
     return out;
 }
 
+static void expect_mask(struct scheduler *s, struct seq *x, struct step_entry *e)
+{
+    e->i_mask_share = x->i_mask_share;
+    e->mask_units = x->had_mask ? x->mask_units : FIRST_MASK;
+    x->mask_round = mask_shares_run(&s->masks, x->i_mask_share, e->mask_units);
+}
+
 static struct plan_run *put_run(struct scheduler *s, struct seq *x, struct run_size size,
                                 bool prompt)
 {
@@ -94,7 +104,10 @@ static struct plan_run *put_run(struct scheduler *s, struct seq *x, struct run_s
                              .follows = follows,
                              .pools = sample && x->pools,
                              .scores = x->scores && x->n_scheduled + 1 < x->r->n_prompt,
-                             .start = x->n_scheduled};
+                             .start = x->n_scheduled,
+                             .i_mask_share = MASK_SHARE_NONE};
+    if (x->masked && sample)
+        expect_mask(s, x, e);
     x->n_scheduled += size.n_tokens;
     x->n_total += sample;
     x->n_pending += sample;
@@ -181,6 +194,8 @@ static uint32_t drafts_of_step(const struct scheduler *s)
 
 static void run_decode(struct scheduler *s, struct seq *x, uint32_t n_draft, bool *short_of_blocks)
 {
+    if (x->masked && !mask_shares_may_run(&s->masks, x->i_mask_share, x->mask_round))
+        return;
     uint32_t room = x->n_cap - 1 - x->n_total; /* ids that may come after the next one */
     struct run_size size = {1, n_draft < room ? n_draft : room};
     if (size.n_draft == 0 && x->n_ahead == 0 && x->n_scheduled < x->covered)
@@ -237,6 +252,25 @@ static struct prompt_budget run_running(struct scheduler *s)
             run_decode(s, x, n_draft, &short_of_blocks);
     }
     return short_of_blocks ? (struct prompt_budget){0} : budget;
+}
+
+static struct prompt_budget run_all(struct scheduler *s)
+{
+    mask_shares_begin_step(&s->masks);
+    struct prompt_budget budget = run_running(s);
+    mask_shares_end_step(&s->masks);
+    return budget;
+}
+
+/* Where nothing at all would run, the rows whose masks wait do: who owes least first. One of them
+ * may find no blocks, and is put aside for that; then the next ones have theirs. */
+static struct prompt_budget run_any(struct scheduler *s)
+{
+    struct prompt_budget budget = run_all(s);
+    while (s->p.n_runs + s->p.n_prefills == 0 && scheduler_in_flight(s) == 0 &&
+           mask_shares_lift(&s->masks))
+        budget = run_all(s);
+    return budget;
 }
 
 /* ---- the plan ---- */
@@ -320,7 +354,7 @@ const struct msg_plan *scheduler_step(struct scheduler *s, uint64_t now_ns)
     blocks_begin_step(s->blocks);
     close_holes(s);
     scheduler_make_way(s);
-    struct prompt_budget budget = run_running(s);
+    struct prompt_budget budget = run_any(s);
     uint32_t n_left_before = s->n_left_slots;
     hand_back_slots(s);
     scheduler_admit(s, budget, now_ns);

@@ -381,13 +381,31 @@ static uint32_t n_replayed(const struct msg_result *m)
     return n;
 }
 
+/* The last of its gaps says it. */
+static uint8_t end_of(const struct result_item *x)
+{
+    float gap = x->gaps.n > 0 ? x->gaps.ptr[x->gaps.n - 1] : 0;
+    return gap < 0 ? (gap > RESULT_MASK_COST ? 1 : 2) : 0;
+}
+
+static bool is_masked(const struct result_item *x)
+{
+    return x->mask_units > 0 || end_of(x) > 0;
+}
+
 /* Ids beyond one for each item, and those that are no pairs, get their room when they come. */
 static uint8_t *put_other(struct step_log *l, uint8_t *p, const struct result_item *x,
                           uint32_t n_left)
 {
     end_event(l, p);
-    p = step_log_room(&l->out, (size_t)n_left * ITEM_BYTES + (size_t)x->ids.n * ID_BYTES);
-    *p++ = STEP_LOG_OTHER;
+    p = step_log_room(&l->out, (size_t)(n_left + 1) * ITEM_BYTES + (size_t)x->ids.n * ID_BYTES);
+    if (is_masked(x)) {
+        *p++ = STEP_LOG_MASKED;
+        p = step_log_put_varint(p, x->mask_units);
+        *p++ = end_of(x);
+    } else {
+        *p++ = STEP_LOG_OTHER;
+    }
     p = step_log_put_varint(p, x->slot);
     return put_ids(p, x->ids);
 }
@@ -410,7 +428,7 @@ void step_log_result(struct step_log *l, uint32_t i_group, const struct msg_resu
         const struct result_item *x = &m->items[i];
         if (!is_replayed(x))
             continue;
-        if (x->ids.n == 1 && step_log_is_pair(x->slot, x->ids.ptr[0]))
+        if (x->ids.n == 1 && !is_masked(x) && step_log_is_pair(x->slot, x->ids.ptr[0]))
             p = step_log_put_pair(p, x->slot, x->ids.ptr[0]);
         else
             p = put_other(l, p, x, m->n_items - i);

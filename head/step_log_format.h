@@ -15,7 +15,7 @@
 
 #include "common/base/str.h"
 
-#define STEP_LOG_MAGIC         "coxstep\x01"
+#define STEP_LOG_MAGIC         "coxstep\x02"
 #define STEP_LOG_MAGIC_BYTES   8u
 #define STEP_LOG_HEAD_BYTES    12u
 #define STEP_LOG_CHUNK_MAX     (256u << 20) /* one event never comes near it */
@@ -54,8 +54,9 @@ enum step_log_group_flags { STEP_LOG_PREFIX_CACHING = 1 };
 
 /* What there is most of, decodes in plans and their tokens in results, is a slot and a number. As a
  * pair it is one store of 8 bytes, of which 5 or 6 stay: the first byte says which, or that this
- * slot has something else, in varints. */
-enum step_log_pair { STEP_LOG_PAIR, STEP_LOG_PAIR_WIDE, STEP_LOG_OTHER };
+ * slot has something else, in varints; masked: behind its mask's units and how it ends, 0 not at
+ * all, 1 as a dead end, 2 as its mask cost too much. */
+enum step_log_pair { STEP_LOG_PAIR, STEP_LOG_PAIR_WIDE, STEP_LOG_OTHER, STEP_LOG_MASKED };
 #define STEP_LOG_PAIR_ROOM 8u
 
 static inline bool step_log_is_pair(uint32_t slot, uint32_t v)

@@ -116,13 +116,14 @@ static void *get_room(struct step_log_reader *r, uint32_t n, size_t size)
     return room;
 }
 
-/* False: something else follows. */
+/* False: something else follows, of the kind *v. */
 static bool get_pair(struct step_log_reader *r, uint32_t *slot, uint32_t *v)
 {
     uint8_t kind, bytes[5] = {0};
     (void)get_bytes(r, &kind, 1);
     if (kind >= STEP_LOG_OTHER) {
-        r->bad = r->bad || kind > STEP_LOG_OTHER;
+        r->bad = r->bad || kind > STEP_LOG_MASKED;
+        *v = kind;
         return false;
     }
     (void)get_bytes(r, bytes, kind == STEP_LOG_PAIR_WIDE ? 5 : 4);
@@ -244,6 +245,24 @@ static void get_request(struct step_log_reader *r, struct request *x)
     r->bad = r->bad || x->n_prompt == 0 || x->n_prompt > x->n_ids || !has_room;
 }
 
+/* Of gaps only how the answer ends is there: 0 stands for all that are not the last. */
+static void get_other(struct step_log_reader *r, bool masked, struct result_item *x)
+{
+    uint8_t end = 0;
+    if (masked) {
+        x->mask_units = get_u32(r);
+        end = (uint8_t)get_at_most(r, 2);
+    }
+    x->slot = get_u32(r);
+    x->ids = get_ids(r, MAX_SEQS);
+    float *gaps = end > 0 ? get_room(r, x->ids.n, sizeof *gaps) : NULL;
+    if (!gaps)
+        return;
+    memset(gaps, 0, x->ids.n * sizeof *gaps);
+    gaps[x->ids.n - 1] = end == 1 ? RESULT_DEAD_END : RESULT_MASK_COST;
+    x->gaps = (struct f32_span){gaps, x->ids.n};
+}
+
 static void get_result(struct step_log_reader *r, struct msg_result *m)
 {
     *m = (struct msg_result){0};
@@ -259,8 +278,7 @@ static void get_result(struct step_log_reader *r, struct msg_result *m)
         if (get_pair(r, &items[i].slot, &plain_ids[i])) {
             items[i].ids = (struct u32_span){&plain_ids[i], 1};
         } else {
-            items[i].slot = get_u32(r);
-            items[i].ids = get_ids(r, MAX_SEQS);
+            get_other(r, plain_ids[i] == STEP_LOG_MASKED, &items[i]);
         }
     }
     m->items = items;
@@ -396,12 +414,24 @@ size_t step_log_n_cut(const struct step_log_reader *r)
     return r->n_cut;
 }
 
+/* The last byte of the magic is the version. */
+static enum status check_magic(struct str bytes, struct error *err)
+{
+    const size_t at = STEP_LOG_MAGIC_BYTES - 1;
+    if (bytes.len <= at || memcmp(bytes.ptr, STEP_LOG_MAGIC, at) != 0)
+        return error_set(err, STATUS_INVALID, "not a step log");
+    if (bytes.ptr[at] == STEP_LOG_MAGIC[at])
+        return STATUS_OK;
+    return error_set(err, STATUS_INVALID,
+                     "a step log of version %u, and this program reads version %u: replay it with "
+                     "the release that wrote it",
+                     (uint8_t)bytes.ptr[at], (uint8_t)STEP_LOG_MAGIC[at]);
+}
+
 enum status step_log_open_bytes(struct str bytes, struct step_log_reader **out, struct error *err)
 {
     *out = NULL;
-    if (bytes.len < STEP_LOG_MAGIC_BYTES ||
-        memcmp(bytes.ptr, STEP_LOG_MAGIC, STEP_LOG_MAGIC_BYTES) != 0)
-        return error_set(err, STATUS_INVALID, "not a step log of this version");
+    TRY(check_magic(bytes, err));
     struct step_log_reader *r = mem_zalloc(sizeof *r);
     r->file = bytes;
     r->at = STEP_LOG_MAGIC_BYTES;
@@ -472,6 +502,7 @@ static void get_runs(struct step_log_reader *r, struct msg_plan *plan)
         runs[i] = (struct plan_run){.n_tokens = 1, .sample = true};
         if (get_pair(r, &runs[i].slot, &runs[i].start))
             continue;
+        r->bad = r->bad || runs[i].start == STEP_LOG_MASKED; /* of a result only */
         runs[i].slot = get_u32(r);
         runs[i].start = get_u32(r);
         uint64_t tokens = get_at_most(r, (uint64_t)UINT32_MAX << STEP_LOG_RUN_BITS | 3);

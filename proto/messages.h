@@ -376,6 +376,7 @@ struct msg_plan {
 /* What one sequence got: 1 .. n_draft + 1 ids; none without `sample`, or at the end that a run
  * which `follows` found. prompt_logprobs: of the run's positions, each that a prompt's id follows.
  */
+#define PROTO_MASK_UNIT_NS 100u
 struct result_item {
     uint32_t slot;
     struct u32_span ids;
@@ -385,6 +386,7 @@ struct result_item {
     uint32_t n_prompt_logprobs;
     struct f32_span gaps;   /* one per id: the distance of the two best scores at its place, or: */
     struct f32_span vector; /* of a pooling request: [hidden] */
+    uint32_t mask_units;    /* its part of the time of the step's masks, in PROTO_MASK_UNIT_NS */
 };
 struct msg_result {
     uint64_t term_epoch, step;

@@ -10,10 +10,11 @@
 #include "worker/executor_model_score.h"
 #include "worker/sampler.h"
 
-struct sampling { /* one row, for whichever thread takes it */
+struct sampling { /* of one row */
     struct sampler_row row;
     struct sampler_choice choice;
-    float end_gap; /* of its mask: 0, RESULT_DEAD_END, RESULT_MASK_COST */
+    float end_gap;       /* of its mask: 0, RESULT_DEAD_END, RESULT_MASK_COST */
+    uint32_t mask_units; /* and its part of the time that the step's masks took */
 };
 
 /* Whose tokens are drawn, in the order in which they come to a stage in front of the last. */
@@ -33,6 +34,7 @@ struct drawn {
     uint32_t *ids; /* [n_places + n_items]: behind the ids how many of each run count */
     float *gaps;   /* [n_places] the drawing rank's, as all that follows */
     struct logprob_row *logprobs; /* [n_places]; NULL: nobody asked */
+    uint32_t *mask_units;         /* [n_places]; NULL: nobody has a grammar */
     uint32_t n_done;              /* places sampled so far */
     struct result_item *items;    /* [n_items] */
 };
@@ -69,8 +71,7 @@ struct executor_device {
     uint64_t (*memory_bytes)(const struct executor_model *x); /* of the device */
     void (*name)(const struct executor_model *x, char *out, size_t size);
     void (*place)(const struct executor_model *x, char *out, size_t size); /* info.pci; or NULL */
-    /* What the device's sync would say, without waiting: STATUS_AGAIN while it is at work. NULL:
-     * its calls return when they are done. */
+    /* What sync would say, without waiting: STATUS_AGAIN while at work. NULL: calls wait. */
     enum status (*query)(struct executor_model *x, struct error *err);
     /* Said at the end of a start that took so long; or NULL. */
     void (*say_loaded)(const struct executor_model *x, uint64_t elapsed_ns);
@@ -111,7 +112,6 @@ struct executor_model {
     struct grammars *grammars;
     struct grammar_compiler *compiler; /* never NULL; idle on other ranks */
     uint32_t *masks, n_mask_words;     /* [RUNNER_LOGITS_ROWS][n_mask_words] */
-    bool warned_not_finite;
     /* A device that draws, and so lets two steps be under way; NULL: the host does. */
     struct gpu_draws *draws;
     struct draw_lists *lists;
@@ -124,7 +124,7 @@ struct executor_model {
     char *served_name;
     char device_name[160];
     uint8_t made_id[GPU_COMM_ID_BYTES]; /* by this rank; the loop's thread writes before Join */
-    bool has_made_id, refused_record;   /* the latter by this device, in a group */
+    bool warned_not_finite, has_made_id, refused_record; /* the last by this device, in a group */
     _Atomic bool interrupted;
 };
 

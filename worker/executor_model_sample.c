@@ -1,6 +1,7 @@
 /* Tokens: drawn by rank 0 of the last stage, appended by all ranks. */
 #include <math.h>
 
+#include "common/base/clock.h"
 #include "common/base/log.h"
 #include "common/base/mem.h"
 #include "worker/executor_model_group.h"
@@ -103,6 +104,7 @@ struct masked {
     const struct batch_sample *from;
     uint32_t at[RUNNER_LOGITS_ROWS + 1]; /* [n + 1] where each begins, and where they end */
     uint32_t n, n_shares;
+    uint64_t *costs; /* [n_shares] */
 };
 
 static float gap_of(enum grammar_end end)
@@ -118,29 +120,50 @@ static void mask_share(void *ctx, uint32_t i_share)
     for (uint32_t i = i_share; i < m->n; i += m->n_shares) {
         bool has[RUNNER_LOGITS_ROWS];
         enum grammar_end ends[RUNNER_LOGITS_ROWS];
+        uint32_t units[RUNNER_LOGITS_ROWS];
         uint32_t at = m->at[i], n = m->at[i + 1] - at;
         const struct batch_sample *first = &m->from[at];
         if (first->run->q->sampling.grammar_kind == GRAMMAR_NONE)
             continue;
         uint32_t *words = x->masks + (size_t)at * x->n_mask_words;
         grammars_mask(x->grammars, first->run->q,
-                      (struct grammar_places){first->i_draw, n, words, has, ends});
+                      (struct grammar_places){first->i_draw, n, words, has, ends, units});
         for (uint32_t k = 0; k < n; k++) {
             x->samplings[at + k].row.mask = has[k] ? words + (size_t)k * x->n_mask_words : NULL;
             x->samplings[at + k].end_gap = gap_of(ends[k]);
+            x->samplings[at + k].mask_units = units[k];
+            m->costs[i_share] += units[k];
         }
+    }
+}
+
+/* The step has waited for all of them together: each row has its part of that time by what its own
+ * masks cost. Counts alone would not do: where a unit takes longer than here, on a slower core or
+ * a busy machine, masks would take more than the head believes. */
+static void say_units_of_step(struct executor_model *x, const struct masked *m, uint64_t took_ns)
+{
+    double sum = 0, all = (double)took_ns / PROTO_MASK_UNIT_NS;
+    for (uint32_t i = 0; i < m->n_shares; i++)
+        sum += (double)m->costs[i];
+    for (uint32_t i = 0; i < m->at[m->n]; i++) {
+        uint32_t *units = &x->samplings[i].mask_units;
+        double own = sum > 0 ? (double)*units / sum * all : 0;
+        *units = own < UINT32_MAX ? (uint32_t)own : UINT32_MAX;
     }
 }
 
 /* While the device still works on the rows, where it does so by itself. */
 static void make_masks(struct executor_model *x, const struct batch_sample *from, uint32_t n)
 {
-    struct masked m = {.x = x, .from = from};
+    uint64_t costs[RUNNER_LOGITS_ROWS] = {0};
+    struct masked m = {.x = x, .from = from, .costs = costs};
     uint32_t n_constrained = 0;
+    uint64_t begin_ns = clock_mono_ns();
     for (uint32_t i = 0; i < n; i++) {
         const struct sequence *q = from[i].run->q;
         x->samplings[i].row.mask = NULL;
         x->samplings[i].end_gap = 0;
+        x->samplings[i].mask_units = 0;
         if (i > 0 && from[i - 1].run->q == q)
             continue;
         m.at[m.n++] = i;
@@ -155,6 +178,7 @@ static void make_masks(struct executor_model *x, const struct batch_sample *from
         mask_share(&m, 0);
     else if (m.n_shares > 1)
         x->engine->device->ops->parallel_for(x->engine->device, m.n_shares, mask_share, &m);
+    say_units_of_step(x, &m, clock_mono_ns() - begin_ns);
 }
 
 static struct sampler_row row_of(const struct batch_sample *from)
@@ -262,6 +286,8 @@ static enum status draw_rows(struct executor_model *x, const struct batch_sample
     for (uint32_t i = 0; i < n; i++) {
         uint32_t at = d->n_done + i;
         d->ids[at] = 0;
+        if (d->mask_units)
+            d->mask_units[at] = x->samplings[i].mask_units;
         if (counts(d, &from[i], at))
             TRY(finish_sample(x, &x->samplings[i], arena, d, at, err));
     }
@@ -317,7 +343,7 @@ static uint32_t n_places(const struct sequence_run *r)
 enum status drawn_init(struct drawn *d, struct sequence_runs runs, struct arena *arena,
                        struct error *err)
 {
-    bool logprobs = false;
+    bool logprobs = false, masks = false;
     *d = (struct drawn){0};
     for (uint32_t i = 0; i < runs.n; i++) {
         const struct sequence_run *r = &runs.ptr[i];
@@ -327,6 +353,7 @@ enum status drawn_init(struct drawn *d, struct sequence_runs runs, struct arena 
         d->n_places += n_places(r);
         d->guessed = d->guessed || r->n_guessed > 0;
         logprobs = logprobs || r->q->sampling.n_logprobs >= 0;
+        masks = masks || r->q->sampling.grammar_kind != GRAMMAR_NONE;
     }
     uint32_t n = d->n_places + d->n_items;
     if (n == 0)
@@ -336,7 +363,9 @@ enum status drawn_init(struct drawn *d, struct sequence_runs runs, struct arena 
     d->items = arena_try_array(arena, d->n_items, sizeof *d->items);
     if (logprobs)
         d->logprobs = arena_try_array(arena, n, sizeof *d->logprobs);
-    if (d->ids && d->gaps && d->items && (!logprobs || d->logprobs))
+    if (masks)
+        d->mask_units = arena_try_array(arena, n, sizeof *d->mask_units);
+    if (d->ids && d->gaps && d->items && (!logprobs || d->logprobs) && (!masks || d->mask_units))
         return STATUS_OK;
     return error_set(err, STATUS_NO_MEMORY, "no memory for %u results", d->n_items);
 }
@@ -396,6 +425,15 @@ static enum status append(struct executor_model *x, struct sequence_run *r, cons
     return STATUS_OK;
 }
 
+/* A run pays for its refused places too. */
+static uint32_t units_of(const struct drawn *d, const struct sequence_run *r, uint32_t at)
+{
+    uint64_t sum = 0;
+    for (uint32_t i = 0; d->mask_units && i < n_places(r); i++)
+        sum += d->mask_units[at + i];
+    return sum < UINT32_MAX ? (uint32_t)sum : UINT32_MAX;
+}
+
 static struct result_item item_of(const struct drawn *d, const struct sequence_run *r, uint32_t at,
                                   uint32_t n)
 {
@@ -405,7 +443,8 @@ static struct result_item item_of(const struct drawn *d, const struct sequence_r
                                 .logprobs = logprobs ? d->logprobs + at : NULL,
                                 .n_logprobs = logprobs ? n : 0,
                                 .gaps = {d->gaps + at, n},
-                                .vector = r->q->vector};
+                                .vector = r->q->vector,
+                                .mask_units = units_of(d, r, at)};
 }
 
 void executor_put_items(struct drawn *d, struct sequence_runs runs)

@@ -126,10 +126,13 @@ static void allow_end(const struct sequence *q, uint32_t vocab_size, uint32_t *w
 }
 
 static enum grammar_end mask_of(struct text_matcher *m, const struct sequence *q,
-                                uint32_t vocab_size, uint32_t *words)
+                                uint32_t vocab_size, uint32_t *words, uint32_t *units)
 {
     char why[TEXT_ERR_MAX] = "";
+    uint64_t before = text_matcher_cost(m);
     int s = text_matcher_mask(m, words, (vocab_size + 31) / 32, why);
+    uint64_t cost = text_matcher_cost(m) - before;
+    *units = cost < UINT32_MAX ? (uint32_t)cost : UINT32_MAX;
     if (s == TEXT_OK)
         return GRAMMAR_GOES_ON;
     log_warn("grammar_mask", "slot=%u position=%u reason=%s", q->slot, q->n_ids, log_quote(why));
@@ -166,7 +169,8 @@ void grammars_mask(struct grammars *g, const struct sequence *q, struct grammar_
             text_matcher_accept(m, q->ids[q->n_ids + p.first + i - 1], why) != TEXT_OK)
             m = NULL;
         p.has[i] = m || !s->matcher;
-        p.ends[i] = m            ? mask_of(m, q, g->vocab_size, words)
+        p.units[i] = 0;
+        p.ends[i] = m            ? mask_of(m, q, g->vocab_size, words, &p.units[i])
                     : s->matcher ? GRAMMAR_GOES_ON
                                  : GRAMMAR_DEAD_END;
         if (!s->matcher)

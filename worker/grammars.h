@@ -40,6 +40,7 @@ struct grammar_places {
     bool *has; /* [n] false: that place does not count, as a guess in front of it is refused */
     /* [n] Where one has an end, its words have what ends a text, and the log says why. */
     enum grammar_end *ends;
+    uint32_t *units; /* [n] what each mask cost, about 0.1 us each (text/text.h) */
 };
 /* Of one that has entered. Different sequences' at once, by any threads. */
 void grammars_mask(struct grammars *g, const struct sequence *q, struct grammar_places places);

@@ -1,5 +1,6 @@
 """Constrained output of the demo model: what is drawn at temperature 1 follows its grammar, streamed or whole, with guesses and with
 a worker killed in the middle; what is no grammar is a 400."""
+import concurrent.futures
 import json
 import os
 import re
@@ -93,6 +94,19 @@ def test_killed_worker(cluster, alone):
 def test_guesses_are_cut_where_the_grammar_says(alone):
     with cpu_cluster("--max-model-len", 512, *GUESSES) as c:
         assert [complete(c, **b)["choices"][0]["text"] for b in BODIES] == [a["text"] for a in alone]
+
+
+def test_a_costly_mask_ends_its_own_answer(cluster):
+    """Ambiguous at both ends: by name, and whoever shares its steps has the tokens that it has alone."""
+    free = body({}, 7, return_token_ids=True, max_tokens=16 if SHORT else 64, ignore_eos=True)
+    costly = [body({"structured_outputs": {"grammar": "start: s\ns: s s | s s s | /[a-z ]/"}}, s, min_tokens=150) for s in range(4)]
+    want = complete(cluster, **free)["choices"][0]["text"]
+    with concurrent.futures.ThreadPoolExecutor(len(costly)) as pool:
+        answers = pool.map(lambda b: httpx.post(cluster.url + "/v1/completions", json=b, timeout=60 * SLOW), costly)
+        got = run(cluster, [free])[0]
+        for r in answers:
+            assert r.status_code == 400 and "costs more than it may" in r.json()["error"]["message"], r.text
+    assert got.texts[0] == want
 
 
 TOOLS = [{"type": "function", "function": {"name": name, "parameters": {

@@ -143,20 +143,22 @@ static void add(struct life *x, uint32_t g)
         return;
     for (uint32_t i = 0; i < n; i++)
         ids[i] = 100 + i / 20 * (uint32_t)rng_below(&x->rng, 2);
-    struct msg_submit m = {.id = {1, x->n_requests},
-                           .attempt = 1,
-                           .tenant = rng_below(&x->rng, 3),
-                           .priority = (int32_t)rng_below(&x->rng, 3) - 1,
-                           .n_prompt = n,
-                           .ids = {ids, n},
-                           .deadline_ms = rng_below(&x->rng, 4) == 0 ? 1 : 0,
-                           .sampling = {.top_p = 1.0f,
-                                        .max_tokens = 1 + (uint32_t)rng_below(&x->rng, 60),
-                                        .n_logprobs = -1,
-                                        .n_prompt_logprobs = -1,
-                                        .eos_ids = {stops, 1},
-                                        .stop_ids = {stops + 1, 1},
-                                        .lora = STR("adapter")}};
+    struct msg_submit m = {
+        .id = {1, x->n_requests},
+        .attempt = 1,
+        .tenant = rng_below(&x->rng, 3),
+        .priority = (int32_t)rng_below(&x->rng, 3) - 1,
+        .n_prompt = n,
+        .ids = {ids, n},
+        .deadline_ms = rng_below(&x->rng, 4) == 0 ? 1 : 0,
+        .sampling = {.top_p = 1.0f,
+                     .max_tokens = 1 + (uint32_t)rng_below(&x->rng, 60),
+                     .n_logprobs = -1,
+                     .n_prompt_logprobs = -1,
+                     .eos_ids = {stops, 1},
+                     .stop_ids = {stops + 1, 1},
+                     .grammar_kind = x->n_requests % 2 ? GRAMMAR_REGEX : GRAMMAR_NONE,
+                     .lora = STR("adapter")}};
     struct request *r;
     assert_int_equal(request_new(NULL, &m, config.max_model_len, x->now_ns, &r, NULL), STATUS_OK);
     r->arrival_seq = ++x->n_requests;
@@ -247,6 +249,19 @@ static void log_plan(struct life *x, uint32_t g, const struct msg_plan *plan)
     }
 }
 
+/* Some cost masks, a few so much that their tenant has to wait, and some end by their grammar. */
+static struct result_item item(struct life *x, uint32_t slot)
+{
+    static const float ends[] = {RESULT_DEAD_END, RESULT_MASK_COST};
+    uint64_t kind = rng_below(&x->rng, 40);
+    struct result_item it = {.slot = slot, .ids = {&x->token, 1}};
+    if (kind < 20)
+        it.mask_units = kind == 0 ? 1500000 : (uint32_t)rng_below(&x->rng, 20000);
+    if (kind == 0 || kind == 39)
+        it.gaps = (struct f32_span){&ends[kind != 0], 1};
+    return it;
+}
+
 static void step(struct life *x, uint32_t g)
 {
     step_log_step(x->log, g, x->now_ns);
@@ -262,8 +277,7 @@ static void step(struct life *x, uint32_t g)
                                  .execute_ns = 1000 + rng_below(&x->rng, 1000)};
         for (uint32_t i = 0; i < plan->n_runs; i++)
             if (plan->runs[i].sample)
-                x->items[g][at][m->n_items++] =
-                    (struct result_item){.slot = plan->runs[i].slot, .ids = {&x->token, 1}};
+                x->items[g][at][m->n_items++] = item(x, plan->runs[i].slot);
     }
     pop_ended(x, g);
 }
@@ -452,6 +466,17 @@ static void damage_is_found_and_a_cut_is_not_damage(void **state)
     life_free(x);
 }
 
+static void another_version_is_refused_by_name(void **state)
+{
+    static const char older[] = "coxstep\x01";
+    struct step_log_reader *r;
+    struct error err;
+    assert_int_equal(step_log_open_bytes((struct str){older, 8}, &r, &err), STATUS_INVALID);
+    assert_non_null(strstr(err.text, "version 1, and this program reads version 2"));
+    assert_int_equal(step_log_open_bytes((struct str){older, 7}, &r, &err), STATUS_INVALID);
+    assert_string_equal(err.text, "not a step log");
+}
+
 static void a_full_sink_ends_the_log_once_and_a_new_group_begins_another(void **state)
 {
     struct life *x = life_new(6);
@@ -563,6 +588,7 @@ int main(void)
         cmocka_unit_test(what_is_not_so_is_found),
         cmocka_unit_test(a_step_that_never_returned_is_in_the_last_words),
         cmocka_unit_test(damage_is_found_and_a_cut_is_not_damage),
+        cmocka_unit_test(another_version_is_refused_by_name),
         cmocka_unit_test(a_full_sink_ends_the_log_once_and_a_new_group_begins_another),
         cmocka_unit_test(a_file_keeps_what_came_and_what_was_there),
         cmocka_unit_test(a_disk_that_is_too_slow_ends_the_log),
