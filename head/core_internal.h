@@ -107,11 +107,11 @@ struct head_core {
     struct slab request_slab;
     struct request_table *requests;
     struct request *held_first, *held_last; /* in no scheduler; by next and prev */
-    uint32_t n_held;
-    uint32_t n_waiting; /* held and queued in schedulers; refreshed each turn */
+    uint32_t n_held, n_waiting; /* waiting: held and queued in schedulers; refreshed each turn */
     uint64_t arrival_seq, n_placed;
-    struct lane *lanes; /* [max_groups] */
-    uint32_t *live;     /* [max_groups] indices of those with a scheduler, ascending */
+    uint64_t calm_since_ns; /* request_may_be_tried; 0: no group was there yet */
+    struct lane *lanes;     /* [max_groups] */
+    uint32_t *live;         /* [max_groups] indices of those with a scheduler, ascending */
     uint32_t n_live;
     uint32_t n_running, n_queued; /* sums over live lanes, as of their last plan */
     struct route *routes;         /* [max_groups] scratch of routing */

@@ -144,6 +144,7 @@ void dispatch_on_ready(void *core, struct group *g)
         cluster_dissolve(&h->cluster, g, err.text, true);
         return;
     }
+    h->calm_since_ns = h->now_ns;
     l->most_tokens = scheduler_most_tokens(l->scheduler);
     if (!elastic_is_shrunk(&h->cluster, g))
         g->most_tokens = l->most_tokens;
@@ -191,10 +192,11 @@ static void pop_ended(struct head_core *h, struct lane *l)
 /* What ran when the group was lost may be what ended it. */
 static void count_losses(struct head_core *h, const struct group *g)
 {
+    h->calm_since_ns = h->now_ns;
     for (struct request *r = request_table_next(h->requests, NULL); r;
          r = request_table_next(h->requests, r)) {
         if (r->i_group == g->index && r->state == REQUEST_RUNNING)
-            request_count_loss(r);
+            request_count_loss(r, h->now_ns);
     }
 }
 

@@ -270,16 +270,26 @@ enum status request_new(struct slab *slab, const struct msg_submit *m, uint32_t 
     return STATUS_OK;
 }
 
-void request_count_loss(struct request *r)
+void request_count_loss(struct request *r, uint64_t now_ns)
 {
     bool moved = r->n_ids > (r->n_ids_at_loss ? r->n_ids_at_loss : r->n_prompt);
     r->n_losses = moved ? 0 : r->n_losses + 1;
     r->n_ids_at_loss = r->n_ids;
+    r->lost_ns = now_ns;
 }
 
 bool request_is_suspect(const struct request *r)
 {
     return r->n_losses >= REQUEST_SUSPECT_LOSSES && r->n_ids == r->n_ids_at_loss;
+}
+
+#define CALM_NS      (2 * NS_PER_S)
+#define WAIT_CALM_NS (10 * NS_PER_S)
+
+bool request_may_be_tried(const struct request *r, uint64_t calm_since_ns, uint64_t now_ns)
+{
+    return !request_is_suspect(r) || now_ns - calm_since_ns >= CALM_NS ||
+           now_ns - r->lost_ns >= WAIT_CALM_NS;
 }
 
 void request_free(struct request *r)

@@ -64,7 +64,8 @@ struct request {
     struct f32_span vector;        /* what a pooling request has been answered, on the arena */
     struct request_scores *scores; /* with is_scored (request_scores.h) */
     uint32_t n_losses;             /* groups lost under it since it had a token of its own, */
-    uint32_t n_ids_at_loss;        /* and what it had at the last of them */
+    uint32_t n_ids_at_loss;        /* and what it had at the last of them, */
+    uint64_t lost_ns;              /* which was then */
     uint64_t move_at_ns; /* not to be moved to another group before; UINT64_MAX: it is moving */
     uint8_t n_moves_failed;
     uint32_t n_hit; /* ids that routing saw in its group's cache: no load to that group */
@@ -94,11 +95,15 @@ static inline uint32_t request_n_generated(const struct request *r)
  * share among themselves, and with nobody who did not come that way. */
 struct request_salt request_salt_copied(struct request_salt salt, uint64_t term_epoch);
 /* A group has been lost under it: one more, if it made nothing since the one before. */
-void request_count_loss(struct request *r);
+void request_count_loss(struct request *r, uint64_t now_ns);
 /* So many groups were lost before it made a token that it may be what ends them. */
 bool request_is_suspect(const struct request *r);
-#define REQUEST_SUSPECT_LOSSES 2u /* it runs without other suspects in its group; */
+#define REQUEST_SUSPECT_LOSSES 2u /* it runs without other suspects in its group, in calm; */
 #define REQUEST_MAX_LOSSES     3u /* it is not tried again */
+/* Whether a suspect may be tried: for two seconds no group was lost and none began to serve, or it
+ * waited for ten. Where machines fail one behind the other it would be blamed for their losses.
+ * calm_since_ns: when that happened last; 0: never. */
+bool request_may_be_tried(const struct request *r, uint64_t calm_since_ns, uint64_t now_ns);
 /* For who walks over many: the two lines, then, when they are there, the newest id. */
 static inline void request_prefetch(const struct request *r)
 {

@@ -127,7 +127,9 @@ bool route_may_have_room(const struct head_core *h, const struct request *r)
 
 static bool takes(const struct head_core *h, const struct lane *l, const struct request *r)
 {
-    return !l->group->draining && has_room(l, r) && !(request_is_suspect(r) && has_suspect(h, l));
+    return !l->group->draining && has_room(l, r) &&
+           request_may_be_tried(r, h->calm_since_ns, h->now_ns) &&
+           !(request_is_suspect(r) && has_suspect(h, l));
 }
 
 /* A decode group computes prompts while nobody else does. */
