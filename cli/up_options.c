@@ -99,7 +99,8 @@ const struct option_spec up_specs[] = {
      .offset = offsetof(struct S, max_waiting),
      .max = 1 << 20,
      .def = "0",
-     .help = "requests that may wait; more are answered 429; 0: as cox head"},
+     .help = "requests that may wait; more are answered 429, but those of a tenant that has few "
+             "there; 0: as cox head"},
     OPT_INT(S, max_waiting_per_key, "max-waiting-per-key", 0, 1 << 20, "0",
             "the same for each API key; 0: one key may fill the queue"),
     OPT_INT(S, block_size, "block-size", 0, 1024, "0", "tokens of a KV block; 0: as cox worker"),

@@ -262,13 +262,23 @@ static uint64_t queue_length(const struct head_core *h)
     return h->n_waiting > n_free ? h->n_waiting - n_free : 0;
 }
 
+/* A full queue has places left for tenants that have few in it: a sixteenth of the queue for each,
+ * and as many as the queue has for all of them. */
+static bool queue_is_full(const struct head_core *h, uint64_t tenant)
+{
+    uint32_t most = h->config.max_waiting;
+    if (h->n_waiting < most || queue_length(h) < most)
+        return false;
+    return queue_length(h) >= 2 * (uint64_t)most || tenant_waiting(h, tenant) >= most / 16;
+}
+
 /* Whether a new request may wait here; false: why. */
 static bool may_wait(const struct head_core *h, const struct request *r, struct error *err)
 {
     uint32_t most = h->config.max_waiting_per_tenant;
     if (h->draining)
         error_set(err, STATUS_LIMIT, "the cluster is draining");
-    else if (h->n_waiting >= h->config.max_waiting && queue_length(h) >= h->config.max_waiting)
+    else if (queue_is_full(h, r->tenant))
         error_set(err, STATUS_LIMIT, "the cluster is overloaded: the queue is full");
     else if (most && tenant_waiting(h, r->tenant) >= most)
         error_set(err, STATUS_LIMIT, "this API key has as many requests waiting as it may");

@@ -183,6 +183,7 @@ void scheduler_free(struct scheduler *s)
     slab_fini(&s->seq_slab);
     seq_queue_fini(&s->waiting);
     mask_shares_fini(&s->masks);
+    row_shares_fini(&s->rows);
     blocks_free(s->blocks);
     mem_free(s->running);
     mem_free(s->slots);
@@ -291,6 +292,7 @@ enum status scheduler_add(struct scheduler *s, struct request *r)
     r->sched = x;
     all_append(s, x);
     seq_queue_enter(&s->waiting, x);
+    x->i_row_share = row_shares_enter(&s->rows, x->tenant);
     if (x->masked)
         x->i_mask_share = mask_shares_enter(&s->masks, x->tenant);
     if (r->finish != FINISH_NONE) {
@@ -394,6 +396,7 @@ void scheduler_drop(struct scheduler *s, struct seq *x)
     if (s->n_moves > 0)
         moves_of_gone(s, x->r);
     seq_queue_leave(&s->waiting, x);
+    row_shares_leave(&s->rows, x->i_row_share);
     if (x->masked)
         mask_shares_leave(&s->masks, x->i_mask_share, !x->had_mask);
     all_remove(s, x);
@@ -441,6 +444,7 @@ void scheduler_reset(struct scheduler *s, uint64_t term_epoch, scheduler_request
     seq_queue_fini(&s->waiting);
     seq_queue_init(&s->waiting, TENANT_QUANTUM);
     mask_shares_fini(&s->masks);
+    row_shares_fini(&s->rows);
     s->first = s->last = s->ended = s->last_ended = NULL;
     s->n_seqs = s->n_running = s->running_end = s->n_prompts = s->n_ahead = 0;
     s->n_prompt_tokens_left = 0;

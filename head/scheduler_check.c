@@ -160,6 +160,22 @@ static bool check_masks(const struct scheduler *s, struct error *err)
     return HOLDS(n_inside == 0 && n_new == 0 && n_pending == 0);
 }
 
+static bool check_rows(const struct scheduler *s, struct error *err)
+{
+    uint32_t n_inside = 0, n_tenants = 0;
+    for (const struct seq *x = s->first; x; x = x->next) {
+        n_inside += x->i_row_share != ROW_SHARE_NONE;
+        if (!HOLDS(x->i_row_share == ROW_SHARE_NONE ||
+                   s->rows.all[x->i_row_share].tenant == x->tenant))
+            return false;
+    }
+    for (uint32_t i = 0; i < s->rows.n; i++) {
+        n_inside -= s->rows.all[i].n_inside;
+        n_tenants += s->rows.all[i].n_inside > 0;
+    }
+    return HOLDS(n_inside == 0 && n_tenants == s->rows.n_tenants);
+}
+
 static bool check_records(const struct scheduler *s, struct error *err)
 {
     uint32_t n_ahead = 0;
@@ -186,7 +202,7 @@ static bool check_records(const struct scheduler *s, struct error *err)
 bool scheduler_check(const struct scheduler *s, struct error *err)
 {
     if (!check_places(s, err) || !check_running(s, err) || !check_records(s, err) ||
-        !check_masks(s, err) || !blocks_check(s->blocks, err))
+        !check_masks(s, err) || !check_rows(s, err) || !blocks_check(s->blocks, err))
         return false;
     for (uint32_t i = 0; i < s->c.n_kv_groups; i++) {
         uint32_t *owners = mem_array(block_pool_size(blocks_pool(s->blocks, i)), sizeof *owners);

@@ -12,6 +12,7 @@
 #include "common/base/slab.h"
 #include "head/blocks.h"
 #include "head/mask_shares.h"
+#include "head/row_shares.h"
 #include "head/scheduler.h"
 #include "head/scheduler_queue.h"
 #include "head/step_budget.h"
@@ -40,12 +41,12 @@ struct seq {
     uint16_t n_ahead;
     uint8_t n_pending;
     uint8_t place;
-    bool is_prompt;    /* it runs, and more than its newest id is left to be planned */
-    bool tail_shared;  /* or not to be: blocks_enter_tail has been called */
-    bool counts_hits;  /* admitted for the first time in its life */
-    bool pools;        /* its prompt's vector is wanted, not a token */
-    bool scores;       /* and its prompt's log-probabilities, since it was admitted */
-    bool masked;       /* it has a grammar */
+    bool is_prompt;     /* it runs, and more than its newest id is left to be planned */
+    bool tail_shared;   /* or not to be: blocks_enter_tail has been called */
+    bool counts_hits;   /* admitted for the first time in its life */
+    bool pools, scores; /* its prompt's vector is wanted, not a token; log-probabilities of it */
+    bool masked;        /* it has a grammar */
+    uint16_t i_row_share;
     uint32_t n_untold; /* positions that advance skipped and no plan has said yet */
 
     /* The order of service, as it was at scheduler_add: the request's owner may change its copy
@@ -106,9 +107,8 @@ struct stuck {
 struct scheduler {
     struct scheduler_config c;
     uint64_t term_epoch, step_sent, step_done;
-    uint64_t n_added, next_deadline_ns;
-    uint64_t n_prompt_tokens_left; /* sum of n_left */
-    struct seq *first, *last;      /* all */
+    uint64_t n_added, next_deadline_ns, n_prompt_tokens_left; /* the last: sum of n_left */
+    struct seq *first, *last;                                 /* all */
     struct seq *ended, *last_ended;
     struct slab seq_slab;
     uint32_t n_seqs;
@@ -133,6 +133,7 @@ struct scheduler {
     struct scheduler_stats stats;
     uint64_t accepted_at[SCHEDULER_MAX_DRAFT]; /* beside stats, which are copied in each turn */
     struct step_budget budget;
+    struct row_shares rows;
     struct mask_shares masks;
 };
 
@@ -170,8 +171,7 @@ void seq_set_prompt(struct scheduler *s, struct seq *x, bool is_prompt);
 /* scheduler_step.c */
 /* Prompt tokens of one step that are not given out yet. */
 struct prompt_budget {
-    uint32_t any;     /* for any prompt */
-    uint32_t resumed; /* and so many for those that came back */
+    uint32_t any, resumed; /* for any prompt, and so many for those that came back */
 };
 static inline uint32_t prompt_budget_of(const struct prompt_budget *b, const struct seq *x)
 {

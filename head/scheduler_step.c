@@ -196,6 +196,8 @@ static void run_decode(struct scheduler *s, struct seq *x, uint32_t n_draft, boo
 {
     if (x->masked && !mask_shares_may_run(&s->masks, x->i_mask_share, x->mask_round))
         return;
+    if (s->rows.n_tenants > 1 && !row_shares_may_run(&s->rows, x->i_row_share))
+        return;
     uint32_t room = x->n_cap - 1 - x->n_total; /* ids that may come after the next one */
     struct run_size size = {1, n_draft < room ? n_draft : room};
     if (size.n_draft == 0 && x->n_ahead == 0 && x->n_scheduled < x->covered)
@@ -224,11 +226,15 @@ static void run_prompt(struct scheduler *s, struct seq *x, struct prompt_budget 
     scheduler_add_run(s, x, size, true);
 }
 
-/* Beside n_drawn rows of decodes. */
-static struct prompt_budget prompt_budget_begin(const struct scheduler *s, uint32_t n_drawn)
+/* Beside n_decodes of so many rows each. Where shares hold some back they are less, but never more
+ * than that. */
+static struct prompt_budget prompt_budget_begin(const struct scheduler *s, uint32_t n_decodes,
+                                                uint32_t n_each)
 {
-    uint32_t most = s->c.max_num_batched_tokens - n_drawn;
-    uint32_t any = step_budget_prompt_tokens(&s->budget, n_drawn);
+    uint32_t most = s->c.max_num_batched_tokens - n_decodes * n_each;
+    bool fewer = s->rows.limits && s->rows.n_rows < n_decodes;
+    uint32_t n_drawn = (fewer ? s->rows.n_rows : n_decodes) * n_each;
+    uint32_t any = step_budget_prompt_tokens_within(&s->budget, n_drawn, s->rows.longest_ns);
     uint32_t all = step_budget_resumed_tokens(&s->budget, n_drawn);
     any = any < most ? any : most;
     all = all < most ? all : most;
@@ -240,7 +246,7 @@ static struct prompt_budget prompt_budget_begin(const struct scheduler *s, uint3
 static struct prompt_budget run_running(struct scheduler *s)
 {
     uint32_t n_decodes = s->n_running - s->n_prompts, n_draft = drafts_of_step(s);
-    struct prompt_budget budget = prompt_budget_begin(s, n_decodes * (1 + n_draft));
+    struct prompt_budget budget = prompt_budget_begin(s, n_decodes, 1 + n_draft);
     bool short_of_blocks = false;
     for (uint32_t i = 0; i < s->running_end; i++) {
         struct seq *x = s->running[i];
@@ -257,18 +263,22 @@ static struct prompt_budget run_running(struct scheduler *s)
 static struct prompt_budget run_all(struct scheduler *s)
 {
     mask_shares_begin_step(&s->masks);
+    row_shares_begin_step(&s->rows);
     struct prompt_budget budget = run_running(s);
+    row_shares_end_step(&s->rows);
     mask_shares_end_step(&s->masks);
     return budget;
 }
 
-/* Where nothing at all would run, the rows whose masks wait do: who owes least first. One of them
- * may find no blocks, and is put aside for that; then the next ones have theirs. */
+/* Where nothing at all would run, the rows that others' shares hold back do, and those whose masks
+ * wait: who owes least first. One of them may find no blocks, and is put aside for that; then the
+ * next ones have theirs. */
 static struct prompt_budget run_any(struct scheduler *s)
 {
+    row_shares_plan(&s->rows, &s->budget);
     struct prompt_budget budget = run_all(s);
     while (s->p.n_runs + s->p.n_prefills == 0 && scheduler_in_flight(s) == 0 &&
-           mask_shares_lift(&s->masks))
+           (row_shares_lift(&s->rows) || mask_shares_lift(&s->masks)))
         budget = run_all(s);
     return budget;
 }

@@ -62,9 +62,9 @@ void step_budget_init(struct step_budget *b, uint64_t target_ns)
  * room for the scatter of steps' times, and a quarter of the step at least. Where decodes alone
  * take longer than the target, prompts get twice that excess as well: their share goes up to two
  * thirds where the target is out of reach anyhow. */
-static double prompts_part(const struct step_budget *b, double d, bool *by_share)
+static double prompts_part(const struct step_budget *b, double target, double d, bool *by_share)
 {
-    double target = (double)b->target_ns, sigma = sqrt(b->scatter2);
+    double sigma = sqrt(b->scatter2);
     double aim = target * clamp(LATE / (1 + LATE_SIGMAS * sigma), LEAST_AIM, 1);
     double left = aim - d, least = (target - d) * LEAST_AIM;
     left = left > least ? left : least;
@@ -73,19 +73,27 @@ static double prompts_part(const struct step_budget *b, double d, bool *by_share
     return *by_share ? share : left;
 }
 
-static double fitting(const struct step_budget *b, uint32_t n_drawn, bool *by_share)
+static double fitting(const struct step_budget *b, double target, uint32_t n_drawn, bool *by_share)
 {
-    return prompts_part(b, b->pass_ns + b->drawn_ns * n_drawn, by_share) / b->token_ns;
+    return prompts_part(b, target, b->pass_ns + b->drawn_ns * n_drawn, by_share) / b->token_ns;
 }
 
 uint32_t step_budget_prompt_tokens(const struct step_budget *b, uint32_t n_drawn)
+{
+    return step_budget_prompt_tokens_within(b, n_drawn, UINT64_MAX);
+}
+
+uint32_t step_budget_prompt_tokens_within(const struct step_budget *b, uint32_t n_drawn,
+                                          uint64_t longest_ns)
 {
     if (!b->target_ns)
         return UINT32_MAX;
     if (b->token_ns <= 0)
         return b->cap;
     bool by_share;
-    double n = fitting(b, n_drawn, &by_share), unsure = sqrt(b->unsure[TOKEN][TOKEN]) / b->token_ns;
+    double target = (double)(longest_ns < b->target_ns ? longest_ns : b->target_ns);
+    double n = fitting(b, target, n_drawn, &by_share),
+           unsure = sqrt(b->unsure[TOKEN][TOKEN]) / b->token_ns;
     n = clamp(n, STEP_BUDGET_FLOOR, b->cap);
     /* Steps that all look alike do not tell which part of them is the prompts'. */
     bool low = b->n_results % 2 == 0;
@@ -106,6 +114,11 @@ uint32_t step_budget_resumed_tokens(const struct step_budget *b, uint32_t n_draw
         n = b->token_ns > 0 ? RESUMED_SHARE * drawn_ns / b->token_ns : 0;
     uint32_t resumed = (uint32_t)clamp(n, RESUMED_LEAST, RESUMED_MOST);
     return timely > resumed ? timely : resumed;
+}
+
+double step_budget_unsure_of_drawn(const struct step_budget *b)
+{
+    return b->drawn_ns > 0 ? sqrt(b->unsure[DRAWN][DRAWN]) / b->drawn_ns : 1;
 }
 
 /* ---- a result ---- */
@@ -279,7 +292,8 @@ void step_budget_on_result(struct step_budget *b, struct step_load load, uint64_
     /* Tried sizes may be doubled; what is far above the estimate now has to be tried again. */
     double n = load.n_prompt, cap = 2 * n > b->cap ? 2 * n : b->cap;
     bool by_share;
-    double alone = fitting(b, 0, &by_share), beside = fitting(b, load.n_drawn, &by_share);
+    double alone = fitting(b, (double)b->target_ns, 0, &by_share),
+           beside = fitting(b, (double)b->target_ns, load.n_drawn, &by_share);
     double most_fitting = 2 * (alone > beside ? alone : beside);
     b->cap = (uint32_t)clamp(cap, 1, clamp(most_fitting, 2 * STEP_BUDGET_FLOOR, CAP_MAX));
 }

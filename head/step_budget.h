@@ -33,10 +33,16 @@ void step_budget_init(struct step_budget *b, uint64_t target_ns);
  * starves. The prompts' part of the step is what the decodes leave of the target; a quarter of the
  * step at least, and more the further decodes alone exceed the target. UINT32_MAX without one. */
 uint32_t step_budget_prompt_tokens(const struct step_budget *b, uint32_t n_drawn);
+/* The same where the step is to take at most longest_ns for another reason (row_shares.h). */
+uint32_t step_budget_prompt_tokens_within(const struct step_budget *b, uint32_t n_drawn,
+                                          uint64_t longest_ns);
 /* The same for prompts of streams that came back after a loss and stand still meanwhile: four
  * fifths of the step are theirs, whatever the target, since a stream that waits for its turn is
  * worse off than one that is slow; 128 tokens at least, 512 where nobody decodes. So a recovery
  * takes as much longer on a slow machine as everything there does. */
 uint32_t step_budget_resumed_tokens(const struct step_budget *b, uint32_t n_drawn);
+/* Standard deviation of what a decode is believed to cost, as a part of it: steps that all have
+ * equally many do not tell what one of them costs. */
+double step_budget_unsure_of_drawn(const struct step_budget *b);
 /* A step with this load took execute_ns; 0 (a device that does not say) is ignored. */
 void step_budget_on_result(struct step_budget *b, struct step_load load, uint64_t execute_ns);

@@ -45,8 +45,9 @@ const struct option_spec head_option_specs[] = {
     OPT_INT(S, max_num_seqs, "max-num-seqs", 1, 65536, "256", "sequence budget of one step"),
     OPT_INT(S, max_num_batched_tokens, "max-num-batched-tokens", 1, 1 << 20, "8192",
             "token budget of one step"),
-    OPT_INT(S, max_waiting, "max-waiting", 1, 1 << 20, "4096",
-            "requests that may wait; more are answered 429"),
+    OPT_INT(
+        S, max_waiting, "max-waiting", 1, 1 << 20, "4096",
+        "requests that may wait; more are answered 429, but those of a tenant that has few there"),
     OPT_INT(S, max_waiting_per_key, "max-waiting-per-key", 0, 1 << 20, "0",
             "the same for each API key; 0: one key may fill the queue"),
     ROW_LONG_PREFILL(S),

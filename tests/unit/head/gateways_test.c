@@ -604,6 +604,28 @@ static void a_key_cannot_fill_the_queue(void **state)
     }
 }
 
+/* Its own key's requests are refused, and another key's get in: two each where 32 may wait, and as
+ * many as may wait in all. */
+static void a_full_queue_has_places_for_others(void **state)
+{
+    struct fixture *f = fixture_new(2);
+    f->core->config.max_waiting = 32;
+    say_gateway_hello(f, 3, 9);
+    for (uint32_t k = 0; k < 40; k++) {
+        struct msg m = submit_of(100 + k, 1, 3);
+        m.submit.tenant = 5;
+        assert_int_equal(is_refused(f, &m), k >= 32);
+        head_core_tick(f->core, f->now); /* who waits is counted once a turn */
+    }
+    for (uint32_t k = 0; k < 60; k++) {
+        struct msg m = submit_of(200 + k, 1, 3);
+        m.submit.tenant = 6 + k / 3;
+        assert_int_equal(is_refused(f, &m), k % 3 == 2 || k >= 48);
+        head_core_tick(f->core, f->now);
+    }
+    fixture_free(f);
+}
+
 /* A head that may have no workers says when one would serve: with the cluster's state, and to who
  * is refused meanwhile. */
 static void a_cluster_that_rests_is_not_a_broken_one(void **state)
@@ -721,6 +743,7 @@ int main(void)
         cmocka_unit_test(without_credit_tokens_wait_and_come_together),
         cmocka_unit_test(a_rank_without_credit_holds_the_group_back),
         cmocka_unit_test(a_key_cannot_fill_the_queue),
+        cmocka_unit_test(a_full_queue_has_places_for_others),
         cmocka_unit_test(a_cluster_that_rests_is_not_a_broken_one),
         cmocka_unit_test(a_burst_for_which_there_is_a_place_is_no_queue),
         cmocka_unit_test(a_draining_cluster_takes_nothing_new),

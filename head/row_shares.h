@@ -1,0 +1,53 @@
+#pragma once
+/* How many decodes of each tenant run in a step, and how long prompts may make it, so that a tenant
+ * with many streams cannot make those of others slow. Nobody's streams are to be slower than if the
+ * tenants had the group by turns (the sharing incentive of Ghodsi et al., "Dominant Resource
+ * Fairness", NSDI 2011): with n tenants, costs of a step of pass + drawn * decodes (step_budget.h)
+ * and d decodes of the tenant that has the fewest, a step takes at most
+ *
+ *     n * (pass + drawn * d), or a quarter of the step's target where that is more:
+ *
+ * so long a step is quick enough for everybody. Decodes beyond it wait: of the tenants that have
+ * the most, so that all of these have equally many in a step, and the rows of one take turns.
+ * Nothing is limited for one tenant alone, without a target, and while the costs are unknown.
+ *
+ * Pure data, and the same function of the same results in cox-head, the simulator and a replay of a
+ * step log. Owned by one scheduler. A step costs O(tenants), and per decode a few instructions,
+ * where there are two tenants at least. */
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "head/step_budget.h"
+
+#define ROW_SHARES_MOST 1024u   /* tenants; the decodes of further ones are not limited */
+#define ROW_SHARE_NONE  0xFFFFu /* the share of those */
+
+struct row_share {
+    uint64_t tenant;
+    uint32_t n_inside;        /* its sequences; 0: not used */
+    uint32_t n_ready, n_last; /* its decodes that could run in this step, and in the last one */
+    uint32_t n_may, from;     /* of those so many may, from this one on */
+};
+
+struct row_shares {
+    struct row_share *all; /* [n] of [cap], some not used */
+    uint32_t n, cap, n_tenants;
+    bool limits;         /* the decodes of this step */
+    uint32_t n_rows;     /* decodes that this step is expected to have, with limits; */
+    uint64_t longest_ns; /* it takes at most, UINT64_MAX: the target alone says that */
+};
+
+void row_shares_fini(struct row_shares *m); /* also: everything is forgotten */
+/* A sequence of this tenant comes in. Returns its share, which stays while it is in. */
+uint16_t row_shares_enter(struct row_shares *m, uint64_t tenant);
+void row_shares_leave(struct row_shares *m, uint16_t i);
+
+/* Before a step is planned. */
+void row_shares_plan(struct row_shares *m, const struct step_budget *b);
+/* Before each try to plan it. */
+void row_shares_begin_step(struct row_shares *m);
+/* Whether this decode, which could run, may. In the order in which sequences are served. */
+bool row_shares_may_run(struct row_shares *m, uint16_t i);
+void row_shares_end_step(struct row_shares *m);
+/* Nothing could run: no limits in this step. False: there were none. */
+bool row_shares_lift(struct row_shares *m);

@@ -1,0 +1,231 @@
+/* How many decodes of each tenant run in a step: nobody's streams are slower than if the tenants
+ * had the group by turns, all rows come to their turn, and nothing stands still. */
+#include "common/base/clock.h"
+#include "common/base/random.h"
+#include "head/row_shares.h"
+#include "head/scheduler_internal.h"
+#include "tests/unit/head/scheduler_bed.h"
+
+enum { MAX_TENANTS = 6 };
+#define MS 1e6
+
+static struct step_budget costs(double pass_ms, double drawn_ms)
+{
+    return (struct step_budget){.target_ns = 250 * NS_PER_MS,
+                                .pass_ns = pass_ms * MS,
+                                .drawn_ns = drawn_ms * MS,
+                                .token_ns = drawn_ms * MS};
+}
+
+/* One step of n[i] decodes of each share; ran: how often each row did. */
+static uint32_t one_step(struct row_shares *m, const struct step_budget *b, const uint32_t *n,
+                         uint32_t (*ran)[256])
+{
+    uint32_t sum = 0;
+    row_shares_plan(m, b);
+    row_shares_begin_step(m);
+    for (uint16_t i = 0; i < 2; i++)
+        for (uint32_t k = 0; k < n[i]; k++) {
+            bool may = row_shares_may_run(m, i);
+            ran[i][k] += may;
+            sum += may;
+        }
+    row_shares_end_step(m);
+    return sum;
+}
+
+static struct row_shares two_tenants(const uint32_t *n)
+{
+    struct row_shares m = {0};
+    for (uint64_t t = 0; t < 2; t++)
+        for (uint32_t k = 0; k < n[t]; k++)
+            assert_int_equal(row_shares_enter(&m, 100 + t), t);
+    return m;
+}
+
+/* 2 * (4 + 2 * 16) = 72 ms: 34 decodes. */
+static void many_streams_wait_for_few(void **state)
+{
+    const uint32_t n[2] = {16, 200};
+    static uint32_t ran[2][256];
+    struct step_budget b = costs(4, 2);
+    struct row_shares m = two_tenants(n);
+    assert_int_equal(one_step(&m, &b, n, ran), 216); /* how many there are is known by now */
+    memset(ran, 0, sizeof ran);
+    for (int i = 0; i < 1000; i++)
+        assert_int_equal(one_step(&m, &b, n, ran), 34);
+    assert_int_equal(m.longest_ns, 72 * NS_PER_MS);
+    for (uint32_t k = 0; k < n[0]; k++)
+        assert_int_equal(ran[0][k], 1000);
+    for (uint32_t k = 0; k < n[1]; k++)
+        assert_in_range(ran[1][k], 89, 91); /* 18 of 200 in each step */
+    row_shares_fini(&m);
+}
+
+/* A quarter of the target is quick enough for everybody, and a step without a target, without
+ * known costs or with one tenant alone has no limits. */
+static void nothing_is_limited_without_need(void **state)
+{
+    const uint32_t few[2] = {1, 20}, many[2] = {1, 200}, alone[2] = {0, 200};
+    static uint32_t ran[2][256];
+    struct step_budget b = costs(4, 2), free = costs(4, 2), unknown = {.target_ns = 1};
+    free.target_ns = 0;
+    struct row_shares m = two_tenants(few);
+    for (int i = 0; i < 3; i++)
+        assert_int_equal(one_step(&m, &b, few, ran), 21);
+    for (int i = 0; i < 3; i++) {
+        assert_int_equal(one_step(&m, &free, many, ran), 201);
+        assert_int_equal(one_step(&m, &unknown, many, ran), 201);
+    }
+    assert_int_equal(one_step(&m, &b, many, ran), 29); /* 62.5 ms */
+    row_shares_leave(&m, 0);
+    assert_int_equal(one_step(&m, &b, alone, ran), 200);
+    row_shares_fini(&m);
+}
+
+static void more_tenants_than_it_counts_are_not_limited(void **state)
+{
+    struct row_shares m = {0};
+    for (uint64_t t = 0; t < ROW_SHARES_MOST; t++)
+        assert_int_equal(row_shares_enter(&m, t), t);
+    assert_int_equal(row_shares_enter(&m, ROW_SHARES_MOST), ROW_SHARE_NONE);
+    assert_true(row_shares_may_run(&m, ROW_SHARE_NONE));
+    row_shares_leave(&m, ROW_SHARE_NONE);
+    row_shares_leave(&m, 7);
+    assert_int_equal(row_shares_enter(&m, ROW_SHARES_MOST), 7);
+    row_shares_fini(&m);
+}
+
+/* ---- with the scheduler ---- */
+
+struct play {
+    struct bed b;
+    struct rng rng;
+    double pass_ms, drawn_ms, ms;
+    uint32_t tokens[MAX_TENANTS];
+};
+
+static void arrive(struct play *p, uint32_t tenant, uint32_t max_tokens)
+{
+    struct msg_submit m = submit(&p->b, 4, max_tokens);
+    m.tenant = tenant;
+    assert_int_equal(scheduler_add(p->b.s, make(&p->b, &m)), STATUS_OK);
+}
+
+static const struct request *of_slot(const struct bed *b, uint32_t slot)
+{
+    for (uint32_t i = 0; i < b->n_requests; i++) {
+        const struct seq *x = b->requests[i]->sched;
+        if (x && x->place == SEQ_RUNNING && x->slot == slot)
+            return b->requests[i];
+    }
+    fail_msg("slot %u is nobody's", slot);
+    return NULL;
+}
+
+/* A step that takes what its rows cost. False: there is none. */
+static bool play_step(struct play *p)
+{
+    struct answer a;
+    const struct msg_plan *plan = step(&p->b);
+    if (!plan)
+        return false;
+    uint32_t n_tokens = 0;
+    for (uint32_t i = 0; i < plan->n_runs; i++)
+        n_tokens += plan->runs[i].n_tokens;
+    answer(plan, OTHER_ID, &a);
+    for (uint32_t i = 0; i < a.m.n_items; i++)
+        p->tokens[of_slot(&p->b, a.items[i].slot)->tenant]++;
+    double ms = p->pass_ms + p->drawn_ms * n_tokens;
+    a.m.execute_ns = (uint64_t)(ms * MS);
+    p->ms += ms;
+    give(&p->b, &a);
+    return true;
+}
+
+static void open_play(struct play *p, uint64_t seed, uint32_t n_blocks, uint64_t target_ms)
+{
+    struct scheduler_config c = config(n_blocks);
+    c.max_num_seqs = c.max_waiting = MAX_REQUESTS;
+    c.max_num_batched_tokens = 4096;
+    c.step_target_ns = target_ms * NS_PER_MS;
+    *p = (struct play){.rng = {seed}};
+    p->pass_ms = 1 + (double)rng_below(&p->rng, 40);
+    p->drawn_ms = 0.1 + (double)rng_below(&p->rng, 50) / 10;
+    open_bed(&p->b, &c);
+}
+
+static uint32_t arrive_all(struct play *p, uint32_t *n_rows)
+{
+    uint32_t n_tenants = 2 + (uint32_t)rng_below(&p->rng, 3), n_left = MAX_REQUESTS;
+    for (uint32_t t = 0; t < n_tenants; t++) {
+        uint32_t most = t + 1 < n_tenants ? n_left / 2 : n_left;
+        n_rows[t] = 1 + (uint32_t)rng_below(&p->rng, most);
+        n_left -= n_rows[t];
+        for (uint32_t i = 0; i < n_rows[t]; i++)
+            arrive(p, t, 900);
+    }
+    return n_tenants;
+}
+
+/* At least as many tokens in a second as its part of the time would give it alone, but where steps
+ * are quick enough for everybody. */
+static void nobody_is_slower_than_by_turns(void **state)
+{
+    uint32_t n_slow = 0;
+    for (uint64_t seed = 1; seed <= 60; seed++) {
+        struct play p;
+        uint32_t n_rows[MAX_TENANTS] = {0};
+        double target_ms = 20 + (double)(seed * 37 % 400);
+        open_play(&p, seed, 8192, (uint64_t)target_ms);
+        uint32_t n_tenants = arrive_all(&p, n_rows);
+        for (int i = 0; i < 100; i++)
+            assert_true(play_step(&p));
+        memset(p.tokens, 0, sizeof p.tokens);
+        p.ms = 0;
+        for (int i = 0; i < 600; i++)
+            assert_true(play_step(&p));
+        bool quick = p.ms / 600 <= target_ms / 4;
+        n_slow += !quick;
+        for (uint32_t t = 0; t < n_tenants; t++) {
+            double alone = n_rows[t] / (p.pass_ms + p.drawn_ms * n_rows[t]);
+            double part = p.tokens[t] / p.ms / (alone / n_tenants);
+            if (!quick && part < 0.85)
+                fail_msg("seed %d: tenant %u of %u has %.2f of its part", (int)seed, t, n_tenants,
+                         part);
+        }
+        close_bed(&p.b);
+    }
+    assert_true(n_slow > 20);
+}
+
+/* Few blocks, short targets, and results without a time. */
+static void nothing_stands_still(void **state)
+{
+    for (uint64_t seed = 1; seed <= 200; seed++) {
+        struct play p;
+        open_play(&p, seed, 8 + seed % 60, 1 + seed % 50);
+        if (seed % 5 == 0)
+            p.pass_ms = p.drawn_ms = 0;
+        while (p.b.n_requests < MAX_REQUESTS || p.b.s->n_seqs > 0) {
+            if (p.b.n_requests < MAX_REQUESTS && rng_below(&p.rng, 3) == 0)
+                arrive(&p, (uint32_t)rng_below(&p.rng, MAX_TENANTS),
+                       1 + (uint32_t)rng_below(&p.rng, 40));
+            if (!play_step(&p) && p.b.s->n_seqs > 0)
+                fail_msg("seed %d: nothing runs, and requests are there", (int)seed);
+        }
+        close_bed(&p.b);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(many_streams_wait_for_few),
+        cmocka_unit_test(nothing_is_limited_without_need),
+        cmocka_unit_test(more_tenants_than_it_counts_are_not_limited),
+        cmocka_unit_test(nobody_is_slower_than_by_turns),
+        cmocka_unit_test(nothing_stands_still),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
