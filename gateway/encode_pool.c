@@ -27,8 +27,8 @@ struct encode_pool {
     struct encode_share share;
     struct job_list done; /* not yet given back */
     uint64_t last_seq;
-    uint32_t n_large;          /* running */
-    uint32_t n_jobs, max_jobs; /* waiting or running */
+    uint32_t n_running, n_large; /* large: those of them that are */
+    uint32_t n_jobs, max_jobs;   /* waiting or running */
     uint64_t n_bytes, max_bytes;
     bool stop;
     struct loop_wakeup *wakeup;
@@ -127,10 +127,14 @@ static void *thread_main(void *ctx)
         if (p->stop)
             break;
         p->n_large += size_of(j) == LARGE;
+        p->n_running++;
+        if (p->n_jobs > p->n_running) /* what let this one in may have let in another */
+            pthread_cond_signal(&p->work);
         pthread_mutex_unlock(&p->lock);
         j->run(j);
         pthread_mutex_lock(&p->lock);
         p->n_large -= size_of(j) == LARGE; /* this thread looks next for one that waited for that */
+        p->n_running--;
         j->owner->n_running--;
         finish_job(p, j);
     }

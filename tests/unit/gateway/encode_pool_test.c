@@ -5,6 +5,8 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <time.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
@@ -307,6 +309,53 @@ static void test_share_of_bytes(void **state)
     encode_pool_free(p);
 }
 
+static pthread_cond_t met = PTHREAD_COND_INITIALIZER;
+static int n_here;
+static bool missed;
+
+/* Runs beside another one like it, or is given up after ten seconds. */
+static void run_as_pair(struct encode_job *j)
+{
+    struct timespec until;
+    clock_gettime(CLOCK_REALTIME, &until);
+    until.tv_sec += 10;
+    pthread_mutex_lock(&gate);
+    n_here++;
+    pthread_cond_broadcast(&met);
+    int rc = 0;
+    while (n_here < 2 && rc == 0)
+        rc = pthread_cond_timedwait(&met, &gate, &until);
+    missed = missed || n_here < 2;
+    pthread_mutex_unlock(&gate);
+    ((struct job *)j)->has_run = true;
+}
+
+/* A large job of a tenant that ends lets in the tenant's next one, and another tenant's large one:
+ * both threads have to hear of it. */
+static void test_an_end_may_let_in_two(void **state)
+{
+    struct encode_pool *p;
+    struct error err;
+    const struct encode_share share = {N_JOBS, 8 << 20, 1};
+    n_here = 0;
+    missed = false;
+    assert_int_equal(encode_pool_new(loop, 2, N_JOBS, 8 << 20, &p, &err), STATUS_OK);
+    encode_pool_set_share(p, &share);
+    pthread_mutex_lock(&gate);
+    for (int i = 0; i < 3; i++)
+        jobs[i].job.tenant = i == 2 ? 2 : 1;
+    jobs[0].job.bytes = jobs[2].job.bytes = ENCODE_LARGE_BYTES + 1;
+    jobs[1].job.run = jobs[2].job.run = run_as_pair;
+    for (int i = 0; i < 3; i++)
+        assert_int_equal(encode_pool_submit(p, &jobs[i].job), STATUS_OK);
+    usleep(50000); /* the first one runs by now, and the other thread has found nothing to do */
+    pthread_mutex_unlock(&gate);
+    stop_at = 3;
+    loop_run(loop);
+    assert_false(missed);
+    encode_pool_free(p);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -318,6 +367,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_tenants_take_turns, setup, teardown),
         cmocka_unit_test_setup_teardown(test_no_tenant_has_all_threads, setup, teardown),
         cmocka_unit_test_setup_teardown(test_share_of_bytes, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_an_end_may_let_in_two, setup, teardown),
         cmocka_unit_test_setup_teardown(test_small_ones_do_not_wait_for_large_ones, setup,
                                         teardown),
     };
