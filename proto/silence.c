@@ -22,7 +22,7 @@ bool silence_look(struct silence *s, uint64_t now_ns, uint64_t limit_ns)
 {
     uint64_t since_look = now_ns > s->looked_ns ? now_ns - s->looked_ns : 0;
     if (since_look > SILENCE_STALL_NS)
-        s->heard_ns += since_look;
+        s->heard_ns += since_look - SILENCE_STALL_NS;
     if (s->heard_ns > now_ns)
         s->heard_ns = now_ns;
     s->looked_ns = now_ns;

@@ -52,6 +52,15 @@ static void test_silence_is_found(void **state)
     }
 }
 
+/* A looker that is always late finds it as well: each of its looks counts for half a second. */
+static void test_silence_is_found_by_a_late_looker(void **state)
+{
+    for (uint64_t period_ms = 510; period_ms <= 2000; period_ms += 10) {
+        uint64_t ms = given_up_after(period_ms);
+        assert_true(ms >= 3 * period_ms && ms <= 4 * period_ms);
+    }
+}
+
 /* Off the processor for any time at any moment: a peer that beats meanwhile is never given up. */
 static void test_a_late_looker_blames_nobody(void **state)
 {
@@ -105,6 +114,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_silence_is_found),
+        cmocka_unit_test(test_silence_is_found_by_a_late_looker),
         cmocka_unit_test(test_a_late_looker_blames_nobody),
         cmocka_unit_test(test_a_dead_one_is_found_by_who_is_always_late),
         cmocka_unit_test(test_a_stall_forgives_itself_alone),
