@@ -4,7 +4,10 @@
 
 enum {
     OUT_KEEP_BYTES = 1 << 20,
-    INLINE_ENTRIES = 8192 /* some ms: log-probabilities that are written on the loop */
+    /* What is written on the loop, some ms of it: numbers with their names, bytes of texts. */
+    INLINE_ENTRIES = 8192,
+    INLINE_BYTES = 256 << 10,
+    ID_BYTES = 8 /* of a token's id in JSON, with its comma, about */
 };
 
 static void trim_out(struct serving *s)
@@ -220,7 +223,7 @@ static void collect(struct api_request *r)
     w->usage = usage_of(r);
 }
 
-/* Log-probabilities that it says, at most. */
+/* Log-probabilities and places of vectors that it says, at most. */
 static uint64_t count_entries(const struct api_request *r)
 {
     const struct whole_answer *w = &r->whole;
@@ -229,6 +232,24 @@ static uint64_t count_entries(const struct api_request *r)
         const struct answer_delta *d = &w->deltas[i];
         n += d->logprobs ? d->n_ids * k : 0;
         n += d->scores ? (uint64_t)d->scores->n_known * d->scores->width : 0;
+        n += d->g->n_vector;
+    }
+    return n;
+}
+
+/* Bytes of its texts and ids: each choice repeats the prompt where that is asked for. */
+static uint64_t count_bytes(const struct api_request *r)
+{
+    const struct whole_answer *w = &r->whole;
+    const struct params *p = &r->prepared.params;
+    const uint64_t repeats = (uint64_t)p->echo + p->return_prompt_text;
+    uint64_t n = p->asked.len;
+    for (uint32_t i = 0; i < w->n; i++) {
+        const struct answer_delta *d = &w->deltas[i];
+        n += repeats * d->prompt->text.len;
+        n += p->return_token_ids ? ((uint64_t)d->prompt->n_ids + d->n_ids) * ID_BYTES : 0;
+        for (uint32_t k = 0; k < d->n_parts; k++)
+            n += d->parts[k].text.len;
     }
     return n;
 }
@@ -250,12 +271,11 @@ static void write_done(struct encode_job *j)
     /* else the client left meanwhile: the next sweep frees it */
 }
 
-/* False: the pool is full. */
-static bool submit_writing(struct api_request *r, uint64_t n_entries,
-                           void (*run)(struct encode_job *j), void (*done)(struct encode_job *j))
+/* False: the pool is full. bytes: what is to be written, about. */
+static bool submit_writing(struct api_request *r, uint64_t bytes, void (*run)(struct encode_job *j),
+                           void (*done)(struct encode_job *j))
 {
     struct serving *s = r->s;
-    uint64_t bytes = n_entries * (sizeof(uint32_t) + sizeof(float));
     if (r->whole.out.limit == 0)
         strbuf_init(&r->whole.out, s->out.limit);
     const struct encode_job job = {
@@ -288,7 +308,8 @@ void api_answer_prepared(struct api_request *r)
     uint64_t n_ids = 0;
     for (uint32_t i = 0; i < r->prepared.prompts.n; i++)
         n_ids += r->prepared.prompts.items[i].n_ids;
-    if (s->pool && n_ids > INLINE_ENTRIES && submit_writing(r, n_ids, answer_run, answer_done))
+    if (s->pool && n_ids > INLINE_ENTRIES &&
+        submit_writing(r, n_ids * ID_BYTES, answer_run, answer_done))
         return;
     strbuf_reset(&s->out);
     r->dialect->answer(&s->out, &r->shape);
@@ -300,9 +321,10 @@ static void respond_whole(struct api_request *r)
     struct serving *s = r->s;
     const struct whole_answer *w = &r->whole;
     collect(r);
-    uint64_t n_entries = count_entries(r);
-    if (s->pool && n_entries > INLINE_ENTRIES) {
-        (void)submit_writing(r, n_entries, write_run, write_done); /* or the next tick asks again */
+    const uint64_t n_entries = count_entries(r), n_bytes = count_bytes(r);
+    if (s->pool && (n_entries > INLINE_ENTRIES || n_bytes > INLINE_BYTES)) {
+        /* or the next tick asks again */
+        (void)submit_writing(r, n_entries * sizeof(uint64_t) + n_bytes, write_run, write_done);
         return;
     }
     strbuf_reset(&s->out);

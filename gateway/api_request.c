@@ -242,6 +242,17 @@ static void check_allowed(const struct api_request *r, struct api_error *e)
                       "more.");
 }
 
+/* A tree that outlives the preparing, of many tools, is charged to who has sent it. */
+static void check_room(const struct api_request *r, struct api_error *e)
+{
+    if (!r->reply_ops->hold || r->reply_ops->hold(r->reply, r->prepared.params.tree_bytes))
+        return;
+    e->retry_after_s = 1;
+    api_error_set(e, 503, NULL,
+                  "Too many bytes of large requests are held, of yours or of all: try again in a "
+                  "moment, or send fewer tools.");
+}
+
 /* What the cluster cannot do now, of a request that is right in itself. */
 static void check_cluster(const struct api_request *r, struct api_error *e)
 {
@@ -302,6 +313,8 @@ static void on_prepared(struct api_request *r)
         check_allowed(r, &e);
     if (e.http_status == 0)
         check_cluster(r, &e);
+    if (e.http_status == 0)
+        check_room(r, &e);
     if (e.http_status) {
         reject(r, &e);
         return;
@@ -342,8 +355,11 @@ static void prepare(struct api_request *r)
     prepare_request(&r->model, r->dialect, r->body, &r->prepared);
     const int status = r->prepared.error.http_status;
     r->wants = status == PREPARE_WANTS_POOL || status == PREPARE_WANTS_COMPILING ? status : 0;
-    if (!r->wants)
+    if (!r->wants) {
+        mem_free(r->owned_body); /* nobody reads the bytes again; their number is kept */
+        r->owned_body = NULL;
         return;
+    }
     prepared_fini(&r->prepared);
     r->prepared = (struct prepared){0};
 }

@@ -74,7 +74,8 @@ void api_request_enter(struct api_request *r, enum api_state next);
 enum status api_choice_submit(struct api_choice *c);
 void api_request_on_tokens(struct api_request *r, uint32_t i_choice, const struct tokens_item *t);
 /* Writes what there is and room allows; ends the answer when all choices have ended. An answer with
- * many log-probabilities is written on the pool: nothing is heard of it until then. */
+ * many log-probabilities or long texts is written on the pool: nothing is heard of it until then.
+ */
 void api_request_flush(struct api_request *r);
 /* Answers, or ends the stream, with the error; the reply is the caller's to forget. */
 void api_answer_error(struct api_request *r, const struct api_error *e);

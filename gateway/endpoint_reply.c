@@ -150,6 +150,11 @@ static char *take_body(void *reply)
     return http_take_body(reply);
 }
 
+static bool hold(void *reply, uint64_t bytes)
+{
+    return http_hold(reply, bytes);
+}
+
 static void whole_drop(void *reply, bool begun)
 {
     if (begun)
@@ -167,6 +172,7 @@ const struct reply_ops endpoint_whole_ops = {
     .end = end,
     .drop = whole_drop,
     .take_body = take_body,
+    .hold = hold,
 };
 
 /* ---- in events ---- */
@@ -228,4 +234,5 @@ const struct reply_ops endpoint_stream_ops = {
     .end = end,
     .drop = stream_drop,
     .take_body = take_body,
+    .hold = hold,
 };

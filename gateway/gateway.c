@@ -65,6 +65,11 @@ static char *reply_take_body(void *reply)
     return http_take_body(reply);
 }
 
+static bool reply_hold(void *reply, uint64_t bytes)
+{
+    return http_hold(reply, bytes);
+}
+
 static void reply_begin(void *reply, const char *content_type)
 {
     /* X-Accel-Buffering: nginx and its ingresses would hold the chunks back */
@@ -103,6 +108,7 @@ const struct reply_ops gateway_reply_ops = {
     .drop = reply_drop,
     .add_header = reply_add_header,
     .take_body = reply_take_body,
+    .hold = reply_hold,
 };
 
 static void on_answered(void *ctx, const struct http_request *r, const struct http_answered *a)

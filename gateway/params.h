@@ -55,10 +55,11 @@ struct params_policy {        /* what this server lets requests say */
 
 struct params {
     enum api_kind kind;
-    json_t *body;       /* owned; every str and json_t below is borrowed from it */
-    json_t *own;        /* what is made of the body for templates (tool_set.h); NULL: nothing */
-    struct arena arena; /* arrays of sampling */
-    struct str model;   /* empty: the first served one */
+    json_t *body;        /* owned; every str and json_t below is borrowed from it or from own */
+    json_t *own;         /* what is made of the body and outlives it (tool_set.h); NULL: nothing */
+    uint64_t tree_bytes; /* that body and own take, once params_settle was called */
+    struct arena arena;  /* arrays of sampling */
+    struct str model;    /* empty: the first served one */
     struct sampling_params
         sampling; /* without eos_ids, i_prompt, i_choice, lora; the seed is set */
     uint32_t n;
@@ -113,6 +114,11 @@ json_t *params_parse_json(struct str body, struct api_error *e);
 bool params_init(struct params *out, enum api_kind kind, json_t *owned_body,
                  const struct params_policy *policy, struct api_error *e);
 void params_fini(struct params *p);
+/* When the request is prepared: lets go of what nobody reads from here on, which is all of the body
+ * but a few short texts. Its tree takes up to a hundred times the bytes of the body's text, and an
+ * answer may take an hour. The prompt, the messages, what goes with them into a template, and
+ * bad_words are NULL afterwards; tools stay, for the parsers of answers. */
+void params_settle(struct params *p);
 /* docs/openai.md: every field, what it may hold and what becomes of it. */
 void fields_document(struct strbuf *out);
 /* A JSON string's bytes, borrowed. */

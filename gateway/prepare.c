@@ -264,8 +264,9 @@ void prepare_request(const struct prepare_model *m, const struct dialect *d, str
         (out->params.tool_choice != TOOL_CHOICE_REQUIRED ||
          grammar_from_tools(&out->params, &out->error)) &&
         (!m->policy.compact_json || outputs_make_compact(&out->params, &out->error)) &&
-        let_reason(m, d, out, &out->error) && check_grammar(m, &out->params, &out->error))
-        prepare_prompts(m, d, out);
+        let_reason(m, d, out, &out->error) && check_grammar(m, &out->params, &out->error) &&
+        prepare_prompts(m, d, out))
+        params_settle(&out->params);
 }
 
 void prepared_fini(struct prepared *p)

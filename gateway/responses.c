@@ -497,7 +497,9 @@ static void keep_asked(struct params *p)
     append_member(&b, "truncation", json_is_string(truncation) ? truncation : NULL, "\"disabled\"");
     struct str s = strbuf_str(&b);
     json_t *text = json_stringn(s.ptr, s.len);
-    json_object_set_new(p->body, "said again in answers", text);
+    if (!p->own)
+        p->own = json_object();
+    json_object_set_new(p->own, "said again in answers", text);
     p->asked = params_json_str(text);
     strbuf_fini(&b);
 }

@@ -50,6 +50,20 @@ char *http_take_body(struct http_request *r)
     return owned ? owned : http_parser_take_body(c->parser);
 }
 
+bool http_hold(struct http_request *r, uint64_t bytes)
+{
+    struct conn *c = conn_of(r);
+    struct room *bodies = &c->server->bodies;
+    if (bytes <= HTTP_SMALL_BODY_BYTES)
+        return true;
+    if (!room_has(bodies, conn_tenant(c), bytes)) {
+        c->server->counts.refused_bodies++;
+        return false;
+    }
+    room_set(bodies, &c->body, conn_tenant(c), c->body.bytes + bytes);
+    return true;
+}
+
 bool is_header(const struct http_field *f, const char *name)
 {
     size_t len = strlen(name);

@@ -105,6 +105,10 @@ struct str http_body(const struct http_request *r);
  * without a copy, which takes the loop a millisecond a megabyte. http_body is empty then. NULL: it
  * was empty before. They still count against max_body_bytes_total until the answer is written. */
 char *http_take_body(struct http_request *r);
+/* From on_request on: the request holds so many bytes more, made of its body, until its answer is
+ * written. They take of its tenant's room for bodies; up to 64 KiB are free, as a body's are. To be
+ * called once. False: there is no room, and the request is to be refused with a 503. */
+bool http_hold(struct http_request *r, uint64_t bytes);
 void http_set_user(struct http_request *r, void *user); /* the handler's own state */
 void *http_get_user(const struct http_request *r);
 /* Beside it, what on_answered is to find; freed there. */

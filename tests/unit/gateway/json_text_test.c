@@ -1,4 +1,5 @@
 /* Numbers of any size through jansson's tree and back. */
+#include "common/json/json_bytes.h"
 #include "common/json/json_text.h"
 
 #include <setjmp.h>
@@ -120,12 +121,75 @@ static void test_is_whole(void **state)
     assert_false(json_text_is_whole((struct str){deep, sizeof deep}));
 }
 
+/* What jansson holds now, with what malloc adds to each block; its size is kept in front of it. */
+static uint64_t n_held;
+
+static uint64_t block_of(size_t n)
+{
+    const uint64_t whole = (n + 8 + 15) / 16 * 16;
+    return whole > 32 ? whole : 32;
+}
+
+static void *counted_malloc(size_t n)
+{
+    size_t *p = malloc(n + 16);
+    if (!p)
+        return NULL;
+    *p = n;
+    n_held += block_of(n);
+    return (char *)p + 16;
+}
+
+static void counted_free(void *p)
+{
+    size_t *at = p ? (size_t *)((char *)p - 16) : NULL;
+    n_held -= at ? block_of(*at) : 0;
+    free(at);
+}
+
+static void test_bytes(void **state)
+{
+    static const char *const items[] = {
+        "{}",
+        "[]",
+        "\"\"",
+        "\"some text that is longer than one block of malloc has room for\"",
+        "1",
+        "1.5",
+        "1e400",
+        "true",
+        "{\"a\":{\"type\":\"integer\",\"description\":\"a number\",\"enum\":[1,2,3]}}",
+        "[[[[[[[[[[{}]]]]]]]]]]",
+        "{\"a\":1,\"b\":2,\"c\":3,\"d\":4,\"e\":5,\"f\":6,\"g\":7,\"h\":8}",
+        "{\"a\":1,\"b\":2,\"c\":3,\"d\":4,\"e\":5,\"f\":6,\"g\":7,\"h\":8,\"i\":9}",
+    };
+    json_set_alloc_funcs(counted_malloc, counted_free);
+    for (size_t i = 0; i < sizeof items / sizeof *items; i++) {
+        struct strbuf b;
+        strbuf_init(&b, 0);
+        for (size_t k = 0; k < 1000; k++)
+            strbuf_printf(&b, "%s%s", k ? "," : "[", items[i]);
+        strbuf_append_c(&b, "]");
+        json_t *v = json_text_load(strbuf_str(&b), 0, NULL);
+        assert_non_null(v);
+        const uint64_t said = json_bytes(v), held = n_held;
+        if (said < held || said > held + held / 8)
+            fail_msg("%s: said %llu, holds %llu", items[i], (unsigned long long)said,
+                     (unsigned long long)held);
+        json_decref(v);
+        assert_int_equal(n_held, 0);
+        strbuf_fini(&b);
+    }
+    json_set_alloc_funcs(malloc, free);
+    assert_int_equal(json_bytes(NULL), 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_round),     cmocka_unit_test(test_refused),
         cmocka_unit_test(test_is_number), cmocka_unit_test(test_many),
-        cmocka_unit_test(test_is_whole),
+        cmocka_unit_test(test_is_whole),  cmocka_unit_test(test_bytes),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

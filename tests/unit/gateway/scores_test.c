@@ -2,6 +2,7 @@
  * with logprobs, rows that come in pieces, twice, or not at all. */
 #include <string.h>
 
+#include "common/base/mem.h"
 #include "common/net/loop.h"
 #include "tests/unit/gateway/serving_world.h"
 
@@ -316,6 +317,44 @@ static void test_written_on_the_pool(void **state)
     strbuf_fini(&want);
 }
 
+/* A prompt that eight choices repeat is long, though it has no log-probabilities. */
+static void test_an_echo_is_written_on_the_pool(void **state)
+{
+    enum { N = 8, LONG = 40000 };
+    struct loop *loop;
+    struct encode_pool *pool;
+    struct error err = {0};
+    char *body = mem_array(LONG + 100, 1), *prompt = mem_array(LONG + 1, 1);
+    memset(prompt, 'p', LONG);
+    prompt[LONG] = '\0';
+    w.s.o.model.max_model_len = 2 * LONG;
+    assert_int_equal(loop_new(&loop, &err), STATUS_OK);
+    assert_int_equal(encode_pool_new(loop, 1, 4, 1 << 20, &pool, &err), STATUS_OK);
+    w.s.pool = pool;
+    for (int is_long = 0; is_long < 2; is_long++) {
+        const uint32_t first = w.n_submits;
+        strbuf_reset(&w.client.body);
+        w.client.status = 0;
+        snprintf(body, LONG + 100, "{\"echo\":true,\"n\":%d,\"max_tokens\":1,\"prompt\":\"%s\"}", N,
+                 is_long ? prompt : "p");
+        post(body);
+        assert_int_equal(w.n_submits, first + N);
+        for (uint32_t i = first; i < w.n_submits; i++)
+            tokens(i, 0, "d", FINISH_LENGTH);
+        assert_int_equal(w.client.status, is_long ? 0 : 200);
+    }
+    loop_on_turn_end(loop, stop_when_answered, loop);
+    loop_run(loop);
+    serving_sweep(&w.s);
+    assert_int_equal(w.client.status, 200);
+    assert_true(w.client.body.len > N * LONG);
+    encode_pool_free(pool);
+    w.s.pool = NULL;
+    loop_free(loop);
+    mem_free(body);
+    mem_free(prompt);
+}
+
 static void test_the_client_leaves_while_it_is_written(void **state)
 {
     struct loop *loop;
@@ -374,6 +413,7 @@ int main(void)
         TEST(test_too_many_in_choices),
         TEST(test_too_long_an_answer),
         TEST(test_written_on_the_pool),
+        TEST(test_an_echo_is_written_on_the_pool),
         TEST(test_the_client_leaves_while_it_is_written),
         TEST(test_too_many_in_a_stream),
     };

@@ -458,6 +458,37 @@ static void test_timeout_from_the_head(void **state)
     assert_int_equal(w.s.n_open_choices, 0);
 }
 
+static uint64_t n_held;
+static bool has_room;
+
+static bool fake_hold(void *reply, uint64_t bytes)
+{
+    n_held = bytes;
+    return has_room;
+}
+
+/* What is kept of a body is charged before anything is submitted. */
+static void test_no_room_for_what_it_holds(void **state)
+{
+    struct reply_ops ops = *w.s.reply;
+    ops.hold = fake_hold;
+    w.s.reply = &ops;
+    for (int i = 0; i < 2; i++) {
+        has_room = i;
+        n_held = 0;
+        post("{\"prompt\":\"hi\",\"max_tokens\":1,\"model\":\"alias\"}");
+        assert_int_equal(w.client.status, i ? 0 : 503);
+        assert_int_equal(w.client.retry_after_s, i ? 0 : 1);
+        assert_int_equal(w.n_submits, i);
+        assert_true(n_held > 0);
+        w.client.status = 0;
+        w.client.retry_after_s = 0;
+        w.client.ended = false;
+    }
+    tokens(0, 0, "d", FINISH_LENGTH);
+    assert_int_equal(w.client.status, 200);
+}
+
 /* ---- chat ---- */
 
 #define CHAT_HEAD(object)                                                                          \
@@ -802,6 +833,7 @@ int main(void)
         TEST(test_token_ids_as_tokens),
         TEST(test_tokenize),
         TEST(test_limits_of_a_key),
+        TEST(test_no_room_for_what_it_holds),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

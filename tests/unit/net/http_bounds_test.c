@@ -82,6 +82,58 @@ static void uploads_that_never_end_shut_out_no_one_else(void **state)
     mem_free(f);
 }
 
+/* Requests whose handler holds 300 KiB for each: one whose answer does not end, one more of that
+ * client's, and two of another client's, which hold nothing any more when they are answered. */
+static void hold_trees(struct fixture *f)
+{
+    static const char *const sent[] = {"GET /tree HTTP/1.1\r\nHost: t\r\n\r\n",
+                                       "POST /tree" H "Content-Length: 1\r\n\r\nx",
+                                       "POST /tree HTTP/1.1\r\nHost: t\r\nContent-Length: "
+                                       "1\r\n\r\nxPOST /tree" H "Content-Length: 1\r\n\r\nx"};
+    int open = -1;
+    for (int i = 0; i < 3; i++) {
+        f->from = i == 2 ? 2 : 1;
+        f->send = sent[i];
+        if (i > 0) {
+            exchange(f);
+            f->n_refused += strstr(f->answer, "HTTP/1.1 503") != NULL;
+            continue;
+        }
+        open = dial(f);
+        if (send(open, f->send, strlen(f->send), MSG_NOSIGNAL) < 0 ||
+            recv(open, f->answer, 12, MSG_WAITALL) != 12)
+            abort();
+    }
+    const char *first = strstr(f->answer, "HTTP/1.1 200");
+    f->n_drains = first && strstr(first + 1, "HTTP/1.1 200") ? 2 : 0;
+    f->from = 0;
+    close(open);
+}
+
+static void hold_tree(void *ctx, struct http_request *r)
+{
+    if (!http_hold(r, 300 << 10))
+        http_respond(r, 503, NULL, STR(""), NULL, 0);
+    else if (http_body(r).len > 0)
+        http_respond(r, 200, NULL, STR(""), NULL, 0);
+    else
+        http_stream_begin(r, 200, "text/plain", NULL, 0);
+}
+
+static void what_a_request_holds_is_bounded(void **state)
+{
+    const struct http_limits limits = {.max_body_bytes_total = 1 << 20, .max_body_bytes = 1 << 20};
+    struct fixture *f = mem_zalloc(sizeof *f);
+    f->script = hold_trees;
+    f->handler = hold_tree;
+    run(f, &limits);
+    assert_int_equal(f->n_refused, 1);
+    assert_int_equal(f->n_drains, 2);
+    assert_int_equal(f->load.counts.refused_bodies, 1);
+    assert_int_equal(f->load.body_bytes, 0);
+    mem_free(f);
+}
+
 /* A byte each 50 ms never stands still, and is far below the rate. */
 static void dribble(struct fixture *f)
 {
@@ -254,6 +306,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(uploads_that_never_end_shut_out_no_one_else),
+        cmocka_unit_test(what_a_request_holds_is_bounded),
         cmocka_unit_test(an_upload_that_crawls_is_ended),
         cmocka_unit_test(answers_that_wait_are_bounded),
         cmocka_unit_test(streams_that_nobody_reads_share_the_room),

@@ -11,6 +11,7 @@ struct fixture {
     struct loop_wakeup *stop;
     pthread_t client;
     void (*script)(struct fixture *f);
+    void (*handler)(void *ctx, struct http_request *r); /* NULL: as above */
     char answer[1 << 16];
     size_t n_answer;
     const char *send;
@@ -27,7 +28,22 @@ struct fixture {
 
 enum { LARGE_BYTES = 3 << 20 };
 
-static inline int dial(struct fixture *f);
+static inline int dial(struct fixture *f)
+{
+    struct sockaddr_in a = {.sin_family = AF_INET,
+                            .sin_port = htons(http_server_port(f->server)),
+                            .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    int fd = socket(AF_INET, SOCK_STREAM, 0);
+    struct timeval limit = {.tv_sec = 10};
+    setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof limit);
+    struct sockaddr_in own = {.sin_family = AF_INET,
+                              .sin_addr.s_addr = htonl(0x7f000000u | f->from)};
+    if (f->from && bind(fd, (struct sockaddr *)&own, sizeof own) != 0)
+        return -1;
+    if (fd < 0 || connect(fd, (struct sockaddr *)&a, sizeof a) != 0)
+        return -1;
+    return fd;
+}
 
 static inline void look(struct fixture *f)
 {
@@ -126,23 +142,6 @@ static inline uint64_t body_max(void *ctx, struct http_request *r)
                                                : UINT64_MAX;
 }
 
-static inline int dial(struct fixture *f)
-{
-    struct sockaddr_in a = {.sin_family = AF_INET,
-                            .sin_port = htons(http_server_port(f->server)),
-                            .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
-    int fd = socket(AF_INET, SOCK_STREAM, 0);
-    struct timeval limit = {.tv_sec = 10};
-    setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof limit);
-    struct sockaddr_in own = {.sin_family = AF_INET,
-                              .sin_addr.s_addr = htonl(0x7f000000u | f->from)};
-    if (f->from && bind(fd, (struct sockaddr *)&own, sizeof own) != 0)
-        return -1;
-    if (fd < 0 || connect(fd, (struct sockaddr *)&a, sizeof a) != 0)
-        return -1;
-    return fd;
-}
-
 /* Sends f->send, then reads until the server closes. */
 static inline void exchange(struct fixture *f)
 {
@@ -184,7 +183,7 @@ static inline void run(struct fixture *f, const struct http_limits *limits)
     if (limits)
         o.limits = *limits;
     struct http_handlers h = {.ctx = f,
-                              .on_request = on_request,
+                              .on_request = f->handler ? f->handler : on_request,
                               .on_drain = on_drain,
                               .on_abort = on_abort,
                               .on_answered = on_answered,
