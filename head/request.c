@@ -113,6 +113,14 @@ static bool copy_sampling(struct arena *a, struct sampling_params *p)
            copy_bytes(a, (const void **)&p->lora.ptr, p->lora.len);
 }
 
+uint64_t request_sampling_bytes(const struct request *r)
+{
+    const struct sampling_params *p = &r->sampling;
+    uint64_t n_ids = (uint64_t)p->eos_ids.n + p->stop_ids.n + p->allowed_ids.n + p->bad_words.n;
+    return n_ids * sizeof(uint32_t) + p->n_logit_bias * sizeof *p->logit_bias + p->grammar.len +
+           p->lora.len + r->n_logged_bytes;
+}
+
 static bool span_has(struct u32_span span, uint32_t id)
 {
     for (uint32_t i = 0; i < span.n; i++)
