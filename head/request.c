@@ -9,6 +9,7 @@
 #include "common/base/mem.h"
 #include "common/base/slab.h"
 #include "head/request_scores.h"
+#include "head/shared_text.h"
 
 enum {
     MAX_LOGPROBS = 128,  /* alternatives per position; vLLM's default is 20 */
@@ -306,6 +307,7 @@ void request_free(struct request *r)
         return;
     assert(!r->sched);
     request_scores_fini(r);
+    shared_text_release(r->grammar_text);
     arena_fini(&r->arena);
     if (r->slab)
         slab_free(r->slab, r);

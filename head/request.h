@@ -77,7 +77,8 @@ struct request {
     bool has_grammar_key, awaits_grammar;
     bool has_group; /* one has had it: the last one's id is */
     uint64_t group_id;
-    enum status status; /* with FINISH_ERROR */
+    struct shared_text *grammar_text; /* NULL: sampling.grammar is on the arena, or empty */
+    enum status status;               /* with FINISH_ERROR */
     char text[160];
     struct arena arena;           /* everything of this request; dropped whole */
     struct prefix_chain *chains;  /* the block table's: hashes of the ids, on the arena */
