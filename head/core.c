@@ -74,6 +74,7 @@ struct head_core *head_core_new(const struct head_core_config *c, const struct h
     h->cluster.adapters.max_loras = c->max_loras;
     transfers_init(&h->transfers);
     slab_init(&h->request_slab, sizeof(struct request), c->max_num_seqs);
+    shared_texts_init(&h->grammars.texts);
     ended_requests_init(&h->ended);
     h->requests = request_table_new(c->max_requests);
     h->lanes = mem_array(c->cluster.max_groups, sizeof *h->lanes);

@@ -8,10 +8,8 @@
 #include "common/base/clock.h"
 #include "common/base/mem.h"
 #include "head/core_internal.h"
+#include "head/core_request.h"
 #include "head/request_scores.h"
-
-/* Before any worker has said what its model can do. */
-#define UNKNOWN_MODEL_LEN (1u << 20)
 
 enum { OUTBOX_MIN = 64 };
 
@@ -305,10 +303,7 @@ static void on_submit(struct head_core *h, struct gateway *g, const struct msg_s
         refuse(h, g, m, err.status, err.text);
         return;
     }
-    uint32_t max_model_len = router_model(h).max_model_len;
-    enum status s =
-        request_new(&h->request_slab, m, max_model_len ? max_model_len : UNKNOWN_MODEL_LEN,
-                    h->now_ns, &r, &err);
+    enum status s = core_new_request(h, m, &r, &err);
     if (s != STATUS_OK) {
         refuse(h, g, m, s, err.text);
         return;

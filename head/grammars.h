@@ -8,6 +8,7 @@
 #include <stdint.h>
 
 #include "head/request.h"
+#include "head/shared_text.h"
 
 struct head_core;
 struct lane;
@@ -37,6 +38,7 @@ struct grammars {
     uint64_t looked; /* its value when they were looked at last */
     uint64_t last_id, n_uses;
     uint32_t n_waiting;         /* held requests that wait for a grammar */
+    struct shared_texts texts;  /* sources of all requests */
     bool passed_over, any_turn; /* of a look: a tenant's turn was over; turns do not count */
 };
 

@@ -9,6 +9,7 @@
 #include "common/base/mem.h"
 #include "common/base/slab.h"
 #include "head/request_scores.h"
+#include "head/shared_text.h"
 
 enum {
     MAX_LOGPROBS = 128,  /* alternatives per position; vLLM's default is 20 */
@@ -111,6 +112,14 @@ static bool copy_sampling(struct arena *a, struct sampling_params *p)
                       (size_t)p->n_logit_bias * sizeof *p->logit_bias) &&
            copy_bytes(a, (const void **)&p->grammar.ptr, p->grammar.len) &&
            copy_bytes(a, (const void **)&p->lora.ptr, p->lora.len);
+}
+
+uint64_t request_sampling_bytes(const struct request *r)
+{
+    const struct sampling_params *p = &r->sampling;
+    uint64_t n_ids = (uint64_t)p->eos_ids.n + p->stop_ids.n + p->allowed_ids.n + p->bad_words.n;
+    return n_ids * sizeof(uint32_t) + p->n_logit_bias * sizeof *p->logit_bias + p->grammar.len +
+           p->lora.len + r->n_logged_bytes;
 }
 
 static bool span_has(struct u32_span span, uint32_t id)
@@ -298,6 +307,7 @@ void request_free(struct request *r)
         return;
     assert(!r->sched);
     request_scores_fini(r);
+    shared_text_release(r->grammar_text);
     arena_fini(&r->arena);
     if (r->slab)
         slab_free(r->slab, r);

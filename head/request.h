@@ -68,7 +68,8 @@ struct request {
     uint64_t lost_ns;              /* which was then */
     uint64_t move_at_ns; /* not to be moved to another group before; UINT64_MAX: it is moving */
     uint8_t n_moves_failed;
-    uint32_t n_hit; /* ids that routing saw in its group's cache: no load to that group */
+    uint64_t n_logged_bytes; /* of a replay: of lists and texts that its step log leaves out */
+    uint32_t n_hit;          /* ids that routing saw in its group's cache: no load to that group */
     struct request_salt grammar_key; /* grammars.h: with has_grammar_key; */
     uint64_t grammar_id;             /* what that lane's rank knows it by, 0: nothing yet; */
     uint64_t grammar_since_ns, grammar_look; /* with awaits_grammar */
@@ -76,7 +77,8 @@ struct request {
     bool has_grammar_key, awaits_grammar;
     bool has_group; /* one has had it: the last one's id is */
     uint64_t group_id;
-    enum status status; /* with FINISH_ERROR */
+    struct shared_text *grammar_text; /* NULL: sampling.grammar is on the arena, or empty */
+    enum status status;               /* with FINISH_ERROR */
     char text[160];
     struct arena arena;           /* everything of this request; dropped whole */
     struct prefix_chain *chains;  /* the block table's: hashes of the ids, on the arena */
@@ -149,6 +151,9 @@ static inline enum finish_reason request_push_id(struct request *r, uint32_t id)
 /* Keeps a pooling request's answer, before the id that ends it. Without memory the request has
  * failed. */
 void request_take_vector(struct request *r, struct f32_span vector);
+/* Bytes that the lists and texts of its sampling have on the wire: with ids, nearly all that its
+ * admission weighs in a plan. */
+uint64_t request_sampling_bytes(const struct request *r);
 static inline bool request_pools(const struct request *r)
 {
     return r->sampling.pooling != POOLING_NONE;

@@ -169,9 +169,10 @@ static bool fit_to_model(struct head_core *h, struct request *r, const struct gr
 static void refuse_too_large(struct head_core *h, struct request *r)
 {
     char text[160];
-    snprintf(text, sizeof text,
-             "the request can grow to %u tokens, which is more than the KV cache holds",
-             r->ids_cap);
+    snprintf(
+        text, sizeof text,
+        "the request can grow to %u tokens, which is more than the KV cache, or one plan, holds",
+        r->ids_cap);
     router_end(h, r, FINISH_ERROR, STATUS_INVALID, text);
 }
 

@@ -5,6 +5,7 @@
 
 #include "common/base/mem.h"
 #include "head/scheduler_internal.h"
+#include "proto/codec.h"
 
 enum {
     MAX_SEQS = 1 << 16,
@@ -12,6 +13,9 @@ enum {
     TENANT_QUANTUM = 64, /* tokens: small, so that tenants take turns by the request */
     LOOK_BACK = 8,       /* who waits and may share a prefix with who comes */
 };
+
+/* What one admission may weigh: a frame, less the runs that stand beside it in the plan. */
+#define MOST_ADMIT_BYTES (FRAME_MAX_BYTES - (8u << 20))
 
 /* ---- who runs: an array in order of service, with holes until the next step ---- */
 
@@ -275,6 +279,7 @@ uint32_t scheduler_most_tokens(const struct scheduler *s)
 bool scheduler_fits(const struct scheduler *s, const struct request *r)
 {
     return r->ids_cap <= s->c.max_model_len + request_pools(r) &&
+           scheduler_admit_bytes(s, r, r->ids_cap) <= MOST_ADMIT_BYTES &&
            blocks_fit_alone(s->blocks, r->ids_cap - 1); /* the last token is never run */
 }
 

@@ -3,7 +3,14 @@
 #include "head/request_scores.h"
 #include "head/scheduler_internal.h"
 
-enum { STUCK_STEPS = 16 }; /* after so many another look: more of the prefix may be cached now */
+enum {
+    STUCK_STEPS = 16, /* after so many another look: more of the prefix may be cached now */
+    ADMIT_BYTES = 256 /* what an admission has beside ids, blocks, lists and texts, at most */
+};
+
+/* What one plan admits, but for a single sequence that weighs more: every rank is sent all of it,
+ * on 10 Gbit/s in 7 ms, and it is a quarter of the bytes that a link may have under way. */
+#define PLAN_ADMIT_BYTES (8u << 20)
 
 static uint64_t n_free_blocks(const struct scheduler *s)
 {
@@ -61,6 +68,16 @@ static void take_in(struct scheduler *s, struct seq *x, uint64_t now_ns)
     s->stats.prefix_hit_tokens += n_cached;
 }
 
+/* However little of a prompt is left to be computed, the ranks are told all ids and blocks of it,
+ * and a grammar as text. */
+uint64_t scheduler_admit_bytes(const struct scheduler *s, const struct request *r, uint32_t n_ids)
+{
+    uint64_t n = n_ids;
+    for (uint32_t i = 0; i < s->c.n_kv_groups; i++)
+        n += n_ids / blocks_tokens(s->blocks, i) + 1;
+    return n * sizeof(uint32_t) + request_sampling_bytes(r) + ADMIT_BYTES;
+}
+
 /* A prompt that would be done in parts is one too many. */
 static bool too_many_parts(const struct scheduler *s, const struct seq *x, uint32_t chunk)
 {
@@ -70,12 +87,16 @@ static bool too_many_parts(const struct scheduler *s, const struct seq *x, uint3
 
 void scheduler_admit(struct scheduler *s, struct prompt_budget budget, uint64_t now_ns)
 {
+    uint64_t n_bytes = 0;
     while (s->waiting.n && s->n_free_slots) {
         struct seq *x = seq_queue_first(&s->waiting);
         if (prompt_budget_of(&budget, x) == 0)
             return;
         if (x->n_pending) /* tokens drawn before its preemption are still to come */
             return;
+        uint64_t own_bytes = scheduler_admit_bytes(s, x->r, x->r->n_ids);
+        if (s->p.n_admits > 0 && n_bytes + own_bytes > PLAN_ADMIT_BYTES)
+            return; /* the next plan has room for it */
         if (is_stuck(s, x))
             return;
         blocks_find(s->blocks, x->r, &s->hit);
@@ -90,6 +111,7 @@ void scheduler_admit(struct scheduler *s, struct prompt_budget budget, uint64_t 
         if (too_many_parts(s, x, size.n_tokens))
             return;
         take_in(s, x, now_ns);
+        n_bytes += own_bytes;
         scheduler_add_run(s, x, size, true);
         prompt_budget_take(&budget, x, size.n_tokens);
     }

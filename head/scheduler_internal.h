@@ -168,8 +168,7 @@ void scheduler_drop(struct scheduler *s, struct seq *x); /* out of everything, a
 /* After n_scheduled or n_total moved: does it still compute its prompt, and how much of it? */
 void seq_set_prompt(struct scheduler *s, struct seq *x, bool is_prompt);
 
-/* scheduler_step.c */
-/* Prompt tokens of one step that are not given out yet. */
+/* scheduler_step.c: prompt tokens of one step that are not given out yet. */
 struct prompt_budget {
     uint32_t any, resumed; /* for any prompt, and so many for those that came back */
 };
@@ -187,9 +186,10 @@ void scheduler_add_run(struct scheduler *s, struct seq *x, struct run_size size,
 /* Tokens of a prompt with so many left that fit in the budget. */
 uint32_t scheduler_chunk(const struct scheduler *s, uint32_t n_ready, uint32_t budget);
 
-/* scheduler_admit.c */
-/* Takes places from running sequences of worse classes for those that wait. */
+/* scheduler_admit.c: places are taken from running sequences of worse classes for those that wait;
+ * what r's admission with so many ids weighs in a plan, on the wire, at most. */
 void scheduler_make_way(struct scheduler *s);
+uint64_t scheduler_admit_bytes(const struct scheduler *s, const struct request *r, uint32_t n_ids);
 void scheduler_admit(struct scheduler *s, struct prompt_budget budget, uint64_t now_ns);
 
 /* scheduler_move.c */

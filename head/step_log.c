@@ -237,13 +237,17 @@ static uint8_t *put_ids(uint8_t *p, struct u32_span ids)
     return p;
 }
 
-/* What a scheduler can look at: how tokens are drawn, but not the lists and texts of that. */
+static uint32_t kept_name(const struct sampling_params *s)
+{
+    const uint32_t most = STEP_LOG_MAX_NAME - STEP_LOG_LORA_ID_BYTES;
+    return s->lora.len < most ? (uint32_t)s->lora.len : most;
+}
+
 /* The name, and behind a line break, which no name has, the id. */
 static uint8_t *put_adapter(uint8_t *p, const struct sampling_params *s)
 {
     char id[STEP_LOG_LORA_ID_BYTES + 1] = "";
-    uint32_t most = STEP_LOG_MAX_NAME - STEP_LOG_LORA_ID_BYTES;
-    uint32_t n = s->lora.len < most ? (uint32_t)s->lora.len : most;
+    uint32_t n = kept_name(s);
     if (s->lora_id != 0)
         snprintf(id, sizeof id, "\n%016llx", (unsigned long long)s->lora_id);
     size_t n_id = strlen(id);
@@ -254,6 +258,7 @@ static uint8_t *put_adapter(uint8_t *p, const struct sampling_params *s)
     return p + n + n_id;
 }
 
+/* What a scheduler can look at: how tokens are drawn, but not the lists and texts of that. */
 static uint8_t *put_sampling(uint8_t *p, const struct sampling_params *s)
 {
     const float floats[] = {
@@ -283,6 +288,12 @@ static size_t request_bytes(const struct request *r)
     return REQUEST_BYTES + STEP_LOG_MAX_NAME + n_ids * ID_BYTES;
 }
 
+/* Of what request_sampling_bytes counts, what put_sampling writes. */
+static uint64_t kept_bytes(const struct sampling_params *s)
+{
+    return ((uint64_t)s->eos_ids.n + s->stop_ids.n) * sizeof(uint32_t) + kept_name(s);
+}
+
 static uint8_t *put_request(uint8_t *p, const struct request *r)
 {
     const uint64_t fixed[] = {r->id.hi, r->id.lo, r->tenant, r->salt.lo, r->salt.hi};
@@ -301,7 +312,8 @@ static uint8_t *put_request(uint8_t *p, const struct request *r)
                                r->ids_cap,
                                r->n_cached,
                                r->finish,
-                               r->stop_id};
+                               r->stop_id,
+                               request_sampling_bytes(r) - kept_bytes(&r->sampling)};
     for (size_t i = 0; i < sizeof fields / sizeof *fields; i++)
         p = step_log_put_varint(p, fields[i]);
     p = put_ids(p, (struct u32_span){r->ids, r->n_ids});

@@ -15,7 +15,7 @@
 
 #include "common/base/str.h"
 
-#define STEP_LOG_MAGIC         "coxstep\x02"
+#define STEP_LOG_MAGIC         "coxstep\x03"
 #define STEP_LOG_MAGIC_BYTES   8u
 #define STEP_LOG_HEAD_BYTES    12u
 #define STEP_LOG_CHUNK_MAX     (256u << 20) /* one event never comes near it */

@@ -237,6 +237,7 @@ static void get_request(struct step_log_reader *r, struct request *x)
     x->n_cached = get_u32(r);
     x->finish = (enum finish_reason)get_at_most(r, FINISH_REASON_COUNT - 1);
     x->stop_id = get_u32(r);
+    x->n_logged_bytes = get_varint(r);
     struct u32_span ids = get_ids(r, x->ids_cap);
     x->ids = (uint32_t *)ids.ptr;
     x->n_ids = ids.n;

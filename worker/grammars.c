@@ -1,5 +1,6 @@
 #include "worker/grammars.h"
 
+#include <stdatomic.h>
 #include <string.h>
 
 #include "common/base/log.h"
@@ -98,12 +99,14 @@ void grammars_enter(struct grammars *g, const struct sequence *q)
     s->matcher = grammar_compiler_matcher(g->compiler, &q->sampling, g->progress);
 }
 
-/* Its matcher has seen all generated ids, or is gone: they are not the grammar's. */
-static void catch_up(struct standing *s, const struct sequence *q)
+/* Its matcher has seen all generated ids, or is gone: they are not the grammar's. The ids of a
+ * replay come at once, and take seconds where the vocabulary is large: each is progress. */
+static void catch_up(struct standing *s, const struct sequence *q, _Atomic uint64_t *progress)
 {
     char why[TEXT_ERR_MAX] = "";
     while (s->matcher && s->n_taken < q->n_ids - q->n_prompt) {
         uint32_t id = q->ids[q->n_prompt + s->n_taken++];
+        atomic_fetch_add_explicit(progress, 1, memory_order_relaxed);
         if (text_matcher_accept(s->matcher, id, why) == TEXT_OK)
             continue;
         log_warn("grammar_left", "slot=%u position=%u reason=%s", q->slot,
@@ -158,7 +161,7 @@ void grammars_mask(struct grammars *g, const struct sequence *q, struct grammar_
     char why[TEXT_ERR_MAX] = "";
     uint32_t n_words = (g->vocab_size + 31) / 32;
     struct standing *s = &g->standings[q->slot];
-    catch_up(s, q);
+    catch_up(s, q, g->progress);
     struct text_matcher *ahead = NULL, *m = s->matcher;
     for (uint32_t i = 0; i < p.n; i++) {
         uint32_t *words = p.words + (size_t)i * n_words;

@@ -7,8 +7,8 @@
 #include "worker/sequences.h"
 
 struct grammars;
-/* The compiler is borrowed. progress grows while a grammar is waited for that no head announced:
- * who waits for the step knows that it is not stuck. */
+/* The compiler is borrowed. progress grows while a grammar is waited for that no head announced,
+ * and with each id that a sequence came with: who waits for the step knows that it is not stuck. */
 struct grammars *grammars_new(struct grammar_compiler *compiler, uint32_t vocab_size,
                               _Atomic uint64_t *progress);
 void grammars_free(struct grammars *g); /* NULL is fine */

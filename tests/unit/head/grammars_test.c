@@ -1,7 +1,9 @@
 /* The gate in front of the schedulers: no request is admitted before its group's drawing rank has
  * said that its grammar is ready, and nobody else waits for it. */
 #include <stdio.h>
+#include <string.h>
 
+#include "common/base/mem.h"
 #include "tests/unit/head/core_fixture.h"
 
 enum { DRAWER = 1, OTHER = 2, GATEWAY = 3, ALIVE = 1u << DRAWER | 1u << OTHER | 1u << GATEWAY };
@@ -120,6 +122,57 @@ static const struct tokens_item *end_of(const struct fixture *f, uint64_t id)
             if (m->tokens.items[k].id.lo == id && m->tokens.items[k].finish != FINISH_NONE)
                 return &m->tokens.items[k];
     return NULL;
+}
+
+/* A source is kept once, however many choices bring it, until the last of them is gone. */
+static void requests_share_what_they_bring(void **state)
+{
+    struct fixture *f = fixture_new(2);
+    (void)open_pair(f);
+    for (uint64_t id = 1; id <= 50; id++)
+        submit(f, id, id % 3, id % 2 ? "a+b" : "b+");
+    assert_int_equal(f->core->grammars.texts.n_bytes, strlen("a+b") + strlen("b+"));
+    const struct request *first =
+        request_table_find(f->core->requests, (struct request_id){1, 1}, 0);
+    const struct request *last =
+        request_table_find(f->core->requests, (struct request_id){1, 49}, 0);
+    assert_true(first && last && str_eq_c(last->sampling.grammar, "a+b"));
+    assert_ptr_equal(first->sampling.grammar.ptr, last->sampling.grammar.ptr);
+    for (uint64_t id = 1; id <= 48; id++)
+        cancel(f, id);
+    assert_int_equal(f->core->grammars.texts.n_bytes, strlen("a+b") + strlen("b+"));
+    cancel(f, 49);
+    cancel(f, 50);
+    assert_int_equal(f->core->grammars.texts.n_bytes, 0);
+    fixture_free(f);
+}
+
+/* Who has brought as many as there is room for is refused, as for load; others are not. */
+static void a_tenant_of_large_grammars_is_refused(void **state)
+{
+    enum { LARGE = 1 << 20, N = SHARED_TEXTS_BYTES / 2 / LARGE };
+    struct fixture *f = fixture_new(2);
+    struct shared_text *held[N];
+    struct error err = {0};
+    char *source = mem_zalloc(LARGE);
+    (void)open_pair(f);
+    for (uint32_t i = 0; i < N; i++) {
+        source[i] = 'b'; /* another one each time */
+        assert_int_equal(shared_text_take(&f->core->grammars.texts, 1, (struct str){source, LARGE},
+                                          false, &held[i], &err),
+                         STATUS_OK);
+    }
+    submit(f, 1, 1, "a+");
+    const struct tokens_item *end = end_of(f, 1);
+    assert_true(end && end->status == STATUS_LIMIT && end->retry_after_s > 0);
+    submit(f, 2, 2, "a+");
+    submit(f, 3, 1, "a+"); /* it is there */
+    assert_null(end_of(f, 2));
+    assert_null(end_of(f, 3));
+    for (uint32_t i = 0; i < N; i++)
+        shared_text_release(held[i]);
+    fixture_free(f);
+    mem_free(source);
 }
 
 static void a_failure_ends_its_own(void **state)
@@ -299,6 +352,8 @@ int main(void)
     log_init("test", LOG_LEVEL_COUNT, LOG_LOGFMT);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(others_pass_who_waits),
+        cmocka_unit_test(requests_share_what_they_bring),
+        cmocka_unit_test(a_tenant_of_large_grammars_is_refused),
         cmocka_unit_test(a_failure_ends_its_own),
         cmocka_unit_test(no_answer_is_an_end_by_name),
         cmocka_unit_test(an_older_worker_is_not_asked),

@@ -73,12 +73,40 @@ static void a_grammar_that_is_none_costs_nothing(void **state)
     assert_int_equal(m.units[0], 0);
 }
 
+/* Its head takes a rank that shows no progress for ten seconds to be stuck, and lets it go. */
+static void each_id_of_a_replay_is_progress(void **state)
+{
+    enum { N = 1000 };
+    uint32_t ids[N], words[WORDS], units;
+    bool has;
+    enum grammar_end end;
+    _Atomic uint64_t progress = 0;
+    for (uint32_t i = 0; i < N; i++)
+        ids[i] = 'a';
+    struct sequence q = {.ids = ids, .n_ids = N, .n_prompt = 1, .serial = 1};
+    q.sampling = (struct sampling_params){.grammar_kind = GRAMMAR_REGEX, .grammar = STR("[a-z]+b")};
+    struct grammar_compiler *c = grammar_compiler_new("builtin:bytes", NULL);
+    struct grammars *g = grammars_new(c, VOCAB, &progress);
+    grammars_enter(g, &q);
+    for (uint32_t turn = 0; turn < 2; turn++) { /* the second: they have been taken */
+        uint64_t before = atomic_load(&progress);
+        grammars_mask(g, &q,
+                      (struct grammar_places){
+                          .n = 1, .words = words, .has = &has, .ends = &end, .units = &units});
+        assert_int_equal(atomic_load(&progress) - before, turn == 0 ? N - 1 : 0);
+        assert_true(has && end == GRAMMAR_GOES_ON);
+    }
+    grammars_free(g);
+    grammar_compiler_free(c);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(each_place_says_what_its_mask_costs),
         cmocka_unit_test(behind_a_refused_guess_there_is_no_mask_to_pay),
         cmocka_unit_test(a_grammar_that_is_none_costs_nothing),
+        cmocka_unit_test(each_id_of_a_replay_is_progress),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

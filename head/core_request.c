@@ -1,0 +1,36 @@
+/* From a Submit to a request. A request's memory is its own but for the grammar: all choices of a
+ * request, and often all requests of an application, bring the same one, of up to
+ * PROTO_MAX_GRAMMAR_BYTES each. */
+#include "head/core_request.h"
+
+#include "head/core_internal.h"
+
+/* Before any worker has said what its model can do. */
+#define UNKNOWN_MODEL_LEN (1u << 20)
+
+static enum status share_grammar(struct head_core *h, const struct msg_submit *m, struct request *r,
+                                 struct error *err)
+{
+    if (request_pools(r) || m->sampling.grammar.len == 0)
+        return STATUS_OK;
+    TRY(shared_text_take(&h->grammars.texts, r->tenant, m->sampling.grammar, r->resubmitted,
+                         &r->grammar_text, err));
+    r->sampling.grammar = shared_text_str(r->grammar_text);
+    return STATUS_OK;
+}
+
+enum status core_new_request(struct head_core *h, const struct msg_submit *m, struct request **out,
+                             struct error *err)
+{
+    struct msg_submit own = *m;
+    uint32_t max_model_len = router_model(h).max_model_len;
+    own.sampling.grammar = STR("");
+    TRY(request_new(&h->request_slab, &own, max_model_len ? max_model_len : UNKNOWN_MODEL_LEN,
+                    h->now_ns, out, err));
+    enum status s = share_grammar(h, m, *out, err);
+    if (s != STATUS_OK) {
+        request_free(*out);
+        *out = NULL;
+    }
+    return s;
+}

@@ -1,0 +1,28 @@
+#pragma once
+/* Texts that requests have alike, each kept once: the grammars of the choices of one request, and
+ * of requests that use the same schema. Found by content, counted by who holds them. One thread. */
+#include "common/base/status.h"
+#include "common/base/str.h"
+
+/* All texts together: twice what a rank keeps of grammars (PROTO_MAX_GRAMMARS_BYTES). Half of that
+ * is anybody's; of the rest no tenant has more than its part, so that one cannot take all. */
+#define SHARED_TEXTS_BYTES        (128u << 20)
+#define SHARED_TEXTS_TENANT_BYTES (SHARED_TEXTS_BYTES / 8)
+
+enum { SHARED_TEXT_BUCKETS = 1024 };
+
+struct shared_text;
+struct shared_texts {
+    struct shared_text *buckets[SHARED_TEXT_BUCKETS];
+    uint64_t seed;    /* of the hash: drawn, so that nobody makes all texts meet in one bucket */
+    uint64_t n_bytes; /* of all texts */
+};
+
+void shared_texts_init(struct shared_texts *t);
+/* A reference to the text, which is copied if it is not there; it then counts as tenant's.
+ * STATUS_LIMIT: there is no room for it, which is not asked for what must be taken. */
+MUST_USE enum status shared_text_take(struct shared_texts *t, uint64_t tenant, struct str bytes,
+                                      bool must, struct shared_text **out, struct error *err);
+/* The last one frees it. NULL is fine. */
+void shared_text_release(struct shared_text *x);
+struct str shared_text_str(const struct shared_text *x);
