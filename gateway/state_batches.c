@@ -7,7 +7,6 @@
 #include "gateway/state_internal.h"
 #include "gateway/state_store.h"
 
-enum { LINE_WAITING, LINE_TAKEN, LINE_ANSWERED };
 enum { OUTPUT_MAX_BYTES = 900 << 20 }; /* SQLite's own limit of a value is 10^9 */
 
 #define BATCH_COLUMNS                                                                              \
@@ -139,7 +138,8 @@ static enum status drop_lines(struct state_store *s, int64_t no, struct error *e
     sqlite3_stmt *q = state_prepare(s, "DELETE FROM line WHERE batch = ?", err);
     if (q)
         sqlite3_bind_int64(q, 1, no);
-    return state_run(s, q, "drop a batch's lines", err);
+    TRY(state_run(s, q, "drop a batch's lines", err));
+    return state_share_end(s, no, err);
 }
 
 /* What came of reading the input: how many lines, or why none. */
@@ -171,7 +171,13 @@ static enum status add_batch(struct state_store *s, struct stored_batch *b, stru
     if (status == STATUS_OK)
         status = state_wants(s, input.len, err);
     if (status == STATUS_OK)
+        status = state_share(s, b->tenant,
+                             input.len + (b->owned_metadata ? strlen(b->owned_metadata) : 0),
+                             STATE_SHARE_NEW, err);
+    if (status == STATUS_OK)
         status = insert_batch(s, b, &no, err);
+    if (status == STATUS_OK)
+        status = state_share_batch(s, no, b->tenant, input.len, err);
     if (status == STATUS_OK)
         status = insert_lines(s, no, b, strbuf_str(&input), err);
     strbuf_fini(&input);
@@ -463,64 +469,11 @@ static enum status count_open(struct state_store *s, uint32_t *n_open, struct er
     return status;
 }
 
-/* WAITING to TAKEN or back; what is in another state stays. */
-static enum status move_line(struct state_store *s, int64_t batch_no, uint32_t i_line, int from,
-                             int to, struct error *err)
-{
-    sqlite3_stmt *q = state_prepare(
-        s, "UPDATE line SET state = ?4 WHERE batch = ?1 AND n = ?2 AND state = ?3", err);
-    if (!q)
-        return STATUS_IO;
-    sqlite3_bind_int64(q, 1, batch_no);
-    sqlite3_bind_int64(q, 2, i_line);
-    sqlite3_bind_int(q, 3, from);
-    sqlite3_bind_int(q, 4, to);
-    return state_run(s, q, "move a line", err);
-}
-
-static enum status select_lines(struct state_store *s, uint32_t max, struct taken_line *out,
-                                uint32_t *n, struct error *err)
-{
-    sqlite3_stmt *q = state_prepare(
-        s,
-        "SELECT line.batch, line.n, line.body, batch.tenant, batch.endpoint FROM line "
-        "JOIN batch ON batch.no = line.batch AND batch.state = 0 WHERE line.state = 0 "
-        "AND line.n BETWEEN 0 AND ?2 AND typeof(line.n) = 'integer' ORDER BY line.batch, line.n "
-        "LIMIT ?1",
-        err);
-    if (!q)
-        return STATUS_IO;
-    sqlite3_bind_int64(q, 1, max);
-    sqlite3_bind_int64(q, 2, STATE_MAX_LINES - 1); /* a damaged number is never run */
-    int rc;
-    while ((rc = sqlite3_step(q)) == SQLITE_ROW && *n < max) {
-        struct taken_line *l = &out[(*n)++];
-        const char *body = (const char *)sqlite3_column_text(q, 2);
-        *l = (struct taken_line){.batch_no = sqlite3_column_int64(q, 0),
-                                 .i_line = (uint32_t)sqlite3_column_int64(q, 1),
-                                 .tenant = (uint64_t)sqlite3_column_int64(q, 3),
-                                 .owned_body = mem_strdup(body ? body : "")};
-        state_column(q, 4, l->endpoint, sizeof l->endpoint);
-    }
-    enum status status = rc == SQLITE_DONE ? STATUS_OK : state_error(s, err, "take lines");
-    sqlite3_finalize(q);
-    return status;
-}
-
 static enum status take(struct state_store *s, uint32_t max, uint64_t now_s, struct taken_line *out,
                         uint32_t *n, uint32_t *n_open, struct error *err)
 {
     TRY(expire(s, now_s, err));
-    TRY(select_lines(s, max, out, n, err));
-    for (uint32_t i = 0; i < *n;) {
-        TRY(move_line(s, out[i].batch_no, out[i].i_line, LINE_WAITING, LINE_TAKEN, err));
-        if (sqlite3_changes(s->db) > 0) {
-            i++;
-        } else { /* a damaged row: it would be run again and again */
-            mem_free(out[i].owned_body);
-            out[i] = out[--*n];
-        }
-    }
+    TRY(state_take_in_turn(s, max, out, n, err));
     return count_open(s, n_open, err);
 }
 
@@ -540,7 +493,7 @@ enum status state_release_line(struct state_store *s, int64_t batch_no, uint32_t
                                struct error *err)
 {
     TRY(state_begin(s, err));
-    return state_end(s, move_line(s, batch_no, i_line, LINE_TAKEN, LINE_WAITING, err), err);
+    return state_end(s, state_move_line(s, batch_no, i_line, LINE_TAKEN, LINE_WAITING, err), err);
 }
 
 static enum status count_answer(struct state_store *s, int64_t batch_no, bool ok, uint64_t now_s,
@@ -570,6 +523,8 @@ static enum status count_answer(struct state_store *s, int64_t batch_no, bool ok
 static enum status answer(struct state_store *s, int64_t batch_no, uint32_t i_line, int http_status,
                           struct str text, uint64_t now_s, struct error *err)
 {
+    TRY(state_share(s, state_tenant_of_batch(s, batch_no), text.len, STATE_SHARE_ANSWERS, err));
+    TRY(state_share_answer(s, batch_no, i_line, text.len, err));
     sqlite3_stmt *q = state_prepare(s,
                                     "UPDATE line SET state = 2, status = ?3, answer = ?4, "
                                     "body = '' WHERE batch = ?1 AND n = ?2 AND state = 1",
@@ -609,6 +564,8 @@ enum status state_answer_line(struct state_store *s, int64_t batch_no, uint32_t 
         state_end(s, answer(s, batch_no, i_line, http_status, text, now_s, err), err);
     if (status != STATUS_LIMIT)
         return status;
+    if (state_free_some(s, status))
+        return STATUS_AGAIN;
     struct error full = *err;
     TRY(state_begin(s, err));
     return state_end(s, fail_open(s, batch_no, now_s, &full, err), err);
