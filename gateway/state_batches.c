@@ -263,56 +263,6 @@ enum status state_list_batches(struct state_store *s, const struct state_query *
 
 /* ---- out ---- */
 
-static void write_line(struct strbuf *b, const char *batch_id, sqlite3_stmt *q,
-                       enum batch_state why)
-{
-    const char *prefix = strchr(batch_id, '_'); /* a damaged id may have none */
-    const char *hex = prefix ? prefix + 1 : batch_id;
-    int n = sqlite3_column_int(q, 0);
-    struct str custom = {(const char *)sqlite3_column_text(q, 1),
-                         (size_t)sqlite3_column_bytes(q, 1)};
-    strbuf_printf(b, "{\"id\":\"batch_req_%s_%d\",\"custom_id\":", hex, n);
-    strbuf_append_json(b, custom);
-    if (sqlite3_column_int(q, 2) == LINE_ANSWERED) {
-        const char *answer = (const char *)sqlite3_column_text(q, 4);
-        strbuf_printf(b, ",\"response\":{\"status_code\":%d,\"request_id\":\"req_%s_%d\",\"body\":",
-                      sqlite3_column_int(q, 3), hex, n);
-        if (answer)
-            strbuf_append(b, answer, (size_t)sqlite3_column_bytes(q, 4));
-        else
-            strbuf_append_c(b, "null");
-        strbuf_append_c(b, "},\"error\":null}\n");
-    } else {
-        bool late = why == BATCH_EXPIRED;
-        strbuf_printf(b, ",\"response\":null,\"error\":{\"code\":\"%s\",\"message\":\"%s\"}}\n",
-                      late ? "batch_expired" : "batch_cancelled",
-                      late ? "This line was not run before the batch's time was over."
-                           : "This line was not run before the batch was cancelled.");
-    }
-}
-
-/* Every line to one of the two, in order. */
-static enum status collect(struct state_store *s, const struct stored_batch *b, int64_t no,
-                           enum batch_state why, struct strbuf out[2], struct error *err)
-{
-    sqlite3_stmt *q = state_prepare(
-        s, "SELECT n, custom_id, state, status, answer FROM line WHERE batch = ? ORDER BY n", err);
-    if (!q)
-        return STATUS_IO;
-    sqlite3_bind_int64(q, 1, no);
-    int rc;
-    while ((rc = sqlite3_step(q)) == SQLITE_ROW)
-        write_line(
-            &out[sqlite3_column_int(q, 2) != LINE_ANSWERED || sqlite3_column_int(q, 3) != 200],
-            b->id, q, why);
-    enum status status = rc == SQLITE_DONE ? STATUS_OK : state_error(s, err, "collect answers");
-    sqlite3_finalize(q);
-    if (status == STATUS_OK && (out[0].failed || out[1].failed))
-        status = error_set(err, STATUS_LIMIT, "the answers of %s are more than %d MiB", b->id,
-                           OUTPUT_MAX_BYTES >> 20);
-    return status;
-}
-
 static enum status set_ended(struct state_store *s, int64_t no, const struct stored_batch *b,
                              struct error *err)
 {
@@ -350,29 +300,20 @@ static enum status fail_batch(struct state_store *s, struct stored_batch *b, int
     return set_ended(s, no, b, err);
 }
 
+/* Behind a savepoint, for part of a file may fit. It ends before any line goes: SQLite keeps a copy
+ * of each page that changes behind one. */
 static enum status write_files(struct state_store *s, struct stored_batch *b, int64_t no,
                                enum batch_state why, uint64_t now_s, struct error *err)
 {
-    static const char *const words[2] = {"output", "error"};
-    char *const ids[2] = {b->output_file, b->error_file};
-    struct strbuf out[2];
-    for (int i = 0; i < 2; i++)
-        strbuf_init(&out[i], OUTPUT_MAX_BYTES);
-    enum status status = collect(s, b, no, why, out, err);
-    for (int i = 0; i < 2; i++) {
-        struct stored_file f = {.tenant = b->tenant, .purpose = "batch_output", .created_s = now_s};
-        snprintf(f.filename, sizeof f.filename, "%s_%s.jsonl", b->id, words[i]);
-        if (status == STATUS_OK && out[i].len > 0) {
-            status = state_insert_file(s, &f, strbuf_str(&out[i]), err);
-            memcpy(ids[i], f.id, STATE_ID_BYTES);
-        }
-        strbuf_fini(&out[i]);
-    }
-    b->state = why;
-    b->ended_s = now_s;
+    struct error ignored;
+    TRY(state_exec(s, "SAVEPOINT files", err));
+    enum status status = state_write_outputs(s, b, no, why, now_s, err);
     if (status == STATUS_OK)
-        status = drop_lines(s, no, err);
-    return status == STATUS_OK ? set_ended(s, no, b, err) : status;
+        return state_exec(s, "RELEASE files", err);
+    if (!sqlite3_get_autocommit(s->db) && status == STATUS_LIMIT &&
+        state_exec(s, "ROLLBACK TO files; RELEASE files", &ignored) != STATUS_OK)
+        return STATUS_IO;
+    return status;
 }
 
 /* Inside a transaction: the files are written, the lines go, the batch is in state `why`; where
@@ -380,13 +321,17 @@ static enum status write_files(struct state_store *s, struct stored_batch *b, in
 static enum status end_batch(struct state_store *s, struct stored_batch *b, int64_t no,
                              enum batch_state why, uint64_t now_s, struct error *err)
 {
-    TRY(state_exec(s, "SAVEPOINT files", err));
     enum status status = write_files(s, b, no, why, now_s, err);
-    if (status != STATUS_LIMIT || sqlite3_get_autocommit(s->db))
+    if (status == STATUS_LIMIT && !sqlite3_get_autocommit(s->db)) {
+        struct error full = *err;
+        return fail_batch(s, b, no, now_s, &full, err);
+    }
+    if (status != STATUS_OK)
         return status;
-    struct error full = *err;
-    TRY(state_exec(s, "ROLLBACK TO files", err));
-    return fail_batch(s, b, no, now_s, &full, err);
+    b->state = why;
+    b->ended_s = now_s;
+    TRY(drop_lines(s, no, err));
+    return set_ended(s, no, b, err);
 }
 
 static enum status cancel(struct state_store *s, uint64_t tenant, struct str id, uint64_t now_s,
