@@ -7,7 +7,6 @@
 #include "gateway/state_internal.h"
 #include "gateway/state_store.h"
 
-enum { LINE_WAITING, LINE_TAKEN, LINE_ANSWERED };
 enum { OUTPUT_MAX_BYTES = 900 << 20 }; /* SQLite's own limit of a value is 10^9 */
 
 #define BATCH_COLUMNS                                                                              \
@@ -139,7 +138,8 @@ static enum status drop_lines(struct state_store *s, int64_t no, struct error *e
     sqlite3_stmt *q = state_prepare(s, "DELETE FROM line WHERE batch = ?", err);
     if (q)
         sqlite3_bind_int64(q, 1, no);
-    return state_run(s, q, "drop a batch's lines", err);
+    TRY(state_run(s, q, "drop a batch's lines", err));
+    return state_share_end(s, no, err);
 }
 
 /* What came of reading the input: how many lines, or why none. */
@@ -171,7 +171,13 @@ static enum status add_batch(struct state_store *s, struct stored_batch *b, stru
     if (status == STATUS_OK)
         status = state_wants(s, input.len, err);
     if (status == STATUS_OK)
+        status = state_share(s, b->tenant,
+                             input.len + (b->owned_metadata ? strlen(b->owned_metadata) : 0),
+                             STATE_SHARE_NEW, err);
+    if (status == STATUS_OK)
         status = insert_batch(s, b, &no, err);
+    if (status == STATUS_OK)
+        status = state_share_batch(s, no, b->tenant, input.len, err);
     if (status == STATUS_OK)
         status = insert_lines(s, no, b, strbuf_str(&input), err);
     strbuf_fini(&input);
@@ -257,56 +263,6 @@ enum status state_list_batches(struct state_store *s, const struct state_query *
 
 /* ---- out ---- */
 
-static void write_line(struct strbuf *b, const char *batch_id, sqlite3_stmt *q,
-                       enum batch_state why)
-{
-    const char *prefix = strchr(batch_id, '_'); /* a damaged id may have none */
-    const char *hex = prefix ? prefix + 1 : batch_id;
-    int n = sqlite3_column_int(q, 0);
-    struct str custom = {(const char *)sqlite3_column_text(q, 1),
-                         (size_t)sqlite3_column_bytes(q, 1)};
-    strbuf_printf(b, "{\"id\":\"batch_req_%s_%d\",\"custom_id\":", hex, n);
-    strbuf_append_json(b, custom);
-    if (sqlite3_column_int(q, 2) == LINE_ANSWERED) {
-        const char *answer = (const char *)sqlite3_column_text(q, 4);
-        strbuf_printf(b, ",\"response\":{\"status_code\":%d,\"request_id\":\"req_%s_%d\",\"body\":",
-                      sqlite3_column_int(q, 3), hex, n);
-        if (answer)
-            strbuf_append(b, answer, (size_t)sqlite3_column_bytes(q, 4));
-        else
-            strbuf_append_c(b, "null");
-        strbuf_append_c(b, "},\"error\":null}\n");
-    } else {
-        bool late = why == BATCH_EXPIRED;
-        strbuf_printf(b, ",\"response\":null,\"error\":{\"code\":\"%s\",\"message\":\"%s\"}}\n",
-                      late ? "batch_expired" : "batch_cancelled",
-                      late ? "This line was not run before the batch's time was over."
-                           : "This line was not run before the batch was cancelled.");
-    }
-}
-
-/* Every line to one of the two, in order. */
-static enum status collect(struct state_store *s, const struct stored_batch *b, int64_t no,
-                           enum batch_state why, struct strbuf out[2], struct error *err)
-{
-    sqlite3_stmt *q = state_prepare(
-        s, "SELECT n, custom_id, state, status, answer FROM line WHERE batch = ? ORDER BY n", err);
-    if (!q)
-        return STATUS_IO;
-    sqlite3_bind_int64(q, 1, no);
-    int rc;
-    while ((rc = sqlite3_step(q)) == SQLITE_ROW)
-        write_line(
-            &out[sqlite3_column_int(q, 2) != LINE_ANSWERED || sqlite3_column_int(q, 3) != 200],
-            b->id, q, why);
-    enum status status = rc == SQLITE_DONE ? STATUS_OK : state_error(s, err, "collect answers");
-    sqlite3_finalize(q);
-    if (status == STATUS_OK && (out[0].failed || out[1].failed))
-        status = error_set(err, STATUS_LIMIT, "the answers of %s are more than %d MiB", b->id,
-                           OUTPUT_MAX_BYTES >> 20);
-    return status;
-}
-
 static enum status set_ended(struct state_store *s, int64_t no, const struct stored_batch *b,
                              struct error *err)
 {
@@ -344,29 +300,20 @@ static enum status fail_batch(struct state_store *s, struct stored_batch *b, int
     return set_ended(s, no, b, err);
 }
 
+/* Behind a savepoint, for part of a file may fit. It ends before any line goes: SQLite keeps a copy
+ * of each page that changes behind one. */
 static enum status write_files(struct state_store *s, struct stored_batch *b, int64_t no,
                                enum batch_state why, uint64_t now_s, struct error *err)
 {
-    static const char *const words[2] = {"output", "error"};
-    char *const ids[2] = {b->output_file, b->error_file};
-    struct strbuf out[2];
-    for (int i = 0; i < 2; i++)
-        strbuf_init(&out[i], OUTPUT_MAX_BYTES);
-    enum status status = collect(s, b, no, why, out, err);
-    for (int i = 0; i < 2; i++) {
-        struct stored_file f = {.tenant = b->tenant, .purpose = "batch_output", .created_s = now_s};
-        snprintf(f.filename, sizeof f.filename, "%s_%s.jsonl", b->id, words[i]);
-        if (status == STATUS_OK && out[i].len > 0) {
-            status = state_insert_file(s, &f, strbuf_str(&out[i]), err);
-            memcpy(ids[i], f.id, STATE_ID_BYTES);
-        }
-        strbuf_fini(&out[i]);
-    }
-    b->state = why;
-    b->ended_s = now_s;
+    struct error ignored;
+    TRY(state_exec(s, "SAVEPOINT files", err));
+    enum status status = state_write_outputs(s, b, no, why, now_s, err);
     if (status == STATUS_OK)
-        status = drop_lines(s, no, err);
-    return status == STATUS_OK ? set_ended(s, no, b, err) : status;
+        return state_exec(s, "RELEASE files", err);
+    if (!sqlite3_get_autocommit(s->db) && status == STATUS_LIMIT &&
+        state_exec(s, "ROLLBACK TO files; RELEASE files", &ignored) != STATUS_OK)
+        return STATUS_IO;
+    return status;
 }
 
 /* Inside a transaction: the files are written, the lines go, the batch is in state `why`; where
@@ -374,13 +321,17 @@ static enum status write_files(struct state_store *s, struct stored_batch *b, in
 static enum status end_batch(struct state_store *s, struct stored_batch *b, int64_t no,
                              enum batch_state why, uint64_t now_s, struct error *err)
 {
-    TRY(state_exec(s, "SAVEPOINT files", err));
     enum status status = write_files(s, b, no, why, now_s, err);
-    if (status != STATUS_LIMIT || sqlite3_get_autocommit(s->db))
+    if (status == STATUS_LIMIT && !sqlite3_get_autocommit(s->db)) {
+        struct error full = *err;
+        return fail_batch(s, b, no, now_s, &full, err);
+    }
+    if (status != STATUS_OK)
         return status;
-    struct error full = *err;
-    TRY(state_exec(s, "ROLLBACK TO files", err));
-    return fail_batch(s, b, no, now_s, &full, err);
+    b->state = why;
+    b->ended_s = now_s;
+    TRY(drop_lines(s, no, err));
+    return set_ended(s, no, b, err);
 }
 
 static enum status cancel(struct state_store *s, uint64_t tenant, struct str id, uint64_t now_s,
@@ -463,64 +414,11 @@ static enum status count_open(struct state_store *s, uint32_t *n_open, struct er
     return status;
 }
 
-/* WAITING to TAKEN or back; what is in another state stays. */
-static enum status move_line(struct state_store *s, int64_t batch_no, uint32_t i_line, int from,
-                             int to, struct error *err)
-{
-    sqlite3_stmt *q = state_prepare(
-        s, "UPDATE line SET state = ?4 WHERE batch = ?1 AND n = ?2 AND state = ?3", err);
-    if (!q)
-        return STATUS_IO;
-    sqlite3_bind_int64(q, 1, batch_no);
-    sqlite3_bind_int64(q, 2, i_line);
-    sqlite3_bind_int(q, 3, from);
-    sqlite3_bind_int(q, 4, to);
-    return state_run(s, q, "move a line", err);
-}
-
-static enum status select_lines(struct state_store *s, uint32_t max, struct taken_line *out,
-                                uint32_t *n, struct error *err)
-{
-    sqlite3_stmt *q = state_prepare(
-        s,
-        "SELECT line.batch, line.n, line.body, batch.tenant, batch.endpoint FROM line "
-        "JOIN batch ON batch.no = line.batch AND batch.state = 0 WHERE line.state = 0 "
-        "AND line.n BETWEEN 0 AND ?2 AND typeof(line.n) = 'integer' ORDER BY line.batch, line.n "
-        "LIMIT ?1",
-        err);
-    if (!q)
-        return STATUS_IO;
-    sqlite3_bind_int64(q, 1, max);
-    sqlite3_bind_int64(q, 2, STATE_MAX_LINES - 1); /* a damaged number is never run */
-    int rc;
-    while ((rc = sqlite3_step(q)) == SQLITE_ROW && *n < max) {
-        struct taken_line *l = &out[(*n)++];
-        const char *body = (const char *)sqlite3_column_text(q, 2);
-        *l = (struct taken_line){.batch_no = sqlite3_column_int64(q, 0),
-                                 .i_line = (uint32_t)sqlite3_column_int64(q, 1),
-                                 .tenant = (uint64_t)sqlite3_column_int64(q, 3),
-                                 .owned_body = mem_strdup(body ? body : "")};
-        state_column(q, 4, l->endpoint, sizeof l->endpoint);
-    }
-    enum status status = rc == SQLITE_DONE ? STATUS_OK : state_error(s, err, "take lines");
-    sqlite3_finalize(q);
-    return status;
-}
-
 static enum status take(struct state_store *s, uint32_t max, uint64_t now_s, struct taken_line *out,
                         uint32_t *n, uint32_t *n_open, struct error *err)
 {
     TRY(expire(s, now_s, err));
-    TRY(select_lines(s, max, out, n, err));
-    for (uint32_t i = 0; i < *n;) {
-        TRY(move_line(s, out[i].batch_no, out[i].i_line, LINE_WAITING, LINE_TAKEN, err));
-        if (sqlite3_changes(s->db) > 0) {
-            i++;
-        } else { /* a damaged row: it would be run again and again */
-            mem_free(out[i].owned_body);
-            out[i] = out[--*n];
-        }
-    }
+    TRY(state_take_in_turn(s, max, out, n, err));
     return count_open(s, n_open, err);
 }
 
@@ -540,7 +438,7 @@ enum status state_release_line(struct state_store *s, int64_t batch_no, uint32_t
                                struct error *err)
 {
     TRY(state_begin(s, err));
-    return state_end(s, move_line(s, batch_no, i_line, LINE_TAKEN, LINE_WAITING, err), err);
+    return state_end(s, state_move_line(s, batch_no, i_line, LINE_TAKEN, LINE_WAITING, err), err);
 }
 
 static enum status count_answer(struct state_store *s, int64_t batch_no, bool ok, uint64_t now_s,
@@ -570,6 +468,8 @@ static enum status count_answer(struct state_store *s, int64_t batch_no, bool ok
 static enum status answer(struct state_store *s, int64_t batch_no, uint32_t i_line, int http_status,
                           struct str text, uint64_t now_s, struct error *err)
 {
+    TRY(state_share(s, state_tenant_of_batch(s, batch_no), text.len, STATE_SHARE_ANSWERS, err));
+    TRY(state_share_answer(s, batch_no, i_line, text.len, err));
     sqlite3_stmt *q = state_prepare(s,
                                     "UPDATE line SET state = 2, status = ?3, answer = ?4, "
                                     "body = '' WHERE batch = ?1 AND n = ?2 AND state = 1",
@@ -609,6 +509,8 @@ enum status state_answer_line(struct state_store *s, int64_t batch_no, uint32_t 
         state_end(s, answer(s, batch_no, i_line, http_status, text, now_s, err), err);
     if (status != STATUS_LIMIT)
         return status;
+    if (state_free_some(s, status))
+        return STATUS_AGAIN;
     struct error full = *err;
     TRY(state_begin(s, err));
     return state_end(s, fail_open(s, batch_no, now_s, &full, err), err);

@@ -1,7 +1,8 @@
 #pragma once
 /* The inside of the store, shared by state_store.c (files), state_batches.c (batches and lines),
- * state_open.c (the database's life: opened, lost, opened again), state_room.c (room on the disk)
- * and state_gone.c (what is deleted piece by piece). */
+ * state_turns.c (whose lines are next), state_output.c (a batch's files of answers), state_open.c
+ * (the database's life: opened, lost, opened again), state_room.c (room on the disk), state_share.c
+ * (what a tenant may have of the store) and state_gone.c (what is deleted piece by piece). */
 #include <sqlite3.h>
 
 #include "gateway/state_store.h"
@@ -33,7 +34,10 @@ struct state_store {
         uint64_t used; /* by the count of reads: which is the oldest */
     } blobs[STATE_OPEN_BLOBS];
     uint64_t n_reads;
+    int64_t last_tenant; /* whose line was taken last */
 };
+
+enum line_state { LINE_WAITING, LINE_TAKEN, LINE_ANSWERED };
 
 void state_close_blobs(struct state_store *s); /* before whatever writes, or cuts the log */
 
@@ -58,9 +62,46 @@ void state_make_id(const char *prefix, char out[STATE_ID_BYTES]);
 /* A tenant's file by its id: its row and size; STATUS_NOT_FOUND. */
 enum status state_find_file(struct state_store *s, uint64_t tenant, struct str id, int64_t *no,
                             uint64_t *bytes, struct error *err);
-/* Inside a transaction. */
+/* Inside a transaction. content.ptr NULL: that many zeros, to be written over. */
 enum status state_insert_file(struct state_store *s, struct stored_file *f, struct str content,
                               struct error *err);
+
+/* ---- lines of batches (state_turns.c, state_output.c); inside a transaction ---- */
+
+/* What is in another state stays: then sqlite3_changes is 0. */
+enum status state_move_line(struct state_store *s, int64_t batch_no, uint32_t i_line,
+                            enum line_state from, enum line_state to, struct error *err);
+/* Up to max waiting lines, which are taken then: *n of them were added to out, also when it fails.
+ */
+enum status state_take_in_turn(struct state_store *s, uint32_t max, struct taken_line *out,
+                               uint32_t *n, struct error *err);
+/* Every line of batch `no` goes to b's output file or its error file, in order; why: what becomes
+ * of the batch. STATUS_LIMIT: they are too large. */
+enum status state_write_outputs(struct state_store *s, struct stored_batch *b, int64_t no,
+                                enum batch_state why, uint64_t now_s, struct error *err);
+
+/* ---- what a tenant may have of the store (state_share.c) ---- */
+
+/* Bytes of batches in progress: of their bodies and answers. */
+#define STATE_SHARE_SCHEMA                                                                         \
+    "CREATE TABLE IF NOT EXISTS batch_bytes (no INTEGER PRIMARY KEY, tenant INTEGER NOT NULL,"     \
+    " bytes INTEGER NOT NULL);"                                                                    \
+    "CREATE INDEX IF NOT EXISTS batch_bytes_of_tenant ON batch_bytes (tenant, bytes);"
+/* How many times as much as it leaves free a tenant may have: n leaves 1/(n + 1) of the store to
+ * others. Answers may go further than what asks for them. */
+enum { STATE_SHARE_NEW = 7, STATE_SHARE_ANSWERS = 15 };
+/* May the tenant have so many bytes more? STATUS_LIMIT: no. */
+enum status state_share(struct state_store *s, uint64_t tenant, uint64_t bytes, uint32_t share,
+                        struct error *err);
+/* The tenant of an open batch; 0 where there is none. */
+uint64_t state_tenant_of_batch(struct state_store *s, int64_t batch_no);
+/* Inside a transaction: a batch's bytes from its start, with each answer (before its line's body
+ * goes), until its lines go. */
+enum status state_share_batch(struct state_store *s, int64_t no, uint64_t tenant, uint64_t bytes,
+                              struct error *err);
+enum status state_share_answer(struct state_store *s, int64_t no, uint32_t i_line, uint64_t bytes,
+                               struct error *err);
+enum status state_share_end(struct state_store *s, int64_t no, struct error *err);
 
 /* ---- room on the disk (state_room.c) ---- */
 

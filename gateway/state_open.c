@@ -40,9 +40,12 @@ static const char schema[] =
     " custom_id TEXT NOT NULL, body TEXT NOT NULL, state INTEGER NOT NULL, status INTEGER,"
     " answer TEXT, PRIMARY KEY (batch, n), UNIQUE (batch, custom_id)) WITHOUT ROWID;"
     "CREATE INDEX IF NOT EXISTS line_waiting ON line (batch, n) WHERE state = 0;"
+    "CREATE INDEX IF NOT EXISTS line_taken ON line (batch, n) WHERE state = 1;"
+    "CREATE INDEX IF NOT EXISTS batch_open ON batch (tenant, no) WHERE state = 0;"
     /* nobody's list walks through the files of others */
     "CREATE INDEX IF NOT EXISTS file_of_tenant ON file (tenant, no);"
-    "CREATE INDEX IF NOT EXISTS batch_of_tenant ON batch (tenant, no);" STATE_GONE_SCHEMA;
+    "CREATE INDEX IF NOT EXISTS batch_of_tenant ON batch (tenant, no);" STATE_GONE_SCHEMA
+        STATE_SHARE_SCHEMA;
 
 /* ---- errors ---- */
 
@@ -119,10 +122,26 @@ static int on_commit(void *ctx, sqlite3 *db, const char *name, int n_frames)
     return SQLITE_OK;
 }
 
-static enum status prepare_file(struct state_store *s, struct error *err)
+static enum status bound_pages(struct state_store *s, uint64_t more, struct error *err)
 {
     char sql[96];
-    unsigned long long pages = s->max_bytes / STATE_PAGE_BYTES;
+    const uint64_t pages = s->max_bytes / STATE_PAGE_BYTES;
+    snprintf(sql, sizeof sql, "PRAGMA max_page_count = %llu",
+             (unsigned long long)((pages < MIN_PAGES ? MIN_PAGES : pages) + more));
+    return state_exec(s, sql, err);
+}
+
+/* A full file of an earlier version has room for what the schema has since. */
+static enum status make_schema(struct state_store *s, struct error *err)
+{
+    TRY(bound_pages(s, MIN_PAGES, err));
+    TRY(state_exec(s, "BEGIN IMMEDIATE", err)); /* a half-made schema would be kept */
+    TRY(state_end(s, state_exec(s, schema, err), err));
+    return bound_pages(s, 0, err);
+}
+
+static enum status prepare_file(struct state_store *s, struct error *err)
+{
     sqlite3_busy_timeout(s->db, 0);
     TRY(state_exec(s, "PRAGMA locking_mode = EXCLUSIVE", err));
     TRY(state_exec(s, "PRAGMA temp_store = MEMORY", err)); /* nothing lies outside of the folder */
@@ -132,11 +151,7 @@ static enum status prepare_file(struct state_store *s, struct error *err)
     TRY(state_exec(s, "PRAGMA journal_mode = WAL", err));
     TRY(state_exec(s, "PRAGMA synchronous = NORMAL", err));
     sqlite3_wal_hook(s->db, on_commit, s);
-    snprintf(sql, sizeof sql, "PRAGMA max_page_count = %llu",
-             pages < MIN_PAGES ? MIN_PAGES : pages);
-    TRY(state_exec(s, sql, err));
-    TRY(state_exec(s, "BEGIN IMMEDIATE", err)); /* a half-made schema would be kept */
-    TRY(state_end(s, state_exec(s, schema, err), err));
+    TRY(make_schema(s, err));
     if (s->was_open) /* the lines that are taken are on their way in this process */
         return STATUS_OK;
     enum status status = wait_again(s, err);

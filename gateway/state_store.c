@@ -77,7 +77,10 @@ enum status state_insert_file(struct state_store *s, struct stored_file *f, stru
     state_bind(q, 4, str_from(f->purpose));
     sqlite3_bind_int64(q, 5, (sqlite3_int64)f->created_s);
     sqlite3_bind_int64(q, 6, (sqlite3_int64)f->bytes);
-    sqlite3_bind_blob64(q, 7, content.ptr ? content.ptr : "", content.len, SQLITE_STATIC);
+    if (content.ptr)
+        sqlite3_bind_blob64(q, 7, content.ptr, content.len, SQLITE_STATIC);
+    else
+        sqlite3_bind_zeroblob64(q, 7, content.len);
     return state_run(s, q, "add a file", err);
 }
 
@@ -85,7 +88,10 @@ static enum status add_file(struct state_store *s, struct stored_file *f, struct
                             struct error *err)
 {
     TRY(state_begin(s, err));
-    return state_end(s, state_insert_file(s, f, content, err), err);
+    enum status status = state_share(s, f->tenant, content.len, STATE_SHARE_NEW, err);
+    if (status == STATUS_OK)
+        status = state_insert_file(s, f, content, err);
+    return state_end(s, status, err);
 }
 
 enum status state_add_file(struct state_store *s, struct stored_file *f, struct str content,

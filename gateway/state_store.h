@@ -75,7 +75,8 @@ struct state_query {
     bool oldest_first;
 };
 
-/* dir is made when it is missing. max_bytes: of the SQLite file; what does not fit is STATUS_LIMIT.
+/* dir is made when it is missing. max_bytes: of the SQLite file; what does not fit is STATUS_LIMIT,
+ * and so is what leaves too little of it to other tenants (state_share.c).
  * STATUS_EXISTS: another process has it; STATUS_INVALID: the path can be no folder. Any other
  * reason why the database cannot be opened is STATUS_OK, and every call is told of it until it can.
  * Lines that were taken wait again. */
@@ -126,7 +127,8 @@ MUST_USE enum status state_cancel_batch(struct state_store *s, uint64_t tenant, 
                                         struct error *err);
 void stored_batch_fini(struct stored_batch *b);
 
-/* Up to max waiting lines, oldest batch first; batches that are past their time expire first.
+/* Up to max waiting lines, of tenants in turn (state_turns.c), a tenant's oldest batch first;
+ * batches that are past their time expire first.
  * *n_open: batches in progress. */
 MUST_USE enum status state_take_lines(struct state_store *s, uint32_t max, uint64_t now_s,
                                       struct taken_line *out, uint32_t *n, uint32_t *n_open,
@@ -134,7 +136,8 @@ MUST_USE enum status state_take_lines(struct state_store *s, uint32_t max, uint6
 /* STATUS_OK too when the batch has ended meanwhile: then nothing changes. */
 MUST_USE enum status state_release_line(struct state_store *s, int64_t batch_no, uint32_t i_line,
                                         struct error *err);
-/* answer: the response's JSON body. */
+/* answer: the response's JSON body. One that does not fit ends its batch. STATUS_AGAIN: a little
+ * room was made; the call is to be made again. */
 MUST_USE enum status state_answer_line(struct state_store *s, int64_t batch_no, uint32_t i_line,
                                        int http_status, struct str answer, uint64_t now_s,
                                        struct error *err);

@@ -433,14 +433,19 @@ static void test_no_room_for_answers(void **state)
 
 /* ---- a disk that refuses ---- */
 
-static enum status add_once(struct fixture *f, size_t bytes, struct stored_file *out)
+static enum status add_of(struct fixture *f, uint64_t tenant, size_t bytes, struct stored_file *out)
 {
     char *text = mem_zalloc(bytes);
     memset(text, 'x', bytes);
-    *out = (struct stored_file){.tenant = ME, .filename = "in.jsonl", .purpose = "batch"};
+    *out = (struct stored_file){.tenant = tenant, .filename = "in.jsonl", .purpose = "batch"};
     enum status s = state_add_file(f->s, out, (struct str){text, bytes}, &err);
     mem_free(text);
     return s;
+}
+
+static enum status add_once(struct fixture *f, size_t bytes, struct stored_file *out)
+{
+    return add_of(f, ME, bytes, out);
 }
 
 /* As a call does it, which goes on while it makes room. */
@@ -640,18 +645,21 @@ static void test_an_upload_takes_the_room_of_what_goes(void **state)
     }
 }
 
-/* A store that is as full as it may be has no page for saying that a file goes: it goes at once. */
+/* A store that is as full as it may be, with files of so many tenants that next to nothing is kept
+ * for others, has no page for saying that a file goes: it goes at once. */
 static void test_a_large_file_goes_from_a_full_store(void **state)
 {
     struct fixture *f = *state;
     struct stored_file file, small;
     assert_int_equal(try_add(f, LARGE_BYTES, &file), STATUS_OK);
-    for (size_t bytes = 1 << 20; bytes >= 1; bytes /= 2)
-        while (try_add(f, bytes, &small) == STATUS_OK)
-            ;
+    for (uint64_t tenant = OTHER; tenant < OTHER + 16; tenant++)
+        for (size_t bytes = 1 << 20; bytes >= 1; bytes /= 2)
+            while (add_of(f, tenant, bytes, &small) == STATUS_OK)
+                ;
+    assert_int_equal(add_of(f, 1000, 4 << 10, &small), STATUS_LIMIT);
     assert_int_equal(state_delete_file(f->s, ME, str_from(file.id), &err), STATUS_OK);
     assert_gone(f, file.id);
-    assert_int_equal(try_add(f, LARGE_BYTES - (64 << 10), &file), STATUS_OK);
+    assert_int_equal(try_add(f, LARGE_BYTES - (1 << 20), &file), STATUS_OK);
 }
 
 /* A list ends where its reader has enough, and says that there is more. */
