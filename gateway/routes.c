@@ -537,6 +537,8 @@ uint64_t routes_body_max(struct gateway *g, struct http_request *r, bool on_admi
     if (!row)
         return 0;
     say_whose(r, key);
+    if (!has_body(row))
+        http_drop_body(r);
     return row->access == ACCESS_KEY ? UINT64_MAX : MAX_SMALL_BODY;
 }
 

@@ -13,7 +13,7 @@
 #include "common/net/http_internal.h"
 #include "common/net/tls.h"
 
-enum { LINGER_MS = 2000, LINGER_BYTES = 64 << 20, PENDING_MAX = 64 << 10 };
+enum { LINGER_MS = 2000, LINGER_BYTES = 64 << 20, PENDING_MAX = 16 << 10, EXTRA_MAX = 128 };
 
 static const unsigned conn_next[CONN_STATE_COUNT] = {
     [CONN_READING] =
@@ -39,6 +39,10 @@ void conn_enter(struct conn *c, enum conn_state next)
 {
     assert(conn_next[c->state] & 1u << next);
     c->state = next;
+    if (next == CONN_READING || (next == CONN_LINGERING && !c->is_extra))
+        places_wait(c);
+    else
+        places_stay(c);
 }
 
 /* ---- end ---- */
@@ -71,6 +75,7 @@ static void on_closed(uv_handle_t *h)
 static void release_body(struct conn *c)
 {
     room_set(&c->server->bodies, &c->body, 0, 0);
+    room_set(&c->server->kept, &c->kept, 0, 0);
     c->announced = 0;
 }
 
@@ -99,6 +104,7 @@ void conn_close(struct conn *c)
     if (c->next)
         c->next->prev = c->prev;
     c->server->n_conns--;
+    c->server->n_extra -= c->is_extra;
     /* A reader that stands still would have the kernel keep what it was sent as well. */
     if (!c->reset || c->server->is_unix || uv_tcp_close_reset(&c->io.tcp, on_closed) != 0)
         uv_close(&c->io.handle, on_closed);
@@ -327,9 +333,9 @@ void conn_refuse(struct conn *c, int status, const char *text)
     "Too many bytes of large requests are held, of yours or of all: try again in a moment"
 
 /* Asks for the room of this request's body: what its length announces or, without one, what has
- * come so far, and what it was decoded to. Small ones are free, the number of connections bounds
- * them: a few uploads that never end must not shut out everybody. */
-static bool charge_body(struct conn *c)
+ * come so far, and what it was decoded to. Small ones have another room, and very small ones are
+ * free: a few uploads that never end must not shut out everybody. */
+static bool charge_large(struct conn *c)
 {
     struct room *bodies = &c->server->bodies;
     uint64_t held = http_parser_held_bytes(c->parser);
@@ -340,6 +346,33 @@ static bool charge_body(struct conn *c)
         return false;
     if (held != c->body.bytes)
         room_set(bodies, &c->body, conn_tenant(c), held);
+    return true;
+}
+
+/* Of its requests, beside a large body. What is fed to the parser is in it, not in pending. */
+static uint64_t kept_bytes(const struct conn *c)
+{
+    uint64_t kept = http_parser_head_bytes(c->parser) + (c->processing ? 0 : c->pending.len);
+    if (c->body.bytes == 0)
+        kept += http_parser_held_bytes(c->parser) + c->decoded.len;
+    return kept <= HTTP_FREE_BYTES ? 0 : kept;
+}
+
+static void charge_kept(struct conn *c)
+{
+    const uint64_t kept = kept_bytes(c);
+    if (kept != c->kept.bytes)
+        room_set(&c->server->kept, &c->kept, conn_tenant(c), kept);
+}
+
+static bool charge_body(struct conn *c)
+{
+    if (!charge_large(c))
+        return false;
+    const uint64_t kept = kept_bytes(c), had = c->kept.bytes;
+    if (kept > had && !room_has(&c->server->kept, conn_tenant(c), kept - had))
+        return false;
+    charge_kept(c);
     return true;
 }
 
@@ -428,6 +461,8 @@ static size_t feed(struct conn *c, struct str bytes)
         conn_body_moved(c, bytes.len);
     else if (was_idle || http_parser_in_body(c->parser))
         conn_arm_reading(c);
+    if (http_parser_in_body(c->parser))
+        places_stay(c); /* a body has to move all the time */
     return used;
 }
 
@@ -435,16 +470,27 @@ static void on_alloc(uv_handle_t *h, size_t suggested, uv_buf_t *buf)
 {
     struct conn *c = h->data;
     /* One record more than comes in may come out of TLS, and all of it has to fit in c->pending. */
-    size_t n = sizeof c->server->read_buffer / (c->tls ? 2 : 1);
+    const size_t most = sizeof c->server->read_buffer / (c->tls ? 2 : 1);
+    /* What a client sends ahead is kept: little is read where it is not of a body for sure. */
+    const uint64_t left = c->state == CONN_READING ? http_parser_left(c->parser) : 0;
+    const size_t n = left >= most ? most : left > PENDING_MAX ? (size_t)left : PENDING_MAX;
     *buf = uv_buf_init(c->server->read_buffer, (unsigned)n);
 }
 
 static void process(struct conn *c)
 {
     while (c->state == CONN_READING && c->pending.len > 0) {
+        c->processing = true;
         size_t used = feed(c, strbuf_str(&c->pending));
+        c->processing = false;
         strbuf_consume(&c->pending, used);
     }
+    if (c->pending.len == 0 && c->pending.cap > HTTP_FREE_BYTES) {
+        strbuf_fini(&c->pending);
+        strbuf_init(&c->pending, PENDING_MAX + HTTP_READ_BUFFER);
+    }
+    if (c->state != CONN_LINGERING && c->state != CONN_CLOSING)
+        charge_kept(c);
     if (c->state == CONN_READING && c->read_stopped) {
         c->read_stopped = false;
         uv_read_start(&c->io.stream, on_alloc, on_read);
@@ -455,6 +501,7 @@ static void process(struct conn *c)
 static void keep_pending(struct conn *c, struct str bytes)
 {
     strbuf_append_str(&c->pending, bytes);
+    charge_kept(c);
     if (c->pending.len >= PENDING_MAX) {
         c->read_stopped = true;
         uv_read_stop(&c->io.stream);
@@ -525,13 +572,16 @@ static uint64_t number_of_address(struct conn *c)
     return bits | 1;
 }
 
-uint64_t conn_tenant(struct conn *c)
+uint64_t conn_address(struct conn *c)
 {
-    if (c->tenant)
-        return c->tenant;
     if (!c->address)
         c->address = number_of_address(c);
     return c->address;
+}
+
+uint64_t conn_tenant(struct conn *c)
+{
+    return c->tenant ? c->tenant : conn_address(c);
 }
 
 static int take_stream(struct http_server *s, struct conn *c, int fd)
@@ -544,7 +594,18 @@ static int take_stream(struct http_server *s, struct conn *c, int fd)
     return rc;
 }
 
-void conn_accept(struct http_server *s, bool over_limit, int fd)
+void conn_refuse_place(struct conn *c)
+{
+    c->is_extra = true;
+    c->server->n_extra++;
+    places_stay(c);
+    if (c->tls || c->server->n_extra > EXTRA_MAX)
+        conn_close(c); /* refusals are bounded, and a handshake costs more than one is worth */
+    else
+        conn_refuse(c, 503, "Too many connections; try again in a moment");
+}
+
+struct conn *conn_accept(struct http_server *s, int fd)
 {
     struct conn *c = mem_zalloc(sizeof *c);
     c->server = s;
@@ -570,14 +631,11 @@ void conn_accept(struct http_server *s, bool over_limit, int fd)
     if (take_stream(s, c, fd) != 0 || (s->tls && !conn_tls_begin(c)) ||
         uv_read_start(&c->io.stream, on_alloc, on_read) != 0) {
         conn_close(c);
-        return;
+        return NULL;
     }
     if (!s->is_unix)
         uv_tcp_nodelay(&c->io.tcp, 1);
-    if (over_limit && c->tls)
-        conn_close(c); /* a handshake costs more than the answer is worth */
-    else if (over_limit)
-        conn_refuse(c, 503, "Too many connections; try again in a moment");
-    else
-        conn_arm(c, s->limits.header_timeout_ms);
+    places_wait(c);
+    conn_arm(c, s->limits.header_timeout_ms);
+    return c;
 }

@@ -4,14 +4,15 @@
 #include <uv.h>
 
 #include "common/net/http_parser.h"
+#include "common/net/http_places.h"
 #include "common/net/http_progress.h"
 #include "common/net/http_room.h"
 #include "common/net/http_server.h"
 
 enum { HTTP_READ_BUFFER = 64 << 10, HTTP_PLAIN_BUFFER = 16 << 10 };
-/* A connection may have as many bytes waiting for its client whoever it is: the number of
- * connections bounds them all. */
-enum { HTTP_SMALL_ANSWER_BYTES = 16 << 10 };
+/* A connection may have as many bytes waiting for its client, and keep as many of its requests,
+ * whoever it is: the number of connections bounds them all. */
+enum { HTTP_SMALL_ANSWER_BYTES = 16 << 10, HTTP_FREE_BYTES = 16 << 10 };
 
 /*  READING    a request is being read, or none has begun
  *  DECODING   it is whole, and its compressed body is with a thread of the pool
@@ -52,15 +53,15 @@ struct conn {
     uv_shutdown_t shutdown;
     uint32_t open_handles;
     struct http_parser *parser;
-    struct strbuf pending;           /* read behind a request that is not answered yet */
-    struct room_charge body, answer; /* of the server's bodies and answers */
-    uint64_t tenant;                 /* of the request, for its room; 0: the client's address */
-    uint64_t address;                /* of the client, as such a number; 0: not looked for yet */
-    uint64_t announced;              /* bytes that the body's length says; 0: it says none */
-    struct progress progress;        /* of the body that comes, or of the answer that waits */
-    uint64_t sent_bytes;             /* given to the network since the connection began */
-    uint64_t taken_bytes;            /* of them, what the peer had acknowledged when last asked */
-    uint64_t queued_bytes;           /* given to uv_write, not written */
+    struct strbuf pending;                 /* read behind a request that is not answered yet */
+    struct room_charge body, kept, answer; /* of the server's bodies, kept and answers */
+    uint64_t tenant;          /* of the request, for its room; 0: the client's address */
+    uint64_t address;         /* of the client, as such a number; 0: not looked for yet */
+    uint64_t announced;       /* bytes that the body's length says; 0: it says none */
+    struct progress progress; /* of the body that comes, or of the answer that waits */
+    uint64_t sent_bytes;      /* given to the network since the connection began */
+    uint64_t taken_bytes;     /* of them, what the peer had acknowledged when last asked */
+    uint64_t queued_bytes;    /* given to uv_write, not written */
     uint64_t gathered_bytes;
     uint32_t i_gathered, first_piece, last_piece; /* in server->gather, each + 1; 0: none */
     uint64_t linger_left;
@@ -70,6 +71,7 @@ struct conn {
     char id[HTTP_ID_MAX + 1];
     struct http_answered answered; /* so far */
     uint64_t arrived_ns;
+    struct place place;
     struct tls_session *tls; /* NULL: plain */
     uint64_t tls_own_bytes;  /* queued of what TLS said by itself */
     bool cut;                /* it breaks off in an answer: TLS says no goodbye */
@@ -79,6 +81,7 @@ struct conn {
     bool doomed;    /* a deadline has passed; what the network has for us by now may save it */
     bool broken;    /* the next deadline aborts it */
     bool reset;     /* it is closed without a last word */
+    bool is_extra;  /* it came where there was no place: it takes none from others */
 };
 
 /* What streams were given in this turn of the loop; it goes out when the turn ends, one write for
@@ -108,9 +111,11 @@ struct http_server {
     bool listening, closing, draining;
     uint16_t port;
     struct conn *conns;
-    uint32_t n_conns;
-    uint32_t open_handles; /* the owner, the listener, every connection: freed at 0 */
-    struct room bodies, answers;
+    uint32_t n_conns, n_extra;   /* all; of them, those that are refused: there is no place */
+    uint32_t open_handles;       /* the owner, the listener, every connection: freed at 0 */
+    struct room bodies, answers; /* large bodies; answers that wait */
+    struct room kept;            /* small bodies, heads, and what was sent ahead */
+    struct places places;
     struct progress_rules up, down; /* of bodies, and of answers */
     struct http_counts counts;
     uint64_t address_seed;
@@ -119,10 +124,11 @@ struct http_server {
     char plain_buffer[HTTP_PLAIN_BUFFER]; /* what TLS makes of it, a piece at a time */
 };
 
-/* fd: accepted already; -1: the listener has it. */
-void conn_accept(struct http_server *s, bool over_limit, int fd);
-void conn_close(struct conn *c); /* idempotent; legal in every callback */
-void conn_abort(struct conn *c); /* tells the handler, then closes */
+/* fd: accepted already; -1: the listener has it. NULL: it is gone already. */
+struct conn *conn_accept(struct http_server *s, int fd);
+void conn_refuse_place(struct conn *c); /* 503: there are too many */
+void conn_close(struct conn *c);        /* idempotent; legal in every callback */
+void conn_abort(struct conn *c);        /* tells the handler, then closes */
 bool conn_is_idle(const struct conn *c);
 /* The server drains: closes an idle one; one that has asked nothing yet has a second to, half a
  * request five to be whole. */
@@ -149,6 +155,7 @@ void conn_arm_reading(struct conn *c);
 void conn_body_moved(struct conn *c, uint64_t bytes);
 /* An answer has bytes waiting that had none. */
 void conn_arm_writing(struct conn *c);
+uint64_t conn_address(struct conn *c); /* of its client, as a number that is not 0 */
 /* The request's room counts for its tenant, or else for its client. */
 uint64_t conn_tenant(struct conn *c);
 

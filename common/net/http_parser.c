@@ -11,7 +11,7 @@
 
 #include "common/base/mem.h"
 
-enum { CHUNK_NOISE_MAX = 64 << 10, BODY_KEEP_BYTES = 256 << 10 };
+enum { CHUNK_NOISE_MAX = 64 << 10, KEEP_BYTES = 16 << 10 };
 
 struct offsets {
     uint32_t name, name_len, value, value_len;
@@ -22,12 +22,14 @@ struct http_parser {
     struct http_parser_limits limits;
     uint64_t (*on_head)(void *ctx); /* NULL: bodies are read up to the limits */
     void *on_head_ctx;
-    uint64_t max_body; /* of this message's */
+    uint64_t max_body;           /* of this message's */
+    uint64_t length, body_bytes; /* what Content-Length says, 0: nothing; what has come */
     struct strbuf head, body;
     uint32_t url_len;
     struct offsets fields[HTTP_MAX_FIELDS];
     uint32_t n_fields;
     bool begun, headers_done, in_value, expects_continue, complete;
+    bool drops_body;          /* it is read, and not kept */
     bool in_head, line_ended; /* of the bytes read so far, for is_folded */
     bool is_suspect; /* HTTP/1.0 with chunks: whoever passed it on may have seen another length */
     uint32_t noise_bytes; /* chunk extensions and trailers: read, not kept, still bounded */
@@ -132,19 +134,18 @@ static struct str field_value(const struct http_parser *p, const char *name, uin
 
 static void make_message(struct http_parser *p);
 
-/* The handler says who is let in before a body is kept or found too large. False: nobody reads it.
+/* The handler says who is let in before a body is kept or found too large. False: nobody reads it,
+ * however short it is: to wait for it would be to keep what a stranger sends.
  */
 static bool takes_body(struct http_parser *p)
 {
-    const bool has_length = p->llhttp.flags & F_CONTENT_LENGTH;
-    const uint64_t length = has_length ? p->llhttp.content_length : 0;
-    if (!p->on_head || !(length > 0 || p->llhttp.flags & F_CHUNKED))
+    if (!p->on_head || !(p->length > 0 || p->llhttp.flags & F_CHUNKED))
         return true;
     make_message(p);
     const uint64_t max = p->on_head(p->on_head_ctx);
     if (max > 0)
         p->max_body = max < p->limits.max_body_bytes ? max : p->limits.max_body_bytes;
-    return max > 0 || (has_length && length <= HTTP_SMALL_BODY_BYTES && length <= p->max_body);
+    return max > 0;
 }
 
 static int on_headers_complete(llhttp_t *l)
@@ -167,6 +168,7 @@ static int on_headers_complete(llhttp_t *l)
     struct str expect = field_value(p, "expect", &n);
     if (n && (expect.len != 12 || strncasecmp(expect.ptr, "100-continue", 12) != 0))
         return fail(p, 417, "Only Expect: 100-continue is supported");
+    p->length = l->flags & F_CONTENT_LENGTH ? l->content_length : 0;
     if (!takes_body(p)) {
         p->message.keep_alive = false;
         p->message.body_left = p->complete = true;
@@ -181,9 +183,11 @@ static int on_headers_complete(llhttp_t *l)
 static int on_body(llhttp_t *l, const char *at, size_t n)
 {
     struct http_parser *p = l->data;
-    if (n > p->max_body - p->body.len)
+    if (n > p->max_body - p->body_bytes)
         return fail(p, 413, "The request body is too large");
-    strbuf_append(&p->body, at, n);
+    p->body_bytes += n;
+    if (!p->drops_body)
+        strbuf_append(&p->body, at, n);
     return 0;
 }
 
@@ -195,7 +199,7 @@ static int on_extension(llhttp_t *l, const char *at, size_t n)
 static int on_chunk(llhttp_t *l)
 {
     struct http_parser *p = l->data;
-    if (l->content_length > p->limits.max_body_bytes - p->body.len)
+    if (l->content_length > p->limits.max_body_bytes - p->body_bytes)
         return fail(p, 413, "The request body is too large");
     return 0;
 }
@@ -286,21 +290,27 @@ void http_parser_free(struct http_parser *p)
     mem_free(p);
 }
 
+/* What was large once does not stay for the connection's life: in an account are only the bytes. */
+static void forget(struct strbuf *b, size_t max)
+{
+    if (b->cap > KEEP_BYTES) {
+        strbuf_fini(b);
+        strbuf_init(b, max);
+    }
+    strbuf_reset(b);
+}
+
 void http_parser_reset(struct http_parser *p)
 {
     llhttp_init(&p->llhttp, HTTP_REQUEST, &settings);
     p->llhttp.data = p;
-    strbuf_reset(&p->head);
-    if (p->body.cap >
-        BODY_KEEP_BYTES) { /* one large body must not stay for the connection's life */
-        strbuf_fini(&p->body);
-        strbuf_init(&p->body, p->limits.max_body_bytes);
-    }
-    strbuf_reset(&p->body);
+    forget(&p->head, p->limits.max_header_bytes);
+    forget(&p->body, p->limits.max_body_bytes);
     p->max_body = p->limits.max_body_bytes;
+    p->length = p->body_bytes = 0;
     p->url_len = p->n_fields = p->noise_bytes = 0;
     p->begun = p->headers_done = p->in_value = p->expects_continue = p->complete = false;
-    p->in_head = p->line_ended = p->is_suspect = false;
+    p->in_head = p->line_ended = p->is_suspect = p->drops_body = false;
     p->error_status = 0;
     p->error_text[0] = '\0';
 }
@@ -350,7 +360,7 @@ enum http_parse http_parser_feed(struct http_parser *p, struct str bytes, size_t
         }
         return HTTP_PARSE_ERROR;
     }
-    if (p->expects_continue && p->body.len == 0) {
+    if (p->expects_continue && p->body_bytes == 0) {
         p->expects_continue = false;
         return HTTP_PARSE_CONTINUE;
     }
@@ -380,14 +390,29 @@ uint64_t http_parser_max_body(const struct http_parser *p)
     return p->max_body;
 }
 
+void http_parser_drop_body(struct http_parser *p)
+{
+    p->drops_body = true;
+}
+
 uint64_t http_parser_announced(const struct http_parser *p)
 {
-    return p->headers_done && p->llhttp.flags & F_CONTENT_LENGTH ? p->llhttp.content_length : 0;
+    return p->length;
+}
+
+uint64_t http_parser_left(const struct http_parser *p)
+{
+    return p->length > p->body_bytes ? p->length - p->body_bytes : 0;
 }
 
 uint64_t http_parser_held_bytes(const struct http_parser *p)
 {
     return p->body.len;
+}
+
+uint64_t http_parser_head_bytes(const struct http_parser *p)
+{
+    return p->head.len;
 }
 
 const struct http_message *http_parser_message(const struct http_parser *p)

@@ -33,14 +33,14 @@ struct http_parser_limits {
     uint64_t max_body_bytes;
 };
 
-/* A body of fewer bytes is read whoever sends it: the number of connections bounds them all. */
+/* Bodies of more bytes have a room of their own, which they ask for at their head. */
 enum { HTTP_SMALL_BODY_BYTES = 64 << 10 };
 
 struct http_parser;
 struct http_parser *http_parser_new(const struct http_parser_limits *limits);
 /* fn is asked when a head is complete and a body follows, with http_parser_message, which has no
  * body yet: how many bytes the body may have, within the limits. 0: nobody reads it. Then the
- * message is whole without it, unless it is small and says its length, or comes to an error. */
+ * message is whole without it. */
 void http_parser_on_head(struct http_parser *p, uint64_t (*fn)(void *ctx), void *ctx);
 void http_parser_free(struct http_parser *p);
 void http_parser_reset(struct http_parser *p); /* for the next request of the connection */
@@ -50,9 +50,13 @@ bool http_parser_in_body(const struct http_parser *p); /* headers are complete *
 /* The message's body, to be freed with mem_free; it has none then. NULL: it had none. */
 char *http_parser_take_body(struct http_parser *p);
 uint64_t http_parser_max_body(const struct http_parser *p); /* bytes that this message's may have */
+/* To be said in on_head: the body is read within its bound, and the message has none. */
+void http_parser_drop_body(struct http_parser *p);
 /* Bytes that Content-Length says, once the head is there; 0: it says none. */
 uint64_t http_parser_announced(const struct http_parser *p);
-uint64_t http_parser_held_bytes(const struct http_parser *p);
+uint64_t http_parser_left(const struct http_parser *p);       /* of them, what has not come */
+uint64_t http_parser_held_bytes(const struct http_parser *p); /* of the body */
+uint64_t http_parser_head_bytes(const struct http_parser *p);
 const struct http_message *http_parser_message(const struct http_parser *p);
 int http_parser_error_status(const struct http_parser *p);
 const char *http_parser_error_text(const struct http_parser *p);

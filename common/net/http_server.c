@@ -7,7 +7,6 @@
 #include <netinet/tcp.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/ioctl.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
@@ -18,8 +17,8 @@
 #include "common/net/http_internal.h"
 #include "common/net/loop_internal.h"
 
-enum { BACKLOG = 511, OVER_LIMIT_EXTRA = 128, UNSENT_BYTES = 128 << 10 };
-enum { DESCRIPTORS_KEPT = 2, OLDEST_LOOKED_AT = 16 };
+enum { BACKLOG = 511, UNSENT_BYTES = 128 << 10 };
+enum { DESCRIPTORS_KEPT = 2 };
 
 #define NS_PER_MS 1000000ull
 
@@ -102,6 +101,8 @@ static void init_rooms(struct http_server *s)
     const struct http_limits *l = &s->limits;
     room_init(&s->bodies, l->max_body_bytes_total);
     room_init(&s->answers, l->max_answer_bytes_total);
+    room_init(&s->kept, l->max_body_bytes_total);
+    places_init(&s->places);
     s->up = rules(l, l->body_timeout_ms);
     s->down = rules(l, l->write_stall_ms);
     s->address_seed = random_secure_u64();
@@ -109,36 +110,9 @@ static void init_rooms(struct http_server *s)
 
 void http_server_load(const struct http_server *s, struct http_load *out)
 {
-    *out = (struct http_load){
-        .body_bytes = s->bodies.used, .answer_bytes = s->answers.used, .counts = s->counts};
-}
-
-/* Whether bytes have come that nobody has read: a request may begin with them. */
-static bool has_unread(const struct conn *c)
-{
-    uv_os_fd_t fd;
-    int n = 0;
-    return uv_fileno(&c->io.handle, &fd) == 0 && ioctl(fd, FIONREAD, &n) == 0 && n > 0;
-}
-
-/* Of a list that begins with the newest: the oldest that waits for a request gives up its
- * descriptor. A client whose request lies in the kernel is not idle, and a few of the oldest are
- * looked at for that. */
-static void close_oldest_idle(struct http_server *s, struct conn *list)
-{
-    s->counts.failed_accepts++;
-    struct conn *oldest[OLDEST_LOOKED_AT];
-    size_t n = 0;
-    for (struct conn *c = list; c; c = c->next)
-        if (conn_is_idle(c))
-            oldest[n++ % OLDEST_LOOKED_AT] = c;
-    for (size_t i = 0; i < n && i < OLDEST_LOOKED_AT; i++) {
-        struct conn *c = oldest[(n - 1 - i) % OLDEST_LOOKED_AT];
-        if (has_unread(c))
-            continue;
-        conn_abort(c);
-        return;
-    }
+    *out = (struct http_load){.body_bytes = s->bodies.used + s->kept.used,
+                              .answer_bytes = s->answers.used,
+                              .counts = s->counts};
 }
 
 /* Whether DESCRIPTORS_KEPT more can be had. Asking is all that tells: numbers have holes, and other
@@ -160,8 +134,10 @@ static bool has_descriptors(const struct http_server *s)
  * It does not come to that while idle connections, but for the newest, give up theirs first. */
 static void keep_descriptors_free(struct http_server *s)
 {
-    if (s->conns && !has_descriptors(s))
-        close_oldest_idle(s, s->conns->next);
+    if (!s->conns || has_descriptors(s))
+        return;
+    s->counts.failed_accepts++;
+    (void)places_make(s, s->conns);
 }
 
 /* There is no descriptor left, in this process or on this machine, and none of libuv's own to
@@ -169,7 +145,8 @@ static void keep_descriptors_free(struct http_server *s)
  * without end. */
 static void on_accept_failed(struct http_server *s)
 {
-    close_oldest_idle(s, s->conns);
+    s->counts.failed_accepts++;
+    (void)places_make(s, NULL);
 }
 
 static void on_connection(uv_stream_t *listener, int rc)
@@ -182,11 +159,9 @@ static void on_connection(uv_stream_t *listener, int rc)
         return;
     }
     uint32_t max = s->limits.max_connections;
-    if (s->n_conns >= max + OVER_LIMIT_EXTRA && s->conns) {
-        /* Even refusals are bounded: the newest connection (most likely one being refused) goes. */
-        conn_abort(s->conns);
-    }
-    conn_accept(s, s->n_conns >= max, -1);
+    struct conn *c = conn_accept(s, -1);
+    if (c && s->n_conns - s->n_extra > max && !places_make(s, c))
+        conn_refuse_place(c);
     keep_descriptors_free(s);
 }
 
@@ -197,6 +172,8 @@ void http_server_release(struct http_server *s)
     gather_fini(s);
     room_fini(&s->bodies);
     room_fini(&s->answers);
+    room_fini(&s->kept);
+    places_fini(&s->places);
     mem_free(s);
 }
 
@@ -342,7 +319,7 @@ static void accept_backlog(struct http_server *s)
         int fd = accept4(listener, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
         if (fd < 0)
             return;
-        conn_accept(s, false, fd);
+        (void)conn_accept(s, fd);
     }
 }
 

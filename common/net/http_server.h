@@ -17,12 +17,15 @@ struct http_request;
 struct tls_server; /* common/net/tls.h */
 
 struct http_limits {
-    uint32_t max_connections;  /* further ones get 503 and are closed; default 4096 */
+    /* At the bound one that waits for its client makes place for a newcomer (http_places.h), which
+     * gets 503 where none does; default 4096. */
+    uint32_t max_connections;
     uint32_t max_header_bytes; /* 431; default 32 KiB, at most 100 fields */
     uint64_t max_body_bytes;   /* 413; default 16 MiB */
     /* All bodies over 64 KiB held at once, each with the length that it announces: 503 above, or
-     * above the tenant's share; default 256 MiB. The same of answers that wait for their readers,
-     * with more than 16 KiB. */
+     * above the tenant's share; default 256 MiB. Small bodies, heads and what was sent ahead have
+     * as much again, where a connection holds more than 16 KiB of them. The same of answers that
+     * wait for their readers, with more than 16 KiB. */
     uint64_t max_body_bytes_total, max_answer_bytes_total;
     uint32_t header_timeout_ms, idle_timeout_ms;
     uint32_t body_timeout_ms, write_stall_ms; /* without a byte of a body, of an answer; 30 s */
@@ -41,9 +44,9 @@ struct http_answered {
 };
 
 struct http_load {
-    uint64_t body_bytes, answer_bytes;            /* held now, of the totals */
-    struct http_counts {                          /* since the server began */
-        uint64_t slow_bodies, slow_answers;       /* given up: no byte for too long, or too few */
+    uint64_t body_bytes, answer_bytes;      /* held now, of the totals; body: small ones, too */
+    struct http_counts {                    /* since the server began */
+        uint64_t slow_bodies, slow_answers; /* given up: no byte for too long, or too few */
         uint64_t refused_bodies, refused_answers; /* 503: no room */
         uint64_t failed_accepts;                  /* no file descriptor was left */
     } counts;
@@ -62,8 +65,7 @@ struct http_handlers {
     bool (*unpacks)(void *ctx, const struct http_request *r);
     /* body_max is asked when a request's head is there and a body follows, before any of it is
      * kept: how many bytes it may have (NULL: max_body_bytes). 0: the handler refuses the request.
-     * on_request hears of it at once, without its body, or with one of at most 64 KiB that says its
-     * length; where the body was left, the answer is the connection's last. */
+     * on_request hears of it at once, without its body, and the answer is the connection's last. */
     uint64_t (*body_max)(void *ctx, struct http_request *r);
 };
 
@@ -118,6 +120,9 @@ void *http_get_note(const struct http_request *r);
 /* The request's body and answer take the room of this tenant; 0, as it is until it is set: the
  * client's address. To be said in body_max, before the body takes its room, and in on_request. */
 void http_set_tenant(struct http_request *r, uint64_t tenant);
+/* To be said in body_max, of a body that the handler does not look at: it is read within its bound
+ * and not kept. */
+void http_drop_body(struct http_request *r);
 /* False: so much of the tenant's answers waits for readers that a large one would be refused. */
 bool http_answer_has_room(struct http_request *r);
 

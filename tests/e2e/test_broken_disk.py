@@ -204,8 +204,7 @@ def test_idle_clients_take_no_descriptors_from_others(tmp_path):
         idle = [http.client.HTTPConnection("127.0.0.1", c.ports[0]) for _ in range(200)]
         for x in idle:
             x.connect()
-        answer = get(c.url + "/health")
-        assert answer[0] in (0, 503), answer
+        assert get(c.url + "/health")[0] == 200  # one of them makes place
         assert c.status()["gateways"]
         for x in idle:
             x.close()

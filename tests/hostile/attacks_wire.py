@@ -82,6 +82,8 @@ def chunked(t, key=True, **kwargs):
 
 BODIES = [
     keyless("without_a_key", lambda t: upload(t, key=False)),
+    keyless("small_without_a_key", lambda t: upload(t, 65000, key=False), 300),
+    keyless("a_byte_without_a_key", lambda t: upload(t, 1, sent=0, key=False)),
     keyless("a_wrong_key", lambda t: upload(t, key=False, more=("Authorization: Bearer wrong", "Content-Type: application/json"))),
     keyless("chunked_without_a_key", lambda t: chunked(t, key=False)),
     keyless("a_form_without_a_key", lambda t: upload(t, key=False, path="/v1/files", more=("Content-Type: multipart/form-data; boundary=B",))),

@@ -18,7 +18,7 @@
 
 #define H " HTTP/1.1\r\nHost: t\r\nConnection: close\r\n"
 
-enum { BODIES_TOTAL = 128 << 10 };
+enum { BODIES_TOTAL = 512 << 10 };
 
 static int send_part(struct fixture *f, size_t declared, size_t sent)
 {
@@ -130,6 +130,70 @@ static void what_a_request_holds_is_bounded(void **state)
     assert_int_equal(f->n_refused, 1);
     assert_int_equal(f->n_drains, 2);
     assert_int_equal(f->load.counts.refused_bodies, 1);
+    assert_int_equal(f->load.body_bytes, 0);
+    mem_free(f);
+}
+
+/* ---- small bodies, and what is sent ahead ---- */
+
+enum { N_SMALL = 12, SMALL = 60000, SMALL_TOTAL = 4 * (SMALL + 256) };
+
+/* Each lacks a byte of a body too small to ask for room at its head. Two are the share of one
+ * alone; another client has its own, and very small ones are always taken. */
+static void hoard_small_ones(struct fixture *f)
+{
+    int fds[N_SMALL];
+    for (int i = 0; i < N_SMALL; i++)
+        fds[i] = send_part(f, SMALL, SMALL - 1);
+    for (int i = 2; i < N_SMALL; i++) {
+        ssize_t n = recv(fds[i], f->answer, 12, MSG_WAITALL);
+        f->n_refused += n == 12 && memcmp(f->answer, "HTTP/1.1 503", 12) == 0;
+    }
+    answer_of(f, send_part(f, 8000, 8000));
+    f->n_chunks += strncmp(f->answer, "HTTP/1.1 200", 12) == 0;
+    answer_of(f, send_part_from(f, 2, SMALL, SMALL));
+    f->n_chunks += strncmp(f->answer, "HTTP/1.1 200", 12) == 0;
+    for (int i = 0; i < N_SMALL; i++)
+        close(fds[i]);
+}
+
+static void small_bodies_are_bounded_as_well(void **state)
+{
+    const struct http_limits limits = {.max_body_bytes_total = SMALL_TOTAL};
+    struct fixture *f = mem_zalloc(sizeof *f);
+    f->script = hoard_small_ones;
+    run(f, &limits);
+    assert_int_equal(f->n_refused, N_SMALL - 2);
+    assert_int_equal(f->n_chunks, 2);
+    assert_int_equal(f->load.counts.refused_bodies, N_SMALL - 2);
+    assert_int_equal(f->load.body_bytes, 0);
+    mem_free(f);
+}
+
+/* Bytes behind a request that is not answered: few are taken, and those count. */
+static void send_ahead(struct fixture *f)
+{
+    static const char hold[] = "GET /hold HTTP/1.1\r\nHost: t\r\n\r\n";
+    static char ahead[1 << 20];
+    int fd = dial(f);
+    if (send(fd, hold, strlen(hold), MSG_NOSIGNAL) < 0)
+        abort();
+    while (send(fd, ahead, sizeof ahead, MSG_NOSIGNAL | MSG_DONTWAIT) > 0)
+        ;
+    for (int i = 0; i < 500 && f->n_held == 0; i++) {
+        exchange(f);
+        usleep(10000);
+    }
+    close(fd);
+}
+
+static void what_is_sent_ahead_counts(void **state)
+{
+    struct fixture *f = mem_zalloc(sizeof *f);
+    f->script = send_ahead;
+    f->send = "GET /load" H "\r\n";
+    run(f, NULL);
+    assert_in_range(f->n_held, 16 << 10, 33 << 10);
     assert_int_equal(f->load.body_bytes, 0);
     mem_free(f);
 }
@@ -307,6 +371,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(uploads_that_never_end_shut_out_no_one_else),
         cmocka_unit_test(what_a_request_holds_is_bounded),
+        cmocka_unit_test(small_bodies_are_bounded_as_well),
+        cmocka_unit_test(what_is_sent_ahead_counts),
         cmocka_unit_test(an_upload_that_crawls_is_ended),
         cmocka_unit_test(answers_that_wait_are_bounded),
         cmocka_unit_test(streams_that_nobody_reads_share_the_room),

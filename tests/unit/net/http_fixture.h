@@ -1,7 +1,8 @@
 #pragma once
 /* A real loop and server on loopback; a plain blocking client in a thread plays raw scripts against
- * it. Handlers: /stream streams until the client is full or n_chunks went, /sized the same with a
- * length, /large answers LARGE_BYTES at once, /hold never, others what was asked. */
+ * it. Handlers: /load says what is held of requests, /stream streams until the client is full or
+ * n_chunks went, /sized the same with a length, /large answers LARGE_BYTES, /hold never, others
+ * what was asked. The body of a PUT is dropped. */
 #include "common/base/mem.h"
 #include "common/net/http_server.h"
 
@@ -15,8 +16,8 @@ struct fixture {
     char answer[1 << 16];
     size_t n_answer;
     const char *send;
-    size_t n_send;         /* 0: as long as a string */
-    _Atomic int n_aborted; /* the client waits for it */
+    size_t n_send;                 /* 0: as long as a string */
+    _Atomic int n_aborted, n_held; /* the client waits for them */
     int n_chunks, n_drains, n_refused;
     uint8_t from;          /* last byte of the client's address in 127.0.0.0/8; 0: as it comes */
     struct http_load load; /* the server's, when it last answered or ended */
@@ -50,12 +51,6 @@ static inline void look(struct fixture *f)
     http_server_load(f->server, &f->load);
     if (f->load.answer_bytes > f->most_waiting)
         f->most_waiting = f->load.answer_bytes;
-}
-
-static inline void answer_large(struct http_request *r)
-{
-    static char body[LARGE_BYTES];
-    http_respond(r, 200, "text/plain", (struct str){body, LARGE_BYTES}, NULL, 0);
 }
 
 static inline void fill(struct fixture *f, struct http_request *r)
@@ -93,8 +88,13 @@ static inline void on_request(void *ctx, struct http_request *r)
         fill(f, r);
         f->n_chunks = n_chunks;
     } else if (str_eq_c(http_path(r), "/large")) {
-        answer_large(r);
+        static char body[LARGE_BYTES];
+        http_respond(r, 200, "text/plain", (struct str){body, LARGE_BYTES}, NULL, 0);
         look(f);
+    } else if (str_eq_c(http_path(r), "/load")) {
+        look(f);
+        f->n_held = (int)f->load.body_bytes;
+        http_respond(r, 200, NULL, STR(""), NULL, 0);
     } else if (!str_eq_c(http_path(r), "/hold")) {
         struct strbuf b;
         strbuf_init(&b, 0);
@@ -137,6 +137,8 @@ static inline bool unpacks(void *ctx, const struct http_request *r)
 
 static inline uint64_t body_max(void *ctx, struct http_request *r)
 {
+    if (str_eq_c(http_method(r), "PUT"))
+        http_drop_body(r);
     return str_eq_c(http_path(r), "/stranger") ? 0
            : str_eq_c(http_path(r), "/few")    ? 10
                                                : UINT64_MAX;

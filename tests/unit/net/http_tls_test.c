@@ -465,6 +465,10 @@ static void come_in_numbers(struct fixture *f)
         fds[i] = dial(f);
         ssl[i] = shake(f, fds[i]);
     }
+    for (int i = 0; i < 2; i++)
+        send_all(ssl[i], STR("GET /hold HTTP/1.1\r\nHost: t\r\n\r\n"));
+    for (int i = 0; i < 500 && f->n_requests < 2; i++)
+        usleep(10000);
     fds[2] = dial(f);
     f->end = (int)recv(fds[2], &byte, 1, 0); /* no handshake for it */
     close(fds[2]);
