@@ -358,6 +358,7 @@ static void prepare(struct api_request *r)
     if (!r->wants) {
         mem_free(r->owned_body); /* nobody reads the bytes again; their number is kept */
         r->owned_body = NULL;
+        r->body.ptr = NULL;
         return;
     }
     prepared_fini(&r->prepared);
