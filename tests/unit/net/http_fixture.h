@@ -28,7 +28,6 @@ struct fixture {
 };
 
 enum { LARGE_BYTES = 3 << 20 };
-
 static inline int dial(struct fixture *f)
 {
     struct sockaddr_in a = {.sin_family = AF_INET,
