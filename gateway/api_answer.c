@@ -4,7 +4,7 @@
 
 enum {
     OUT_KEEP_BYTES = 1 << 20,
-    /* What is written on the loop, some ms of it: numbers with their names, bytes of texts. */
+    /* The loop writes so much, some ms of it: numbers with their names, bytes of texts. */
     INLINE_ENTRIES = 8192,
     INLINE_BYTES = 256 << 10,
     ID_BYTES = 8 /* of a token's id in JSON, with its comma, about */

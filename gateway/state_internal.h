@@ -68,7 +68,7 @@ enum status state_insert_file(struct state_store *s, struct stored_file *f, stru
 
 /* ---- lines of batches (state_turns.c, state_output.c); inside a transaction ---- */
 
-/* What is in another state stays: then sqlite3_changes is 0. */
+/* A row in another state stays: then sqlite3_changes is 0. */
 enum status state_move_line(struct state_store *s, int64_t batch_no, uint32_t i_line,
                             enum line_state from, enum line_state to, struct error *err);
 /* Up to max waiting lines, which are taken then: *n of them were added to out, also when it fails.

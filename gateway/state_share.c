@@ -1,4 +1,4 @@
-/* What a tenant may have of the store: so many times as much as is left free for others. A tenant
+/* A tenant's share of the store: so many times as much as is left free for others. A tenant
  * that is alone may have 7/8 of it; one that comes later finds room, however many came before, and
  * who has little is refused last. These are the dynamic thresholds of shared buffers (Choudhury and
  * Hahne, IEEE/ACM Transactions on Networking 6(2), 1998).

@@ -1,8 +1,9 @@
-/* Whose lines are taken next. A free slot goes to the tenant that has the fewest lines on their
- * way; where several have as few, to the first of them behind the tenant that had the last one, so
- * that a single slot goes round. A tenant's own lines go in order, the oldest batch's first. So all
- * tenants with lines that wait have equally many slots in the end, whoever came first and however
- * long their batches are (max-min fairness: Bertsekas and Gallager, Data Networks, 6.5.2). */
+/* The order in which lines are taken. A free slot goes to the tenant that has the fewest lines on
+ * their way; where several have as few, to the first of them behind the tenant that had the last
+ * one, so that a single slot goes round. A tenant's own lines go in order, the oldest batch's
+ * first. So all tenants with lines that wait have equally many slots in the end, whoever came first
+ * and however long their batches are (max-min fairness: Bertsekas and Gallager, Data
+ * Networks, 6.5.2). */
 #include "common/base/mem.h"
 #include "gateway/state_internal.h"
 

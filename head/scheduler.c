@@ -14,7 +14,8 @@ enum {
     LOOK_BACK = 8,       /* who waits and may share a prefix with who comes */
 };
 
-/* What one admission may weigh: a frame, less the runs that stand beside it in the plan. */
+/* The most that one admission may weigh: a frame, less the runs that stand beside it in the plan.
+ */
 #define MOST_ADMIT_BYTES (FRAME_MAX_BYTES - (8u << 20))
 
 /* ---- who runs: an array in order of service, with holes until the next step ---- */

@@ -8,8 +8,8 @@ enum {
     ADMIT_BYTES = 256 /* what an admission has beside ids, blocks, lists and texts, at most */
 };
 
-/* What one plan admits, but for a single sequence that weighs more: every rank is sent all of it,
- * on 10 Gbit/s in 7 ms, and it is a quarter of the bytes that a link may have under way. */
+/* The most that one plan admits, but for a single sequence that weighs more: every rank is sent all
+ * of it, on 10 Gbit/s in 7 ms, and it is a quarter of the bytes that a link may have under way. */
 #define PLAN_ADMIT_BYTES (8u << 20)
 
 static uint64_t n_free_blocks(const struct scheduler *s)

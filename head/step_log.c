@@ -258,7 +258,8 @@ static uint8_t *put_adapter(uint8_t *p, const struct sampling_params *s)
     return p + n + n_id;
 }
 
-/* What a scheduler can look at: how tokens are drawn, but not the lists and texts of that. */
+/* The log has what a scheduler can look at: how tokens are drawn, but not the lists and texts of
+ * that. */
 static uint8_t *put_sampling(uint8_t *p, const struct sampling_params *s)
 {
     const float floats[] = {
@@ -288,7 +289,7 @@ static size_t request_bytes(const struct request *r)
     return REQUEST_BYTES + STEP_LOG_MAX_NAME + n_ids * ID_BYTES;
 }
 
-/* Of what request_sampling_bytes counts, what put_sampling writes. */
+/* The part of request_sampling_bytes that put_sampling writes. */
 static uint64_t kept_bytes(const struct sampling_params *s)
 {
     return ((uint64_t)s->eos_ids.n + s->stop_ids.n) * sizeof(uint32_t) + kept_name(s);

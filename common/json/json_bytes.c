@@ -13,7 +13,8 @@ enum {
     PLACE = 8,
 };
 
-/* What malloc takes for n bytes: its own eight in front, in steps of sixteen, at least 32. */
+/* The bytes that malloc takes for n bytes: its own eight in front, in steps of sixteen, at
+ * least 32. */
 static uint64_t block(uint64_t n)
 {
     const uint64_t whole = (n + 8 + 15) / 16 * 16;

@@ -349,7 +349,8 @@ static bool charge_large(struct conn *c)
     return true;
 }
 
-/* Of its requests, beside a large body. What is fed to the parser is in it, not in pending. */
+/* Its requests hold these, beside a large body. Bytes that the parser was fed are not in pending.
+ */
 static uint64_t kept_bytes(const struct conn *c)
 {
     uint64_t kept = http_parser_head_bytes(c->parser) + (c->processing ? 0 : c->pending.len);
@@ -471,7 +472,7 @@ static void on_alloc(uv_handle_t *h, size_t suggested, uv_buf_t *buf)
     struct conn *c = h->data;
     /* One record more than comes in may come out of TLS, and all of it has to fit in c->pending. */
     const size_t most = sizeof c->server->read_buffer / (c->tls ? 2 : 1);
-    /* What a client sends ahead is kept: little is read where it is not of a body for sure. */
+    /* Bytes sent ahead are kept: little is read where it may not be a body's. */
     const uint64_t left = c->state == CONN_READING ? http_parser_left(c->parser) : 0;
     const size_t n = left >= most ? most : left > PENDING_MAX ? (size_t)left : PENDING_MAX;
     *buf = uv_buf_init(c->server->read_buffer, (unsigned)n);

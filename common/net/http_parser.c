@@ -290,7 +290,7 @@ void http_parser_free(struct http_parser *p)
     mem_free(p);
 }
 
-/* What was large once does not stay for the connection's life: in an account are only the bytes. */
+/* A buffer that was large once does not stay for the connection's life: accounts see bytes only. */
 static void forget(struct strbuf *b, size_t max)
 {
     if (b->cap > KEEP_BYTES) {

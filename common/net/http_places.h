@@ -1,9 +1,9 @@
 #pragma once
-/* Who makes place where all connections, or all file descriptors, are taken: one that waits for its
- * client, which has no request open. Of the address (of IPv6 the network) with most such
- * connections it is the one that waits longest, so that a client that opens many loses its own, and
- * one with few keeps them. Entering, leaving and finding are of constant time, but for one pass
- * over the numbers of connections an address may have. One thread. */
+/* The connection that makes place where all connections, or all file descriptors, are taken: one
+ * that waits for its client, which has no request open. Of the address (of IPv6 the network) with
+ * most such connections it is the one that waits longest, so that a client that opens many loses
+ * its own, and one with few keeps them. Entering, leaving and finding are of constant time, but for
+ * one pass over the numbers of connections an address may have. One thread. */
 #include <stdbool.h>
 #include <stdint.h>
 

@@ -121,7 +121,8 @@ static void test_is_whole(void **state)
     assert_false(json_text_is_whole((struct str){deep, sizeof deep}));
 }
 
-/* What jansson holds now, with what malloc adds to each block; its size is kept in front of it. */
+/* The bytes that jansson holds now, with what malloc adds to each block; its size is kept in front
+ * of it. */
 static uint64_t n_held;
 
 static uint64_t block_of(size_t n)

@@ -1,4 +1,4 @@
-/* What a request keeps of its body while it is answered: what answers say and parsers read, and not
+/* A request keeps this of its body while it is answered: what answers say and parsers read, and not
  * the tree of the rest. */
 #include <setjmp.h>
 #include <stdarg.h>

@@ -467,7 +467,7 @@ static bool fake_hold(void *reply, uint64_t bytes)
     return has_room;
 }
 
-/* What is kept of a body is charged before anything is submitted. */
+/* The kept part of a body is charged before anything is submitted. */
 static void test_no_room_for_what_it_holds(void **state)
 {
     struct reply_ops ops = *w.s.reply;

@@ -209,7 +209,7 @@ static bool keep_state(void *ctx, const struct stored_batch *b)
     return true;
 }
 
-/* Of the tenant's newest. */
+/* The tenant's newest one. */
 static enum batch_state state_of_batch(struct fixture *f, int i_tenant)
 {
     const struct state_query q = {.tenant = tenants[i_tenant], .limit = 1};
@@ -239,7 +239,7 @@ static void test_nobody_takes_the_whole_store(void **state)
     assert_int_equal(add_file(f, tenants[2], 16 << 10, &file), STATUS_OK);
 }
 
-/* What a tenant has deleted it may have again. */
+/* A tenant may have again the room of what it deleted. */
 static void test_room_comes_back(void **state)
 {
     struct fixture *f = *state;

@@ -147,7 +147,7 @@ static void requests_share_what_they_bring(void **state)
     fixture_free(f);
 }
 
-/* Who has brought as many as there is room for is refused, as for load; others are not. */
+/* A tenant that has brought as many as there is room for is refused; others are not. */
 static void a_tenant_of_large_grammars_is_refused(void **state)
 {
     enum { LARGE = 1 << 20, N = SHARED_TEXTS_BYTES / 2 / LARGE };

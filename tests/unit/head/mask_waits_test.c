@@ -1,6 +1,6 @@
-/* Whoever waits for its masks comes to its turn: random tenants, costs, arrivals, devices and block
- * tables. Nothing stands still while something could run, everybody has its part of the time, and
- * none takes more. */
+/* A row that waits for its masks comes to its turn: random tenants, costs, arrivals, devices and
+ * block tables. Nothing stands still while something could run, everybody has its part of the time,
+ * and none takes more. */
 #include "common/base/random.h"
 #include "head/scheduler_internal.h"
 #include "tests/unit/head/scheduler_bed.h"

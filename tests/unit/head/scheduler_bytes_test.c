@@ -1,4 +1,4 @@
-/* What a plan weighs: a step may cost few tokens and many bytes, and no plan passes a frame. */
+/* The bytes of a plan: a step may cost few tokens and many bytes, and no plan passes a frame. */
 #include "proto/codec.h"
 #include "tests/unit/head/scheduler_bed.h"
 

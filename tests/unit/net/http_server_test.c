@@ -386,7 +386,7 @@ static int dial_from(struct fixture *f, uint8_t last_byte, const char *text)
     return fd;
 }
 
-/* What comes next: "200", "503", or "end". */
+/* The answer that comes next: "200", "503", or "end". */
 static bool hears(int fd, const char *want)
 {
     char answer[1024] = "";

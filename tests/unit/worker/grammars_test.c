@@ -1,4 +1,4 @@
-/* What the masks of a sequence say that they cost: each place its own, and none where no mask is
+/* The costs that a sequence's masks say: each place its own, and none where no mask is
  * made. */
 #include <setjmp.h>
 #include <stdarg.h>
