@@ -345,6 +345,7 @@ static struct prepare_model model_now(const struct api_request *r, enum prepare_
     m.max_model_len = serving_max_model_len(r->s);
     m.now_unix = (int64_t)(clock_wall_ns() / 1000000000u);
     m.place = place;
+    m.tenant = r->tenant;
     m.dropped = &r->job.dropped;
     return m;
 }

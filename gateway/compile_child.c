@@ -29,6 +29,7 @@ enum {
     CONTROL_FD = 3,
     MAX_CHILDREN = 64,
     NICENESS = 10,
+    HEAVY_NICENESS = 19,
     /* The thread that compiles has such a stack (text/src/grammar.rs, STACK_BYTES). Untouched pages
      * cost nothing.
      */
@@ -52,6 +53,13 @@ struct parent {
 };
 
 /* ---- in a child ---- */
+
+static uint32_t microseconds(const struct rusage *u)
+{
+    const int64_t us = (u->ru_utime.tv_sec + u->ru_stime.tv_sec) * INT64_C(1000000) +
+                       u->ru_utime.tv_usec + u->ru_stime.tv_usec;
+    return us < 0 ? 0 : us < UINT32_MAX ? (uint32_t)us : UINT32_MAX;
+}
 
 static void put_words(struct strbuf *out, const char *words)
 {
@@ -169,12 +177,12 @@ static void close_from(unsigned first)
 }
 
 /* The process keeps its memory and one socket from here on. */
-static void shed(int socket_fd, int parent_pid)
+static void shed(int socket_fd, int parent_pid, int niceness)
 {
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
     prctl(PR_SET_NAME, "cox-compile");
-    (void)setpriority(PRIO_PROCESS, 0, NICENESS); /* not the vocabulary's making: that is ours */
+    (void)setpriority(PRIO_PROCESS, 0, niceness); /* not the vocabulary's making: that is ours */
     if (getppid() != parent_pid)
         _exit(1);
     dup2(socket_fd, CONTROL_FD); /* the control socket is closed by that */
@@ -190,7 +198,8 @@ static _Noreturn void run_child(const struct parent *p, const struct compile_ord
     struct compile_frame answer = {.what = COMPILE_VERDICT, .code = TEXT_INTERNAL};
     struct strbuf out;
     unsigned char header[COMPILE_HEADER_BYTES];
-    shed(socket_fd, parent_pid);
+    struct rusage used = {0};
+    shed(socket_fd, parent_pid, o->is_heavy ? HEAVY_NICENESS : NICENESS);
     limit_self(p, o->wants_vocabulary);
     compile_reader_init(&job, false);
     strbuf_init(&out, 0);
@@ -203,6 +212,8 @@ static _Noreturn void run_child(const struct parent *p, const struct compile_ord
         text_compile_may_end_process(COMPILE_EXIT_LIMIT);
         compile_run(p->vocabulary, &job.frame, &out, &answer);
     }
+    (void)getrusage(RUSAGE_SELF, &used);
+    answer.cpu_us = microseconds(&used);
     compile_frame_header(&answer, header);
     const bool said = send_all(CONTROL_FD, header, sizeof header) &&
                       send_all(CONTROL_FD, answer.text.ptr, answer.text.len);
@@ -233,14 +244,17 @@ static void say(int fd, const struct compile_frame *f)
 }
 
 /* The parent says how a child ended that could not say it any more. */
-static void say_end(int fd, int how)
+static void say_end(int fd, int how, const struct rusage *used)
 {
+    const uint32_t cpu_us = microseconds(used);
     const struct compile_frame
         limit = {.what = COMPILE_VERDICT,
                  .code = TEXT_LIMIT,
+                 .cpu_us = cpu_us,
                  .text = STR("more memory or work than any grammar is given. Ask for less at once, "
                              "or join fewer patterns")},
-        died = {.what = COMPILE_DIED, .code = WIFSIGNALED(how) ? WTERMSIG(how) : 0};
+        died = {
+            .what = COMPILE_DIED, .code = WIFSIGNALED(how) ? WTERMSIG(how) : 0, .cpu_us = cpu_us};
     if (WIFEXITED(how) && WEXITSTATUS(how) == COMPILE_EXIT_LIMIT)
         say(fd, &limit);
     else if (!WIFEXITED(how) || WEXITSTATUS(how) != 0)
@@ -279,9 +293,10 @@ static void reap(struct parent *p)
     (void)!read(p->signals, &info, sizeof info);
     for (struct child *c = p->children; c < p->children + MAX_CHILDREN; c++) {
         int how;
-        if (!c->pid || waitpid(c->pid, &how, WNOHANG) != c->pid)
+        struct rusage used;
+        if (!c->pid || wait4(c->pid, &how, WNOHANG, &used) != c->pid)
             continue;
-        say_end(c->fd, how);
+        say_end(c->fd, how, &used);
         close(c->fd);
         *c = (struct child){0};
     }

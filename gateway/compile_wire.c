@@ -9,7 +9,7 @@
 struct header {
     uint32_t magic, what;
     int32_t code;
-    uint32_t reserved;
+    uint32_t cpu_us;
     int64_t number;
     uint64_t n_text, n_more;
 };
@@ -20,6 +20,7 @@ void compile_frame_header(const struct compile_frame *f, unsigned char out[COMPI
     const struct header h = {.magic = MAGIC,
                              .what = (uint32_t)f->what,
                              .code = f->code,
+                             .cpu_us = f->cpu_us,
                              .number = f->number,
                              .n_text = f->text.len,
                              .n_more = f->more.len};
@@ -39,7 +40,7 @@ void compile_reader_fini(struct compile_reader *r)
 
 static bool is_job(const struct header *h)
 {
-    if (h->n_text > COMPILE_MAX_SOURCE || h->n_more > COMPILE_MAX_SOURCE)
+    if (h->n_text > COMPILE_MAX_SOURCE || h->n_more > COMPILE_MAX_SOURCE || h->cpu_us != 0)
         return false;
     if (h->what == COMPILE_GRAMMAR)
         return h->code >= TEXT_GRAMMAR_JSON_SCHEMA && h->code <= TEXT_GRAMMAR_AFTER_REASONING &&
@@ -63,13 +64,14 @@ static enum status read_header(struct compile_reader *r)
 {
     struct header h;
     memcpy(&h, r->header, sizeof h);
-    if (h.magic != MAGIC || h.reserved != 0 || !(r->is_childs ? is_answer(&h) : is_job(&h)))
+    if (h.magic != MAGIC || !(r->is_childs ? is_answer(&h) : is_job(&h)))
         return STATUS_PROTOCOL;
     r->frame = (struct compile_frame){.what = (enum compile_what)h.what,
                                       .code = h.code,
                                       .number = h.number,
                                       .text = {NULL, h.n_text},
-                                      .more = {NULL, h.n_more}};
+                                      .more = {NULL, h.n_more},
+                                      .cpu_us = h.cpu_us};
     r->n_texts = h.n_text + h.n_more;
     return STATUS_OK;
 }

@@ -24,6 +24,7 @@ struct compile_frame { /* texts are borrowed */
     int32_t code;
     int64_t number;
     struct str text, more;
+    uint32_t cpu_us; /* of an answer: processor time of its process, which says so itself */
 };
 
 enum { COMPILE_HEADER_BYTES = 40 };

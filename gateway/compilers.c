@@ -18,6 +18,7 @@
 #include "common/base/log.h"
 #include "common/base/mem.h"
 #include "gateway/compile_child.h"
+#include "gateway/compile_debts.h"
 
 enum {
     CONTROL_FD = 3, /* in the parent of compiles */
@@ -33,14 +34,15 @@ struct compilers {
     int control;          /* -1: no parent of compiles */
     int pid;
     uint64_t last_id;
+    struct compile_debts debts;
     struct metric *outcomes[COMPILE_OUTCOME_COUNT], *seconds, *starts;
 };
 
 struct run { /* one job in one process */
     struct compilers *c;
     const struct compile_frame *job;
-    const atomic_bool *dropped;
-    uint64_t id, deadline_ns;
+    const struct compile_client *client;
+    uint64_t id, begin_ns, deadline_ns;
     int fd;
     unsigned char header[COMPILE_HEADER_BYTES];
     size_t n_sent;
@@ -173,9 +175,11 @@ static bool order_run(struct run *r, int childs_end)
 {
     struct compilers *c = r->c;
     for (int i = 0; i < 2; i++) {
-        const struct compile_order o = {.what = COMPILE_ORDER_RUN,
-                                        .wants_vocabulary = r->job->what == COMPILE_GRAMMAR,
-                                        .id = ++c->last_id};
+        const struct compile_order o = {
+            .what = COMPILE_ORDER_RUN,
+            .wants_vocabulary = r->job->what == COMPILE_GRAMMAR,
+            .is_heavy = compile_debts_is_heavy(&c->debts, r->client->tenant, r->begin_ns),
+            .id = ++c->last_id};
         r->id = o.id;
         if (!open_parent(c))
             return false;
@@ -276,7 +280,7 @@ static enum status wait_answer(struct run *r)
         size_t at;
         sends = sends && part(r, &at).len > 0;
         struct pollfd p = {.fd = r->fd, .events = (short)(sends ? POLLIN | POLLOUT : POLLIN)};
-        if (atomic_load(&r->c->stopped) || (r->dropped && atomic_load(r->dropped)))
+        if (atomic_load(&r->c->stopped) || (r->client->dropped && atomic_load(r->client->dropped)))
             return STATUS_DENIED;
         if (clock_mono_ns() > r->deadline_ns)
             return STATUS_TIMEOUT;
@@ -313,6 +317,19 @@ static enum compile_outcome outcome_of_death(int signum)
     }
 }
 
+/* A process that was killed has said nothing: it had its time from the beginning on, at most. */
+static void charge(struct run *r, bool has_said)
+{
+    const uint64_t now_ns = clock_mono_ns(), most_ns = r->c->o.cpu_s * NS_PER_S,
+                   took_ns = now_ns - r->begin_ns;
+    uint64_t ns = took_ns < most_ns ? took_ns : most_ns;
+    if (has_said)
+        ns = r->reader.frame.cpu_us * NS_PER_US;
+    pthread_mutex_lock(&r->c->lock);
+    compile_debts_add(&r->c->debts, r->client->tenant, ns, now_ns);
+    pthread_mutex_unlock(&r->c->lock);
+}
+
 static enum compile_outcome run_once(struct run *r, struct compile_result *out)
 {
     enum compile_outcome outcome = COMPILE_LOST;
@@ -332,6 +349,7 @@ static enum compile_outcome run_once(struct run *r, struct compile_result *out)
     } else if (s == STATUS_DENIED) {
         outcome = COMPILE_CANCELLED;
     }
+    charge(r, s == STATUS_OK);
     if (s != STATUS_OK && s != STATUS_CLOSED)
         kill_run(r, s == STATUS_TIMEOUT);
     close(r->fd);
@@ -339,8 +357,8 @@ static enum compile_outcome run_once(struct run *r, struct compile_result *out)
     return outcome;
 }
 
-void compilers_run(struct compilers *c, const struct compile_frame *job, const atomic_bool *dropped,
-                   struct compile_result *out)
+void compilers_run(struct compilers *c, const struct compile_frame *job,
+                   const struct compile_client *client, struct compile_result *out)
 {
     const uint64_t begin_ns = clock_mono_ns();
     *out = (struct compile_result){.outcome = COMPILE_CANCELLED};
@@ -348,7 +366,8 @@ void compilers_run(struct compilers *c, const struct compile_frame *job, const a
     for (int i = 0; i < 2 && !atomic_load(&c->stopped); i++) {
         struct run r = {.c = c,
                         .job = job,
-                        .dropped = dropped,
+                        .client = client,
+                        .begin_ns = clock_mono_ns(),
                         .deadline_ns = begin_ns + c->o.wall_s * NS_PER_S};
         compile_frame_header(job, r.header);
         out->outcome = run_once(&r, out);

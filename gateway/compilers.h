@@ -30,6 +30,13 @@ struct compile_result {
     struct strbuf text; /* the verdict's words, or the rendered text; the caller's to free */
 };
 
+/* Who wants a job done. */
+struct compile_client {
+    uint64_t tenant;            /* whose processor time it is (compile_debts.h) */
+    const atomic_bool *dropped; /* becomes true when nobody waits for it any more; NULL: somebody
+                                 * always does */
+};
+
 struct compiler_options {
     const char *tokenizer_path, *cache_dir; /* copied; cache_dir NULL: none */
     const char *program;     /* NULL: this one; a test's may be another, which is started alike */
@@ -46,9 +53,8 @@ void compilers_start(struct compilers *c); /* so that the first job finds it; NU
 /* Jobs that run end as COMPILE_CANCELLED within 0.1 s, later ones at once. Any thread. */
 void compilers_stop(struct compilers *c);
 void compilers_free(struct compilers *c); /* no job runs any more; NULL is fine */
-/* dropped: becomes true when nobody waits for it any more; NULL: somebody always does. */
-void compilers_run(struct compilers *c, const struct compile_frame *job, const atomic_bool *dropped,
-                   struct compile_result *out);
+void compilers_run(struct compilers *c, const struct compile_frame *job,
+                   const struct compile_client *client, struct compile_result *out);
 /* The source itself has met a limit: compiled again it would meet it again. */
 bool compile_met_limit(enum compile_outcome o);
 /* In words for a client, why there is no verdict: "it was ended at its limit of memory". */

@@ -127,7 +127,8 @@ static int compile_elsewhere(struct grammar_check *c, struct grammar_asker *a,
     const struct compile_frame job = {
         .what = COMPILE_GRAMMAR, .code = (int32_t)kind, .text = source};
     struct compile_result result;
-    compilers_run(c->compilers, &job, a->dropped, &result);
+    const struct compile_client client = {a->tenant, a->dropped};
+    compilers_run(c->compilers, &job, &client, &result);
     const bool done = result.outcome == COMPILE_DONE;
     snprintf(why, TEXT_ERR_MAX, "%s",
              done ? strbuf_str(&result.text).ptr : compile_outcome_words(result.outcome));

@@ -33,6 +33,7 @@ void grammar_check_free(struct grammar_check *c); /* NULL is fine */
 /* For whom a grammar is compiled. */
 struct grammar_asker {
     enum prepare_place place;
+    uint64_t tenant;
     const atomic_bool *dropped; /* becomes true when nobody waits any more; NULL: somebody does */
     uint32_t n_compiles_left;   /* of one request; verdicts that are known are free */
     bool met_limit;             /* set: a source was not compiled, nor would be another time */

@@ -406,7 +406,8 @@ static int render_elsewhere(const struct prepare_model *m, struct str source, st
     const struct compile_frame job = {
         .what = COMPILE_TEMPLATE, .text = source, .more = context, .number = m->now_unix};
     struct compile_result r;
-    compilers_run(m->compilers, &job, m->dropped, &r);
+    const struct compile_client client = {m->tenant, m->dropped};
+    compilers_run(m->compilers, &job, &client, &r);
     const struct str text = strbuf_str(&r.text);
     if (compile_met_limit(r.outcome))
         e->code = API_COMPILE_LIMIT;

@@ -119,8 +119,10 @@ static bool check_grammar(const struct prepare_model *m, const struct params *p,
                           struct api_error *e)
 {
     const struct sampling_params *s = &p->sampling;
-    struct grammar_asker a = {
-        .place = m->place, .dropped = m->dropped, .n_compiles_left = MAX_COMPILES};
+    struct grammar_asker a = {.place = m->place,
+                              .tenant = m->tenant,
+                              .dropped = m->dropped,
+                              .n_compiles_left = MAX_COMPILES};
     if (!m->grammars || s->grammar_kind == GRAMMAR_NONE ||
         grammar_check(m->grammars, &a, s->grammar_kind, s->grammar, p->grammar_field, e))
         return true;

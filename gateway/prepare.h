@@ -23,6 +23,7 @@ struct prepare_model { /* borrowed, read-only */
     struct params_policy policy;
     enum prepare_place place;
     struct compilers *compilers; /* NULL: a request's own template is rendered in this thread */
+    uint64_t tenant;             /* who asks */
     const atomic_bool *dropped;  /* becomes true when nobody waits any more; NULL: somebody does */
 };
 

@@ -251,6 +251,8 @@ static enum status on_result(struct replay *p, struct group_replay *g,
 {
     struct error what;
     g->n_events = 0;
+    if (is_printed(p->o, g, e->result.step))
+        replay_print_result(p->out, e->now_ns, &e->result, g->scheduler);
     g->last_result =
         scheduler_on_result(g->scheduler, &e->result, e->now_ns, &g->events, &g->n_events, &what);
     p->totals->n_results++;

@@ -19,6 +19,8 @@ MUST_USE enum status replay_run(struct step_log_reader *log, const struct replay
 
 /* As text: a line for the plan, a line for each run. */
 void replay_print_plan(FILE *out, uint64_t group, uint64_t term_epoch, const struct msg_plan *plan);
+void replay_print_result(FILE *out, uint64_t now_ns, const struct msg_result *m,
+                         const struct scheduler *s);
 
 /* `cox-head replay FILE [OPTION...]`: the process's exit code. */
 int replay_main(int argc, char **argv);

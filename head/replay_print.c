@@ -1,4 +1,5 @@
 #include "head/replay.h"
+#include "head/scheduler_internal.h"
 
 /* "1.3" */
 static void print_where(FILE *out, uint64_t group, uint64_t term_epoch, const struct msg_plan *p)
@@ -65,4 +66,22 @@ void replay_print_plan(FILE *out, uint64_t group, uint64_t term_epoch, const str
                 p->admits[i].n_prompt, p->admits[i].ids.n, p->admits[i].n_computed);
     for (uint32_t i = 0; i < p->n_runs; i++)
         print_run(out, &p->runs[i]);
+}
+
+/* What a step took, and what the scheduler believed that steps cost before it learnt of it. */
+void replay_print_result(FILE *out, uint64_t now_ns, const struct msg_result *m,
+                         const struct scheduler *s)
+{
+    const struct step_budget *b = &s->budget;
+    fprintf(out,
+            "  at %.3f s: result of step %llu, executed in %.1f ms; believed: %.2f ms, %.3f a "
+            "decode, %.3f a prompt token, prompts at most %u",
+            (double)now_ns / 1e9, (unsigned long long)m->step, (double)m->execute_ns / 1e6,
+            b->pass_ns / 1e6, b->drawn_ns / 1e6, b->token_ns / 1e6, b->cap);
+    if (s->rows.limits)
+        fprintf(out, ", %u decodes of a step", s->rows.n_rows);
+    if (s->rows.longest_ns != UINT64_MAX)
+        fprintf(out, ", %.1f ms at most for %u tenants", (double)s->rows.longest_ns / 1e6,
+                s->rows.n_tenants);
+    fprintf(out, "\n");
 }

@@ -10,6 +10,9 @@ enum {
     PROBE = 8  /* one of so many steps has fewer decodes, while their cost is not sure */
 };
 #define UNSURE 0.1
+#define DECODES_PART                                                                               \
+    0.75 /* of the longest step beside prompts, whose floor is a quarter of one                    \
+          */
 
 void row_shares_fini(struct row_shares *m)
 {
@@ -95,10 +98,13 @@ static void fill(struct row_shares *m, uint32_t n)
     }
 }
 
-void row_shares_plan(struct row_shares *m, const struct step_budget *b)
+void row_shares_plan(struct row_shares *m, const struct step_budget *b, uint32_t n_each,
+                     bool has_prompts)
 {
+    double drawn_ns = b->drawn_ns * n_each;
     uint32_t n_all = 0, least = UINT32_MAX, n_deciding = 0;
     m->limits = false;
+    m->n_rows = m->n_fresh = UINT32_MAX;
     m->longest_ns = UINT64_MAX;
     if (m->n_tenants < 2 || b->target_ns == 0 || b->token_ns <= 0 || b->drawn_ns <= 0)
         return;
@@ -111,39 +117,50 @@ void row_shares_plan(struct row_shares *m, const struct step_budget *b)
             least = s->n_last;
     }
     if (n_deciding == 0)
-        return;
-    double longest = m->n_tenants * (b->pass_ns + b->drawn_ns * least);
+        n_deciding = least = 1;
+    double longest = m->n_tenants * (b->pass_ns + drawn_ns * least);
     double quick = (double)b->target_ns / QUICK;
     longest = longest > quick ? longest : quick;
     m->longest_ns = longest < 1e18 ? (uint64_t)longest : UINT64_MAX;
-    double fit = (longest - b->pass_ns) / b->drawn_ns;
+    double fit = (longest * (has_prompts ? DECODES_PART : 1) - b->pass_ns) / drawn_ns;
     if (b->n_results % PROBE == 0 && step_budget_unsure_of_drawn(b) > UNSURE)
         fit = least * n_deciding;
-    if (fit >= n_all)
-        return;
+    fit = fit < UINT32_MAX / 2 ? fit : UINT32_MAX / 2;
     m->n_rows = fit > n_deciding ? (uint32_t)fit : n_deciding; /* one of each at least */
     m->limits = m->n_rows < n_all;
+    m->n_fresh = m->limits ? 0 : m->n_rows - n_all;
     if (m->limits)
         fill(m, m->n_rows);
 }
 
 void row_shares_begin_step(struct row_shares *m)
 {
+    m->n_fresh_ran = 0;
+    m->held = false;
     for (uint32_t i = 0; i < m->n; i++)
         m->all[i].n_ready = 0;
 }
 
 /* They stand in a ring of as many as there were in the last step; the window moves on by its own
- * size. One that has come since waits for the next step, when it is counted. */
+ * size. Those that have come since have what is left; the others wait for the next step, when they
+ * are counted: the prompts of one step may end in a hundred decodes of the next one. */
+static bool may_run(struct row_shares *m, const struct row_share *s, uint32_t k)
+{
+    if (k >= s->n_last)
+        return m->n_fresh_ran < m->n_fresh && ++m->n_fresh_ran > 0;
+    if (!m->limits || s->n_may == s->n_last)
+        return true;
+    return (k >= s->from ? k - s->from : k + s->n_last - s->from) < s->n_may;
+}
+
 bool row_shares_may_run(struct row_shares *m, uint16_t i)
 {
     if (i == ROW_SHARE_NONE)
         return true;
     struct row_share *s = &m->all[i];
-    uint32_t k = s->n_ready++;
-    if (!m->limits || s->n_may == s->n_last)
-        return true;
-    return k < s->n_last && (k >= s->from ? k - s->from : k + s->n_last - s->from) < s->n_may;
+    bool may = may_run(m, s, s->n_ready++);
+    m->held = m->held || !may;
+    return may;
 }
 
 void row_shares_end_step(struct row_shares *m)
@@ -158,7 +175,7 @@ void row_shares_end_step(struct row_shares *m)
 
 bool row_shares_lift(struct row_shares *m)
 {
-    bool limited = m->limits;
     m->limits = false;
-    return limited;
+    m->n_rows = m->n_fresh = UINT32_MAX;
+    return m->held;
 }

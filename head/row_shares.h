@@ -5,11 +5,12 @@
  * Fairness", NSDI 2011): with n tenants, costs of a step of pass + drawn * decodes (step_budget.h)
  * and d decodes of the tenant that has the fewest, a step takes at most
  *
- *     n * (pass + drawn * d), or a quarter of the step's target where that is more:
+ *     n * (pass + drawn * d), or a quarter of the step's target where that is more,
  *
- * so long a step is quick enough for everybody. Decodes beyond it wait: of the tenants that have
- * the most, so that all of these have equally many in a step, and the rows of one take turns.
- * Nothing is limited for one tenant alone, without a target, and while the costs are unknown.
+ * its prompts included: so long a step is quick enough for everybody. Decodes beyond it wait: of
+ * the tenants that have the most, so that all of these have equally many in a step, and the rows of
+ * one take turns. Nothing is limited for one tenant alone, without a target, and while the costs
+ * are unknown.
  *
  * Pure data, and the same function of the same results in cox-head, the simulator and a replay of a
  * step log. Owned by one scheduler. A step costs O(tenants), and per decode a few instructions,
@@ -32,8 +33,11 @@ struct row_share {
 struct row_shares {
     struct row_share *all; /* [n] of [cap], some not used */
     uint32_t n, cap, n_tenants;
-    bool limits;         /* the decodes of this step */
-    uint32_t n_rows;     /* decodes that this step is expected to have, with limits; */
+    bool limits;      /* those decodes that the last step had as well */
+    uint32_t n_rows;  /* decodes that this step has at most; UINT32_MAX: any number */
+    uint32_t n_fresh; /* so many of them may be new; n_fresh_ran: are */
+    uint32_t n_fresh_ran;
+    bool held;           /* one may not run */
     uint64_t longest_ns; /* it takes at most, UINT64_MAX: the target alone says that */
 };
 
@@ -42,12 +46,14 @@ void row_shares_fini(struct row_shares *m); /* also: everything is forgotten */
 uint16_t row_shares_enter(struct row_shares *m, uint64_t tenant);
 void row_shares_leave(struct row_shares *m, uint16_t i);
 
-/* Before a step is planned. */
-void row_shares_plan(struct row_shares *m, const struct step_budget *b);
+/* Before a step is planned. n_each: rows that a decode has, with its guesses. has_prompts: some run
+ * or wait, so that decodes leave them a quarter of the longest step: all have to begin some day. */
+void row_shares_plan(struct row_shares *m, const struct step_budget *b, uint32_t n_each,
+                     bool has_prompts);
 /* Before each try to plan it. */
 void row_shares_begin_step(struct row_shares *m);
 /* Whether this decode, which could run, may. In the order in which sequences are served. */
 bool row_shares_may_run(struct row_shares *m, uint16_t i);
 void row_shares_end_step(struct row_shares *m);
-/* Nothing could run: no limits in this step. False: there were none. */
+/* Nothing could run: no limits in this step. False: nothing is held back by any. */
 bool row_shares_lift(struct row_shares *m);

@@ -113,7 +113,7 @@ void scheduler_admit(struct scheduler *s, struct prompt_budget budget, uint64_t 
         take_in(s, x, now_ns);
         n_bytes += own_bytes;
         scheduler_add_run(s, x, size, true);
-        prompt_budget_take(&budget, x, size.n_tokens);
+        prompt_budget_take(&budget, x, size.n_tokens, size.n_tokens == n_left);
     }
 }
 

@@ -171,18 +171,17 @@ void seq_set_prompt(struct scheduler *s, struct seq *x, bool is_prompt);
 /* scheduler_step.c: prompt tokens of one step that are not given out yet. */
 struct prompt_budget {
     uint32_t any, resumed; /* for any prompt, and so many for those that came back */
+    uint32_t drawn;        /* a row with logits takes so many more than a token */
 };
-static inline uint32_t prompt_budget_of(const struct prompt_budget *b, const struct seq *x)
-{
-    return b->any + (x->resumed ? b->resumed : 0);
-}
-void prompt_budget_take(struct prompt_budget *b, const struct seq *x, uint32_t n_tokens);
 struct run_size {
     uint32_t n_tokens, n_draft;
 };
 /* x runs in this step; blocks_fit, or fit_admit, said yes. prompt: it has to stand behind the
  * prompts planned before it. */
 void scheduler_add_run(struct scheduler *s, struct seq *x, struct run_size size, bool prompt);
+uint32_t prompt_budget_of(const struct prompt_budget *b, const struct seq *x);
+/* n tokens of x run, is_last: to the end of its prompt, whose last row is drawn from. */
+void prompt_budget_take(struct prompt_budget *b, const struct seq *x, uint32_t n, bool is_last);
 /* Tokens of a prompt with so many left that fit in the budget. */
 uint32_t scheduler_chunk(const struct scheduler *s, uint32_t n_ready, uint32_t budget);
 

@@ -206,11 +206,20 @@ static void run_decode(struct scheduler *s, struct seq *x, uint32_t n_draft, boo
         scheduler_add_run(s, x, size, false);
 }
 
-void prompt_budget_take(struct prompt_budget *b, const struct seq *x, uint32_t n_tokens)
+uint32_t prompt_budget_of(const struct prompt_budget *b, const struct seq *x)
 {
-    uint32_t own = x->resumed && b->resumed < n_tokens ? b->resumed : x->resumed ? n_tokens : 0;
+    return b->any + (x->resumed ? b->resumed : 0);
+}
+
+void prompt_budget_take(struct prompt_budget *b, const struct seq *x, uint32_t n, bool is_last)
+{
+    uint32_t own = 0;
+    n += is_last ? b->drawn : 0;
+    if (x->resumed)
+        own = b->resumed < n ? b->resumed : n;
     b->resumed -= own;
-    b->any -= n_tokens - own;
+    n -= own;
+    b->any -= b->any < n ? b->any : n;
 }
 
 static void run_prompt(struct scheduler *s, struct seq *x, struct prompt_budget *budget,
@@ -219,10 +228,11 @@ static void run_prompt(struct scheduler *s, struct seq *x, struct prompt_budget 
     if (prompt_budget_of(budget, x) == 0)
         return;
     advance(s, x);
-    struct run_size size = {scheduler_chunk(s, seq_n_ready(x), prompt_budget_of(budget, x)), 0};
+    uint32_t n_left = seq_n_ready(x);
+    struct run_size size = {scheduler_chunk(s, n_left, prompt_budget_of(budget, x)), 0};
     if (make_room(s, x, size, short_of_blocks) != BLOCKS_FIT)
         return;
-    prompt_budget_take(budget, x, size.n_tokens);
+    prompt_budget_take(budget, x, size.n_tokens, size.n_tokens == n_left);
     scheduler_add_run(s, x, size, true);
 }
 
@@ -232,13 +242,14 @@ static struct prompt_budget prompt_budget_begin(const struct scheduler *s, uint3
                                                 uint32_t n_each)
 {
     uint32_t most = s->c.max_num_batched_tokens - n_decodes * n_each;
-    bool fewer = s->rows.limits && s->rows.n_rows < n_decodes;
-    uint32_t n_drawn = (fewer ? s->rows.n_rows : n_decodes) * n_each;
+    uint32_t n_drawn = (s->rows.n_rows < n_decodes ? s->rows.n_rows : n_decodes) * n_each;
     uint32_t any = step_budget_prompt_tokens_within(&s->budget, n_drawn, s->rows.longest_ns);
     uint32_t all = step_budget_resumed_tokens(&s->budget, n_drawn);
     any = any < most ? any : most;
     all = all < most ? all : most;
-    return (struct prompt_budget){.any = any, .resumed = all - any};
+    all = all > any ? all : any;
+    return (struct prompt_budget){
+        .any = any, .resumed = all - any, .drawn = step_budget_tokens_of_drawn(&s->budget)};
 }
 
 /* Runs every running sequence that can run. Returns the tokens of the budget that are left for
@@ -275,7 +286,8 @@ static struct prompt_budget run_all(struct scheduler *s)
  * next ones have theirs. */
 static struct prompt_budget run_any(struct scheduler *s)
 {
-    row_shares_plan(&s->rows, &s->budget);
+    row_shares_plan(&s->rows, &s->budget, 1 + drafts_of_step(s),
+                    s->n_prompts > 0 || s->waiting.n > 0);
     struct prompt_budget budget = run_all(s);
     while (s->p.n_runs + s->p.n_prefills == 0 && scheduler_in_flight(s) == 0 &&
            (row_shares_lift(&s->rows) || mask_shares_lift(&s->masks)))

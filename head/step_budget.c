@@ -25,7 +25,8 @@ enum {
     NS_MAX_S = 3600,   /* what a result may claim, seconds */
     FIRST_PASS = 8,    /* a pass costs as much as so many prompt tokens, */
     FIRST_DRAWN = 2,   /* and a drawn row as these: before anything was measured */
-    ROW_SHARE = 256,   /* a prompt token costs at least this part of the mean row of its step */
+    MOST_OF_DRAWN = 1024,
+    ROW_SHARE = 256, /* a prompt token costs at least this part of the mean row of its step */
     SCATTER_STEPS = 16,
     RESUMED_SHARE = 4,   /* prompts that came back get so many times what the decodes take, */
     RESUMED_LEAST = 128, /* but so many at least: what is believed lags behind a machine's jumps; */
@@ -91,10 +92,12 @@ uint32_t step_budget_prompt_tokens_within(const struct step_budget *b, uint32_t 
     if (b->token_ns <= 0)
         return b->cap;
     bool by_share;
-    double target = (double)(longest_ns < b->target_ns ? longest_ns : b->target_ns);
-    double n = fitting(b, target, n_drawn, &by_share),
+    double n = fitting(b, (double)b->target_ns, n_drawn, &by_share),
+           drawn_ns = b->pass_ns + b->drawn_ns * n_drawn,
+           left = ((double)longest_ns - drawn_ns) / b->token_ns,
            unsure = sqrt(b->unsure[TOKEN][TOKEN]) / b->token_ns;
-    n = clamp(n, STEP_BUDGET_FLOOR, b->cap);
+    by_share = by_share && n <= left;
+    n = clamp(n < left ? n : left, STEP_BUDGET_FLOOR, b->cap);
     /* Steps that all look alike do not tell which part of them is the prompts'. */
     bool low = b->n_results % 2 == 0;
     if (n < 2 * STEP_BUDGET_FLOOR)
@@ -114,6 +117,13 @@ uint32_t step_budget_resumed_tokens(const struct step_budget *b, uint32_t n_draw
         n = b->token_ns > 0 ? RESUMED_SHARE * drawn_ns / b->token_ns : 0;
     uint32_t resumed = (uint32_t)clamp(n, RESUMED_LEAST, RESUMED_MOST);
     return timely > resumed ? timely : resumed;
+}
+
+uint32_t step_budget_tokens_of_drawn(const struct step_budget *b)
+{
+    if (!b->target_ns || b->token_ns <= 0)
+        return 0;
+    return (uint32_t)clamp(b->drawn_ns / b->token_ns - 1, 0, MOST_OF_DRAWN);
 }
 
 double step_budget_unsure_of_drawn(const struct step_budget *b)

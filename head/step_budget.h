@@ -33,7 +33,8 @@ void step_budget_init(struct step_budget *b, uint64_t target_ns);
  * starves. The prompts' part of the step is what the decodes leave of the target; a quarter of the
  * step at least, and more the further decodes alone exceed the target. UINT32_MAX without one. */
 uint32_t step_budget_prompt_tokens(const struct step_budget *b, uint32_t n_drawn);
-/* The same where the step is to take at most longest_ns for another reason (row_shares.h). */
+/* The same, and no more than what the decodes leave of longest_ns, which is a bound of another kind
+ * (row_shares.h): the decodes are fewer where they would leave nothing of that. */
 uint32_t step_budget_prompt_tokens_within(const struct step_budget *b, uint32_t n_drawn,
                                           uint64_t longest_ns);
 /* The same for prompts of streams that came back after a loss and stand still meanwhile: four
@@ -41,6 +42,9 @@ uint32_t step_budget_prompt_tokens_within(const struct step_budget *b, uint32_t 
  * worse off than one that is slow; 128 tokens at least, 512 where nobody decodes. So a recovery
  * takes as much longer on a slow machine as everything there does. */
 uint32_t step_budget_resumed_tokens(const struct step_budget *b, uint32_t n_drawn);
+/* A row that is drawn from costs so many prompt tokens more than one: what a prompt's last row
+ * takes of the budget beside its own token. 0 without a target, and where nothing is known. */
+uint32_t step_budget_tokens_of_drawn(const struct step_budget *b);
 /* Standard deviation of what a decode is believed to cost, as a part of it: steps that all have
  * equally many do not tell what one of them costs. */
 double step_budget_unsure_of_drawn(const struct step_budget *b);

@@ -108,18 +108,23 @@ def hostile_main(t, names, has, rate, seconds, seed, pipe):
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (min(hard, 8192), hard))
     h = Hostile(t, [a for a in wanted(all_attacks(), names) if fits(a, has)], rate, seed)
-    pipe.send("ready")
+    pipe.send("ready")  # its bytes are made: that costs more than sending them
+    pipe.recv()
     before, begin = time.process_time(), time.monotonic()
     n = h.run(seconds)
     pipe.send({"sent": n, "left_out": h.n_left_out, "cores": round((time.process_time() - before) / (time.monotonic() - begin), 3),
                "outcomes": {k: {s: n for s, n in v.items() if n} for k, v in h.outcomes.items()}})
 
 
-def start_hostile(*args):
+def start_hostile(polite, watch, *args):
+    """The polite tenant goes on while it gets ready: a client that waited would take its own pause for the cluster's."""
     ours, theirs = multiprocessing.Pipe()
     p = multiprocessing.get_context("fork").Process(target=hostile_main, args=(*args, theirs), daemon=True)
     p.start()
-    assert ours.recv() == "ready"  # its bytes are made: that costs more than sending them
+    while not ours.poll():
+        polite.run(0.2, watch.look)
+    assert ours.recv() == "ready"
+    ours.send("go")
     return p, ours
 
 
@@ -165,7 +170,7 @@ def run_phases(o, cluster, watch, polite, hostile_target, has):
     for i in range(o.phases):
         alone += polite.run(o.alone_s, watch.look)
         attack_s = o.minutes * 60 / o.phases
-        p, pipe = start_hostile(hostile_target, o.only, has, o.rate, attack_s, o.seed + i)
+        p, pipe = start_hostile(polite, watch, hostile_target, o.only, has, o.rate, attack_s, o.seed + i)
         attacked += polite.run(attack_s, watch.look)
         while not pipe.poll():
             polite.run(0.5, watch.look)

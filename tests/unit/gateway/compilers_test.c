@@ -33,7 +33,7 @@ static struct compile_result compile(struct compilers *c, const char *lark)
     const struct compile_frame job = {
         .what = COMPILE_GRAMMAR, .code = TEXT_GRAMMAR_LARK, .text = str_from(lark)};
     struct compile_result r;
-    compilers_run(c, &job, NULL, &r);
+    compilers_run(c, &job, &(struct compile_client){0}, &r);
     return r;
 }
 
@@ -82,7 +82,7 @@ static void test_templates(void **state)
                                           .text = str_from(cases[i].source),
                                           .more = STR("{\"who\":\"you\"}")};
         struct compile_result r;
-        compilers_run(c, &job, NULL, &r);
+        compilers_run(c, &job, &(struct compile_client){0}, &r);
         assert_int_equal(r.outcome, COMPILE_DONE);
         assert_int_equal(r.status, cases[i].status);
         assert_int_equal(r.unread, cases[i].unread);
@@ -164,7 +164,7 @@ static void *wait_for_silence(void *ctx)
 {
     struct waiting *w = ctx;
     const struct compile_frame job = {.what = COMPILE_GRAMMAR, .code = TEXT_GRAMMAR_LARK};
-    compilers_run(w->c, &job, &w->dropped, &w->r);
+    compilers_run(w->c, &job, &(struct compile_client){.dropped = &w->dropped}, &w->r);
     return NULL;
 }
 
@@ -186,6 +186,27 @@ static void test_cancelled(void **state)
     }
 }
 
+/* Who says that it took a second of a processor is heavy for the next job; another tenant is not,
+ * and a tenant whose jobs took nothing stays light. */
+static void test_heavy_tenants_go_behind(void **state)
+{
+    static const struct {
+        uint64_t tenant;
+        const char *lark, *want;
+    } jobs[] = {{1, "second", "light"}, {1, "none", "heavy"},   {2, "none", "light"},
+                {2, "none", "light"},   {2, "second", "light"}, {2, "none", "heavy"}};
+    struct compilers *c = start("lie:heavy", 64, 60);
+    for (size_t i = 0; i < sizeof jobs / sizeof *jobs; i++) {
+        const struct compile_frame job = {.what = COMPILE_TEMPLATE, .text = str_from(jobs[i].lark)};
+        struct compile_result r;
+        compilers_run(c, &job, &(struct compile_client){.tenant = jobs[i].tenant}, &r);
+        assert_int_equal(r.outcome, COMPILE_DONE);
+        assert_string_equal(strbuf_str(&r.text).ptr, jobs[i].want);
+        strbuf_fini(&r.text);
+    }
+    compilers_free(c);
+}
+
 /* ---- as a compile process ---- */
 
 static void send_frame(int fd, const struct compile_frame *f, size_t n_text)
@@ -196,10 +217,33 @@ static void send_frame(int fd, const struct compile_frame *f, size_t n_text)
     (void)!send(fd, f->text.ptr, n_text, MSG_NOSIGNAL);
 }
 
-static void lie(const char *how, int fd)
+/* Says how it was told to run, and that it took as long as the job's text asks for. */
+static void answer_heavy(int fd, bool is_heavy)
+{
+    struct compile_reader job;
+    char bytes[1 << 12];
+    size_t n_used;
+    compile_reader_init(&job, false);
+    ssize_t n;
+    do {
+        n = recv(fd, bytes, sizeof bytes, 0);
+    } while (n > 0 &&
+             compile_reader_feed(&job, (struct str){bytes, (size_t)n}, &n_used) == STATUS_AGAIN);
+    const bool second = n > 0 && str_eq_c(job.frame.text, "second");
+    send_frame(fd,
+               &(struct compile_frame){.what = COMPILE_VERDICT,
+                                       .text = str_from(is_heavy ? "heavy" : "light"),
+                                       .cpu_us = second ? 1000000 : 0},
+               5);
+    compile_reader_fini(&job);
+}
+
+static void lie(const char *how, int fd, const struct compile_order *o)
 {
     static char noise[1 << 16];
-    if (strcmp(how, "garbage") == 0)
+    if (strcmp(how, "heavy") == 0)
+        answer_heavy(fd, o->is_heavy);
+    else if (strcmp(how, "garbage") == 0)
         (void)!send(fd, noise, sizeof noise, MSG_NOSIGNAL);
     else if (strcmp(how, "half") == 0)
         send_frame(fd, &(struct compile_frame){.what = COMPILE_VERDICT, .text = STR("12345")}, 2);
@@ -239,7 +283,7 @@ static int lying_main(const char *how)
         if (o.what != COMPILE_ORDER_RUN)
             continue;
         memcpy(&fd, CMSG_DATA(CMSG_FIRSTHDR(&m)), sizeof fd);
-        lie(how, fd);
+        lie(how, fd, &o);
         close(fd);
     }
 }
@@ -247,9 +291,13 @@ static int lying_main(const char *how)
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_verdicts),    cmocka_unit_test(test_templates),
-        cmocka_unit_test(test_over_memory), cmocka_unit_test(test_lies),
-        cmocka_unit_test(test_not_started), cmocka_unit_test(test_cancelled),
+        cmocka_unit_test(test_verdicts),
+        cmocka_unit_test(test_templates),
+        cmocka_unit_test(test_over_memory),
+        cmocka_unit_test(test_lies),
+        cmocka_unit_test(test_not_started),
+        cmocka_unit_test(test_cancelled),
+        cmocka_unit_test(test_heavy_tenants_go_behind),
     };
     if (argc == 6 && strcmp(argv[1], COMPILE_CHILD_COMMAND) == 0)
         return strncmp(argv[2], "lie:", 4) == 0 ? lying_main(argv[2] + 4)

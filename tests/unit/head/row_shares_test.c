@@ -22,7 +22,7 @@ static uint32_t one_step(struct row_shares *m, const struct step_budget *b, cons
                          uint32_t (*ran)[256])
 {
     uint32_t sum = 0;
-    row_shares_plan(m, b);
+    row_shares_plan(m, b, 1, false);
     row_shares_begin_step(m);
     for (uint16_t i = 0; i < 2; i++)
         for (uint32_t k = 0; k < n[i]; k++) {
@@ -50,7 +50,7 @@ static void many_streams_wait_for_few(void **state)
     static uint32_t ran[2][256];
     struct step_budget b = costs(4, 2);
     struct row_shares m = two_tenants(n);
-    assert_int_equal(one_step(&m, &b, n, ran), 216); /* how many there are is known by now */
+    assert_int_equal(one_step(&m, &b, n, ran), 29); /* 62.5 ms: nobody was there before */
     memset(ran, 0, sizeof ran);
     for (int i = 0; i < 1000; i++)
         assert_int_equal(one_step(&m, &b, n, ran), 34);
@@ -59,6 +59,25 @@ static void many_streams_wait_for_few(void **state)
         assert_int_equal(ran[0][k], 1000);
     for (uint32_t k = 0; k < n[1]; k++)
         assert_in_range(ran[1][k], 89, 91); /* 18 of 200 in each step */
+    row_shares_fini(&m);
+}
+
+/* The prompts of one step may end in a hundred decodes of the next one: 34 may run, 16 of them
+ * those that were there. */
+static void many_that_come_at_once_wait_for_a_step(void **state)
+{
+    const uint32_t before[2] = {16, 1}, n[2] = {16, 101};
+    static uint32_t ran[2][256];
+    struct step_budget b = costs(4, 2);
+    struct row_shares m = two_tenants(n);
+    for (int i = 0; i < 3; i++)
+        assert_int_equal(one_step(&m, &b, before, ran), 17);
+    memset(ran, 0, sizeof ran);
+    uint32_t n_ran = one_step(&m, &b, n, ran);
+    assert_in_range(n_ran, 17, 34);
+    for (uint32_t k = 0; k < n[0]; k++)
+        assert_int_equal(ran[0][k], 1);
+    assert_int_equal(one_step(&m, &b, n, ran), 34);
     row_shares_fini(&m);
 }
 
@@ -73,6 +92,7 @@ static void nothing_is_limited_without_need(void **state)
     struct row_shares m = two_tenants(few);
     for (int i = 0; i < 3; i++)
         assert_int_equal(one_step(&m, &b, few, ran), 21);
+    (void)one_step(&m, &free, many, ran); /* they are counted from now on */
     for (int i = 0; i < 3; i++) {
         assert_int_equal(one_step(&m, &free, many, ran), 201);
         assert_int_equal(one_step(&m, &unknown, many, ran), 201);
@@ -141,6 +161,29 @@ static bool play_step(struct play *p)
     p->ms += ms;
     give(&p->b, &a);
     return true;
+}
+
+/* A step whose rows cost what is said where they are drawn from, and a hundredth elsewhere. Its ms.
+ */
+static double step_of_costs(struct play *p)
+{
+    struct answer a;
+    const struct msg_plan *plan = step(&p->b);
+    assert_non_null(plan);
+    double ms = p->pass_ms;
+    uint32_t n_drafted = 0, n_tokens = 0;
+    for (uint32_t i = 0; i < plan->n_runs; i++) {
+        const struct plan_run *r = &plan->runs[i];
+        ms += p->drawn_ms * (r->sample + r->n_draft + 0.01 * (r->n_tokens - 1));
+        n_drafted += r->n_draft;
+        n_tokens += r->n_tokens + r->n_draft;
+    }
+    assert_in_range(n_tokens, 1, p->b.s->c.max_num_batched_tokens);
+    answer(plan, OTHER_ID, &a);
+    a.m.n_drafted = n_drafted;
+    a.m.execute_ns = (uint64_t)(ms * MS);
+    give(&p->b, &a);
+    return ms;
 }
 
 static void open_play(struct play *p, uint64_t seed, uint32_t n_blocks, uint64_t target_ms)
@@ -218,10 +261,79 @@ static void nothing_stands_still(void **state)
     }
 }
 
+/* Short prompts cost what their last rows do, which are drawn from: a hundred of one tenant do not
+ * make a step of another's four times as long. A prompt token costs next to nothing here. */
+static void short_prompts_cost_their_draws(void **state)
+{
+    struct scheduler_config c = config(4096);
+    c.max_num_seqs = c.max_waiting = MAX_REQUESTS;
+    c.max_num_batched_tokens = 4096;
+    c.step_target_ns = 100 * NS_PER_MS;
+    struct play p = {.pass_ms = 4, .drawn_ms = 2};
+    open_bed(&p.b, &c);
+    for (uint32_t i = 0; i < 4; i++)
+        arrive(&p, 1, 900);
+    for (int i = 0; i < 200; i++) { /* of all sizes: the three costs are told apart */
+        if (i % 20 == 10 && p.b.n_requests < 10)
+            arrive(&p, 1, 4 + p.b.n_requests);
+        assert_true(step_of_costs(&p) > 0);
+    }
+    while (p.b.n_requests < MAX_REQUESTS)
+        arrive(&p, 2, 8);
+    double longest = 0;
+    for (int i = 0; i < 60; i++) {
+        double ms = step_of_costs(&p);
+        longest = ms > longest ? ms : longest;
+    }
+    if (longest > 1.3 * 2 * (4 + 4 * 2)) /* by turns, and what is not known for sure */
+        fail_msg("a step of %.0f ms beside 4 decodes of 12 ms", longest);
+    close_bed(&p.b);
+}
+
+static void add_long(struct play *p, uint64_t tenant, uint32_t n_prompt, uint32_t n_generated)
+{
+    struct msg_submit m = submit(&p->b, n_prompt, 1024 - n_prompt);
+    m.ids.n = n_prompt + n_generated;
+    m.tenant = tenant;
+    struct request *r = make(&p->b, &m);
+    for (uint32_t i = 0; i < r->n_ids; i++)
+        r->ids[i] = 1000 + 37 * p->b.n_requests + i; /* no two share a prefix */
+    assert_int_equal(scheduler_add(p->b.s, r), STATUS_OK);
+}
+
+/* A decode has five rows here; streams that came back have a budget of their own, which is what is
+ * left of the step's: it was 4 billion tokens once where the shares bounded the step. */
+static void guesses_and_losses_stay_within_a_plan(void **state)
+{
+    struct scheduler_config c = config(8000);
+    c.max_num_seqs = c.max_waiting = MAX_REQUESTS;
+    c.max_num_batched_tokens = 2048;
+    c.step_target_ns = 250 * NS_PER_MS;
+    c.n_draft = 4;
+    c.long_prefill_token_threshold = 256;
+    struct play p = {.pass_ms = 20, .drawn_ms = 2};
+    open_bed(&p.b, &c);
+    for (uint64_t i = 0; i < 24; i++)
+        add_long(&p, i < 4 ? 1 : 2, 4, 0);
+    for (int i = 0; i < 40; i++)
+        assert_true(step_of_costs(&p) > 0);
+    for (int i = 0; i < 8; i++)
+        add_long(&p, 1, 1000, 0);
+    (void)step_of_costs(&p);
+    for (int i = 0; i < 20; i++)
+        add_long(&p, 1, 500, 400);
+    for (int i = 0; i < 8; i++)
+        (void)step_of_costs(&p);
+    close_bed(&p.b);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(many_streams_wait_for_few),
+        cmocka_unit_test(many_that_come_at_once_wait_for_a_step),
+        cmocka_unit_test(guesses_and_losses_stay_within_a_plan),
+        cmocka_unit_test(short_prompts_cost_their_draws),
         cmocka_unit_test(nothing_is_limited_without_need),
         cmocka_unit_test(more_tenants_than_it_counts_are_not_limited),
         cmocka_unit_test(nobody_is_slower_than_by_turns),
