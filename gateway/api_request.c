@@ -12,6 +12,7 @@
 
 /* A larger body (bytes) may have a tree of thousands of values, which is freed on the pool. */
 enum { MAX_ATTEMPTS = 100000, MOST_FREED_HERE = 16 << 10, MOST_COPIED_HERE = 64 << 10 };
+enum { SUBMIT_BYTES = 256 }; /* of a message with short fields alone */
 
 static const unsigned state_next[API_STATE_COUNT] = {
     /* bit set of allowed next states */
@@ -481,7 +482,15 @@ static uint64_t ms_left(const struct api_request *r)
     return t + 2 * NS_PER_MS <= r->deadline_ns ? (r->deadline_ns - t) / NS_PER_MS : 1;
 }
 
-enum status api_choice_submit(struct api_choice *c)
+static uint64_t weight_of(const struct msg_submit *m)
+{
+    const struct sampling_params *p = &m->sampling;
+    uint64_t n_ids = (uint64_t)m->ids.n + p->stop_ids.n + p->allowed_ids.n + p->bad_words.n +
+                     2ull * p->n_logit_bias;
+    return SUBMIT_BYTES + 4 * n_ids + m->cache_salt.len + p->grammar.len + p->lora.len;
+}
+
+enum status api_choice_submit(struct api_choice *c, uint64_t *bytes)
 {
     struct api_request *r = c->owner;
     struct serving *s = r->s;
@@ -509,6 +518,7 @@ enum status api_choice_submit(struct api_choice *c)
         m.sampling.max_tokens = r->prepared.max_tokens_room;
     if (!params->ignore_eos)
         m.sampling.eos_ids = (struct u32_span){s->o.eos_ids, s->o.n_eos_ids};
+    *bytes = weight_of(&m);
     return s->engine.submit(s->engine.ctx, &m);
 }
 
@@ -646,7 +656,7 @@ void api_request_retire(struct api_request *r, enum serving_outcome rest)
         return;
     for (uint32_t i = 0; i < r->n_choices; i++) {
         struct api_choice *c = &r->choices[i];
-        serving_remove_pending(s, c);
+        submit_queue_remove(&s->pending, &c->pending);
         if (!generation_ended(&c->g)) {
             cancel_choice(c);
             if (rest < OUTCOME_COUNT)

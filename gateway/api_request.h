@@ -9,18 +9,17 @@
  * api_answer.c is the half that writes. Only serving.c calls this. */
 #include "gateway/dialect.h"
 #include "gateway/serving.h"
+#include "gateway/submit_queue.h"
 
 enum api_state { API_PREPARING, API_RUNNING, API_STREAMING, API_DONE, API_STATE_COUNT };
 
 struct api_choice {
+    struct submit_entry pending; /* first: an entry is its choice */
     struct generation g;
     struct answer answer;
     struct api_request *owner;
     uint32_t i_choice;
-    bool pending;
-    uint64_t pending_ns;          /* since when */
     uint64_t submit_ns, queue_ns; /* when the head got it; how long it waited there for a step */
-    struct api_choice *next_pending, **link_pending;
 };
 
 /* An answer in one piece, from its choices' ends to its bytes. */
@@ -71,7 +70,8 @@ bool api_request_submit(struct api_request *r, struct encode_pool *pool,
                         const struct encode_job *job);
 void api_request_start(struct serving *s, void *reply, const struct serving_request *q);
 void api_request_enter(struct api_request *r, enum api_state next);
-enum status api_choice_submit(struct api_choice *c);
+/* bytes: about as many as it weighs on the wire. */
+enum status api_choice_submit(struct api_choice *c, uint64_t *bytes);
 void api_request_on_tokens(struct api_request *r, uint32_t i_choice, const struct tokens_item *t);
 /* Writes what there is and room allows; ends the answer when all choices have ended. An answer with
  * many log-probabilities or long texts is written on the pool: nothing is heard of it until then.
@@ -90,6 +90,5 @@ void api_request_free(struct api_request *r);
 bool api_request_is_late(const struct api_request *r, uint64_t now_ns);
 bool api_request_has_tokens(const struct api_request *r);
 
-/* The list of choices to be submitted (serving.c). */
+/* To be submitted, in its tenant's turn (serving.c). */
 void serving_add_pending(struct serving *s, struct api_choice *c);
-void serving_remove_pending(struct serving *s, struct api_choice *c);

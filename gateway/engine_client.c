@@ -312,9 +312,13 @@ static void look_further(struct engine_client *c)
 void engine_client_tick(struct engine_client *c, uint64_t now_ns)
 {
     /* If our own loop stood still, frames are waiting to be read: that is no silence of the head.
-     */
-    if (now_ns - c->now_ns > SILENCE_STALL_NS && c->state != ENGINE_DOWN)
-        c->heard_ns = c->greeted_ns = now_ns;
+     * What is ordinary of a late turn counts, as in silence_look, or a loop whose turns are all
+     * late would never find a head silent. */
+    if (now_ns - c->now_ns > SILENCE_STALL_NS) {
+        uint64_t stood_ns = now_ns - c->now_ns - SILENCE_STALL_NS;
+        c->heard_ns += stood_ns;
+        c->greeted_ns += stood_ns;
+    }
     c->now_ns = now_ns;
     uint64_t since_ns = c->state == ENGINE_OPEN       ? c->heard_ns
                         : c->state == ENGINE_GREETING ? c->greeted_ns

@@ -18,7 +18,6 @@ void serving_init(struct serving *s, const struct serving_options *o, const stru
                   const struct reply_ops *r, struct encode_pool *pool, struct metrics *registry)
 {
     *s = (struct serving){.o = *o, .engine = *e, .reply = r, .pool = pool};
-    s->pending_last = &s->pending;
     s->link_changed_ns = s->group_lost_ns = now(s);
     strbuf_init(&s->out, SERVING_MAX_ANSWER);
     serving_metrics_init(&s->metrics, registry, o->served_names[0]);
@@ -79,39 +78,24 @@ bool serving_healthy(const struct serving *s, const char **why)
     return **why == '\0';
 }
 
-/* ---- the list of choices to submit ---- */
+/* ---- the choices to submit ---- */
 
 void serving_add_pending(struct serving *s, struct api_choice *c)
 {
-    if (c->pending)
-        return;
-    c->pending = true;
-    c->pending_ns = now(s);
-    c->next_pending = NULL;
-    c->link_pending = s->pending_last;
-    *s->pending_last = c;
-    s->pending_last = &c->next_pending;
+    submit_queue_add(&s->pending, &c->pending, c->owner->tenant, now(s));
 }
 
-void serving_remove_pending(struct serving *s, struct api_choice *c)
+/* The first that finds no credit ends it, so that a large one's turn comes. To try it takes as long
+ * as it is large: one that is large is tried again when credit came, not with each event. */
+static void pump(struct serving *s)
 {
-    if (!c->pending)
-        return;
-    c->pending = false;
-    *c->link_pending = c->next_pending;
-    if (c->next_pending)
-        c->next_pending->link_pending = c->link_pending;
-    else
-        s->pending_last = c->link_pending;
-}
-
-void serving_pump(struct serving *s)
-{
-    while (s->link_up && s->pending) {
-        struct api_choice *c = s->pending;
-        enum status st = api_choice_submit(c);
+    struct submit_entry *next;
+    while (s->link_up && !s->awaits_credit && (next = submit_queue_next(&s->pending)) != NULL) {
+        struct api_choice *c = (struct api_choice *)next;
+        uint64_t bytes;
+        enum status st = api_choice_submit(c, &bytes);
         if (st == STATUS_OK) {
-            serving_remove_pending(s, c);
+            submit_queue_sent(&s->pending, next, bytes);
             stream_sent(&c->g.stream);
             if (!c->g.first_token_ns)
                 c->submit_ns = now(s);
@@ -120,9 +104,16 @@ void serving_pump(struct serving *s)
             api_error_set(&e, 413, NULL, "The prompt is too large for one message to the cluster.");
             api_request_fail(c->owner, &e);
         } else {
+            s->awaits_credit = bytes >= SUBMIT_QUANTUM_BYTES;
             return;
         }
     }
+}
+
+void serving_pump(struct serving *s)
+{
+    s->awaits_credit = false;
+    pump(s);
 }
 
 /* ---- events ---- */
@@ -145,7 +136,7 @@ void serving_on_request(struct serving *s, void *reply, const struct serving_req
         return;
     }
     api_request_start(s, reply, q);
-    serving_pump(s);
+    pump(s);
 }
 
 void serving_on_drain(struct serving *s, struct api_request *r)
@@ -184,7 +175,7 @@ void serving_on_tokens(struct serving *s, const struct msg_tokens *m)
             (void)!s->engine.cancel(s->engine.ctx, &c);
         }
     }
-    serving_pump(s);
+    pump(s);
 }
 
 void serving_on_cluster(struct serving *s, const struct msg_cluster *m)
@@ -312,8 +303,9 @@ static bool waited_too_long(const struct serving *s, const struct api_request *r
             return !give_no_group(s, e);
     } else if (!begun) {
         for (uint32_t i = 0; i < r->n_choices; i++)
-            if (r->choices[i].pending &&
-                t - later(r->choices[i].pending_ns, s->link_changed_ns) > s->o.submit_timeout_ns)
+            if (r->choices[i].pending.of &&
+                t - later(r->choices[i].pending.since_ns, s->link_changed_ns) >
+                    s->o.submit_timeout_ns)
                 return !api_error_set(e, 503, NULL, "The cluster is overloaded: try again later.");
     }
     return false;

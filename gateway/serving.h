@@ -7,6 +7,7 @@
 #include "gateway/limits.h"
 #include "gateway/prepare.h"
 #include "gateway/serving_metrics.h"
+#include "gateway/submit_queue.h"
 
 struct api_request;
 struct api_choice;
@@ -97,7 +98,8 @@ struct serving {
     struct api_request *buckets[SERVING_BUCKETS]; /* by id */
     struct api_request *first;                    /* all live ones, youngest first */
     struct api_request *dead;                     /* answered; freed by serving_sweep */
-    struct api_choice *pending, **pending_last;   /* to be submitted, in order */
+    struct submit_queue pending;                  /* choices to be submitted */
+    bool awaits_credit; /* a large one of them does: what brings none need not look */
     uint32_t n_requests, n_open_choices;
     bool draining;
     bool over; /* every request was ended: whoever comes now is told so as well */

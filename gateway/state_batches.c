@@ -161,19 +161,26 @@ static enum status set_read(struct state_store *s, int64_t no, const struct stor
     return state_run(s, q, "read a batch", err);
 }
 
+/* Before the file is read, which is read as often as the call is made again. */
+static enum status may_add(struct state_store *s, const struct stored_batch *b, struct error *err)
+{
+    int64_t no;
+    uint64_t bytes;
+    TRY(state_find_file(s, b->tenant, str_from(b->input_file), &no, &bytes, err));
+    TRY(state_wants(s, bytes, err));
+    return state_share(s, b->tenant, bytes + (b->owned_metadata ? strlen(b->owned_metadata) : 0),
+                       STATE_SHARE_NEW, err);
+}
+
 static enum status add_batch(struct state_store *s, struct stored_batch *b, struct error *err)
 {
     struct stored_file f;
     struct strbuf input;
     int64_t no = 0;
     strbuf_init(&input, OUTPUT_MAX_BYTES);
-    enum status status = state_get_file(s, b->tenant, str_from(b->input_file), &f, &input, err);
+    enum status status = may_add(s, b, err);
     if (status == STATUS_OK)
-        status = state_wants(s, input.len, err);
-    if (status == STATUS_OK)
-        status = state_share(s, b->tenant,
-                             input.len + (b->owned_metadata ? strlen(b->owned_metadata) : 0),
-                             STATE_SHARE_NEW, err);
+        status = state_get_file(s, b->tenant, str_from(b->input_file), &f, &input, err);
     if (status == STATUS_OK)
         status = insert_batch(s, b, &no, err);
     if (status == STATUS_OK)
@@ -235,11 +242,13 @@ enum status state_list_batches(struct state_store *s, const struct state_query *
                                bool *more, struct error *err)
 {
     TRY(state_ready(s, err));
-    sqlite3_stmt *q = state_prepare(
-        s,
-        "SELECT " BATCH_COLUMNS " FROM batch WHERE tenant = ?1 AND (?2 = '' OR no < "
-        "(SELECT no FROM batch WHERE id = ?2 AND tenant = ?1)) ORDER BY no DESC LIMIT ?3",
-        err);
+    sqlite3_stmt *q =
+        state_prepare(s,
+                      "SELECT " BATCH_COLUMNS
+                      " FROM batch WHERE tenant = ?1 AND no <= CASE ?2 WHEN '' THEN " STATE_LAST_NO
+                      " ELSE (SELECT no - 1 FROM batch WHERE id = ?2 AND tenant = ?1) END "
+                      "ORDER BY no DESC LIMIT ?3",
+                      err);
     if (!q)
         return STATUS_IO;
     sqlite3_bind_int64(q, 1, (sqlite3_int64)query->tenant);
@@ -507,7 +516,7 @@ enum status state_answer_line(struct state_store *s, int64_t batch_no, uint32_t 
     TRY(state_begin(s, err));
     enum status status =
         state_end(s, answer(s, batch_no, i_line, http_status, text, now_s, err), err);
-    if (status != STATUS_LIMIT)
+    if (status != STATUS_LIMIT && status != STATUS_DENIED)
         return status;
     if (state_free_some(s, status))
         return STATUS_AGAIN;

@@ -31,6 +31,10 @@ void state_call_fail(struct state_call *c, const char *what, enum status s, cons
     else if (s == STATUS_LIMIT)
         api_error_set(&c->error, 507, NULL,
                       "The store of files is full: delete some that are not needed.");
+    else if (s == STATUS_DENIED)
+        api_error_set(&c->error, 507, NULL,
+                      "This API key may have no more of the store of files, whose rest is kept for "
+                      "others: delete files that are not needed.");
     else if (s == STATUS_NO_MEMORY)
         api_error_set(
             &c->error, 507, NULL,

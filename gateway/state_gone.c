@@ -108,6 +108,8 @@ bool state_free_some(struct state_store *s, enum status so)
 {
     struct error ignored;
     int64_t no, zeroed;
+    if (so == STATUS_DENIED)
+        return state_sweep(s);
     if (!s->db || (so != STATUS_NO_MEMORY && so != STATUS_LIMIT))
         return false;
     if (find(s, &no, &zeroed) && (drop(s, no, &ignored) == STATUS_OK ||

@@ -58,6 +58,9 @@ enum status state_run(struct state_store *s, sqlite3_stmt *q, const char *what, 
 /* Commits, or rolls back when so_far is an error; returns the first error. */
 enum status state_end(struct state_store *s, enum status so_far, struct error *err);
 void state_column(sqlite3_stmt *q, int i, char *out, size_t size);
+/* The largest number of a row: a list that begins at its end, or behind an entry, is a range of an
+ * index in both cases, so that no page of it walks through those before. */
+#define STATE_LAST_NO "9223372036854775807"
 void state_make_id(const char *prefix, char out[STATE_ID_BYTES]);
 /* A tenant's file by its id: its row and size; STATUS_NOT_FOUND. */
 enum status state_find_file(struct state_store *s, uint64_t tenant, struct str id, int64_t *no,
@@ -90,7 +93,7 @@ enum status state_write_outputs(struct state_store *s, struct stored_batch *b, i
 /* How many times as much as it leaves free a tenant may have: n leaves 1/(n + 1) of the store to
  * others. Answers may go further than what asks for them. */
 enum { STATE_SHARE_NEW = 7, STATE_SHARE_ANSWERS = 15 };
-/* May the tenant have so many bytes more? STATUS_LIMIT: no. */
+/* May the tenant have so many bytes more? STATUS_DENIED: no; the store itself may have room. */
 enum status state_share(struct state_store *s, uint64_t tenant, uint64_t bytes, uint32_t share,
                         struct error *err);
 /* The tenant of an open batch; 0 where there is none. */
@@ -140,5 +143,6 @@ enum status state_checkpoint(struct state_store *s);
 enum status state_hide_file(struct state_store *s, int64_t no, struct error *err);
 /* One piece. False: there is none, or it does not go now. */
 bool state_sweep(struct state_store *s);
-/* So: something is full. True: a little room was made, without zeros over it. */
+/* So: something is full. True: a little room was made, without zeros over it. STATUS_DENIED, a
+ * tenant's share: with zeros, for what goes may be another's, who is not to pay for it. */
 bool state_free_some(struct state_store *s, enum status so);

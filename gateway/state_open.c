@@ -42,6 +42,7 @@ static const char schema[] =
     "CREATE INDEX IF NOT EXISTS line_waiting ON line (batch, n) WHERE state = 0;"
     "CREATE INDEX IF NOT EXISTS line_taken ON line (batch, n) WHERE state = 1;"
     "CREATE INDEX IF NOT EXISTS batch_open ON batch (tenant, no) WHERE state = 0;"
+    "CREATE INDEX IF NOT EXISTS batch_due ON batch (expires) WHERE state = 0;"
     /* nobody's list walks through the files of others */
     "CREATE INDEX IF NOT EXISTS file_of_tenant ON file (tenant, no);"
     "CREATE INDEX IF NOT EXISTS batch_of_tenant ON batch (tenant, no);" STATE_GONE_SCHEMA

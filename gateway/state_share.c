@@ -56,7 +56,7 @@ enum status state_share(struct state_store *s, uint64_t tenant, uint64_t bytes, 
                  &held, err));
     if (held <= allowed)
         return STATUS_OK;
-    return error_set(err, STATUS_LIMIT,
+    return error_set(err, STATUS_DENIED,
                      "the store has %llu of %llu bytes left, which are kept for other tenants",
                      (unsigned long long)unused, (unsigned long long)max);
 }

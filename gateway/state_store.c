@@ -205,15 +205,15 @@ enum status state_list_files(struct state_store *s, const struct state_query *qu
                              bool (*each)(void *ctx, const struct stored_file *f), void *ctx,
                              bool *more, struct error *err)
 {
-    const char *sql = query->oldest_first
-                          ? "SELECT " FILE_COLUMNS " FROM file WHERE tenant = ?1" STATE_NOT_GONE
-                            " AND (?2 = '' OR purpose = ?2) AND "
-                            "(?3 = '' OR no > (SELECT no FROM file WHERE id = ?3 AND tenant = ?1)) "
-                            "ORDER BY no LIMIT ?4"
-                          : "SELECT " FILE_COLUMNS " FROM file WHERE tenant = ?1" STATE_NOT_GONE
-                            " AND (?2 = '' OR purpose = ?2) AND "
-                            "(?3 = '' OR no < (SELECT no FROM file WHERE id = ?3 AND tenant = ?1)) "
-                            "ORDER BY no DESC LIMIT ?4";
+    const char *sql =
+        query->oldest_first
+            ? "SELECT " FILE_COLUMNS " FROM file WHERE tenant = ?1" STATE_NOT_GONE
+              " AND (?2 = '' OR purpose = ?2) AND no >= CASE ?3 WHEN '' THEN 0 ELSE "
+              "(SELECT no + 1 FROM file WHERE id = ?3 AND tenant = ?1) END ORDER BY no LIMIT ?4"
+            : "SELECT " FILE_COLUMNS " FROM file WHERE tenant = ?1" STATE_NOT_GONE
+              " AND (?2 = '' OR purpose = ?2) AND no <= CASE ?3 WHEN '' THEN " STATE_LAST_NO
+              " ELSE (SELECT no - 1 FROM file WHERE id = ?3 AND tenant = ?1) END "
+              "ORDER BY no DESC LIMIT ?4";
     TRY(state_ready(s, err));
     sqlite3_stmt *q = state_prepare(s, sql, err);
     if (!q)

@@ -76,7 +76,7 @@ struct state_query {
 };
 
 /* dir is made when it is missing. max_bytes: of the SQLite file; what does not fit is STATUS_LIMIT,
- * and so is what leaves too little of it to other tenants (state_share.c).
+ * and what leaves too little of it to other tenants STATUS_DENIED (state_share.c).
  * STATUS_EXISTS: another process has it; STATUS_INVALID: the path can be no folder. Any other
  * reason why the database cannot be opened is STATUS_OK, and every call is told of it until it can.
  * Lines that were taken wait again. */

@@ -30,12 +30,17 @@ static struct request_salt key_of(const struct request *r)
 {
     const struct sampling_params *s = &r->sampling;
     const uint32_t kind = (uint32_t)s->grammar_kind;
+    struct shared_text_key *kept = r->grammar_text ? shared_text_key(r->grammar_text) : NULL;
     struct request_salt key;
+    if (kept && kept->known && kept->kind == kind)
+        return (struct request_salt){.hi = kept->hi, .lo = kept->lo};
     crypto_generichash_state state;
     crypto_generichash_init(&state, NULL, 0, sizeof key);
     crypto_generichash_update(&state, (const unsigned char *)&kind, sizeof kind);
     crypto_generichash_update(&state, (const unsigned char *)s->grammar.ptr, s->grammar.len);
     crypto_generichash_final(&state, (unsigned char *)&key, sizeof key);
+    if (kept)
+        *kept = (struct shared_text_key){true, kind, key.hi, key.lo};
     return key;
 }
 

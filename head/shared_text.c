@@ -6,11 +6,17 @@
 
 #include "common/base/mem.h"
 
+struct shared_text_tenant {
+    uint64_t tenant, n_bytes; /* of what it brought; never 0 */
+    struct shared_text_tenant *next;
+};
+
 struct shared_text {
     struct shared_texts *owner;
     struct shared_text *next; /* in its bucket */
     uint64_t hash, tenant;    /* the second: of who brought it */
     uint64_t n_refs;
+    struct shared_text_key key;
     size_t len;
     char bytes[];
 };
@@ -30,16 +36,48 @@ static struct shared_text **find(struct shared_texts *t, struct str bytes, uint6
     return at;
 }
 
-static uint64_t bytes_of_tenant(const struct shared_texts *t, uint64_t tenant)
+/* ---- tenants ---- */
+
+static struct shared_text_tenant **find_tenant(struct shared_texts *t, uint64_t tenant)
 {
-    uint64_t n = 0;
-    for (uint32_t i = 0; i < SHARED_TEXT_BUCKETS; i++)
-        for (const struct shared_text *x = t->buckets[i]; x; x = x->next)
-            n += x->tenant == tenant ? x->len : 0;
-    return n;
+    struct shared_text_tenant **at = &t->tenants[tenant % SHARED_TEXT_TENANTS];
+    while (*at && (*at)->tenant != tenant)
+        at = &(*at)->next;
+    return at;
 }
 
-static bool has_room(const struct shared_texts *t, uint64_t tenant, size_t len)
+static void count_more(struct shared_texts *t, uint64_t tenant, size_t len)
+{
+    struct shared_text_tenant **at = find_tenant(t, tenant);
+    if (len == 0)
+        return;
+    if (!*at) {
+        *at = mem_zalloc(sizeof **at);
+        (*at)->tenant = tenant;
+    }
+    (*at)->n_bytes += len;
+    t->n_bytes += len;
+}
+
+static void count_less(struct shared_texts *t, uint64_t tenant, size_t len)
+{
+    struct shared_text_tenant **at = find_tenant(t, tenant), *x = *at;
+    t->n_bytes -= len;
+    if (!x || (x->n_bytes -= len) > 0)
+        return;
+    *at = x->next;
+    mem_free(x);
+}
+
+static uint64_t bytes_of_tenant(struct shared_texts *t, uint64_t tenant)
+{
+    const struct shared_text_tenant *x = *find_tenant(t, tenant);
+    return x ? x->n_bytes : 0;
+}
+
+/* ---- texts ---- */
+
+static bool has_room(struct shared_texts *t, uint64_t tenant, size_t len)
 {
     if (t->n_bytes + len <= SHARED_TEXTS_BYTES / 2)
         return true;
@@ -65,7 +103,7 @@ enum status shared_text_take(struct shared_texts *t, uint64_t tenant, struct str
                              bytes.len);
         *x = (struct shared_text){.owner = t, .hash = hash, .tenant = tenant, .len = bytes.len};
         memcpy(x->bytes, bytes.ptr, bytes.len);
-        t->n_bytes += bytes.len;
+        count_more(t, tenant, bytes.len);
         *at = x;
     }
     x->n_refs++;
@@ -81,11 +119,16 @@ void shared_text_release(struct shared_text *x)
     while (*at != x)
         at = &(*at)->next;
     *at = x->next;
-    x->owner->n_bytes -= x->len;
+    count_less(x->owner, x->tenant, x->len);
     mem_free(x);
 }
 
 struct str shared_text_str(const struct shared_text *x)
 {
     return (struct str){x->bytes, x->len};
+}
+
+struct shared_text_key *shared_text_key(struct shared_text *x)
+{
+    return &x->key;
 }

@@ -1,6 +1,9 @@
 #pragma once
 /* Texts that requests have alike, each kept once: the grammars of the choices of one request, and
  * of requests that use the same schema. Found by content, counted by who holds them. One thread. */
+#include <stdbool.h>
+#include <stdint.h>
+
 #include "common/base/status.h"
 #include "common/base/str.h"
 
@@ -9,11 +12,21 @@
 #define SHARED_TEXTS_BYTES        (128u << 20)
 #define SHARED_TEXTS_TENANT_BYTES (SHARED_TEXTS_BYTES / 8)
 
-enum { SHARED_TEXT_BUCKETS = 1024 };
+enum { SHARED_TEXT_BUCKETS = 1024, SHARED_TEXT_TENANTS = 256 };
 
 struct shared_text;
+struct shared_text_tenant;
+
+/* What its holders know it by, kept with it, for it takes a walk over all of its bytes. */
+struct shared_text_key {
+    bool known;
+    uint32_t kind; /* the same text of another kind has another one */
+    uint64_t hi, lo;
+};
+
 struct shared_texts {
     struct shared_text *buckets[SHARED_TEXT_BUCKETS];
+    struct shared_text_tenant *tenants[SHARED_TEXT_TENANTS]; /* who has brought some */
     uint64_t seed;    /* of the hash: drawn, so that nobody makes all texts meet in one bucket */
     uint64_t n_bytes; /* of all texts */
 };
@@ -26,3 +39,5 @@ MUST_USE enum status shared_text_take(struct shared_texts *t, uint64_t tenant, s
 /* The last one frees it. NULL is fine. */
 void shared_text_release(struct shared_text *x);
 struct str shared_text_str(const struct shared_text *x);
+/* Of whoever asked last; unknown at first. */
+struct shared_text_key *shared_text_key(struct shared_text *x);

@@ -224,6 +224,36 @@ static void test_own_stall_is_no_silence(void **state)
     assert_int_equal(h.link_downs, 1);
 }
 
+/* On a busy machine each tick is late: what is beyond the ordinary of each is no silence, and the
+ * rest adds up. */
+static void test_a_loop_that_is_always_late(void **state)
+{
+    pass(50);
+    welcome();
+    for (int i = 0; i < 3; i++) {
+        h.now_ns += 600 * MS;
+        engine_client_tick(&h.c, h.now_ns);
+    }
+    assert_int_equal(h.link_downs, 0); /* 1.5 s now, and it takes two looks */
+    for (int i = 0; i < 2; i++) {
+        h.now_ns += 600 * MS;
+        engine_client_tick(&h.c, h.now_ns);
+    }
+    assert_int_equal(h.link_downs, 1);
+}
+
+/* The same before the Welcome. */
+static void test_a_late_loop_without_an_answer(void **state)
+{
+    pass(50);
+    assert_int_equal(h.n_hellos, 1);
+    for (int i = 0; i < 6; i++) {
+        h.now_ns += 600 * MS;
+        engine_client_tick(&h.c, h.now_ns);
+    }
+    assert_true(h.n_hellos >= 2 || h.n_reconnects >= 1);
+}
+
 static void test_wrong_number(void **state)
 {
     pass(50);
@@ -393,6 +423,8 @@ int main(void)
         TEST(test_opening),
         TEST(test_silence),
         TEST(test_own_stall_is_no_silence),
+        TEST(test_a_loop_that_is_always_late),
+        TEST(test_a_late_loop_without_an_answer),
         TEST(test_wrong_number),
         TEST(test_replayed_frame),
         TEST(test_foreign_session_is_dropped),

@@ -35,7 +35,8 @@ struct world {
         int32_t priority;
         uint64_t deadline_ms;
     } submits[MAX_SUBMITS];
-    uint32_t n_submits, n_cancels, n_finishes;
+    uint32_t n_submits, n_cancels, n_finishes, n_tried;
+    uint32_t most_submits; /* that there is credit for; 0: for all */
     struct msg_finish last_finish;
     struct fake_client client;
     const char *id_prefix;

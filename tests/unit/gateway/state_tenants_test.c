@@ -229,7 +229,7 @@ static void test_nobody_takes_the_whole_store(void **state)
     add_batch(f, 1, 0, 1);
     const uint64_t first = fill(f, tenants[0]);
     assert_in_range(first, STORE_BYTES * 8 / 10, STORE_BYTES * 7 / 8);
-    assert_int_equal(add_file(f, tenants[0], 8 << 10, &file), STATUS_LIMIT);
+    assert_int_equal(add_file(f, tenants[0], 8 << 10, &file), STATUS_DENIED);
     take(f, 1, "b0.0 ", &l);
     answer(f, &l);
     assert_int_equal(state_of_batch(f, 1), BATCH_COMPLETED);
@@ -246,7 +246,7 @@ static void test_room_comes_back(void **state)
     struct stored_file file, small;
     assert_int_equal(add_file(f, tenants[0], 2 << 20, &file), STATUS_OK);
     (void)fill(f, tenants[0]);
-    assert_int_equal(add_file(f, tenants[0], 1 << 20, &small), STATUS_LIMIT);
+    assert_int_equal(add_file(f, tenants[0], 1 << 20, &small), STATUS_DENIED);
     assert_int_equal(state_delete_file(f->s, tenants[0], str_from(file.id), &err), STATUS_OK);
     assert_int_equal(add_file(f, tenants[0], 1 << 20, &small), STATUS_OK);
 }
