@@ -41,6 +41,8 @@ void conn_enter(struct conn *c, enum conn_state next)
     c->state = next;
     if (next == CONN_READING || (next == CONN_LINGERING && !c->is_extra))
         places_wait(c);
+    else if (next == CONN_FLUSHING)
+        places_hold(c);
     else
         places_stay(c);
 }
@@ -463,7 +465,7 @@ static size_t feed(struct conn *c, struct str bytes)
     else if (was_idle || http_parser_in_body(c->parser))
         conn_arm_reading(c);
     if (http_parser_in_body(c->parser))
-        places_stay(c); /* a body has to move all the time */
+        places_hold(c);
     return used;
 }
 
@@ -554,23 +556,13 @@ void conn_on_plain(struct conn *c, struct str bytes)
 
 /* ---- begin ---- */
 
-/* A client's address as a tenant's number: of IPv6 the network, of which a client has all. */
 static uint64_t number_of_address(struct conn *c)
 {
     struct sockaddr_storage a = {0};
-    const struct sockaddr_in6 *v6 = (const struct sockaddr_in6 *)&a;
-    uint64_t bits = 0;
     int n = sizeof a;
     if (c->server->is_unix || uv_tcp_getpeername(&c->io.tcp, (struct sockaddr *)&a, &n) != 0)
         return 1;
-    if (a.ss_family == AF_INET)
-        bits = ((const struct sockaddr_in *)&a)->sin_addr.s_addr;
-    else if (IN6_IS_ADDR_V4MAPPED(&v6->sin6_addr))
-        memcpy(&bits, &v6->sin6_addr.s6_addr[12], 4);
-    else
-        memcpy(&bits, v6->sin6_addr.s6_addr, sizeof bits);
-    bits = (bits ^ c->server->address_seed) * 0x9E3779B97F4A7C15ull;
-    return bits | 1;
+    return places_address(&a, c->server->address_seed);
 }
 
 uint64_t conn_address(struct conn *c)

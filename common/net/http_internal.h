@@ -115,7 +115,7 @@ struct http_server {
     uint32_t open_handles;       /* the owner, the listener, every connection: freed at 0 */
     struct room bodies, answers; /* large bodies; answers that wait */
     struct room kept;            /* small bodies, heads, and what was sent ahead */
-    struct places places;
+    struct places waiting, held;
     struct progress_rules up, down; /* of bodies, and of answers */
     struct http_counts counts;
     uint64_t address_seed;
@@ -155,6 +155,8 @@ void conn_arm_reading(struct conn *c);
 void conn_body_moved(struct conn *c, uint64_t bytes);
 /* An answer has bytes waiting that had none. */
 void conn_arm_writing(struct conn *c);
+/* Whether its peer has acknowledged bytes since it was last asked. */
+bool conn_answer_moved(struct conn *c);
 uint64_t conn_address(struct conn *c); /* of its client, as a number that is not 0 */
 /* The request's room counts for its tenant, or else for its client. */
 uint64_t conn_tenant(struct conn *c);

@@ -114,11 +114,6 @@ void http_set_tenant(struct http_request *r, uint64_t tenant)
     conn_of(r)->tenant = tenant;
 }
 
-void http_drop_body(struct http_request *r)
-{
-    http_parser_drop_body(conn_of(r)->parser);
-}
-
 void http_set_id(struct http_request *r, const char *id)
 {
     struct conn *c = conn_of(r);

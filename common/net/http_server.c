@@ -102,7 +102,8 @@ static void init_rooms(struct http_server *s)
     room_init(&s->bodies, l->max_body_bytes_total);
     room_init(&s->answers, l->max_answer_bytes_total);
     room_init(&s->kept, l->max_body_bytes_total);
-    places_init(&s->places);
+    places_init(&s->waiting);
+    places_init(&s->held);
     s->up = rules(l, l->body_timeout_ms);
     s->down = rules(l, l->write_stall_ms);
     s->address_seed = random_secure_u64();
@@ -173,7 +174,8 @@ void http_server_release(struct http_server *s)
     room_fini(&s->bodies);
     room_fini(&s->answers);
     room_fini(&s->kept);
-    places_fini(&s->places);
+    places_fini(&s->waiting);
+    places_fini(&s->held);
     mem_free(s);
 }
 

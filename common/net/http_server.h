@@ -120,9 +120,6 @@ void *http_get_note(const struct http_request *r);
 /* The request's body and answer take the room of this tenant; 0, as it is until it is set: the
  * client's address. To be said in body_max, before the body takes its room, and in on_request. */
 void http_set_tenant(struct http_request *r, uint64_t tenant);
-/* To be said in body_max, of a body that the handler does not look at: it is read within its bound
- * and not kept. */
-void http_drop_body(struct http_request *r);
 /* False: so much of the tenant's answers waits for readers that a large one would be refused. */
 bool http_answer_has_room(struct http_request *r);
 
