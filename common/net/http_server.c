@@ -102,6 +102,8 @@ static void init_rooms(struct http_server *s)
     room_init(&s->bodies, l->max_body_bytes_total);
     room_init(&s->answers, l->max_answer_bytes_total);
     room_init(&s->kept, l->max_body_bytes_total);
+    room_init(&s->strangers, l->max_body_bytes_total);
+    room_init(&s->trees, l->max_body_bytes_total);
     places_init(&s->waiting);
     places_init(&s->held);
     s->up = rules(l, l->body_timeout_ms);
@@ -111,7 +113,8 @@ static void init_rooms(struct http_server *s)
 
 void http_server_load(const struct http_server *s, struct http_load *out)
 {
-    *out = (struct http_load){.body_bytes = s->bodies.used + s->kept.used,
+    *out = (struct http_load){.body_bytes =
+                                  s->bodies.used + s->kept.used + s->strangers.used + s->trees.used,
                               .answer_bytes = s->answers.used,
                               .counts = s->counts};
 }
@@ -174,6 +177,8 @@ void http_server_release(struct http_server *s)
     room_fini(&s->bodies);
     room_fini(&s->answers);
     room_fini(&s->kept);
+    room_fini(&s->strangers);
+    room_fini(&s->trees);
     places_fini(&s->waiting);
     places_fini(&s->held);
     mem_free(s);

@@ -136,6 +136,8 @@ static inline bool unpacks(void *ctx, const struct http_request *r)
 
 static inline uint64_t body_max(void *ctx, struct http_request *r)
 {
+    if (str_eq_c(http_path(r), "/keyed"))
+        http_set_tenant(r, 7);
     return str_eq_c(http_path(r), "/stranger") ? 0
            : str_eq_c(http_path(r), "/few")    ? 10
                                                : UINT64_MAX;
