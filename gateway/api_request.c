@@ -246,12 +246,19 @@ static void check_allowed(const struct api_request *r, struct api_error *e)
 /* A tree that outlives the preparing, of many tools, is charged to who has sent it. */
 static void check_room(const struct api_request *r, struct api_error *e)
 {
-    if (!r->reply_ops->hold || r->reply_ops->hold(r->reply, r->prepared.params.tree_bytes))
-        return;
-    e->retry_after_s = 1;
-    api_error_set(e, 503, NULL,
-                  "Too many bytes of large requests are held, of yours or of all: try again in a "
-                  "moment, or send fewer tools.");
+    const uint64_t bytes = r->prepared.params.tree_bytes;
+    const enum status s = r->reply_ops->hold ? r->reply_ops->hold(r->reply, bytes) : STATUS_OK;
+    if (s == STATUS_LIMIT) {
+        api_error_set(e, 413, "tools",
+                      "The request's tools take %llu bytes once they are read, more than this "
+                      "server holds for one client: send fewer of them.",
+                      (unsigned long long)bytes);
+    } else if (s != STATUS_OK) {
+        e->retry_after_s = 1;
+        api_error_set(e, 503, NULL,
+                      "There is no room for the request's tools: too many bytes of them are held, "
+                      "of yours or of all. Try again in a moment, or send fewer of them.");
+    }
 }
 
 /* What the cluster cannot do now, of a request that is right in itself. */
@@ -292,6 +299,8 @@ static void on_prepared(struct api_request *r)
     struct serving *s = r->s;
     struct api_error e = r->prepared.error;
     struct params *p = &r->prepared.params;
+    if (r->reply_ops->release_body) /* its answer may take hours */
+        r->reply_ops->release_body(r->reply);
     if (r->prepared.dialect)
         r->dialect = r->prepared.dialect;
     if (r->asked_model[0])

@@ -150,7 +150,12 @@ static char *take_body(void *reply)
     return http_take_body(reply);
 }
 
-static bool hold(void *reply, uint64_t bytes)
+static void release_body(void *reply)
+{
+    http_release_body(reply);
+}
+
+static enum status hold(void *reply, uint64_t bytes)
 {
     return http_hold(reply, bytes);
 }
@@ -172,6 +177,7 @@ const struct reply_ops endpoint_whole_ops = {
     .end = end,
     .drop = whole_drop,
     .take_body = take_body,
+    .release_body = release_body,
     .hold = hold,
 };
 
@@ -234,5 +240,6 @@ const struct reply_ops endpoint_stream_ops = {
     .end = end,
     .drop = stream_drop,
     .take_body = take_body,
+    .release_body = release_body,
     .hold = hold,
 };

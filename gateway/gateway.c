@@ -65,7 +65,12 @@ static char *reply_take_body(void *reply)
     return http_take_body(reply);
 }
 
-static bool reply_hold(void *reply, uint64_t bytes)
+static void reply_release_body(void *reply)
+{
+    http_release_body(reply);
+}
+
+static enum status reply_hold(void *reply, uint64_t bytes)
 {
     return http_hold(reply, bytes);
 }
@@ -108,6 +113,7 @@ const struct reply_ops gateway_reply_ops = {
     .drop = reply_drop,
     .add_header = reply_add_header,
     .take_body = reply_take_body,
+    .release_body = reply_release_body,
     .hold = reply_hold,
 };
 

@@ -45,9 +45,12 @@ struct reply_ops {
     /* The bytes of serving_request.body become the caller's, to be freed with mem_free. NULL: they
      * are copied where they have to stay. */
     char *(*take_body)(void *reply);
-    /* The request holds so many bytes beside its body until it is answered. False: its tenant has
-     * no room for them, and it is to be refused. NULL: nobody counts. */
-    bool (*hold)(void *reply, uint64_t bytes);
+    /* Nobody reads serving_request.body any more. NULL: it costs nobody anything. */
+    void (*release_body)(void *reply);
+    /* The request holds so many bytes beside its body until it is answered. STATUS_AGAIN: its
+     * tenant has no room for them now, STATUS_LIMIT: it never has; it is to be refused. NULL:
+     * nobody counts. */
+    enum status (*hold)(void *reply, uint64_t bytes);
 };
 
 /* The link to the head. STATUS_AGAIN: not now (down, or no credit); STATUS_LIMIT: never, too large.

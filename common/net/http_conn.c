@@ -41,13 +41,15 @@ void conn_enter(struct conn *c, enum conn_state next)
     c->state = next;
     if (next == CONN_READING || (next == CONN_LINGERING && !c->is_extra))
         places_wait(c);
+    else if (next == CONN_FLUSHING)
+        places_hold(c);
     else
         places_stay(c);
 }
 
 /* ---- end ---- */
 
-static void forget_decoded(struct conn *c)
+void conn_forget_decoded(struct conn *c)
 {
     mem_free((void *)c->decoded.ptr);
     c->decoded = (struct str){0};
@@ -57,7 +59,7 @@ void conn_release(struct conn *c)
 {
     if (--c->open_handles > 0)
         return;
-    forget_decoded(c);
+    conn_forget_decoded(c);
     struct http_server *s = c->server;
     http_parser_free(c->parser);
     tls_session_free(c->tls);
@@ -72,22 +74,6 @@ static void on_closed(uv_handle_t *h)
     conn_release(h->data);
 }
 
-static void release_body(struct conn *c)
-{
-    room_set(&c->server->bodies, &c->body, 0, 0);
-    room_set(&c->server->kept, &c->kept, 0, 0);
-    c->announced = 0;
-}
-
-void conn_charge_answer(struct conn *c)
-{
-    uint64_t held = c->queued_bytes + c->gathered_bytes;
-    if (held <= HTTP_SMALL_ANSWER_BYTES)
-        held = 0;
-    if (held != c->answer.bytes)
-        room_set(&c->server->answers, &c->answer, conn_tenant(c), held);
-}
-
 void conn_close(struct conn *c)
 {
     if (c->state == CONN_CLOSING)
@@ -97,7 +83,7 @@ void conn_close(struct conn *c)
     conn_enter(c, CONN_CLOSING);
     if (c->decoding)
         (void)uv_cancel((uv_req_t *)c->decoding); /* where it has not begun */
-    release_body(c);
+    conn_release_rooms(c);
     room_set(&c->server->answers, &c->answer, 0, 0);
     gather_drop(c);
     *c->prev = c->next;
@@ -172,8 +158,8 @@ void conn_after_flush(struct conn *c)
         return;
     }
     conn_enter(c, CONN_READING);
-    release_body(c);
-    forget_decoded(c);
+    conn_release_rooms(c);
+    conn_forget_decoded(c);
     http_parser_reset(c->parser);
     c->tenant = 0;
     conn_arm_reading(c);
@@ -298,7 +284,7 @@ static const char *error_type(int status)
 void conn_linger(struct conn *c)
 {
     conn_enter(c, CONN_LINGERING);
-    release_body(c);
+    conn_release_rooms(c);
     c->linger_left = LINGER_BYTES;
     conn_arm(c, LINGER_MS);
 }
@@ -329,60 +315,6 @@ void conn_refuse(struct conn *c, int status, const char *text)
 
 /* ---- reading ---- */
 
-#define NO_ROOM                                                                                    \
-    "Too many bytes of large requests are held, of yours or of all: try again in a moment"
-
-/* Asks for the room of this request's body: what its length announces or, without one, what has
- * come so far, and what it was decoded to. Small ones have another room, and very small ones are
- * free: a few uploads that never end must not shut out everybody. */
-static bool charge_large(struct conn *c)
-{
-    struct room *bodies = &c->server->bodies;
-    uint64_t held = http_parser_held_bytes(c->parser);
-    held = (c->announced > held ? c->announced : held) + c->decoded.len;
-    if (held <= HTTP_SMALL_BODY_BYTES)
-        held = 0;
-    if (held > c->body.bytes && !room_has(bodies, conn_tenant(c), held - c->body.bytes))
-        return false;
-    if (held != c->body.bytes)
-        room_set(bodies, &c->body, conn_tenant(c), held);
-    return true;
-}
-
-/* Its requests hold these, beside a large body. Bytes that the parser was fed are not in pending.
- */
-static uint64_t kept_bytes(const struct conn *c)
-{
-    uint64_t kept = http_parser_head_bytes(c->parser) + (c->processing ? 0 : c->pending.len);
-    if (c->body.bytes == 0)
-        kept += http_parser_held_bytes(c->parser) + c->decoded.len;
-    return kept <= HTTP_FREE_BYTES ? 0 : kept;
-}
-
-static void charge_kept(struct conn *c)
-{
-    const uint64_t kept = kept_bytes(c);
-    if (kept != c->kept.bytes)
-        room_set(&c->server->kept, &c->kept, conn_tenant(c), kept);
-}
-
-static bool charge_body(struct conn *c)
-{
-    if (!charge_large(c))
-        return false;
-    const uint64_t kept = kept_bytes(c), had = c->kept.bytes;
-    if (kept > had && !room_has(&c->server->kept, conn_tenant(c), kept - had))
-        return false;
-    charge_kept(c);
-    return true;
-}
-
-static void refuse_for_room(struct conn *c)
-{
-    c->server->counts.refused_bodies++;
-    conn_refuse(c, 503, NO_ROOM);
-}
-
 /* A body that has no room is refused before it is sent. */
 static uint64_t on_head(void *ctx)
 {
@@ -393,7 +325,7 @@ static uint64_t on_head(void *ctx)
     if (announced > max || announced > c->server->limits.max_body_bytes)
         return max; /* which is refused as too large, or by the handler */
     c->announced = max > 0 ? announced : 0;
-    c->no_room = !charge_body(c);
+    c->no_room = !conn_charge_body(c);
     if (!c->no_room)
         return max;
     c->announced = 0;
@@ -409,10 +341,10 @@ static void hand_over(struct conn *c)
 void conn_decoded(struct conn *c, struct str owned_body)
 {
     c->decoded = owned_body;
-    if (charge_body(c))
+    if (conn_charge_body(c))
         hand_over(c);
     else
-        refuse_for_room(c);
+        conn_refuse_for_room(c);
 }
 
 static void deliver(struct conn *c)
@@ -421,7 +353,7 @@ static void deliver(struct conn *c)
     c->has_asked = true;
     if (c->no_room) {
         c->no_room = false;
-        refuse_for_room(c);
+        conn_refuse_for_room(c);
         return;
     }
     c->keep_alive = m->keep_alive;
@@ -447,8 +379,8 @@ static size_t feed(struct conn *c, struct str bytes)
         conn_refuse(c, http_parser_error_status(c->parser), http_parser_error_text(c->parser));
         return bytes.len;
     }
-    if (!c->no_room && !charge_body(c)) {
-        refuse_for_room(c);
+    if (!c->no_room && !conn_charge_body(c)) {
+        conn_refuse_for_room(c);
         return bytes.len;
     }
     if (result == HTTP_PARSE_DONE) {
@@ -463,7 +395,7 @@ static size_t feed(struct conn *c, struct str bytes)
     else if (was_idle || http_parser_in_body(c->parser))
         conn_arm_reading(c);
     if (http_parser_in_body(c->parser))
-        places_stay(c); /* a body has to move all the time */
+        places_hold(c);
     return used;
 }
 
@@ -491,7 +423,7 @@ static void process(struct conn *c)
         strbuf_init(&c->pending, PENDING_MAX + HTTP_READ_BUFFER);
     }
     if (c->state != CONN_LINGERING && c->state != CONN_CLOSING)
-        charge_kept(c);
+        conn_charge_kept(c);
     if (c->state == CONN_READING && c->read_stopped) {
         c->read_stopped = false;
         uv_read_start(&c->io.stream, on_alloc, on_read);
@@ -502,7 +434,7 @@ static void process(struct conn *c)
 static void keep_pending(struct conn *c, struct str bytes)
 {
     strbuf_append_str(&c->pending, bytes);
-    charge_kept(c);
+    conn_charge_kept(c);
     if (c->pending.len >= PENDING_MAX) {
         c->read_stopped = true;
         uv_read_stop(&c->io.stream);
@@ -554,23 +486,13 @@ void conn_on_plain(struct conn *c, struct str bytes)
 
 /* ---- begin ---- */
 
-/* A client's address as a tenant's number: of IPv6 the network, of which a client has all. */
 static uint64_t number_of_address(struct conn *c)
 {
     struct sockaddr_storage a = {0};
-    const struct sockaddr_in6 *v6 = (const struct sockaddr_in6 *)&a;
-    uint64_t bits = 0;
     int n = sizeof a;
     if (c->server->is_unix || uv_tcp_getpeername(&c->io.tcp, (struct sockaddr *)&a, &n) != 0)
         return 1;
-    if (a.ss_family == AF_INET)
-        bits = ((const struct sockaddr_in *)&a)->sin_addr.s_addr;
-    else if (IN6_IS_ADDR_V4MAPPED(&v6->sin6_addr))
-        memcpy(&bits, &v6->sin6_addr.s6_addr[12], 4);
-    else
-        memcpy(&bits, v6->sin6_addr.s6_addr, sizeof bits);
-    bits = (bits ^ c->server->address_seed) * 0x9E3779B97F4A7C15ull;
-    return bits | 1;
+    return places_address(&a, c->server->address_seed);
 }
 
 uint64_t conn_address(struct conn *c)

@@ -16,6 +16,7 @@
 #include "common/net/http_internal.h"
 
 enum { LOOK_AGAIN_MS = 20, DRAIN_FRESH_MS = 1000, DRAIN_READ_MS = 5000, SAMPLES = 4 };
+enum { FIRST_LOOK_MS = 1000 };
 
 #define NS_PER_MS 1000000ull
 
@@ -40,21 +41,28 @@ static uint64_t now_of(const struct conn *c)
 
 /* ---- requests ---- */
 
+static uint64_t least(uint64_t a, uint64_t b)
+{
+    return a < b ? a : b;
+}
+
 /* As soon as the verdict may be another one, and some times in each stall time, because an answer's
  * bytes are seen to move only when they are asked for. */
-static void arm_look(struct conn *c, const struct progress_rules *r)
+static void arm_look(struct conn *c, const struct progress_rules *r, uint64_t most)
 {
     const uint64_t wait = progress_wait_ns(&c->progress, r, now_of(c));
-    const uint64_t most = r->stall_ns / SAMPLES;
     c->doomed = false;
-    conn_arm(c, (wait < most ? wait : most) / NS_PER_MS + 1);
+    conn_arm(c, least(wait, most) / NS_PER_MS + 1);
 }
 
 static void begin_progress(struct conn *c, const struct progress_rules *r)
 {
     uv_update_time(c->deadline.loop);
     progress_begin(&c->progress, now_of(c));
-    arm_look(c, r);
+    /* Soon: what the kernel takes at once says nothing of a client that reads no more
+     * (places_make).
+     */
+    arm_look(c, r, least(r->stall_ns / SAMPLES, FIRST_LOOK_MS * NS_PER_MS));
 }
 
 void conn_arm_reading(struct conn *c)
@@ -97,7 +105,7 @@ void conn_arm_writing(struct conn *c)
     begin_progress(c, &c->server->down);
 }
 
-static void look_at_answer(struct conn *c)
+bool conn_answer_moved(struct conn *c)
 {
     uint64_t waits = uv_stream_get_write_queue_size(&c->io.stream);
     uv_os_fd_t fd;
@@ -107,9 +115,12 @@ static void look_at_answer(struct conn *c)
         waits += (uint64_t)in_kernel;
     const uint64_t taken = c->sent_bytes > waits ? c->sent_bytes - waits : 0;
     if (taken <= c->taken_bytes)
-        return;
+        return false;
     progress_moved(&c->progress, &c->server->down, now_of(c), taken - c->taken_bytes);
     c->taken_bytes = taken;
+    if (c->state == CONN_FLUSHING)
+        places_hold(c);
+    return true;
 }
 
 /* ---- the timer ---- */
@@ -131,11 +142,11 @@ static bool goes_on(struct conn *c)
     if (!is_answering(c) && !is_body(c))
         return false;
     if (is_answering(c))
-        look_at_answer(c);
+        (void)conn_answer_moved(c);
     const struct progress_rules *r = is_answering(c) ? &s->down : &s->up;
     if (progress_judge(&c->progress, r, now_of(c)) != PROGRESS_FINE)
         return false;
-    arm_look(c, r);
+    arm_look(c, r, r->stall_ns / SAMPLES);
     return true;
 }
 

@@ -3,6 +3,7 @@
  * and http_conn.c (one connection). Private to common/net. */
 #include <uv.h>
 
+#include "common/net/http_charge.h"
 #include "common/net/http_parser.h"
 #include "common/net/http_places.h"
 #include "common/net/http_progress.h"
@@ -53,15 +54,16 @@ struct conn {
     uv_shutdown_t shutdown;
     uint32_t open_handles;
     struct http_parser *parser;
-    struct strbuf pending;                 /* read behind a request that is not answered yet */
-    struct room_charge body, kept, answer; /* of the server's bodies, kept and answers */
-    uint64_t tenant;          /* of the request, for its room; 0: the client's address */
-    uint64_t address;         /* of the client, as such a number; 0: not looked for yet */
-    uint64_t announced;       /* bytes that the body's length says; 0: it says none */
-    struct progress progress; /* of the body that comes, or of the answer that waits */
-    uint64_t sent_bytes;      /* given to the network since the connection began */
-    uint64_t taken_bytes;     /* of them, what the peer had acknowledged when last asked */
-    uint64_t queued_bytes;    /* given to uv_write, not written */
+    struct strbuf pending; /* read behind a request that is not answered yet */
+    struct room_charge body, kept, strange, tree, answer; /* of the server's rooms */
+    uint64_t taken_body_bytes; /* of a body that its handler took and still has */
+    uint64_t tenant;           /* of the request, for its room; 0: the client's address */
+    uint64_t address;          /* of the client, as such a number; 0: not looked for yet */
+    uint64_t announced;        /* bytes that the body's length says; 0: it says none */
+    struct progress progress;  /* of the body that comes, or of the answer that waits */
+    uint64_t sent_bytes;       /* given to the network since the connection began */
+    uint64_t taken_bytes;      /* of them, what the peer had acknowledged when last asked */
+    uint64_t queued_bytes;     /* given to uv_write, not written */
     uint64_t gathered_bytes;
     uint32_t i_gathered, first_piece, last_piece; /* in server->gather, each + 1; 0: none */
     uint64_t linger_left;
@@ -114,8 +116,10 @@ struct http_server {
     uint32_t n_conns, n_extra;   /* all; of them, those that are refused: there is no place */
     uint32_t open_handles;       /* the owner, the listener, every connection: freed at 0 */
     struct room bodies, answers; /* large bodies; answers that wait */
-    struct room kept;            /* small bodies, heads, and what was sent ahead */
-    struct places places;
+    struct room kept, strangers; /* small bodies, heads, and what was sent ahead: of requests with a
+                                    tenant, and of those without */
+    struct room trees;           /* what handlers make of bodies, and hold until they answer */
+    struct places waiting, held;
     struct progress_rules up, down; /* of bodies, and of answers */
     struct http_counts counts;
     uint64_t address_seed;
@@ -144,8 +148,8 @@ static inline struct conn *conn_of(const struct http_request *r)
 /* For http_answer.c. */
 bool conn_send(struct conn *c, struct str a, struct str b, struct str d); /* by TLS where it is */
 void conn_after_flush(struct conn *c);
+void conn_forget_decoded(struct conn *c);
 void conn_tell_answered(struct conn *c, bool aborted);
-void conn_charge_answer(struct conn *c); /* what waits for the client, where it is much */
 void conn_append_head(struct conn *c, struct strbuf *b, int status, const char *content_type);
 
 /* http_deadline.c: how long is waited for what. */
@@ -155,6 +159,8 @@ void conn_arm_reading(struct conn *c);
 void conn_body_moved(struct conn *c, uint64_t bytes);
 /* An answer has bytes waiting that had none. */
 void conn_arm_writing(struct conn *c);
+/* Whether its peer has acknowledged bytes since it was last asked. */
+bool conn_answer_moved(struct conn *c);
 uint64_t conn_address(struct conn *c); /* of its client, as a number that is not 0 */
 /* The request's room counts for its tenant, or else for its client. */
 uint64_t conn_tenant(struct conn *c);

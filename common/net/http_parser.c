@@ -29,7 +29,6 @@ struct http_parser {
     struct offsets fields[HTTP_MAX_FIELDS];
     uint32_t n_fields;
     bool begun, headers_done, in_value, expects_continue, complete;
-    bool drops_body;          /* it is read, and not kept */
     bool in_head, line_ended; /* of the bytes read so far, for is_folded */
     bool is_suspect; /* HTTP/1.0 with chunks: whoever passed it on may have seen another length */
     uint32_t noise_bytes; /* chunk extensions and trailers: read, not kept, still bounded */
@@ -186,8 +185,7 @@ static int on_body(llhttp_t *l, const char *at, size_t n)
     if (n > p->max_body - p->body_bytes)
         return fail(p, 413, "The request body is too large");
     p->body_bytes += n;
-    if (!p->drops_body)
-        strbuf_append(&p->body, at, n);
+    strbuf_append(&p->body, at, n);
     return 0;
 }
 
@@ -310,7 +308,7 @@ void http_parser_reset(struct http_parser *p)
     p->length = p->body_bytes = 0;
     p->url_len = p->n_fields = p->noise_bytes = 0;
     p->begun = p->headers_done = p->in_value = p->expects_continue = p->complete = false;
-    p->in_head = p->line_ended = p->is_suspect = p->drops_body = false;
+    p->in_head = p->line_ended = p->is_suspect = false;
     p->error_status = 0;
     p->error_text[0] = '\0';
 }
@@ -388,11 +386,6 @@ char *http_parser_take_body(struct http_parser *p)
 uint64_t http_parser_max_body(const struct http_parser *p)
 {
     return p->max_body;
-}
-
-void http_parser_drop_body(struct http_parser *p)
-{
-    p->drops_body = true;
 }
 
 uint64_t http_parser_announced(const struct http_parser *p)

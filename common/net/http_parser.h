@@ -50,8 +50,6 @@ bool http_parser_in_body(const struct http_parser *p); /* headers are complete *
 /* The message's body, to be freed with mem_free; it has none then. NULL: it had none. */
 char *http_parser_take_body(struct http_parser *p);
 uint64_t http_parser_max_body(const struct http_parser *p); /* bytes that this message's may have */
-/* To be said in on_head: the body is read within its bound, and the message has none. */
-void http_parser_drop_body(struct http_parser *p);
 /* Bytes that Content-Length says, once the head is there; 0: it says none. */
 uint64_t http_parser_announced(const struct http_parser *p);
 uint64_t http_parser_left(const struct http_parser *p);       /* of them, what has not come */

@@ -44,24 +44,11 @@ char *http_take_body(struct http_request *r)
 {
     struct conn *c = conn_of(r);
     char *owned = (char *)c->decoded.ptr;
+    c->taken_body_bytes += http_body(r).len;
     c->decoded = (struct str){0};
     if (owned) /* the compressed one is of no use to anybody */
         mem_free(http_parser_take_body(c->parser));
     return owned ? owned : http_parser_take_body(c->parser);
-}
-
-bool http_hold(struct http_request *r, uint64_t bytes)
-{
-    struct conn *c = conn_of(r);
-    struct room *bodies = &c->server->bodies;
-    if (bytes <= HTTP_SMALL_BODY_BYTES)
-        return true;
-    if (!room_has(bodies, conn_tenant(c), bytes)) {
-        c->server->counts.refused_bodies++;
-        return false;
-    }
-    room_set(bodies, &c->body, conn_tenant(c), c->body.bytes + bytes);
-    return true;
 }
 
 bool is_header(const struct http_field *f, const char *name)
@@ -112,11 +99,6 @@ void *http_get_note(const struct http_request *r)
 void http_set_tenant(struct http_request *r, uint64_t tenant)
 {
     conn_of(r)->tenant = tenant;
-}
-
-void http_drop_body(struct http_request *r)
-{
-    http_parser_drop_body(conn_of(r)->parser);
 }
 
 void http_set_id(struct http_request *r, const char *id)

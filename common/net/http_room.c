@@ -3,6 +3,7 @@
 #include <assert.h>
 
 #include "common/base/mem.h"
+#include "common/base/mix.h"
 
 enum { BUCKETS_MIN = 64 };
 
@@ -23,17 +24,10 @@ void room_fini(struct room *r)
     *r = (struct room){0};
 }
 
-/* splitmix64's last step: tenants' numbers may be alike in their low bits. */
-static uint64_t mix(uint64_t z)
-{
-    z = (z ^ z >> 30) * 0xBF58476D1CE4E5B9ull;
-    z = (z ^ z >> 27) * 0x94D049BB133111EBull;
-    return z ^ z >> 31;
-}
-
+/* Tenants' numbers may be alike in their low bits. */
 static struct room_account **bucket_of(const struct room *r, uint64_t tenant)
 {
-    return &r->buckets[mix(tenant) & (r->n_buckets - 1)];
+    return &r->buckets[mix_bits(tenant) & (r->n_buckets - 1)];
 }
 
 static struct room_account *find(const struct room *r, uint64_t tenant)

@@ -31,6 +31,12 @@ static inline bool room_is_wide(const struct room *r, uint64_t more)
 
 /* Whether the tenant may hold more bytes than it does. */
 bool room_has(const struct room *r, uint64_t tenant, uint64_t more);
+/* The most that anybody may hold. */
+static inline uint64_t room_most(const struct room *r)
+{
+    return r->total / 2;
+}
+
 /* The most that it may hold more. */
 uint64_t room_left(const struct room *r, uint64_t tenant);
 /* Sets what a holder holds. It is not asked whether there is room. A charge that is not 0 stays

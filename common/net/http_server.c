@@ -102,7 +102,10 @@ static void init_rooms(struct http_server *s)
     room_init(&s->bodies, l->max_body_bytes_total);
     room_init(&s->answers, l->max_answer_bytes_total);
     room_init(&s->kept, l->max_body_bytes_total);
-    places_init(&s->places);
+    room_init(&s->strangers, l->max_body_bytes_total);
+    room_init(&s->trees, l->max_body_bytes_total);
+    places_init(&s->waiting);
+    places_init(&s->held);
     s->up = rules(l, l->body_timeout_ms);
     s->down = rules(l, l->write_stall_ms);
     s->address_seed = random_secure_u64();
@@ -110,7 +113,8 @@ static void init_rooms(struct http_server *s)
 
 void http_server_load(const struct http_server *s, struct http_load *out)
 {
-    *out = (struct http_load){.body_bytes = s->bodies.used + s->kept.used,
+    *out = (struct http_load){.body_bytes =
+                                  s->bodies.used + s->kept.used + s->strangers.used + s->trees.used,
                               .answer_bytes = s->answers.used,
                               .counts = s->counts};
 }
@@ -173,7 +177,10 @@ void http_server_release(struct http_server *s)
     room_fini(&s->bodies);
     room_fini(&s->answers);
     room_fini(&s->kept);
-    places_fini(&s->places);
+    room_fini(&s->strangers);
+    room_fini(&s->trees);
+    places_fini(&s->waiting);
+    places_fini(&s->held);
     mem_free(s);
 }
 

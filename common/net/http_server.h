@@ -23,9 +23,10 @@ struct http_limits {
     uint32_t max_header_bytes; /* 431; default 32 KiB, at most 100 fields */
     uint64_t max_body_bytes;   /* 413; default 16 MiB */
     /* All bodies over 64 KiB held at once, each with the length that it announces: 503 above, or
-     * above the tenant's share; default 256 MiB. Small bodies, heads and what was sent ahead have
-     * as much again, where a connection holds more than 16 KiB of them. The same of answers that
-     * wait for their readers, with more than 16 KiB. */
+     * above the tenant's share, and 413 of what is above any share; default 256 MiB. Small bodies,
+     * heads and what was sent ahead have as much again, where a connection holds more than 16 KiB
+     * of them, those of requests without a tenant as much as well, and so has http_hold. The same
+     * of answers that wait for their readers, with more than 16 KiB. */
     uint64_t max_body_bytes_total, max_answer_bytes_total;
     uint32_t header_timeout_ms, idle_timeout_ms;
     uint32_t body_timeout_ms, write_stall_ms; /* without a byte of a body, of an answer; 30 s */
@@ -105,12 +106,16 @@ bool http_header_at(const struct http_request *r, uint32_t i, struct str *name, 
 struct str http_body(const struct http_request *r);
 /* The body's bytes, which become the caller's, to be freed with mem_free: a large one is given away
  * without a copy, which takes the loop a millisecond a megabyte. http_body is empty then. NULL: it
- * was empty before. They still count against max_body_bytes_total until the answer is written. */
+ * was empty before. They count on until http_release_body, or until the answer is written. */
 char *http_take_body(struct http_request *r);
+/* From on_request on: nobody reads the body any more, its bytes are freed (those that were taken
+ * are by who took them), and none of its room is held for as long as the answer takes. */
+void http_release_body(struct http_request *r);
 /* From on_request on: the request holds so many bytes more, made of its body, until its answer is
- * written. They take of its tenant's room for bodies; up to 64 KiB are free, as a body's are. To be
- * called once. False: there is no room, and the request is to be refused with a 503. */
-bool http_hold(struct http_request *r, uint64_t bytes);
+ * written. They take of a room of their own; up to 16 KiB are free. To be called once.
+ * STATUS_AGAIN: its tenant has no room now, and the request is to be refused with a 503;
+ * STATUS_LIMIT: it would never have, with a 413. */
+MUST_USE enum status http_hold(struct http_request *r, uint64_t bytes);
 void http_set_user(struct http_request *r, void *user); /* the handler's own state */
 void *http_get_user(const struct http_request *r);
 /* Beside it, what on_answered is to find; freed there. */
@@ -120,9 +125,6 @@ void *http_get_note(const struct http_request *r);
 /* The request's body and answer take the room of this tenant; 0, as it is until it is set: the
  * client's address. To be said in body_max, before the body takes its room, and in on_request. */
 void http_set_tenant(struct http_request *r, uint64_t tenant);
-/* To be said in body_max, of a body that the handler does not look at: it is read within its bound
- * and not kept. */
-void http_drop_body(struct http_request *r);
 /* False: so much of the tenant's answers waits for readers that a large one would be refused. */
 bool http_answer_has_room(struct http_request *r);
 

@@ -29,6 +29,7 @@ UNREAD = [
     unread("echo", lambda t: t.complete(prompt="word " * 1500, echo=True, max_tokens=1), 24),
     unread("files", lambda t: t.get("/v1/files"), needs=("state",)),
     unread("tokenize", lambda t: t.post("/tokenize", {"model": t.model, "prompt": "word " * 20000}), 24),
+    unread("pipelined_by_a_stranger", lambda t: Shot(t.head("GET", "/nowhere", key=False, close=False) * 4000), 50),
     unread("pipelined", lambda t: Shot(t.head("GET", "/v1/models", close=False) * 200), 50),
     unread("pipelined_content", lambda t: Shot(t.head("GET", f"/v1/files/{t.file_id}/content", close=False) * 20), 20, needs=("state",)),
 ]
@@ -89,6 +90,9 @@ BODIES = [
     keyless("a_form_without_a_key", lambda t: upload(t, key=False, path="/v1/files", more=("Content-Type: multipart/form-data; boundary=B",))),
     keyless("gzip_without_a_key", lambda t: upload(t, key=False, more=("Content-Encoding: gzip", "Content-Type: application/json"))),
     keyless("expect_without_a_key", lambda t: upload(t, sent=0, key=False, more=("Expect: 100-continue", "Content-Type: application/json"))),
+    Attack("body/of_a_ping", "body", lambda t: [upload(t, 65536, sent=0, key=False, path="/ping")] * 200, refused(200)),
+    Attack("body/of_a_probe", "body", lambda t: [Shot(t.head("GET", path, 65536, False), hold_s=20) for path in
+                                                 ("/health", "/ready", "/accepting", "/ping")] * 50, refused(200)),
     # all but 400 bytes come at once: the second window of 30 s is the first that moves too little
     Attack("body/slower_than_a_reader", "body", lambda t: [upload(t, hold=75) for _ in range(17)], let_go, seconds=80),
     Attack("body/nothing_behind_the_head", "body", lambda t: [upload(t, sent=0, hold=45) for _ in range(50)], let_go, seconds=50),

@@ -9,7 +9,7 @@ from cluster import SLOW, Cluster
 from neighbour import chart_limits
 
 ALL = bool(os.environ.get("COX_HOSTILE_ALL"))
-WIRED = {"disk", "bytes", "host", "inline", "allof", "template", "stop", "unread/content"}
+WIRED = {"disk", "bytes", "host", "inline", "allof", "template", "stop", "unread/content", "body/of_a_ping", "body/of_a_probe"}
 LONG = 26.0  # seconds that an attack may ask for to be among the short ones, but for those of the disk
 
 

@@ -459,27 +459,40 @@ static void test_timeout_from_the_head(void **state)
 }
 
 static uint64_t n_held;
-static bool has_room;
+static int n_released;
+static enum status room;
 
-static bool fake_hold(void *reply, uint64_t bytes)
+static void fake_release_body(void *reply)
 {
-    n_held = bytes;
-    return has_room;
+    n_released++;
 }
 
-/* The kept part of a body is charged before anything is submitted. */
+static enum status fake_hold(void *reply, uint64_t bytes)
+{
+    assert_int_equal(n_released, 1); /* first, so that it has room by that */
+    n_held = bytes;
+    return room;
+}
+
+/* A body is let go when it is prepared, and its kept part charged before anything is submitted. */
 static void test_no_room_for_what_it_holds(void **state)
 {
+    static const struct {
+        enum status room;
+        int status;
+    } cases[] = {{STATUS_LIMIT, 413}, {STATUS_AGAIN, 503}, {STATUS_OK, 0}};
     struct reply_ops ops = *w.s.reply;
+    ops.release_body = fake_release_body;
     ops.hold = fake_hold;
     w.s.reply = &ops;
-    for (int i = 0; i < 2; i++) {
-        has_room = i;
+    for (int i = 0; i < 3; i++) {
+        room = cases[i].room;
         n_held = 0;
+        n_released = 0;
         post("{\"prompt\":\"hi\",\"max_tokens\":1,\"model\":\"alias\"}");
-        assert_int_equal(w.client.status, i ? 0 : 503);
-        assert_int_equal(w.client.retry_after_s, i ? 0 : 1);
-        assert_int_equal(w.n_submits, i);
+        assert_int_equal(w.client.status, cases[i].status);
+        assert_int_equal(w.client.retry_after_s, cases[i].status == 503);
+        assert_int_equal(w.n_submits, cases[i].status == 0);
         assert_true(n_held > 0);
         w.client.status = 0;
         w.client.retry_after_s = 0;

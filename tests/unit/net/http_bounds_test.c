@@ -61,8 +61,10 @@ static void hoard(struct fixture *f)
         exchange(f);
         f->n_chunks += strncmp(f->answer, "HTTP/1.1 200", 12) == 0;
     }
-    answer_of(f, send_part(f, BODIES_TOTAL, 0));
+    answer_of(f, send_part(f, BODIES_TOTAL / 2, 0));
     f->n_chunks += strncmp(f->answer, "HTTP/1.1 503", 12) == 0;
+    answer_of(f, send_part(f, BODIES_TOTAL / 2 + 1, 0)); /* it would never have room */
+    f->n_chunks += strncmp(f->answer, "HTTP/1.1 413", 12) == 0;
     answer_of(f, send_part_from(f, 2, BODIES_TOTAL / 4, BODIES_TOTAL / 4));
     f->n_chunks += strncmp(f->answer, "HTTP/1.1 200", 12) == 0;
     close(hoarder);
@@ -76,8 +78,8 @@ static void uploads_that_never_end_shut_out_no_one_else(void **state)
     f->script = hoard;
     f->send = "POST /e HTTP/1.1\r\nHost: t\r\nConnection: close\r\nContent-Length: 3\r\n\r\nabc";
     run(f, &limits);
-    assert_int_equal(f->n_chunks, 52);
-    assert_int_equal(f->load.counts.refused_bodies, 1);
+    assert_int_equal(f->n_chunks, 53);
+    assert_int_equal(f->load.counts.refused_bodies, 2);
     assert_int_equal(f->load.body_bytes, 0);
     mem_free(f);
 }
@@ -112,7 +114,7 @@ static void hold_trees(struct fixture *f)
 
 static void hold_tree(void *ctx, struct http_request *r)
 {
-    if (!http_hold(r, 300 << 10))
+    if (http_hold(r, 300 << 10) != STATUS_OK)
         http_respond(r, 503, NULL, STR(""), NULL, 0);
     else if (http_body(r).len > 0)
         http_respond(r, 200, NULL, STR(""), NULL, 0);
@@ -167,6 +169,152 @@ static void small_bodies_are_bounded_as_well(void **state)
     assert_int_equal(f->n_chunks, 2);
     assert_int_equal(f->load.counts.refused_bodies, N_SMALL - 2);
     assert_int_equal(f->load.body_bytes, 0);
+    mem_free(f);
+}
+
+/* Requests of tenant 7, whose bodies nobody reads any more, and whose answers do not end: they hold
+ * what is made of the body, as many bytes as the body's last number says. */
+static void answer_without_end(void *ctx, struct http_request *r)
+{
+    struct fixture *f = ctx;
+    const struct str body = http_body(r);
+    const uint64_t tree = body.len > 8 ? strtoul(body.ptr + body.len - 8, NULL, 10) : 0;
+    http_set_tenant(r, 7);
+    if (str_eq_c(http_path(r), "/taken"))
+        mem_free(http_take_body(r));
+    else
+        http_release_body(r);
+    const enum status s = http_hold(r, tree);
+    look(f);
+    f->most_waiting = f->load.body_bytes;
+    if (s != STATUS_OK)
+        http_respond(r, s == STATUS_LIMIT ? 413 : 503, NULL, STR(""), NULL, 0);
+    else
+        http_stream_begin(r, 200, "text/plain", NULL, 0);
+}
+
+/* A POST whose body ends with the number; what is sent behind it. */
+static int post(struct fixture *f, const char *path, size_t n_body, size_t tree, const char *behind)
+{
+    struct strbuf b;
+    strbuf_init(&b, 0);
+    strbuf_printf(&b, "POST %s HTTP/1.1\r\nHost: t\r\nContent-Length: %zu\r\n\r\n", path, n_body);
+    strbuf_printf(&b, "%*zu%s", (int)n_body, tree, behind);
+    const int fd = dial(f);
+    if (send(fd, b.ptr, b.len, MSG_NOSIGNAL) != (ssize_t)b.len ||
+        recv(fd, f->answer, 12, MSG_WAITALL) != 12)
+        abort();
+    strbuf_fini(&b);
+    return fd;
+}
+
+/* More requests than there is room for their bodies, small and large, stay open. */
+static void keep_many_open(struct fixture *f)
+{
+    int fds[2 * N_SMALL];
+    for (int i = 0; i < 2 * N_SMALL; i++) {
+        fds[i] = post(f, "/a", i % 2 ? SMALL : 2 * SMALL, 0, "");
+        f->n_chunks += memcmp(f->answer, "HTTP/1.1 200", 12) == 0;
+    }
+    for (int i = 0; i < 2 * N_SMALL; i++)
+        close(fds[i]);
+}
+
+static void bodies_that_were_read_hold_no_room(void **state)
+{
+    const struct http_limits limits = {.max_body_bytes_total = SMALL_TOTAL};
+    struct fixture *f = mem_zalloc(sizeof *f);
+    f->script = keep_many_open;
+    f->handler = answer_without_end;
+    run(f, &limits);
+    assert_int_equal(f->n_chunks, 2 * N_SMALL);
+    assert_int_equal(f->load.counts.refused_bodies, 0);
+    assert_int_equal(f->most_waiting, 0);
+    mem_free(f);
+}
+
+/* Trees of 20 KiB: half of the room is one tenant's. Those of up to 16 KiB are free, and one that
+ * is larger than any share hears so. */
+static void keep_trees(struct fixture *f)
+{
+    static const size_t trees[] = {20 << 10, 16 << 10, 1 << 20};
+    int fds[40];
+    for (int i = 0; i < 40; i++) {
+        fds[i] = post(f, "/a", 100, trees[i < 30 ? 0 : i < 39 ? 1 : 2], "");
+        f->n_chunks += memcmp(f->answer, "HTTP/1.1 200", 12) == 0;
+        f->n_refused += memcmp(f->answer, "HTTP/1.1 503", 12) == 0;
+        f->n_drains += memcmp(f->answer, "HTTP/1.1 413", 12) == 0;
+    }
+    for (int i = 0; i < 40; i++)
+        close(fds[i]);
+}
+
+static void trees_are_bounded(void **state)
+{
+    const struct http_limits limits = {.max_body_bytes_total = 1 << 20};
+    struct fixture *f = mem_zalloc(sizeof *f);
+    f->script = keep_trees;
+    f->handler = answer_without_end;
+    run(f, &limits);
+    assert_int_equal(f->n_chunks, (512 / 20) + 9);
+    assert_int_equal(f->n_refused, 30 - 512 / 20);
+    assert_int_equal(f->n_drains, 1);
+    assert_int_equal(f->load.body_bytes, 0);
+    mem_free(f);
+}
+
+/* A small body that its handler took counts on, whatever comes behind it. */
+static void take_and_send_ahead(struct fixture *f)
+{
+    const int fd = post(f, "/taken", SMALL, 0, "GET /next HTTP/1.1\r\n");
+    for (int i = 0; i < 20; i++) {
+        f->n_chunks += send(fd, "x", 1, MSG_NOSIGNAL) == 1;
+        usleep(2000);
+    }
+    close(post(f, "/a", 100, 0, ""));
+    close(fd);
+}
+
+static void what_was_taken_counts_on(void **state)
+{
+    struct fixture *f = mem_zalloc(sizeof *f);
+    f->script = take_and_send_ahead;
+    f->handler = answer_without_end;
+    run(f, NULL);
+    assert_int_equal(f->n_chunks, 20);
+    assert_in_range(f->most_waiting, SMALL, SMALL + 512);
+    mem_free(f);
+}
+
+/* Strangers of many addresses send large heads that do not end; a tenant's body has its room. */
+static void crowd_with_heads(struct fixture *f)
+{
+    static char head[31 << 10];
+    int fds[2 * N_SMALL];
+    const int n = snprintf(head, sizeof head, "GET /a HTTP/1.1\r\nX-A: ");
+    memset(head + n, 'x', sizeof head - (size_t)n);
+    for (int i = 0; i < 2 * N_SMALL; i++) {
+        f->from = (uint8_t)(10 + i);
+        fds[i] = dial(f);
+        if (send(fds[i], head, sizeof head, MSG_NOSIGNAL) < 0)
+            abort();
+    }
+    f->from = 0;
+    usleep(100000);
+    close(post(f, "/keyed", SMALL, 0, ""));
+    for (int i = 0; i < 2 * N_SMALL; i++)
+        close(fds[i]);
+}
+
+static void strangers_heads_have_their_own_room(void **state)
+{
+    const struct http_limits limits = {.max_body_bytes_total = SMALL_TOTAL};
+    struct fixture *f = mem_zalloc(sizeof *f);
+    f->script = crowd_with_heads;
+    f->handler = answer_without_end;
+    run(f, &limits);
+    assert_memory_equal(f->answer, "HTTP/1.1 200", 12);
+    assert_true(f->load.counts.refused_bodies > 0); /* their room is full */
     mem_free(f);
 }
 
@@ -372,6 +520,10 @@ int main(void)
         cmocka_unit_test(uploads_that_never_end_shut_out_no_one_else),
         cmocka_unit_test(what_a_request_holds_is_bounded),
         cmocka_unit_test(small_bodies_are_bounded_as_well),
+        cmocka_unit_test(bodies_that_were_read_hold_no_room),
+        cmocka_unit_test(trees_are_bounded),
+        cmocka_unit_test(what_was_taken_counts_on),
+        cmocka_unit_test(strangers_heads_have_their_own_room),
         cmocka_unit_test(what_is_sent_ahead_counts),
         cmocka_unit_test(an_upload_that_crawls_is_ended),
         cmocka_unit_test(answers_that_wait_are_bounded),

@@ -174,7 +174,6 @@ static void a_handler_may_want_no_decoding(void **state)
 static void a_body_that_nobody_wants_is_not_read(void **state)
 {
 #define STRANGER "POST /stranger HTTP/1.1\r\nHost: t\r\nX-A: v\r\n"
-#define UNREAD   "PUT /few HTTP/1.1\r\nHost: t\r\nX-A: v\r\n"
     static const struct {
         const char *send, *want;
         bool ends;
@@ -193,12 +192,6 @@ static void a_body_that_nobody_wants_is_not_read(void **state)
         {"POST /few" H "Content-Length: 11\r\n\r\n", "HTTP/1.1 413", true},
         {"POST /few" H "Transfer-Encoding: chunked\r\n\r\nb\r\n01234567890\r\n0\r\n\r\n",
          "HTTP/1.1 413", true},
-        {UNREAD "Content-Length: 10\r\n\r\n0123456789", "[v] HTTP/1.1 200", false},
-        {UNREAD "Transfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\n\r\n", "[v] HTTP/1.1 200",
-         false},
-        {UNREAD "Content-Length: 11\r\n\r\n", "HTTP/1.1 413", true},
-        {UNREAD "Transfer-Encoding: chunked\r\n\r\n6\r\n012345\r\n6\r\n012345\r\n", "HTTP/1.1 413",
-         true},
     };
     const struct http_limits limits = {.max_body_bytes = 1000};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
@@ -374,110 +367,6 @@ static void a_reader_that_stalls_is_aborted(void **state)
     mem_free(f);
 }
 
-/* ---- more connections than there are places ---- */
-
-static int dial_from(struct fixture *f, uint8_t last_byte, const char *text)
-{
-    f->from = last_byte;
-    int fd = dial(f);
-    f->from = 0;
-    if (fd < 0 || send(fd, text, strlen(text), MSG_NOSIGNAL) < 0)
-        abort();
-    return fd;
-}
-
-/* The answer that comes next: "200", "503", or "end". */
-static bool hears(int fd, const char *want)
-{
-    char answer[1024] = "";
-    const ssize_t n = recv(fd, answer, sizeof answer - 1, 0);
-    return n == 0 ? strcmp(want, "end") == 0 : n > 12 && strncmp(answer + 9, want, 3) == 0;
-}
-
-static bool is_open(int fd)
-{
-    char byte;
-    return recv(fd, &byte, 1, MSG_DONTWAIT) < 0;
-}
-
-#define GET  "GET /a HTTP/1.1\r\nHost: t\r\n\r\n"
-#define HOLD "GET /hold HTTP/1.1\r\nHost: t\r\n\r\n"
-
-static void close_all(const int *fds, size_t n)
-{
-    for (size_t i = 0; i < n; i++)
-        close(fds[i]);
-}
-
-/* f->n_chunks counts what went as it should. All four places have a request in them. */
-static void many_requests(struct fixture *f)
-{
-    int fds[6];
-    for (int i = 0; i < 4; i++)
-        fds[i] = dial_from(f, 2, HOLD);
-    for (int i = 4; i < 6; i++) {
-        fds[i] = dial_from(f, 3, GET);
-        f->n_chunks += hears(fds[i], "503") + hears(fds[i], "end");
-    }
-    for (int i = 0; i < 4; i++)
-        f->n_chunks += is_open(fds[i]);
-    close_all(fds, 6);
-}
-
-/* One client has one idle connection, another has three; newcomers find a place, and the second
- * client's go, the one that has asked nothing for longest first. */
-static void idle_crowd(struct fixture *f)
-{
-    int fds[7];
-    fds[0] = dial_from(f, 2, GET);
-    f->n_chunks += hears(fds[0], "200");
-    for (int i = 1; i < 4; i++) {
-        fds[i] = dial_from(f, 3, GET);
-        f->n_chunks += hears(fds[i], "200");
-    }
-    f->n_chunks += send(fds[1], GET, strlen(GET), MSG_NOSIGNAL) > 0 && hears(fds[1], "200");
-    fds[4] = dial_from(f, 4, GET);
-    f->n_chunks += hears(fds[4], "200") + hears(fds[2], "end");
-    fds[5] = dial_from(f, 3, GET); /* of its own address, which has most */
-    f->n_chunks += hears(fds[5], "200") + hears(fds[3], "end");
-    fds[6] = dial_from(f, 5, HOLD);
-    f->n_chunks += hears(fds[1], "end");
-    f->n_chunks += is_open(fds[0]) + is_open(fds[4]) + is_open(fds[5]) + is_open(fds[6]);
-    f->n_chunks += send(fds[0], GET, strlen(GET), MSG_NOSIGNAL) > 0 && hears(fds[0], "200");
-    close_all(fds, 7);
-}
-
-/* Half a head is not idle, and makes place for a client that has fewer connections. */
-static void half_crowd(struct fixture *f)
-{
-    int fds[5];
-    fds[0] = dial_from(f, 2, HOLD);
-    for (int i = 1; i < 4; i++) {
-        fds[i] = dial_from(f, 3, "GET /a HTTP/1.1\r\n");
-        usleep(20000);
-    }
-    fds[4] = dial_from(f, 4, GET);
-    f->n_chunks += hears(fds[4], "200") + hears(fds[1], "end");
-    f->n_chunks += is_open(fds[0]) + is_open(fds[2]) + is_open(fds[3]);
-    close_all(fds, 5);
-}
-
-static void connections_over_the_limit_find_a_place_or_hear_so(void **state)
-{
-    static const struct {
-        void (*script)(struct fixture *f);
-        int n_right;
-    } cases[] = {{many_requests, 8}, {idle_crowd, 15}, {half_crowd, 5}};
-    const struct http_limits limits = {.max_connections = 4};
-    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        struct fixture *f = mem_zalloc(sizeof *f);
-        f->script = cases[i].script;
-        run(f, &limits);
-        assert_int_equal(f->n_chunks, cases[i].n_right);
-        mem_free(f);
-    }
-}
-
 /* What was said of one request is not said of the next one on the connection. */
 static void headers_and_ids_are_of_one_request(void **state)
 {
@@ -566,7 +455,6 @@ int main(void)
         cmocka_unit_test(a_client_that_leaves_is_an_abort),
         cmocka_unit_test(a_stream_waits_for_a_slow_reader),
         cmocka_unit_test(a_reader_that_stalls_is_aborted),
-        cmocka_unit_test(connections_over_the_limit_find_a_place_or_hear_so),
         cmocka_unit_test(headers_and_ids_are_of_one_request),
         cmocka_unit_test(a_drain_resets_nobody),
         cmocka_unit_test(a_port_in_use_is_named),
