@@ -15,8 +15,8 @@
 #include "gateway/gateway_internal.h"
 #include "gateway/gateway_tls.h"
 #include "gateway/openapi.h"
-#include "gateway/own_vocabulary.h"
 #include "gateway/pooling.h"
+#include "text/vocabulary.h"
 
 enum {
     ENGINE_TICK_MS = 125, /* half of a heartbeat */
@@ -427,7 +427,7 @@ static enum status open_model(struct gateway *g, const char *cache_dir, struct e
     g->has_model = true;
     if (text_tokenizer_open(g->model.tokenizer_path, cache_dir, &g->tokenizer, why) != TEXT_OK)
         return error_set(err, STATUS_INVALID, "tokenizer of %s: %s", c->model, why);
-    own_vocabulary(g->tokenizer, &g->vocabulary);
+    text_vocabulary(g->tokenizer, &g->vocabulary);
     make_compilers(g, cache_dir);
     /* the null model has no files to find a template in */
     const char *override =
