@@ -3,10 +3,10 @@
  * and http_conn.c (one connection). Private to common/net. */
 #include <uv.h>
 
+#include "common/base/room.h"
 #include "common/net/http_parser.h"
 #include "common/net/http_places.h"
 #include "common/net/http_progress.h"
-#include "common/net/http_room.h"
 #include "common/net/http_server.h"
 
 enum { HTTP_READ_BUFFER = 64 << 10, HTTP_PLAIN_BUFFER = 16 << 10 };
