@@ -760,6 +760,7 @@ static enum status start(struct gateway *g, const char *cache_dir, struct error 
                                               .metrics = g->metrics,
                                               .serving = &g->serving,
                                               .n_lines = (uint32_t)c->batch_lines,
+                                              .max_line_bytes = limits_of(c).max_body_bytes_total,
                                               .wall_s = clock_wall_s};
     TRY(state_calls_new(g->loop, &state, &g->state, err));
     TRY(start_pools(g, err));
