@@ -298,6 +298,14 @@ bool scheduler_fits(const struct scheduler *s, const struct request *r)
            blocks_fit_alone(s->blocks, r->ids_cap - 1); /* the last token is never run */
 }
 
+/* For who has a slot to come to: so that no step allocates where nobody waits for one. It is asked
+ * again in the step. */
+static void make_room_early(struct scheduler *s, struct seq *x)
+{
+    if (s->waiting.n < s->n_free_slots + s->n_left_slots)
+        (void)!seq_make_room(s, x);
+}
+
 enum status scheduler_add(struct scheduler *s, struct request *r)
 {
     assert(!r->sched);
@@ -322,6 +330,7 @@ enum status scheduler_add(struct scheduler *s, struct request *r)
         return STATUS_OK;
     }
     x->place = SEQ_WAITING;
+    make_room_early(s, x);
     set_left(s, x, r->n_hit < r->n_ids ? r->n_ids - r->n_hit : 1);
     seq_queue_push(&s->waiting, x);
     if (r->deadline_ns && r->deadline_ns < s->next_deadline_ns)
