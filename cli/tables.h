@@ -35,6 +35,7 @@ struct up_options {
     double elastic_tp_wait_s;
     bool enable_expert_parallel, enforce_eager, no_early_launch, no_one_shot;
     int64_t max_model_len, max_num_seqs, max_num_batched_tokens, max_waiting, max_waiting_per_key;
+    int64_t max_request_bytes;
     int64_t long_prefill_token_threshold, step_target_ms, block_size, num_gpu_blocks_override;
     int64_t kv_cache_memory_bytes, vocab_size;
     int64_t threads, null_step_us, null_token_us;
@@ -67,6 +68,9 @@ struct up_options {
     const char *generation_config;
     struct option_list invocations_statuses;
     int64_t max_body_bytes;
+    int64_t max_state_bytes, batch_lines, max_connections, max_open_choices; /* of each gateway */
+    int64_t tokenizer_threads, tokenizer_queue;
+    double queue_timeout_s, head_timeout_s, pause_timeout_s;
     double chunk_timeout_s, startup_timeout_s;
     bool sagemaker;
 };

@@ -3,6 +3,7 @@
 
 #include "cli/tables.h"
 #include "cli/up_plan.h"
+#include "common/options/capacity.h"
 #include "common/options/kv_dtype.h"
 #include "common/options/rows.h"
 #include "common/options/structured.h"
@@ -103,6 +104,7 @@ const struct option_spec up_specs[] = {
              "there; 0: as cox head"},
     OPT_INT(S, max_waiting_per_key, "max-waiting-per-key", 0, 1 << 20, "0",
             "the same for each API key; 0: one key may fill the queue"),
+    ROW_MAX_REQUEST_BYTES(S),
     OPT_INT(S, block_size, "block-size", 0, 1024, "0", "tokens of a KV block; 0: as cox worker"),
     OPT_INT(S, num_gpu_blocks_override, "num-gpu-blocks-override", 0, 1 << 30, "0",
             "KV blocks per worker; 0: from the memory"),
@@ -201,6 +203,7 @@ const struct option_spec up_specs[] = {
     OPT_STRING(
         S, state_dir, "state-dir", NULL,
         "folder of uploaded files and batches, in it one per gateway; without it there are none"),
+    ROWS_CAPACITY(S),
     OPT_BOOL(S, metrics_public, "metrics-public", NULL, "/metrics without a key"),
     OPT_INT(S, worker_http_port, "worker-http-port", 1, 65535, "7001",
             "HTTP port of worker 0; the others take the next ones"),

@@ -170,6 +170,20 @@ static void flags_of_bounds(struct builder *b, struct up_child *c)
     flag_of_list(b, c, "--allowed-hosts", &o->allowed_hosts);
 }
 
+static void flags_of_capacity(struct builder *b, struct up_child *c)
+{
+    const struct up_options *o = b->o;
+    flag_int(b, c, "--max-state-bytes", o->max_state_bytes);
+    flag_int(b, c, "--batch-lines", o->batch_lines);
+    flag_int(b, c, "--max-connections", o->max_connections);
+    flag_int(b, c, "--max-open-choices", o->max_open_choices);
+    flag_int(b, c, "--tokenizer-threads", o->tokenizer_threads);
+    flag_int(b, c, "--tokenizer-queue", o->tokenizer_queue);
+    flag(c, "--queue-timeout", text(b, "%.15g", o->queue_timeout_s));
+    flag(c, "--head-timeout", text(b, "%.15g", o->head_timeout_s));
+    flag(c, "--pause-timeout", text(b, "%.15g", o->pause_timeout_s));
+}
+
 static void flags_of_front(struct builder *b, struct up_child *c)
 {
     const struct front_options *f = &b->o->front;
@@ -281,6 +295,7 @@ static void build_head(struct builder *b, struct up_child *c, bool is_second)
     flag_if(b, c, "--max-num-batched-tokens", o->max_num_batched_tokens);
     flag_if(b, c, "--max-waiting", o->max_waiting);
     flag_if(b, c, "--max-waiting-per-key", o->max_waiting_per_key);
+    flag_int(b, c, "--max-request-bytes", o->max_request_bytes);
     flag_if(b, c, "--long-prefill-token-threshold", o->long_prefill_token_threshold);
     flag_int(b, c, "--step-target-ms", o->step_target_ms);
     if (!o->enable_prefix_caching)
@@ -344,6 +359,7 @@ static void build_gateway(struct builder *b, struct up_child *c, uint32_t i)
     if (o->chunk_timeout_s > 0)
         flag(c, "--chunk-timeout", text(b, "%.15g", o->chunk_timeout_s));
     flags_of_bounds(b, c);
+    flags_of_capacity(b, c);
     flags_of_front(b, c);
     flag(c, "--generation-config", o->generation_config);
     flags_of_names(b, c);

@@ -5,6 +5,8 @@
 #include "common/base/log.h"
 #include "common/base/mem.h"
 #include "common/base/metrics.h"
+#include "common/base/room.h"
+#include "common/net/http_parser.h"
 #include "gateway/api_request.h"
 #include "gateway/dialect.h"
 #include "gateway/encode_pool.h"
@@ -26,7 +28,9 @@ struct batch_slot {
     struct taken_line line;
     struct api_request *r; /* RUNNING: whose reply this is */
     int http_status;
-    bool is_released; /* answered with a 503 that another try may not meet */
+    bool is_released;  /* answered with a 503 that another try may not meet */
+    bool is_too_large; /* there will never be room for what it keeps */
+    struct room_charge charge;
     struct strbuf answer;
     enum status saved;
 };
@@ -45,6 +49,7 @@ struct batch_runner {
     struct batch_runner_options o;
     struct metric *open, *running, *lines[LINE_OUTCOME_COUNT];
     struct batch_slot *slots;
+    struct room room; /* of the lines' bodies, then of the JSON that they keep */
     struct take_job take;
     bool taking, wanted /* there may be lines */, any_open, closing;
     bool save_failed, take_failed; /* the last time; the store's thread only */
@@ -69,6 +74,7 @@ static void free_slot(struct batch_slot *s)
 {
     if (s->state != SLOT_FREE)
         metric_add(s->b->running, -1);
+    room_set(&s->b->room, &s->charge, s->line.tenant, 0);
     mem_free(s->line.owned_body);
     s->line.owned_body = NULL;
     s->r = NULL;
@@ -140,7 +146,9 @@ static void reply_respond(void *reply, int status, struct str json, uint32_t ret
     const char *code = s->r ? s->r->prepared.error.code : NULL;
     s->r = NULL;
     s->http_status = status;
-    s->is_released = status == 503 && !(code && strcmp(code, API_COMPILE_LIMIT) == 0);
+    s->is_released =
+        status == 503 && !s->is_too_large && !(code && strcmp(code, API_COMPILE_LIMIT) == 0);
+    room_set(&s->b->room, &s->charge, s->line.tenant, 0);
     strbuf_append_str(&s->answer, json);
     if (s->is_released) {
         s->b->hold = HOLD_TICKS;
@@ -183,6 +191,19 @@ static char *reply_take_body(void *reply)
     return owned;
 }
 
+/* Its body is gone by now. A line that finds no room waits again, until others have ended. */
+static bool reply_hold(void *reply, uint64_t bytes)
+{
+    struct batch_slot *s = reply;
+    struct room *room = &s->b->room;
+    room_set(room, &s->charge, s->line.tenant, 0);
+    s->is_too_large = bytes > room->total / 2;
+    if (bytes > HTTP_SMALL_BODY_BYTES && !room_has(room, s->line.tenant, bytes))
+        return false;
+    room_set(room, &s->charge, s->line.tenant, bytes);
+    return true;
+}
+
 static const struct reply_ops line_reply_ops = {
     .attach = reply_attach,
     .respond = reply_respond,
@@ -192,6 +213,7 @@ static const struct reply_ops line_reply_ops = {
     .end = reply_end,
     .drop = reply_drop,
     .take_body = reply_take_body,
+    .hold = reply_hold,
 };
 
 static struct batch_slot *next_free(const struct batch_runner *b)
@@ -211,6 +233,8 @@ static void run_line(struct batch_runner *b, const struct taken_line *l)
                                 .tenant = l->tenant,
                                 .reply_ops = &line_reply_ops};
     s->line = *l;
+    s->is_too_large = false;
+    room_set(&b->room, &s->charge, l->tenant, q.body.len);
     s->state = SLOT_RUNNING;
     metric_add(b->running, 1);
     serving_on_request(b->o.serving, s, &q);
@@ -233,7 +257,7 @@ static void take_done(struct encode_job *j)
     struct batch_runner *b = t->b;
     b->taking = false;
     if (t->status == STATUS_OK) {
-        b->wanted = b->wanted || t->n == t->max;
+        b->wanted = b->wanted || t->n > 0;
         b->any_open = t->n_open > 0;
         metric_set(b->open, t->n_open);
     }
@@ -255,11 +279,18 @@ static uint32_t n_free(const struct batch_runner *b)
     return n;
 }
 
+/* Bodies are charged when they are here: one more call reads at most STATE_TAKE_BYTES and a line.
+ */
+static bool has_room(const struct batch_runner *b)
+{
+    return room_is_wide(&b->room, 0);
+}
+
 static void pump(struct batch_runner *b)
 {
     const char *why;
     uint32_t room = n_free(b);
-    if (b->closing || b->taking || !b->wanted || b->hold > 0 || room == 0 ||
+    if (b->closing || b->taking || !b->wanted || b->hold > 0 || room == 0 || !has_room(b) ||
         !serving_healthy(b->o.serving, &why))
         return;
     b->take.job =
@@ -326,6 +357,7 @@ struct batch_runner *batch_runner_new(const struct batch_runner_options *o)
     b->o = *o;
     make_metrics(b);
     b->wanted = true; /* of an earlier life */
+    room_init(&b->room, o->max_bytes);
     b->slots = mem_array(o->n_slots, sizeof *b->slots);
     for (uint32_t i = 0; i < o->n_slots; i++) {
         b->slots[i].b = b;
@@ -351,6 +383,7 @@ void batch_runner_free(struct batch_runner *b)
         free_slot(s);
         strbuf_fini(&s->answer);
     }
+    room_fini(&b->room);
     mem_free(b->slots);
     mem_free(b);
 }

@@ -19,6 +19,7 @@ struct batch_runner_options { /* all borrowed */
     struct metrics *metrics;
     uint64_t (*wall_s)(void *ctx);
     uint32_t n_slots;
+    uint64_t max_bytes; /* of their bodies and of the JSON that they keep, shared between tenants */
 };
 
 /* What a line's url is answered by; NULL: not in a batch. */

@@ -15,8 +15,8 @@
 #include "gateway/gateway_internal.h"
 #include "gateway/gateway_tls.h"
 #include "gateway/openapi.h"
-#include "gateway/own_vocabulary.h"
 #include "gateway/pooling.h"
+#include "text/vocabulary.h"
 
 enum {
     ENGINE_TICK_MS = 125, /* half of a heartbeat */
@@ -433,7 +433,7 @@ static enum status open_model(struct gateway *g, const char *cache_dir, struct e
     g->has_model = true;
     if (text_tokenizer_open(g->model.tokenizer_path, cache_dir, &g->tokenizer, why) != TEXT_OK)
         return error_set(err, STATUS_INVALID, "tokenizer of %s: %s", c->model, why);
-    own_vocabulary(g->tokenizer, &g->vocabulary);
+    text_vocabulary(g->tokenizer, &g->vocabulary);
     make_compilers(g, cache_dir);
     /* the null model has no files to find a template in */
     const char *override =
@@ -766,6 +766,7 @@ static enum status start(struct gateway *g, const char *cache_dir, struct error 
                                               .metrics = g->metrics,
                                               .serving = &g->serving,
                                               .n_lines = (uint32_t)c->batch_lines,
+                                              .max_line_bytes = limits_of(c).max_body_bytes_total,
                                               .wall_s = clock_wall_s};
     TRY(state_calls_new(g->loop, &state, &g->state, err));
     TRY(start_pools(g, err));

@@ -23,8 +23,9 @@ void http_metrics_init(struct http_metrics *m, struct metrics *registry)
     for (int i = 0; i < HTTP_METRICS_WAYS; i++) {
         static const char *const what[HTTP_METRICS_WAYS] = {"what=\"bodies\"", "what=\"answers\""};
         m->held[i] = metrics_gauge(registry, "coxswain_gateway_http_held_bytes", what[i],
-                                   "Bytes of large bodies held now, with those that they announce, "
-                                   "and of answers that wait for their readers.");
+                                   "Bytes of request bodies held now, large ones with those that "
+                                   "they announce, of smaller ones and of the JSON that requests "
+                                   "keep, and of answers that wait for their readers.");
         m->slow[i] = metrics_counter(registry, "coxswain_gateway_http_slow_total", what[i],
                                      "Bodies and answers given up: no byte for "
                                      "--transfer-timeout, or below --min-transfer-rate.");

@@ -506,7 +506,8 @@ enum status state_calls_new(struct loop *l, const struct state_calls_options *o,
                                           .serving = o->serving,
                                           .metrics = o->metrics,
                                           .wall_s = o->wall_s,
-                                          .n_slots = o->n_lines};
+                                          .n_slots = o->n_lines,
+                                          .max_bytes = o->max_line_bytes};
     c->runner = batch_runner_new(&runner);
     return STATUS_OK;
 }

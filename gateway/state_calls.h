@@ -15,7 +15,8 @@ struct state_calls_options {
     uint64_t max_body_bytes; /* of one upload */
     struct metrics *metrics; /* borrowed, with serving */
     struct serving *serving; /* runs batches' lines, */
-    uint32_t n_lines;        /* so many at once */
+    uint32_t n_lines;        /* so many at once, */
+    uint64_t max_line_bytes; /* and so many bytes of them */
     uint64_t (*wall_s)(void *ctx);
 };
 MUST_USE enum status state_calls_new(struct loop *l, const struct state_calls_options *o,

@@ -59,6 +59,8 @@ struct stored_batch {
 };
 
 /* A line on its way. */
+#define STATE_TAKE_BYTES ((size_t)32 << 20) /* read at once, but for the rest of the last line */
+
 struct taken_line {
     int64_t batch_no;
     uint32_t i_line; /* from 0 */
@@ -127,8 +129,8 @@ MUST_USE enum status state_cancel_batch(struct state_store *s, uint64_t tenant, 
                                         struct error *err);
 void stored_batch_fini(struct stored_batch *b);
 
-/* Up to max waiting lines, of tenants in turn (state_turns.c), a tenant's oldest batch first;
- * batches that are past their time expire first.
+/* Up to max waiting lines, of tenants in turn (state_turns.c), a tenant's oldest batch first, and
+ * fewer when they have more than STATE_TAKE_BYTES; batches that are past their time expire first.
  * *n_open: batches in progress. */
 MUST_USE enum status state_take_lines(struct state_store *s, uint32_t max, uint64_t now_s,
                                       struct taken_line *out, uint32_t *n, uint32_t *n_open,

@@ -4,6 +4,8 @@
  * first. So all tenants with lines that wait have equally many slots in the end, whoever came first
  * and however long their batches are (max-min fairness: Bertsekas and Gallager, Data
  * Networks, 6.5.2). */
+#include <string.h>
+
 #include "common/base/mem.h"
 #include "gateway/state_internal.h"
 
@@ -150,8 +152,9 @@ static enum status take(struct state_store *s, struct turns *t, uint32_t max,
     sqlite3_stmt *q = state_prepare(s, TAKE, err);
     struct turn *next;
     enum status status = q ? STATUS_OK : STATUS_IO;
-    for (uint32_t skipped = 0; status == STATUS_OK && *n < max && skipped < SKIPPED_MAX &&
-                               (next = next_turn(t)) != NULL;) {
+    size_t n_bytes = 0;
+    for (uint32_t skipped = 0; status == STATUS_OK && *n < max && n_bytes < STATE_TAKE_BYTES &&
+                               skipped < SKIPPED_MAX && (next = next_turn(t)) != NULL;) {
         struct taken_line *l = &out[*n];
         status = find_line(s, q, next, l, err);
         if (status != STATUS_OK || next->is_done)
@@ -160,6 +163,7 @@ static enum status take(struct state_store *s, struct turns *t, uint32_t max,
         if (status == STATUS_OK && sqlite3_changes(s->db) > 0) {
             next->n_taken++;
             s->last_tenant = next->tenant;
+            n_bytes += strlen(l->owned_body);
             ++*n;
         } else { /* a damaged row would be run again and again */
             mem_free(l->owned_body);

@@ -14,8 +14,8 @@
  * The last, partly filled block of a prompt is entered when it is computed (blocks_enter_tail), and
  * copied by who shares it. Without caching, sequences of one request share and nobody else.
  *
- * O(1) per block; allocates nothing after blocks_new but the hashes of a request, once, on its own
- * arena (blocks_hash). One thread. */
+ * O(1) per block; allocates nothing after blocks_new but the hashes of a request on its own arena:
+ * when it comes (blocks_hash) and when it is to run (blocks_make_room). One thread. */
 #include "head/block_pool.h"
 #include "head/blocks_part.h"
 #include "head/prefix_cache.h"
@@ -85,6 +85,9 @@ bool blocks_fit_alone(const struct blocks *b, uint32_t n_positions);
 /* The hashes of r's full blocks, on r's arena, once for each salt that it has, one after the other:
  * that changes only while r has no tables. False: no memory. */
 bool blocks_hash(const struct blocks *b, struct request *r);
+/* Before r gets tables: memory for all ids that it may have, and for their hashes, which have it
+ * for those that came with it until then. False: no memory. */
+bool blocks_make_room(struct request *r);
 
 /* Log-probabilities of the prompt, and the mean of its hidden states, need every position computed.
  */

@@ -9,8 +9,8 @@
  * on as it grows. */
 struct prefix_chain {
     struct prefix_chain *next; /* of another size */
-    uint32_t block_tokens, n;
-    struct block_hash hashes[]; /* [n + 1], room for the whole request; [0]: the root */
+    uint32_t block_tokens, n, n_room;
+    struct block_hash hashes[]; /* [n + 1] of n_room; [0]: the root */
 };
 
 struct blocks_group {

@@ -26,14 +26,23 @@ static struct block_hash root_of(const struct blocks *b, const struct request *r
                             (struct str){(const char *)&r->sampling.i_prompt, sizeof(uint32_t)}, 0);
 }
 
+/* For as many blocks as r has room for ids. */
+static struct prefix_chain *chain_alloc(struct request *r, uint32_t block_tokens)
+{
+    size_t n = (size_t)request_ids_room(r) / block_tokens + 1;
+    struct prefix_chain *c = arena_try_alloc(&r->arena, sizeof *c + n * sizeof *c->hashes);
+    if (c)
+        *c = (struct prefix_chain){.block_tokens = block_tokens, .n_room = (uint32_t)n};
+    return c;
+}
+
 static struct prefix_chain *chain_new(const struct blocks *b, struct request *r,
                                       uint32_t block_tokens)
 {
-    size_t n = r->ids_cap / block_tokens + 1;
-    struct prefix_chain *c = arena_try_alloc(&r->arena, sizeof *c + n * sizeof *c->hashes);
+    struct prefix_chain *c = chain_alloc(r, block_tokens);
     if (!c)
         return NULL;
-    *c = (struct prefix_chain){.block_tokens = block_tokens, .next = r->chains};
+    c->next = r->chains;
     c->hashes[0] = root_of(b, r);
     return r->chains = c;
 }
@@ -67,6 +76,25 @@ bool blocks_hash(const struct blocks *b, struct request *r)
             return false;
         chain_begin(b, c, r);
         chain_extend(c, r, r->n_ids / block_tokens);
+    }
+    return true;
+}
+
+bool blocks_make_room(struct request *r)
+{
+    if (!request_make_room(r))
+        return false;
+    for (struct prefix_chain **at = &r->chains; *at; at = &(*at)->next) {
+        const struct prefix_chain *old = *at;
+        if (old->n_room > r->ids_cap / old->block_tokens)
+            continue;
+        struct prefix_chain *c = chain_alloc(r, old->block_tokens);
+        if (!c)
+            return false;
+        c->next = old->next;
+        c->n = old->n;
+        memcpy(c->hashes, old->hashes, (old->n + 1) * sizeof *c->hashes);
+        *at = c;
     }
     return true;
 }

@@ -8,6 +8,7 @@
 #include "common/base/clock.h"
 #include "common/base/mem.h"
 #include "head/core_internal.h"
+#include "head/core_request.h"
 #include "head/worker_name.h"
 
 void head_core_config_init(struct head_core_config *c)
@@ -40,6 +41,7 @@ void head_core_config_init(struct head_core_config *c)
         .max_waiting = 4096,
         .max_partial_prefills = 8,
         .max_requests = 16384,
+        .max_request_bytes = 512u << 20,
         .depth = 2,
         .step_target_ns = STEP_TARGET_BY_DEVICE,
         .scale = {.min_groups = 1,
@@ -75,6 +77,7 @@ struct head_core *head_core_new(const struct head_core_config *c, const struct h
     transfers_init(&h->transfers);
     slab_init(&h->request_slab, sizeof(struct request), c->max_num_seqs);
     shared_texts_init(&h->grammars.texts);
+    room_init(&h->room, c->max_request_bytes);
     ended_requests_init(&h->ended);
     h->requests = request_table_new(c->max_requests);
     h->lanes = mem_array(c->cluster.max_groups, sizeof *h->lanes);
@@ -106,6 +109,7 @@ void head_core_free(struct head_core *h)
     dispatch_free(h);
     transfers_fini(&h->transfers);
     flush_step_log(h);
+    core_leave_all(h);
     request_table_free(h->requests);
     ended_requests_fini(&h->ended);
     slab_fini(&h->request_slab);
@@ -373,6 +377,7 @@ void head_core_get_stats(const struct head_core *h, struct head_stats *out)
         .n_finished = h->n_finished,
         .n_failed = h->n_failed,
         .n_cancelled = h->n_cancelled,
+        .request_bytes = h->room.used,
         .n_preemptions = x.n_preemptions,
         .n_steps = x.n_steps,
         .n_prompt_tokens = x.n_prompt_tokens,

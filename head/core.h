@@ -24,6 +24,7 @@ struct head_core_config {
     uint32_t max_waiting_per_tenant; /* 0: no bound of its own */
     bool priorities;                 /* requests may say how urgent they are */
     uint32_t max_requests;           /* live ones, waiting or not */
+    uint64_t max_request_bytes;      /* that they hold before they run, of all */
     uint32_t depth;                  /* steps in flight per group */
     uint64_t step_target_ns;         /* of all groups; 0: off; or STEP_TARGET_BY_DEVICE */
     bool enable_prefix_caching;
@@ -75,6 +76,7 @@ struct head_stats {
     uint32_t n_workers, n_groups, n_groups_ready, n_groups_shrunk, n_gateways, n_stragglers;
     uint32_t running, waiting;
     uint64_t n_finished, n_failed, n_cancelled, n_preemptions, n_steps;
+    uint64_t request_bytes; /* of max_request_bytes */
     uint64_t n_prompt_tokens, n_generated_tokens, prefix_hit_tokens, prefix_query_tokens;
     uint64_t n_blocks, n_blocks_used;
     uint64_t n_formations, n_formation_failures, n_worker_losses, n_adoptions, n_recoveries;

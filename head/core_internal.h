@@ -105,6 +105,7 @@ struct head_core {
     uint32_t n_gateways;
     struct refused_gateway refused[REFUSED_GATEWAYS];
     struct slab request_slab;
+    struct room room; /* what requests hold before they run */
     struct request_table *requests;
     struct request *held_first, *held_last; /* in no scheduler; by next and prev */
     uint32_t n_held, n_waiting; /* waiting: held and queued in schedulers; refreshed each turn */
@@ -121,12 +122,11 @@ struct head_core {
     struct grammars grammars;
     struct scheduler_stats retired; /* sums over schedulers that are gone */
     uint64_t retired_accepted_at[SCHEDULER_MAX_DRAFT];
-    uint64_t n_finished, n_failed, n_cancelled;
+    uint64_t n_finished, n_failed, n_cancelled, n_rank_waits, rank_wait_ns;
     struct ended_requests ended; /* of late, for people */
-    uint64_t n_rank_waits, rank_wait_ns;
-    struct metric *rank_wait;   /* NULL: nobody asks for a histogram; so is */
-    struct metric *step_tokens; /* this one */
-    struct served_model served; /* by the groups that are ready, or that last were */
+    struct metric *rank_wait;    /* NULL: nobody asks for a histogram; so is */
+    struct metric *step_tokens;  /* this one */
+    struct served_model served;  /* by the groups that are ready, or that last were */
     struct throughput_sample samples[THROUGHPUT_SAMPLES]; /* ring */
     uint64_t n_samples;
     struct cluster_load load; /* what gateways were told last */

@@ -34,3 +34,44 @@ enum status core_new_request(struct head_core *h, const struct msg_submit *m, st
     }
     return s;
 }
+
+/* What the head holds of a request from now on until it has ended; its answer is not part of it. */
+static uint64_t bytes_of(const struct request *r)
+{
+    return request_held_bytes(r) + SCHEDULER_SEQ_BYTES;
+}
+
+enum status core_has_room(const struct head_core *h, const struct request *r, struct error *err)
+{
+    const uint64_t n = bytes_of(r);
+    if (room_is_wide(&h->room, n) || room_has(&h->room, r->tenant, n))
+        return STATUS_OK;
+    if (n > h->room.total / 2)
+        return error_set(err, STATUS_INVALID,
+                         "a prompt of %u tokens, with what came with it, takes %llu bytes of the "
+                         "head: more than half of --max-request-bytes, which is what one tenant "
+                         "may have",
+                         r->n_prompt, (unsigned long long)n);
+    return error_set(err, STATUS_LIMIT,
+                     "the cluster is overloaded: the prompts that wait or run leave no room for "
+                     "another one of %u tokens",
+                     r->n_prompt);
+}
+
+void core_take_room(struct head_core *h, struct request *r)
+{
+    room_set(&h->room, &r->charge, r->tenant, bytes_of(r));
+}
+
+void core_leave_room(struct head_core *h, struct request *r)
+{
+    room_set(&h->room, &r->charge, r->tenant, 0);
+}
+
+void core_leave_all(struct head_core *h)
+{
+    for (struct request *r = request_table_next(h->requests, NULL); r;
+         r = request_table_next(h->requests, r))
+        core_leave_room(h, r);
+    room_fini(&h->room);
+}

@@ -169,11 +169,13 @@ void dispatch_on_ready(void *core, struct group *g)
     l->activity_ns = h->now_ns;
 }
 
-/* What left a scheduler without a result: by its deadline, or it had ended before it came. */
+/* What left a scheduler without a result: by its deadline, without memory, or it had ended before
+ * it came. */
 static void take_ended(struct head_core *h, struct request *r)
 {
     r->i_group = NO_GROUP;
-    *(r->finish == FINISH_TIMEOUT ? &h->n_failed : &h->n_finished) += 1;
+    bool failed = r->finish == FINISH_TIMEOUT || r->finish == FINISH_ERROR;
+    *(failed ? &h->n_failed : &h->n_finished) += 1;
     if (r->finish == FINISH_TIMEOUT) {
         r->status = STATUS_TIMEOUT;
         snprintf(r->text, sizeof r->text, "the request's deadline has passed");

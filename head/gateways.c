@@ -9,6 +9,7 @@
 #include "common/base/mem.h"
 #include "head/core_internal.h"
 #include "head/core_request.h"
+#include "head/request_logprobs.h"
 #include "head/request_scores.h"
 
 enum { OUTBOX_MIN = 64 };
@@ -197,12 +198,13 @@ static void refuse(struct head_core *h, struct gateway *g, const struct msg_subm
 }
 
 /* The same request with no more tokens than we have: go on from there, nothing is run again. Rows
- * of its prompt are gone when they have been sent: it has all of those. */
+ * of log-probabilities are gone when they have been sent: it has all of those. */
 static bool continues(const struct request *r, const struct msg_submit *m)
 {
     if (r->is_scored && m->n_scored != r->scores->n_delivered)
         return false;
     return m->n_prompt == r->n_prompt && m->ids.n >= m->n_prompt && m->ids.n <= r->n_ids &&
+           request_has_rows_from(r, m->ids.n - m->n_prompt) &&
            memcmp(m->ids.ptr, r->ids, m->ids.n * sizeof *r->ids) == 0;
 }
 
@@ -228,6 +230,7 @@ static bool submit_to_open(struct head_core *h, struct gateway *g, const struct 
         r->resubmitted = true;
     r->gateway_session = g->session;
     r->n_delivered = m->ids.n - m->n_prompt;
+    request_rows_delivered(r);
     outbox_add(h, r);
     return true;
 }
@@ -281,7 +284,7 @@ static bool may_wait(const struct head_core *h, const struct request *r, struct 
     else if (most && tenant_waiting(h, r->tenant) >= most)
         error_set(err, STATUS_LIMIT, "this API key has as many requests waiting as it may");
     else
-        return true;
+        return core_has_room(h, r, err) == STATUS_OK;
     return false;
 }
 
@@ -309,7 +312,7 @@ static void on_submit(struct head_core *h, struct gateway *g, const struct msg_s
         return;
     }
     if (!r->resubmitted && !may_wait(h, r, &err))
-        s = STATUS_LIMIT;
+        s = err.status;
     if (s == STATUS_OK) {
         s = request_table_add(h->requests, r);
         if (s != STATUS_OK)
@@ -320,6 +323,7 @@ static void on_submit(struct head_core *h, struct gateway *g, const struct msg_s
         request_free(r);
         return;
     }
+    core_take_room(h, r);
     r->sampling.lora_id = 0; /* what is loaded is our word */
     r->i_gateway = g->index;
     r->gateway_session = g->session;
@@ -385,10 +389,11 @@ static uint32_t tokens_that_fit(const struct request *r, uint64_t *budget)
         *budget -= bytes < *budget ? bytes : *budget;
         return n_new;
     }
+    const struct logprob_row *rows = request_undelivered_rows(r);
     for (; n < n_new; n++) {
         uint64_t bytes = ID_BYTES;
-        if (r->logprobs)
-            bytes += ROW_BYTES + (ID_BYTES + 4u) * r->logprobs[r->n_delivered + n].ids.n;
+        if (rows)
+            bytes += ROW_BYTES + (ID_BYTES + 4u) * rows[n].ids.n;
         if (bytes > *budget)
             break;
         *budget -= bytes;
@@ -427,6 +432,7 @@ static void fill_item(const struct request *r, uint64_t *budget, struct tokens_i
 static bool note_delivered(struct request *r, const struct tokens_item *item)
 {
     r->n_delivered += request_pools(r) ? request_n_generated(r) : item->ids.n;
+    request_rows_delivered(r);
     if (item->n_prompt_logprobs > 0)
         request_scores_delivered(r, item->n_prompt_logprobs);
     return r->n_delivered == request_n_generated(r) && (!r->is_scored || are_all_scores(r, 0));

@@ -132,6 +132,7 @@ static void make_core(struct head *h, const struct head_options *o)
     c.max_waiting = (uint32_t)o->max_waiting;
     c.max_waiting_per_tenant = (uint32_t)o->max_waiting_per_key;
     c.max_requests = 4 * c.max_waiting < c.max_requests ? c.max_requests : 4 * c.max_waiting;
+    c.max_request_bytes = (uint64_t)o->max_request_bytes;
     c.long_prefill_token_threshold = (uint32_t)o->long_prefill_token_threshold;
     if (o->step_target_ms >= 0)
         c.step_target_ns = (uint64_t)o->step_target_ms * NS_PER_MS;

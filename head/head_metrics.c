@@ -41,6 +41,8 @@ static const struct row {
     COUNTER64(n_finished, "coxswain_requests_finished_total", "Requests that reached their end."),
     COUNTER64(n_failed, "coxswain_requests_failed_total", "Requests that failed or were refused."),
     COUNTER64(n_cancelled, "coxswain_requests_cancelled_total", "Requests that were cancelled."),
+    GAUGE64(request_bytes, "coxswain_request_bytes",
+            "Bytes held of requests that wait or run, as they came (--max-request-bytes)."),
     COUNTER64(n_steps, "coxswain_steps_total", "Steps planned."),
     GAUGE64(n_blocks, "coxswain_kv_blocks", "KV blocks of all ready groups."),
     GAUGE64(n_blocks_used, "coxswain_kv_blocks_used", "KV blocks in use."),

@@ -8,15 +8,16 @@
 #include "common/base/clock.h"
 #include "common/base/mem.h"
 #include "common/base/slab.h"
+#include "head/request_logprobs.h"
 #include "head/request_scores.h"
 #include "head/shared_text.h"
 
 enum {
     MAX_LOGPROBS = 128,  /* alternatives per position; vLLM's default is 20 */
     MAX_STOP_IDS = 1024, /* searched once per token */
-    MIN_LOGPROB_ROWS = 16,
     LINE_BYTES = 64,
     ARENA_REST_BYTES = 512, /* sampling, nearly always */
+    SHORT_IDS = 512,        /* an answer of so many is not worth a second allocation */
     NO_STOP = UINT16_MAX,   /* more than two spans of MAX_STOP_IDS */
 };
 
@@ -169,22 +170,39 @@ static enum finish_reason finish_after_last(struct request *r)
     return FINISH_STOP;
 }
 
-/* For its ids, and 16 bytes of hash for every 16 of them. */
+/* For 16 bytes of hash for every 16 ids, and what else comes with them. */
 static bool reserve_arena(struct request *r)
 {
-    return arena_reserve(&r->arena, (size_t)r->ids_cap * (sizeof *r->ids + 1) + ARENA_REST_BYTES);
+    return arena_reserve(&r->arena, (size_t)r->ids_room + ARENA_REST_BYTES);
 }
 
 static enum status copy_ids_and_sampling(struct request *r, const struct msg_submit *m,
                                          struct error *err)
 {
-    r->ids =
-        reserve_arena(r) ? arena_try_alloc(&r->arena, (size_t)r->ids_cap * sizeof *r->ids) : NULL;
-    if (!r->ids || !copy_sampling(&r->arena, &r->sampling))
-        return error_set(err, STATUS_NO_MEMORY, "no memory for a request of %u tokens", r->ids_cap);
+    r->ids_room = r->ids_cap - m->ids.n < SHORT_IDS ? r->ids_cap : m->ids.n;
+    r->ids = mem_try_alloc((size_t)r->ids_room * sizeof *r->ids);
+    if (!r->ids || !reserve_arena(r) || !copy_sampling(&r->arena, &r->sampling))
+        return error_set(err, STATUS_NO_MEMORY, "no memory for a request of %u tokens", m->ids.n);
     memcpy(r->ids, m->ids.ptr, (size_t)m->ids.n * sizeof *r->ids);
     r->n_ids = m->ids.n;
     return STATUS_OK;
+}
+
+bool request_make_room(struct request *r)
+{
+    if (request_ids_room(r) >= r->ids_cap)
+        return true;
+    uint32_t *ids = mem_try_realloc(r->ids, (size_t)r->ids_cap * sizeof *ids);
+    if (!ids)
+        return false;
+    r->ids = ids;
+    r->ids_room = r->ids_cap;
+    return true;
+}
+
+uint64_t request_held_bytes(const struct request *r)
+{
+    return sizeof *r + (uint64_t)r->ids_room * sizeof *r->ids + arena_held(&r->arena);
 }
 
 struct request_salt request_salt_copied(struct request_salt salt, uint64_t term_epoch)
@@ -307,6 +325,9 @@ void request_free(struct request *r)
         return;
     assert(!r->sched);
     request_scores_fini(r);
+    request_logprobs_fini(r);
+    if (r->ids_room > 0)
+        mem_free(r->ids);
     shared_text_release(r->grammar_text);
     arena_fini(&r->arena);
     if (r->slab)
@@ -315,43 +336,14 @@ void request_free(struct request *r)
         mem_free(r);
 }
 
-/* Rows that are held for n tokens: a power of two, so that the array's size needs no field. */
-static uint32_t logprob_rows_cap(uint32_t n)
-{
-    uint32_t cap = MIN_LOGPROB_ROWS;
-    while (cap < n)
-        cap *= 2;
-    return cap;
-}
-
-/* Rows are a courtesy: without memory the token still counts and its row is empty or missing. */
-static void push_logprobs(struct request *r, uint32_t i, const struct logprob_row *row)
-{
-    if (!r->logprobs || logprob_rows_cap(i) != logprob_rows_cap(i + 1)) {
-        struct logprob_row *rows =
-            arena_try_array(&r->arena, logprob_rows_cap(i + 1), sizeof *rows);
-        if (!rows)
-            return;
-        if (r->logprobs)
-            memcpy(rows, r->logprobs, (size_t)i * sizeof *rows);
-        r->logprobs = rows;
-    }
-    struct logprob_row copy = *row;
-    if (copy_ids(&r->arena, &copy.ids) &&
-        copy_bytes(&r->arena, (const void **)&copy.values.ptr,
-                   (size_t)copy.values.n * sizeof *copy.values.ptr))
-        r->logprobs[i] = copy;
-}
-
 enum finish_reason request_push_token(struct request *r, uint32_t id,
                                       const struct logprob_row *logprobs)
 {
-    assert(r->n_ids < r->ids_cap && r->finish == FINISH_NONE);
-    uint32_t i = request_n_generated(r);
+    assert(r->n_ids < r->ids_cap && r->n_ids < request_ids_room(r) && r->finish == FINISH_NONE);
     r->ids[r->n_ids++] = id;
     /* once rows have begun every token needs one, even if empty: readers index by token */
     if ((logprobs || r->logprobs) && r->sampling.n_logprobs >= 0)
-        push_logprobs(r, i, logprobs ? logprobs : &(struct logprob_row){0});
+        request_push_row(r, logprobs ? logprobs : &(struct logprob_row){0});
     return r->finish = finish_after_last(r);
 }
 
@@ -395,8 +387,9 @@ void request_fill_tokens(const struct request *r, uint32_t n_scores, uint32_t n,
                                 .n_cached = r->n_cached};
     if (r->n_delivered == 0 && n > 0 && r->scheduled_ns > r->arrival_ns)
         out->queue_us = (r->scheduled_ns - r->arrival_ns) / 1000;
-    if (r->logprobs && n > 0) {
-        out->logprobs = r->logprobs + r->n_delivered;
+    const struct logprob_row *rows = request_undelivered_rows(r);
+    if (rows && n > 0) {
+        out->logprobs = rows;
         out->n_logprobs = n;
     }
     if (r->is_scored && !fill_scores(r, n_scores, out))

@@ -8,6 +8,7 @@
 #include <stddef.h>
 
 #include "common/base/arena.h"
+#include "common/base/room.h"
 #include "proto/messages.h"
 
 enum request_state {
@@ -31,10 +32,10 @@ struct request_salt {
 struct slab;
 struct request {
     /* Every token touches this cache line, */
-    uint32_t *ids; /* prompt + generated, [n_ids], cap n_prompt + max_tokens */
+    uint32_t *ids; /* prompt + generated, [n_ids]; there may be ids_cap, and there is ids_room */
     uint32_t n_prompt, n_ids, ids_cap;
-    uint32_t n_delivered;         /* generated tokens handed to the gateway's link so far */
-    struct logprob_row *logprobs; /* per generated token, or NULL; rows on arena */
+    uint32_t n_delivered;        /* generated tokens handed to the gateway's link so far */
+    struct token_rows *logprobs; /* of its generated tokens, or NULL (request_logprobs.h) */
     enum finish_reason finish;
     uint32_t stop_id;
     uint32_t n_stoppable;          /* ids it has when a stop counts for the first time */
@@ -68,8 +69,10 @@ struct request {
     uint64_t lost_ns;              /* which was then */
     uint64_t move_at_ns; /* not to be moved to another group before; UINT64_MAX: it is moving */
     uint8_t n_moves_failed;
-    uint64_t n_logged_bytes; /* of a replay: of lists and texts that its step log leaves out */
-    uint32_t n_hit;          /* ids that routing saw in its group's cache: no load to that group */
+    uint64_t n_logged_bytes;   /* of a replay: of lists and texts that its step log leaves out */
+    uint32_t ids_room;         /* ids that have memory; 0: ids_cap, on the arena (replay) */
+    struct room_charge charge; /* what it is charged for, by its owner */
+    uint32_t n_hit; /* ids that routing saw in its group's cache: no load to that group */
     struct request_salt grammar_key; /* grammars.h: with has_grammar_key; */
     uint64_t grammar_id;             /* what that lane's rank knows it by, 0: nothing yet; */
     uint64_t grammar_since_ns, grammar_look; /* with awaits_grammar */
@@ -132,6 +135,17 @@ MUST_USE enum status request_new(struct slab *slab, const struct msg_submit *m,
 struct request *request_alloc(struct slab *slab);
 void request_keep_stops(struct request *r);
 void request_free(struct request *r);
+/* A request that waits has memory for the ids that came with it, and little more; one that is to
+ * run needs it for all that it may have. At most as many run as groups have slots. False: no
+ * memory. */
+MUST_USE bool request_make_room(struct request *r);
+/* Ids that there is memory for. */
+static inline uint32_t request_ids_room(const struct request *r)
+{
+    return r->ids_room ? r->ids_room : r->ids_cap;
+}
+/* Bytes that a request holds before it runs, grammar_text apart. */
+uint64_t request_held_bytes(const struct request *r);
 /* Appends one generated token and decides whether the request ends with it (EOS, stop id, length).
  */
 enum finish_reason request_push_token(struct request *r, uint32_t id,

@@ -5,6 +5,7 @@
 
 #include "common/base/clock.h"
 #include "head/core_internal.h"
+#include "head/core_request.h"
 
 /* ---- the model ---- */
 
@@ -112,6 +113,7 @@ void router_drop(struct head_core *h, struct request *r)
     ended_requests_add(&h->ended, r, h->now_ns);
     h->gateways[r->i_gateway]->n_open--;
     request_table_remove(h->requests, r);
+    core_leave_room(h, r);
     request_free(r);
 }
 

@@ -213,20 +213,20 @@ static void set_left(struct scheduler *s, struct seq *x, uint32_t n)
     x->n_left = n;
 }
 
-/* The sequence with its tables from the slab, one allocation for the ids of all tables, long enough
- * for its whole life. */
+_Static_assert(SCHEDULER_MAX_DRAFT <= PROTO_MAX_DRAFT, "a plan can say it");
+_Static_assert(sizeof(struct seq) + BLOCKS_MAX_GROUPS * sizeof(struct block_table) <=
+                   SCHEDULER_SEQ_BYTES,
+               "what the head counts with");
+
+/* The sequence with its tables from the slab. */
 static struct seq *seq_new(struct scheduler *s, struct request *r)
 {
     struct seq *x = slab_try_alloc(&s->seq_slab);
-    uint32_t *ids = mem_try_alloc(blocks_ids_needed(s->blocks, r->ids_cap) * sizeof *ids);
-    if (!x || !ids) {
-        if (x)
-            slab_free(&s->seq_slab, x);
-        mem_free(ids);
+    if (!x)
         return NULL;
-    }
     *x = (struct seq){0};
-    blocks_init_tables(s->blocks, x->tables, ids, r->ids_cap);
+    for (uint32_t i = 0; i < s->c.n_kv_groups; i++)
+        x->tables[i] = (struct block_table){0};
     x->r = r;
     x->n_total = r->n_ids;
     x->n_cap = r->ids_cap;
@@ -243,6 +243,20 @@ static struct seq *seq_new(struct scheduler *s, struct request *r)
     for (uint32_t i = 0; i < SCHEDULER_MAX_DEPTH; i++)
         x->entry[i] = ENTRY_NONE;
     return x;
+}
+
+/* One allocation for the ids of all tables, long enough for its whole life, as all that it holds
+ * then is: kept when it loses its place. */
+bool seq_make_room(struct scheduler *s, struct seq *x)
+{
+    if (x->tables[0].ids)
+        return true;
+    if (!blocks_make_room(x->r))
+        return false;
+    uint32_t *ids = mem_try_alloc(blocks_ids_needed(s->blocks, x->n_cap) * sizeof *ids);
+    if (ids)
+        blocks_init_tables(s->blocks, x->tables, ids, x->n_cap);
+    return ids != NULL;
 }
 
 static void end_list_append(struct scheduler *s, struct seq *x)
@@ -284,6 +298,14 @@ bool scheduler_fits(const struct scheduler *s, const struct request *r)
            blocks_fit_alone(s->blocks, r->ids_cap - 1); /* the last token is never run */
 }
 
+/* For who has a slot to come to: so that no step allocates where nobody waits for one. It is asked
+ * again in the step. */
+static void make_room_early(struct scheduler *s, struct seq *x)
+{
+    if (s->waiting.n < s->n_free_slots + s->n_left_slots)
+        (void)!seq_make_room(s, x);
+}
+
 enum status scheduler_add(struct scheduler *s, struct request *r)
 {
     assert(!r->sched);
@@ -308,6 +330,7 @@ enum status scheduler_add(struct scheduler *s, struct request *r)
         return STATUS_OK;
     }
     x->place = SEQ_WAITING;
+    make_room_early(s, x);
     set_left(s, x, r->n_hit < r->n_ids ? r->n_ids - r->n_hit : 1);
     seq_queue_push(&s->waiting, x);
     if (r->deadline_ns && r->deadline_ns < s->next_deadline_ns)

@@ -53,6 +53,8 @@ MUST_USE enum status scheduler_check_kv_group(const struct kv_group *k, uint32_t
 #define SCHEDULER_MIN_MODEL_LEN 2u
 #define SCHEDULER_MAX_MODEL_LEN (1u << 24)
 
+#define SCHEDULER_SEQ_BYTES 1024u /* at most, of a request that waits here, beside it */
+
 struct scheduler;
 MUST_USE enum status scheduler_new(const struct scheduler_config *c, struct scheduler **out,
                                    struct error *err);
@@ -78,9 +80,9 @@ void scheduler_remove(struct scheduler *s, struct request *r);
  * there is no taking it back. Also ends requests whose deadline has passed: call it on a timer too.
  */
 const struct msg_plan *scheduler_step(struct scheduler *s, uint64_t now_ns);
-/* Requests that ended without a result: deadline passed (FINISH_TIMEOUT), or a resubmission whose
- * tokens already ended it. One at a time, NULL when there is none; it has left the scheduler. Call
- * until NULL after scheduler_add and scheduler_step. */
+/* Requests that ended without a result: deadline passed (FINISH_TIMEOUT), no memory to run it
+ * (FINISH_ERROR), or a resubmission whose tokens already ended it. One at a time, NULL when there
+ * is none; it has left the scheduler. Call until NULL after scheduler_add and scheduler_step. */
 struct request *scheduler_pop_ended(struct scheduler *s);
 /* Applies a result. *events stays valid until the next call. STATUS_PROTOCOL: the result does not
  * match the oldest plan in flight (the group must be dissolved). */

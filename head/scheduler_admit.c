@@ -1,5 +1,7 @@
 /* Who comes in. In order, without overtaking: a big request is not starved by small ones behind it;
  * only a better class may take places from those that run. */
+#include <stdio.h>
+
 #include "head/request_scores.h"
 #include "head/scheduler_internal.h"
 
@@ -85,6 +87,14 @@ static bool too_many_parts(const struct scheduler *s, const struct seq *x, uint3
     return s->c.max_partial_prefills && chunk < n && s->n_prompts >= s->c.max_partial_prefills;
 }
 
+static void end_without_memory(struct scheduler *s, struct seq *x)
+{
+    x->r->status = STATUS_NO_MEMORY;
+    snprintf(x->r->text, sizeof x->r->text,
+             "the head has no memory for a request of %u tokens: try again later", x->n_cap);
+    scheduler_end(s, x, FINISH_ERROR);
+}
+
 void scheduler_admit(struct scheduler *s, struct prompt_budget budget, uint64_t now_ns)
 {
     uint64_t n_bytes = 0;
@@ -110,6 +120,10 @@ void scheduler_admit(struct scheduler *s, struct prompt_budget budget, uint64_t 
         struct run_size size = {scheduler_chunk(s, n_left, prompt_budget_of(&budget, x)), 0};
         if (too_many_parts(s, x, size.n_tokens))
             return;
+        if (!seq_make_room(s, x)) {
+            end_without_memory(s, x);
+            continue;
+        }
         take_in(s, x, now_ns);
         n_bytes += own_bytes;
         scheduler_add_run(s, x, size, true);

@@ -91,7 +91,8 @@ static bool check_seq(const struct scheduler *s, const struct seq *x, struct err
         return HOLDS(r->state == REQUEST_FINISHED && x->slot == SLOT_NONE);
     return HOLDS(x->slot < s->c.max_num_seqs && s->slots[x->slot] == x) &&
            HOLDS(r->state == REQUEST_RUNNING && r->finish == FINISH_NONE) &&
-           HOLDS(x->n_scheduled < x->n_cap) &&
+           HOLDS(x->n_scheduled < x->n_cap && x->tables[0].ids) &&
+           HOLDS(request_ids_room(r) >= r->ids_cap) &&
            HOLDS(x->covered == blocks_covered(s->blocks, x->tables)) &&
            HOLDS(x->is_prompt == (x->n_total - x->n_scheduled > 1)) &&
            HOLDS(x->i_running < s->running_end && s->running[x->i_running] == x);

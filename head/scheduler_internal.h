@@ -21,7 +21,6 @@
 #define SCHEDULER_MAX_DEPTH 2u
 _Static_assert(SCHEDULER_MAX_KV_GROUPS == BLOCKS_MAX_GROUPS, "the same groups");
 _Static_assert(SCHEDULER_MAX_DEPTH <= BLOCK_POOL_MAX_DEPTH, "quarantine counts per step");
-_Static_assert(SCHEDULER_MAX_DRAFT <= PROTO_MAX_DRAFT, "a plan can say it");
 #define SLOT_NONE  UINT32_MAX
 #define ENTRY_NONE UINT32_MAX
 
@@ -158,6 +157,7 @@ static inline struct step_record *scheduler_record(const struct scheduler *s, ui
 
 /* scheduler.c */
 void running_insert(struct scheduler *s, struct seq *x);
+MUST_USE bool seq_make_room(struct scheduler *s, struct seq *x); /* to run; false: no memory */
 /* Running → waiting; its blocks are released, tokens in flight will still be accepted. */
 void scheduler_preempt(struct scheduler *s, struct seq *x);
 /* The last in order of service; NULL: none. */

@@ -13,7 +13,7 @@
 #include "common/base/clock.h"
 #include "common/base/log.h"
 #include "common/base/mem.h"
-#include "text/text.h"
+#include "text/vocabulary.h"
 
 enum {
     NICENESS = 10, /* loading and steps go first */
@@ -37,20 +37,6 @@ static void let_go(struct vocabulary_reader *r)
     mem_free(r);
 }
 
-static void sketch(const struct text_tokenizer *t, struct vocabulary *out)
-{
-    struct vocabulary_sketcher k;
-    uint32_t n = text_vocab_size(t);
-    vocabulary_begin(&k);
-    for (uint32_t id = 0; id < n; id++) {
-        size_t len = 0;
-        const uint8_t *bytes = text_token_is_special(t, id) ? NULL : text_token_bytes(t, id, &len);
-        if (bytes)
-            vocabulary_add(&k, id, bytes, len);
-    }
-    vocabulary_end(&k, n, out);
-}
-
 static void *run(void *arg)
 {
     struct vocabulary_reader *r = arg;
@@ -60,7 +46,7 @@ static void *run(void *arg)
     (void)setpriority(PRIO_PROCESS, (id_t)gettid(), NICENESS); /* of this thread: Linux */
     (void)prctl(PR_SET_NAME, "vocabulary", 0, 0, 0);
     if (text_tokenizer_open(r->tokenizer_path, r->cache_dir, &t, why) == TEXT_OK) {
-        sketch(t, &r->vocabulary);
+        text_vocabulary(t, &r->vocabulary);
         text_tokenizer_free(t);
         atomic_store_explicit(&r->done, true, memory_order_release);
         log_info("vocabulary_read", "path=%s tokens=%u seconds=%.3f", log_quote(r->tokenizer_path),

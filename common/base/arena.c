@@ -36,12 +36,17 @@ void arena_reset(struct arena *a)
     a->used_bytes = 0;
 }
 
-void arena_trim(struct arena *a, size_t keep_bytes)
+size_t arena_held(const struct arena *a)
 {
     size_t held = 0;
     for (const struct arena_chunk *c = a->first; c; c = c->next)
         held += c->size;
-    if (held > keep_bytes)
+    return held;
+}
+
+void arena_trim(struct arena *a, size_t keep_bytes)
+{
+    if (arena_held(a) > keep_bytes)
         arena_fini(a);
     else
         arena_reset(a);

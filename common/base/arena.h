@@ -18,6 +18,8 @@ void arena_fini(struct arena *a);
  * memory. */
 bool arena_reserve(struct arena *a, size_t n_bytes);
 void arena_reset(struct arena *a);
+/* Bytes that it holds, used or not. */
+size_t arena_held(const struct arena *a);
 /* The same, and gives the memory back when it is more than keep_bytes. */
 void arena_trim(struct arena *a, size_t keep_bytes);
 /* 16-byte aligned, not zeroed; NULL at the limit. */

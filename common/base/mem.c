@@ -64,6 +64,11 @@ void *mem_try_alloc(size_t size)
     return malloc(size ? size : 1);
 }
 
+void *mem_try_realloc(void *owned_ptr, size_t size)
+{
+    return realloc(owned_ptr, size ? size : 1);
+}
+
 char *mem_strdup(const char *s)
 {
     return mem_strndup(s, strlen(s));

@@ -21,7 +21,9 @@ char *mem_strndup(const char *s, size_t n);
 /* NULL when n * size overflows or there is no memory. */
 void *mem_try_array(size_t n, size_t size);
 void *mem_try_alloc(size_t size); /* not zeroed */
-void mem_free(void *owned_ptr);   /* NULL is fine */
+/* NULL when there is no memory: owned_ptr is as it was. */
+void *mem_try_realloc(void *owned_ptr, size_t size);
+void mem_free(void *owned_ptr); /* NULL is fine */
 
 /* A large array for the life of its owner, zeroed, at a cache line; on huge pages when it is large
  * enough for them: what is touched at random all over costs a page walk otherwise. */

@@ -7,7 +7,6 @@
 #include "common/net/http_parser.h"
 #include "common/net/http_places.h"
 #include "common/net/http_progress.h"
-#include "common/net/http_room.h"
 #include "common/net/http_server.h"
 
 enum { HTTP_READ_BUFFER = 64 << 10, HTTP_PLAIN_BUFFER = 16 << 10 };

@@ -7,8 +7,8 @@
  * dead. Streaming is pull-based: after http_stream_begin, write at most what http_stream_room
  * allows; once it has answered less than half of the high water, on_drain tells when at least half
  * is free again. Bodies and answers may take as long as they like while they move; every other wait
- * has a deadline. What is held for clients is bounded in all and by tenant (http_room.h). Loop
- * thread only. */
+ * has a deadline. What is held for clients is bounded in all and by tenant (common/base/room.h).
+ * Loop thread only. */
 #include "common/base/str.h"
 #include "common/net/loop.h"
 

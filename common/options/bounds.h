@@ -12,9 +12,10 @@ struct bounds_options {
 
 #define ROWS_BOUNDS(S)                                                                             \
     OPT_INT(S, bounds.max_body_bytes_total, "max-body-bytes-total", 1 << 20, 1ll << 40, "256Mi",   \
-            "bytes of request bodies over 64 KiB that are held at once, with shares for tenants, " \
-            "or for clients' addresses where there are no keys; further ones get 503; at least "   \
-            "twice --max-body-bytes"),                                                             \
+            "bytes of request bodies over 64 KiB, and of JSON that their requests keep, that are " \
+            "held at once, with shares for tenants, or for clients' addresses where there are no " \
+            "keys; as many again of smaller bodies; further ones get 503; at least twice "         \
+            "--max-body-bytes"),                                                                   \
         OPT_INT(S, bounds.max_answer_bytes_total, "max-answer-bytes-total", 1 << 20, 1ll << 40,    \
                 "256Mi",                                                                           \
                 "bytes of answers that wait for their readers at once, with the same shares; "     \

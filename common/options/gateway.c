@@ -1,6 +1,7 @@
 #include "common/options/gateway.h"
 
 #include "common/options/bounds.h"
+#include "common/options/capacity.h"
 #include "common/options/front.h"
 #include "common/options/rows.h"
 #include "common/options/structured.h"
@@ -46,23 +47,7 @@ const struct option_spec gateway_options[] = {
     OPT_STRING(S, state_dir, "state-dir", NULL,
                "folder of uploaded files and batches; each gateway has its own; without it there "
                "are none"),
-    OPT_INT(S, max_state_bytes, "max-state-bytes", 1 << 20, INT64_C(1) << 44, "4Gi",
-            "what the files below --state-dir may take; further ones get 507"),
-    OPT_INT(S, batch_lines, "batch-lines", 1, 1024, "64", "lines of batches that run at once"),
-    OPT_INT(S, max_connections, "max-connections", 1, 1 << 20, "16384",
-            "HTTP connections; at the bound an idle one makes place, or the newcomer gets 503"),
-    OPT_INT(S, max_open_choices, "max-open-choices", 1, 1 << 20, "16384",
-            "further requests get 503; a request with n=4 counts four"),
-    OPT_INT(S, tokenizer_threads, "tokenizer-threads", 1, 64, "2", "threads for long prompts"),
-    OPT_INT(S, tokenizer_queue, "tokenizer-queue", 1, 1 << 16, "256",
-            "long prompts waiting for them, and requests waiting for --grammar-processes; further "
-            "ones get 503"),
-    OPT_FLOAT(S, queue_timeout_s, "queue-timeout", 0, 86400, "60",
-              "seconds a request waits for a ready group of workers"),
-    OPT_FLOAT(S, head_timeout_s, "head-timeout", 0, 86400, "30",
-              "seconds a request waits for the head"),
-    OPT_FLOAT(S, pause_timeout_s, "pause-timeout", 0, 86400, "300",
-              "seconds a stream that has begun is kept open while head or workers are away"),
+    ROWS_CAPACITY(S),
     OPT_FLOAT(S, shutdown_timeout_s, "shutdown-timeout", 0, 86400, "30",
               "seconds for open requests after SIGTERM"),
     OPT_FLOAT(

@@ -2,6 +2,7 @@
 
 #include <string.h>
 
+#include "common/options/capacity.h"
 #include "common/options/rows.h"
 
 #define S head_options
@@ -50,6 +51,7 @@ const struct option_spec head_option_specs[] = {
         "requests that may wait; more are answered 429, but those of a tenant that has few there"),
     OPT_INT(S, max_waiting_per_key, "max-waiting-per-key", 0, 1 << 20, "0",
             "the same for each API key; 0: one key may fill the queue"),
+    ROW_MAX_REQUEST_BYTES(S),
     ROW_LONG_PREFILL(S),
     ROW_PARTIAL_PREFILLS(S),
     ROW_STEP_TARGET(S),

@@ -18,7 +18,7 @@ struct head_options {
     bool elastic_tp;
     double elastic_tp_wait_s;
     int64_t max_num_seqs, max_num_batched_tokens, max_waiting, max_waiting_per_key,
-        long_prefill_token_threshold;
+        max_request_bytes, long_prefill_token_threshold;
     int64_t step_target_ms, max_partial_prefills;
     double stats_interval_s;
     int stats_format;      /* enum stats_format */

@@ -9,6 +9,8 @@
 
 #include <cmocka.h>
 
+#include "common/options/gateway.h"
+#include "common/options/head.h"
 #include "common/options/worker.h"
 
 static char *no_env[] = {NULL};
@@ -256,32 +258,60 @@ static void test_everything_is_passed_on(void **state)
     }
 }
 
-/* Of cox-worker: what cox up says by itself; other ways to the head than its own; what a stop of
- * everything has no use for; what is for tests. */
-static const char *const not_passed_on[] = {"model",
-                                            "role", /* by how many there are of each */
-                                            "head",
-                                            "ordinal",
-                                            "numa-node", /* both by --numa-bind... */
-                                            "cpus",
-                                            "http-port",
-                                            "keys-dir",
-                                            "http-host",
-                                            "join",
-                                            "insecure",
-                                            "allow-remote-insecure",
-                                            "drain-timeout",
-                                            "null-fail-join",
-                                            "null-load-ms",
-                                            "null-stall-after-step",
-                                            "null-draft-percent",
-                                            "null-elastic-blocks",
-                                            "null-die-at-id"};
+/* What cox up says by itself; other ways to the head than its own; what a stop of everything has no
+ * use for; what is for tests. */
+static const char *const of_worker[] = {"model",
+                                        "role", /* by how many there are of each */
+                                        "head",
+                                        "ordinal",
+                                        "numa-node", /* both by --numa-bind... */
+                                        "cpus",
+                                        "http-port",
+                                        "keys-dir",
+                                        "http-host",
+                                        "join",
+                                        "insecure",
+                                        "allow-remote-insecure",
+                                        "drain-timeout",
+                                        "null-fail-join",
+                                        "null-load-ms",
+                                        "null-stall-after-step",
+                                        "null-draft-percent",
+                                        "null-elastic-blocks",
+                                        "null-die-at-id",
+                                        NULL};
 
-static bool is_passed_on(const char *name)
+static const char *const of_gateway[] = {"model",
+                                         "head",
+                                         "keys-dir",
+                                         "insecure",
+                                         "allow-remote-insecure",
+                                         "api-key", /* in the environment, as are */
+                                         "redis",
+                                         "ssl-keyfile-password",
+                                         "admin-key-file", /* with adapters only */
+                                         "admin-host",     /* --gateway-admin-host */
+                                         "admin-port",     /* and -port */
+                                         "state-dir",      /* each has one in it */
+                                         "shutdown-delay", /* no balancer is asked before a stop */
+                                         "otlp-traces-endpoint",
+                                         NULL};
+
+static const char *const of_head[] = {
+    "host", /* --head-host */
+    "port", /* and -port */
+    "keys-dir",     "insecure",       "allow-remote-insecure",
+    "runs",                                    /* cox run says it */
+    "redis",        "cluster-name",            /* with a standby only, as is */
+    "lease-ttl",    "advertise-host", "model", /* the served name */
+    "scale-min",                               /* cox scale is asked by people */
+    "scale-max",    "scale-ttft-ms",  "scale-calm-s",
+    "scale-idle-s", "scale-start-s",  NULL};
+
+static bool is_passed_on(const char *const *but, const char *name)
 {
-    for (size_t i = 0; i < sizeof not_passed_on / sizeof *not_passed_on; i++)
-        if (strcmp(name, not_passed_on[i]) == 0)
+    while (*but)
+        if (strcmp(name, *but++) == 0)
             return false;
     return true;
 }
@@ -294,42 +324,76 @@ static const char *unusual(const struct option_spec *s, char *out, size_t size)
     if (s->type == OPTION_ENUM)
         return strcmp(s->name, "load-format") == 0 ? "gguf" : strrchr(s->choices, '|') + 1;
     if (s->type == OPTION_INT)
-        snprintf(out, size, "%.0f", s->max < 32 ? s->max : 32);
+        snprintf(out, size, "%.0f", s->max < 32 ? s->max : s->min > 32 ? s->min + 1 : 32);
     else
         snprintf(out, size, "%s", s->type == OPTION_FLOAT ? "0.5" : "x");
     return out;
 }
 
-/* Each flag of cox-worker is one of cox up as well, and reaches the workers. */
-static void test_every_flag_of_a_worker(void **state)
+/* Flags that others need beside them. */
+static void append_needs(const char *name, const char **args)
 {
-    uint32_t n_passed = 0;
-    for (size_t i = 0; i < worker_n_option_specs; i++) {
-        const struct option_spec *s = &worker_option_specs[i];
-        struct parsed p;
-        struct error err = {0};
-        char flag[80], text[40];
-        if (!is_passed_on(s->name))
-            continue;
-        snprintf(flag, sizeof flag, "--%s", s->name);
-        const char *wanted = unusual(s, text, sizeof text);
-        const char *few[] = {flag, wanted, NULL};
-        const char *lora[] = {"--enable-lora", "--lora-root", "x", flag, wanted, NULL};
-        bool is_lora = strstr(s->name, "lora") != NULL;
-        if (strcmp(s->name, "speculative-config") == 0)
-            few[1] = wanted = "{}";
-        if (strcmp(s->name, "spec-method") == 0)
-            few[1] = wanted = "ngram";
-        if (plan(&p, "demo", is_lora ? lora : few, &err) != STATUS_OK)
-            fail_msg("cox up %s %s: %s", flag, wanted ? wanted : "", err.text);
-        const char *got = value(&p.plan.children[p.plan.n_children - 1], flag);
-        if (!got || strcmp(got, wanted ? wanted : "") != 0)
-            fail_msg("cox up %s %s: a worker gets %s", flag, wanted ? wanted : "",
-                     got ? got : "nothing");
-        n_passed++;
-        fini(&p);
+    static const struct {
+        const char *part, *args[3];
+    } needs[] = {{"lora", {"--enable-lora", "--lora-root", "x"}},
+                 {"otlp", {"--otlp-traces-endpoint", "http://x"}},
+                 {"elastic-tp-wait", {"--elastic-tp"}}};
+    for (size_t i = 0; i < sizeof needs / sizeof *needs; i++)
+        for (int k = 0; k < 3 && needs[i].args[k] && strstr(name, needs[i].part); k++)
+            *args++ = needs[i].args[k];
+}
+
+static const struct up_child *last_of(const struct up_plan *plan, enum up_role role)
+{
+    const struct up_child *c = NULL;
+    for (uint32_t i = 0; i < plan->n_children; i++)
+        if (plan->children[i].role == role)
+            c = &plan->children[i];
+    return c;
+}
+
+static void assert_reaches(const struct option_spec *s, enum up_role role)
+{
+    struct parsed p;
+    struct error err = {0};
+    char flag[80], text[40];
+    const bool is_on = s->type == OPTION_BOOL && s->def && strcmp(s->def, "true") == 0;
+    snprintf(flag, sizeof flag, "--%s%s", is_on ? "no-" : "", s->name);
+    const char *wanted = unusual(s, text, sizeof text), *args[8] = {flag, wanted};
+    if (strcmp(s->name, "speculative-config") == 0)
+        args[1] = wanted = "{}";
+    if (strcmp(s->name, "spec-method") == 0)
+        args[1] = wanted = "ngram";
+    append_needs(s->name, wanted ? args + 2 : args + 1);
+    if (plan(&p, "demo", args, &err) != STATUS_OK)
+        fail_msg("cox up %s %s: %s", flag, wanted ? wanted : "", err.text);
+    const char *got = value(last_of(&p.plan, role), flag);
+    if (!got || strcmp(got, wanted ? wanted : "") != 0)
+        fail_msg("cox up %s %s: role %d gets %s", flag, wanted ? wanted : "", (int)role,
+                 got ? got : "nothing");
+    fini(&p);
+}
+
+/* Each flag of a program is one of cox up as well, and reaches it. */
+static void test_every_flag_of_a_program(void **state)
+{
+    const struct {
+        const struct option_spec *specs;
+        size_t n, n_least;
+        const char *const *but;
+        enum up_role role;
+    } programs[] = {{worker_option_specs, worker_n_option_specs, 30, of_worker, UP_WORKER},
+                    {gateway_options, n_gateway_options, 50, of_gateway, UP_GATEWAY},
+                    {head_option_specs, head_n_option_specs, 20, of_head, UP_HEAD}};
+    for (size_t i = 0; i < sizeof programs / sizeof *programs; i++) {
+        size_t n_passed = 0;
+        for (size_t k = 0; k < programs[i].n; k++)
+            if (is_passed_on(programs[i].but, programs[i].specs[k].name)) {
+                assert_reaches(&programs[i].specs[k], programs[i].role);
+                n_passed++;
+            }
+        assert_true(n_passed >= programs[i].n_least);
     }
-    assert_true(n_passed > 30);
 }
 
 /* Each worker's kernels get its share of the 12 cores, whoever asks for nothing. */
@@ -812,7 +876,7 @@ int main(void)
         cmocka_unit_test(test_cluster_name),
         cmocka_unit_test(test_flags_without_a_standby),
         cmocka_unit_test(test_everything_is_passed_on),
-        cmocka_unit_test(test_every_flag_of_a_worker),
+        cmocka_unit_test(test_every_flag_of_a_program),
         cmocka_unit_test(test_cores_are_shared_out),
         cmocka_unit_test(test_nodes_of_workers),
         cmocka_unit_test(test_nodes_that_cannot_be),

@@ -10,7 +10,7 @@
 #include "gateway/state_store.h"
 #include "tests/unit/gateway/serving_world.h"
 
-enum { ME = 7, N_SLOTS = 2, STORE_BYTES = 8 << 20 };
+enum { ME = 7, N_SLOTS = 2, STORE_BYTES = 8 << 20, LINE_BYTES = 1 << 20 };
 
 static struct {
     char dir[64];
@@ -63,6 +63,18 @@ static void wake(void *ctx)
     batch_runner_tick(f.b);
 }
 
+static void make_runner(uint64_t max_bytes)
+{
+    const struct batch_runner_options o = {.store = f.store,
+                                           .thread = f.thread,
+                                           .serving = &w.s,
+                                           .metrics = w.metrics,
+                                           .wall_s = wall,
+                                           .n_slots = N_SLOTS,
+                                           .max_bytes = max_bytes};
+    f.b = batch_runner_new(&o);
+}
+
 static int begin(void **state)
 {
     if (setup(state) != 0)
@@ -74,13 +86,7 @@ static int begin(void **state)
     assert_int_equal(loop_new(&f.loop, &err), STATUS_OK);
     assert_int_equal(encode_pool_new(f.loop, 1, 64, 1 << 20, &f.thread, &err), STATUS_OK);
     assert_int_equal(state_open(f.dir, STORE_BYTES, &f.store, &err), STATUS_OK);
-    const struct batch_runner_options o = {.store = f.store,
-                                           .thread = f.thread,
-                                           .serving = &w.s,
-                                           .metrics = w.metrics,
-                                           .wall_s = wall,
-                                           .n_slots = N_SLOTS};
-    f.b = batch_runner_new(&o);
+    make_runner(LINE_BYTES);
     loop_on_turn_end(f.loop, look, NULL);
     (void)loop_timer_start(f.loop, 5, 5, wake, NULL);
     return 0;
@@ -104,24 +110,52 @@ static int end(void **state)
     return teardown(state);
 }
 
+static struct stored_batch add_lines(const char *endpoint, struct str lines)
+{
+    struct stored_file file = {.tenant = ME, .filename = "in", .purpose = "batch"};
+    struct stored_batch b = {.tenant = ME, .created_s = 1000, .expires_s = 2000};
+    snprintf(b.endpoint, sizeof b.endpoint, "%s", endpoint);
+    assert_int_equal(state_add_file(f.store, &file, lines, &err), STATUS_OK);
+    memcpy(b.input_file, file.id, sizeof file.id);
+    assert_int_equal(state_add_batch(f.store, &b, &err), STATUS_OK);
+    assert_int_equal(b.state, BATCH_IN_PROGRESS);
+    return b;
+}
+
 /* A batch of n lines of completions; every line of wrong_from and behind asks for nonsense. The
  * store is the test's until the first run: its thread has nothing to do. */
 static struct stored_batch add_batch(uint32_t n, uint32_t wrong_from)
 {
     struct strbuf text;
-    struct stored_file file = {.tenant = ME, .filename = "in", .purpose = "batch"};
-    struct stored_batch b = {
-        .tenant = ME, .endpoint = "/v1/completions", .created_s = 1000, .expires_s = 2000};
     strbuf_init(&text, 0);
     for (uint32_t i = 0; i < n; i++)
         strbuf_printf(&text,
                       "{\"custom_id\":\"c%u\",\"method\":\"POST\",\"url\":\"/v1/completions\","
                       "\"body\":{\"prompt\":\"p\",\"max_tokens\":%d}}\n",
                       i, i < wrong_from ? 4 : -1);
-    assert_int_equal(state_add_file(f.store, &file, strbuf_str(&text), &err), STATUS_OK);
-    memcpy(b.input_file, file.id, sizeof file.id);
-    assert_int_equal(state_add_batch(f.store, &b, &err), STATUS_OK);
-    assert_int_equal(b.state, BATCH_IN_PROGRESS);
+    struct stored_batch b = add_lines("/v1/completions", strbuf_str(&text));
+    strbuf_fini(&text);
+    return b;
+}
+
+/* Chats with a tool of so many properties, which their answers' parsers keep. */
+static struct stored_batch add_tools(uint32_t n, uint32_t n_properties)
+{
+    struct strbuf text;
+    strbuf_init(&text, 0);
+    for (uint32_t i = 0; i < n; i++) {
+        strbuf_printf(&text,
+                      "{\"custom_id\":\"c%u\",\"method\":\"POST\",\"url\":"
+                      "\"/v1/chat/completions\",\"body\":{\"messages\":[{\"role\":\"user\","
+                      "\"content\":\"p\"}],\"max_tokens\":4,\"tools\":[{\"type\":\"function\","
+                      "\"function\":{\"name\":\"f\",\"parameters\":{\"type\":\"object\","
+                      "\"properties\":{\"a\":{}",
+                      i);
+        for (uint32_t k = 0; k < n_properties; k++)
+            strbuf_printf(&text, ",\"p%u\":{}", k);
+        strbuf_append_c(&text, "}}}}]}}\n");
+    }
+    struct stored_batch b = add_lines("/v1/chat/completions", strbuf_str(&text));
     strbuf_fini(&text);
     return b;
 }
@@ -212,6 +246,72 @@ static void test_a_cancelled_batch_drops_its_lines(void **state)
     assert_batch(&b, BATCH_CANCELLED, 0, 0);
 }
 
+static bool one_completed(void)
+{
+    return LINES("completed") == 1;
+}
+
+static bool one_submitted_one_released(void)
+{
+    return w.n_submits == 1 && LINES("released") > 0;
+}
+
+/* Two lines each keep 300 KB: where 1 MiB is shared there is room for one of them at a time. The
+ * other waits in the store. */
+static void test_lines_that_keep_much_take_turns(void **state)
+{
+    struct stored_batch b = add_tools(2, 1000);
+    batch_runner_wake(f.b);
+    run_until(one_submitted_one_released);
+    tokens(0, 0, "abcd", FINISH_LENGTH);
+    run_until(two_submitted);
+    tokens(1, 0, "abcd", FINISH_LENGTH);
+    run_until(none_open);
+    assert_true(LINES("failed") == 0);
+    assert_batch(&b, BATCH_COMPLETED, 2, 0);
+}
+
+/* There would never be room: the line has failed, and does not come again and again. */
+static void test_a_line_that_keeps_too_much_fails(void **state)
+{
+    batch_runner_close(f.b);
+    batch_runner_free(f.b);
+    make_runner(256 << 10);
+    struct stored_batch b = add_tools(1, 1000);
+    batch_runner_wake(f.b);
+    run_until(none_open);
+    assert_true(w.n_submits == 0 && LINES("released") == 0 && LINES("failed") == 1);
+    assert_batch(&b, BATCH_COMPLETED, 0, 1);
+}
+
+static int n_turns;
+
+static bool some_turns_later(void)
+{
+    return ++n_turns > 40;
+}
+
+/* Where the lines that run hold more than half, no further one is read. */
+static void test_no_line_is_read_without_room(void **state)
+{
+    batch_runner_close(f.b);
+    batch_runner_free(f.b);
+    make_runner(1);
+    struct stored_batch b = add_batch(3, 3);
+    batch_runner_wake(f.b);
+    run_until(two_submitted);
+    tokens(0, 0, "abcd", FINISH_LENGTH);
+    run_until(one_completed);
+    n_turns = 0;
+    run_until(some_turns_later);
+    assert_int_equal(w.n_submits, 2);
+    tokens(1, 0, "abcd", FINISH_LENGTH);
+    run_until(three_submitted);
+    tokens(2, 0, "abcd", FINISH_LENGTH);
+    run_until(none_open);
+    assert_batch(&b, BATCH_COMPLETED, 3, 0);
+}
+
 static void test_what_batches_hold(void **state)
 {
     assert_ptr_equal(batch_dialect(STR("/v1/chat/completions")), &dialect_chat);
@@ -228,6 +328,9 @@ int main(void)
         TEST(test_lines_are_answered),
         TEST(test_overload_waits),
         TEST(test_a_cancelled_batch_drops_its_lines),
+        TEST(test_lines_that_keep_much_take_turns),
+        TEST(test_a_line_that_keeps_too_much_fails),
+        TEST(test_no_line_is_read_without_room),
         cmocka_unit_test(test_what_batches_hold),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

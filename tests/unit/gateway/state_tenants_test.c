@@ -92,6 +92,42 @@ static void take(struct fixture *f, uint32_t max, const char *want, struct taken
     assert_string_equal(got, want);
 }
 
+/* Lines of 11 MiB: three are more than what one call reads, however many are wanted. */
+static void test_one_call_reads_so_many_bytes(void **state)
+{
+    enum { N = 4, LINE = 11 << 20 };
+    struct fixture *f = *state;
+    struct stored_file file = {.tenant = 7, .filename = "in", .purpose = "batch"};
+    struct stored_batch b = {
+        .tenant = 7, .endpoint = "/v1/completions", .created_s = NOW_S, .expires_s = EXPIRES_S};
+    struct taken_line l[N];
+    struct strbuf text;
+    uint32_t n, n_open;
+    state_close(f->s);
+    assert_int_equal(state_open(f->dir, 256 << 20, &f->s, &err), STATUS_OK);
+    char *prompt = mem_zalloc(LINE + 1);
+    memset(prompt, 'a', LINE);
+    strbuf_init(&text, 0);
+    for (int i = 0; i < N; i++) {
+        strbuf_printf(&text, "{\"custom_id\":\"%d\",\"method\":\"POST\",\"url\":", i);
+        strbuf_append_c(&text, "\"/v1/completions\",\"body\":{\"prompt\":\"");
+        strbuf_append(&text, prompt, LINE);
+        strbuf_append_c(&text, "\"}}\n");
+    }
+    assert_int_equal(state_add_file(f->s, &file, strbuf_str(&text), &err), STATUS_OK);
+    memcpy(b.input_file, file.id, sizeof b.input_file);
+    assert_int_equal(state_add_batch(f->s, &b, &err), STATUS_OK);
+    for (uint32_t want = 3; want > 0; want = want == 3 ? 1 : 0) {
+        assert_int_equal(state_take_lines(f->s, N, NOW_S, l, &n, &n_open, &err), STATUS_OK);
+        assert_int_equal(n, want);
+        while (n > 0)
+            mem_free(l[--n].owned_body);
+    }
+    stored_batch_fini(&b);
+    strbuf_fini(&text);
+    mem_free(prompt);
+}
+
 static void answer(struct fixture *f, const struct taken_line *l)
 {
     assert_int_equal(state_answer_line(f->s, l->batch_no, l->i_line, 200, STR("{}"), NOW_S, &err),
@@ -313,13 +349,10 @@ int main(void)
 {
 #define T(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
     const struct CMUnitTest tests[] = {
-        T(test_the_fewest_on_their_way_go_first),
-        T(test_slots_are_dealt_out),
-        T(test_one_slot_goes_round),
-        T(test_nobody_takes_the_whole_store),
-        T(test_room_comes_back),
-        T(test_answers_are_of_the_share),
-        T(test_a_full_store_of_an_earlier_version),
+        T(test_the_fewest_on_their_way_go_first), T(test_slots_are_dealt_out),
+        T(test_one_call_reads_so_many_bytes),     T(test_one_slot_goes_round),
+        T(test_nobody_takes_the_whole_store),     T(test_room_comes_back),
+        T(test_answers_are_of_the_share),         T(test_a_full_store_of_an_earlier_version),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

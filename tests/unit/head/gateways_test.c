@@ -1,5 +1,6 @@
 /* Requests as a gateway sees them: attempts, refusals, grace, deadlines, tokens kept over an epoch.
  */
+#include "head/request_logprobs.h"
 #include "head/request_scores.h"
 #include "tests/unit/head/core_fixture.h"
 
@@ -380,6 +381,59 @@ static void rows_that_are_lost_start_it_over(void **state)
     }
 }
 
+/* A request with log-probabilities, and its first three tokens, each with a row that has been sent.
+ */
+static struct fixture *sent_rows(void)
+{
+    static const float values[] = {-1, -2}, gap = 1;
+    struct fixture *f = ready_cluster();
+    struct msg m = submit_of(1, 1, 3);
+    m.submit.sampling.n_logprobs = 1;
+    say(f, 3, &m);
+    for (uint32_t i = 0; i < 3; i++) {
+        const struct msg *p = box_find(f, 1, MSG_PLAN);
+        const struct logprob_row row = {{ids + 3 + i, 2}, {values, 2}, 1};
+        const struct result_item item = {.slot = p->plan.runs[0].slot,
+                                         .ids = {ids + 3 + i, 1},
+                                         .gaps = {&gap, 1},
+                                         .logprobs = &row,
+                                         .n_logprobs = 1};
+        struct msg r = {.type = MSG_RESULT,
+                        .result = {.term_epoch = p->plan.term_epoch,
+                                   .step = p->plan.step,
+                                   .items = &item,
+                                   .n_items = 1}};
+        struct letter *l = &f->box[0];
+        while (&l->m != p)
+            l++;
+        l->to = 0; /* done with */
+        say(f, 1, &r);
+    }
+    return f;
+}
+
+/* Rows of tokens are not kept once they are sent either: who lacks some has the tokens made again,
+ * from those that it has. */
+static void rows_of_tokens_that_are_lost_are_made_again(void **state)
+{
+    for (uint32_t n_has = 0; n_has <= 3; n_has++) {
+        struct fixture *f = sent_rows();
+        const struct request *r = request_table_next(f->core->requests, NULL);
+        assert_int_equal(r->n_ids, 6);
+        assert_int_equal(r->logprobs->n, 0);
+        say_gateway_hello(f, 4, 9);
+        box_clear(f);
+        struct msg again = submit_of(1, 2, 3 + n_has);
+        again.submit.sampling.n_logprobs = 1;
+        say(f, 4, &again);
+        r = request_table_next(f->core->requests, NULL);
+        assert_int_equal(r->n_ids, 3 + n_has);
+        assert_true(r->attempt == 2 && r->n_delivered == n_has);
+        assert_int_equal(r->resubmitted, n_has < 3); /* it is another one */
+        fixture_free(f);
+    }
+}
+
 /* One rank of an older version, and prompts of the group are not scored; gateways are told. */
 static void a_group_scores_if_all_its_ranks_do(void **state)
 {
@@ -626,6 +680,57 @@ static void a_full_queue_has_places_for_others(void **state)
     fixture_free(f);
 }
 
+static struct msg long_submit(uint64_t lo, uint64_t tenant, const uint32_t *prompt, uint32_t n)
+{
+    struct msg m = submit_of(lo, 1, 3);
+    m.submit.tenant = tenant;
+    m.submit.n_prompt = n;
+    m.submit.ids = (struct u32_span){prompt, n};
+    m.submit.sampling.max_tokens = UINT32_MAX;
+    return m;
+}
+
+/* Choices and prompts are charged by the bytes that the head holds of them, whatever they may grow
+ * to: one tenant has half, the next one half of what is left, and what comes back is taken. */
+static void prompts_cannot_fill_the_memory(void **state)
+{
+    enum { N = 5000, MORE = 110000 };
+    static uint32_t prompt[MORE];
+    struct fixture *f = fixture_new(2);
+    struct room *room = &f->core->room;
+    f->core->config.max_waiting = 1000;
+    room->total = 1 << 20;
+    say_gateway_hello(f, 3, 9);
+    uint32_t n_fit[2] = {0};
+    for (uint64_t who = 0; who < 2; who++)
+        for (struct msg m;; n_fit[who]++) {
+            m = long_submit(1000 * (who + 1), 5 + who, prompt, N);
+            m.submit.i_choice = n_fit[who];
+            if (is_refused(f, &m))
+                break;
+        }
+    const uint64_t each = room->used / (n_fit[0] + n_fit[1]);
+    assert_true(each > 5 * N && each < 5 * N + 4096);
+    assert_int_equal(n_fit[0], room->total / 2 / each);
+    assert_in_range(n_fit[1], room->total / 4 / each, room->total / 4 / each + 1);
+    struct msg again = long_submit(3000, 5, prompt, N), never = long_submit(3001, 7, prompt, MORE);
+    again.submit.attempt = 2;
+    assert_false(is_refused(f, &again));
+    box_clear(f);
+    say(f, 3, &never);
+    assert_int_equal(only_item(f, 3)->status, STATUS_INVALID);
+    assert_int_equal(room->used, each * (n_fit[0] + n_fit[1] + 1));
+    for (uint32_t i = 0; i < n_fit[0]; i++) {
+        struct msg c = {.type = MSG_CANCEL,
+                        .cancel = {.id = {1, 1000}, .i_choice = i, .attempt = 1}};
+        say(f, 3, &c);
+    }
+    assert_int_equal(room->used, each * (n_fit[1] + 1));
+    struct msg next = long_submit(4000, 5, prompt, N);
+    assert_false(is_refused(f, &next));
+    fixture_free(f);
+}
+
 /* A head that may have no workers says when one would serve: with the cluster's state, and to who
  * is refused meanwhile. */
 static void a_cluster_that_rests_is_not_a_broken_one(void **state)
@@ -731,6 +836,7 @@ int main(void)
         cmocka_unit_test(a_newer_attempt_goes_on_where_it_is),
         cmocka_unit_test(rows_of_a_prompt_come_with_its_first_token),
         cmocka_unit_test(rows_that_are_lost_start_it_over),
+        cmocka_unit_test(rows_of_tokens_that_are_lost_are_made_again),
         cmocka_unit_test(a_group_scores_if_all_its_ranks_do),
         cmocka_unit_test(other_tokens_than_ours_start_it_over),
         cmocka_unit_test(a_full_queue_refuses_new_requests_only),
@@ -744,6 +850,7 @@ int main(void)
         cmocka_unit_test(a_rank_without_credit_holds_the_group_back),
         cmocka_unit_test(a_key_cannot_fill_the_queue),
         cmocka_unit_test(a_full_queue_has_places_for_others),
+        cmocka_unit_test(prompts_cannot_fill_the_memory),
         cmocka_unit_test(a_cluster_that_rests_is_not_a_broken_one),
         cmocka_unit_test(a_burst_for_which_there_is_a_place_is_no_queue),
         cmocka_unit_test(a_draining_cluster_takes_nothing_new),

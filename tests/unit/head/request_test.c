@@ -8,7 +8,7 @@
 #include <cmocka.h>
 
 #include "common/base/random.h"
-#include "head/request.h"
+#include "head/request_logprobs.h"
 
 enum { MAX_LEN = 100 };
 static const uint32_t some_ids[200] = {11, 12, 13, 14, 15};
@@ -144,26 +144,79 @@ static void tokens_end_a_request(void **state)
     }
 }
 
+static void assert_row(const struct logprob_row *row, uint32_t i)
+{
+    assert_int_equal(row->ids.n, i == 40 ? 0 : 2);
+    if (i != 40)
+        assert_true(row->ids.ptr[1] == i + 1 && row->values.ptr[0] == -(float)i &&
+                    row->chosen_rank == i);
+}
+
+/* However they are sent: all at the end, one by one, or some at a time. */
 static void log_probabilities_stay_with_their_token(void **state)
 {
-    struct msg_submit m = submit_of(5, 7, 90); /* two tokens came with it */
-    m.sampling.n_logprobs = 1;
-    struct request *r;
-    assert_int_equal(request_new(NULL, &m, MAX_LEN, 0, &r, NULL), STATUS_OK);
-    for (uint32_t i = 2; i < 80; i++) {
-        uint32_t ids[2] = {i, i + 1};
-        float values[2] = {-(float)i, -(float)i - 1};
-        struct logprob_row row = {{ids, 2}, {values, 2}, i};
-        assert_int_equal(request_push_token(r, i, i == 40 ? NULL : &row), FINISH_NONE);
+    static const uint32_t each[] = {1000, 1, 7, 33};
+    for (size_t how = 0; how < sizeof each / sizeof *each; how++) {
+        struct msg_submit m = submit_of(5, 7, 90); /* two tokens came with it */
+        m.sampling.n_logprobs = 1;
+        struct request *r;
+        assert_int_equal(request_new(NULL, &m, MAX_LEN, 0, &r, NULL), STATUS_OK);
+        r->n_delivered = 2;
+        for (uint32_t i = 2; i < 80; i++) {
+            uint32_t ids[2] = {i, i + 1};
+            float values[2] = {-(float)i, -(float)i - 1};
+            struct logprob_row row = {{ids, 2}, {values, 2}, i};
+            assert_int_equal(request_push_token(r, i, i == 40 ? NULL : &row), FINISH_NONE);
+            uint32_t n_new = i + 1 - r->n_delivered, n_sent = n_new - n_new / 3;
+            if (n_new < each[how])
+                continue;
+            struct tokens_item item;
+            request_fill_tokens(r, 0, n_sent, &item);
+            assert_int_equal(item.n_logprobs, n_sent);
+            for (uint32_t k = 0; k < n_sent; k++)
+                assert_row(&item.logprobs[k], item.start + k);
+            r->n_delivered += n_sent;
+            request_rows_delivered(r);
+            assert_int_equal(r->logprobs->n, n_new - n_sent); /* no more is kept */
+            assert_true(request_has_rows_from(r, r->n_delivered));
+            assert_false(request_has_rows_from(r, r->n_delivered - 1));
+        }
+        for (uint32_t i = r->n_delivered; i < 80; i++)
+            assert_row(&request_undelivered_rows(r)[i - r->n_delivered], i);
+        request_free(r);
     }
-    for (uint32_t i = 2; i < 80; i++) {
-        const struct logprob_row *row = &r->logprobs[i];
-        assert_int_equal(row->ids.n, i == 40 ? 0 : 2);
-        if (i != 40)
-            assert_true(row->ids.ptr[1] == i + 1 && row->values.ptr[0] == -(float)i &&
-                        row->chosen_rank == i);
+}
+
+/* What may come costs nothing before it is to run. */
+static void who_waits_holds_what_came(void **state)
+{
+    enum { N = 20000, LONG = 1 << 20, REST = 2048 };
+    static uint32_t many[N];
+    for (uint32_t i = 0; i < N; i++)
+        many[i] = i;
+    static const struct {
+        uint32_t n_prompt, n_ids, max_tokens, want_room;
+    } cases[] = {
+        {N, N, UINT32_MAX, N},    {N - 9, N, UINT32_MAX, N}, {N, N, 100, N + 100},
+        {10, 10, UINT32_MAX, 10}, {10, 10, 1, 11},           {N, N, 513, N},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct msg_submit m = submit_of(cases[i].n_prompt, cases[i].n_ids, cases[i].max_tokens);
+        m.ids.ptr = many;
+        struct request *r;
+        assert_int_equal(request_new(NULL, &m, LONG, 0, &r, NULL), STATUS_OK);
+        const uint64_t bytes = request_held_bytes(r);
+        assert_int_equal(r->ids_room, cases[i].want_room);
+        assert_true(bytes >= 5ull * cases[i].want_room &&
+                    bytes <= 5ull * cases[i].want_room + REST);
+        assert_true(request_make_room(r));
+        assert_int_equal(r->ids_room, r->ids_cap);
+        assert_memory_equal(r->ids, many, r->n_ids * sizeof *many);
+        while (r->n_ids < r->ids_cap)
+            (void)request_push_id(r, 1);
+        assert_int_equal(r->finish, FINISH_LENGTH);
+        request_free(r);
     }
-    request_free(r);
 }
 
 static struct request *with_id(uint64_t lo, uint32_t i_choice)
@@ -239,6 +292,7 @@ int main(void)
         cmocka_unit_test(it_keeps_nothing_of_the_message),
         cmocka_unit_test(tokens_end_a_request),
         cmocka_unit_test(log_probabilities_stay_with_their_token),
+        cmocka_unit_test(who_waits_holds_what_came),
         cmocka_unit_test(the_table_agrees_with_a_model),
         cmocka_unit_test(states_move_only_along_the_arrows),
     };

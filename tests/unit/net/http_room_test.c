@@ -7,8 +7,8 @@
 
 #include <cmocka.h>
 
+#include "common/base/room.h"
 #include "common/net/http_progress.h"
-#include "common/net/http_room.h"
 
 enum { N_TENANTS = 40, N_HOLDERS = 400 };
 #define TOTAL  ((uint64_t)1 << 20)

@@ -1,5 +1,5 @@
 /* One model's tokens in every form of its files, and another's. */
-#include "gateway/own_vocabulary.h"
+#include "text/vocabulary.h"
 
 #include <dirent.h>
 #include <setjmp.h>
@@ -22,7 +22,7 @@ static struct vocabulary vocabulary_of(const char *path)
     char err[TEXT_ERR_MAX] = "";
     if (text_tokenizer_open(path, NULL, &t, err) != TEXT_OK)
         fail_msg("%s: %s", path, err);
-    own_vocabulary(t, &v);
+    text_vocabulary(t, &v);
     text_tokenizer_free(t);
     return v;
 }

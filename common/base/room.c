@@ -1,4 +1,4 @@
-#include "common/net/http_room.h"
+#include "common/base/room.h"
 
 #include <assert.h>
 

@@ -1,5 +1,5 @@
 #pragma once
-/* Bytes that connections hold, of which there is a total, shared fairly between tenants: each
+/* Bytes that are held for others, of which there is a total, shared fairly between tenants: each
  * tenant may hold as much as is still free, its own new bytes counted (the dynamic threshold of
  * Choudhury and Hahne, "Dynamic queue length thresholds for shared-memory packet switches", 1998,
  * with alpha = 1). So one tenant alone gets half of the total, n that all want more get

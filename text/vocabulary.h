@@ -1,0 +1,20 @@
+#pragma once
+/* The sketch of a tokenizer's ordinary tokens, as gateways and workers say it (docs/protocol.md,
+ * "Vocabularies"): both make it by this function, or they would not know each other. */
+#include "proto/vocabulary.h"
+#include "text/text.h"
+
+/* Takes a few milliseconds; any thread. */
+static inline void text_vocabulary(const struct text_tokenizer *t, struct vocabulary *out)
+{
+    struct vocabulary_sketcher k;
+    const uint32_t n = text_vocab_size(t);
+    vocabulary_begin(&k);
+    for (uint32_t id = 0; id < n; id++) {
+        size_t len = 0;
+        const uint8_t *bytes = text_token_is_special(t, id) ? NULL : text_token_bytes(t, id, &len);
+        if (bytes)
+            vocabulary_add(&k, id, bytes, len);
+    }
+    vocabulary_end(&k, n, out);
+}
