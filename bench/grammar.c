@@ -214,7 +214,7 @@ int main(int argc, char **argv)
            all_cpu_s() - before_s, rss_mib() - before_mib);
     text_vocabulary_free(v);
     text_tokenizer_free(t);
-    struct grammar_compiler *compiler = grammar_compiler_new(argv[1], NULL);
+    struct grammar_compiler *compiler = grammar_compiler_new(argv[1], NULL, GRAMMAR_ROOM_MOST);
     struct grammars *g = grammars_new(compiler, vocab_size, &progress);
     double us = measure(g, docs, vocab_size, rounds);
     printf("all          %6.1f us of a processor per token (at most %d us)\n", us, BOUND_US);

@@ -37,7 +37,7 @@ struct up_options {
     int64_t max_model_len, max_num_seqs, max_num_batched_tokens, max_waiting, max_waiting_per_key;
     int64_t max_request_bytes;
     int64_t long_prefill_token_threshold, step_target_ms, block_size, num_gpu_blocks_override;
-    int64_t kv_cache_memory_bytes, vocab_size;
+    int64_t kv_cache_memory_bytes, grammar_room, vocab_size;
     int64_t threads, null_step_us, null_token_us;
     bool numa_bind;
     struct option_list numa_bind_nodes, numa_bind_cpus; /* one of each worker */

@@ -463,6 +463,7 @@ static void build_worker(struct builder *b, struct up_child *c, uint32_t i)
     flag_if(b, c, "--block-size", o->block_size);
     flag_if(b, c, "--num-gpu-blocks-override", o->num_gpu_blocks_override);
     flag_if(b, c, "--kv-cache-memory-bytes", o->kv_cache_memory_bytes);
+    flag_if(b, c, "--grammar-room", o->grammar_room);
     if (o->kv_cache_dtype)
         flag(c, "--kv-cache-dtype", kv_cache_dtypes[o->kv_cache_dtype]);
     if (o->dtype)

@@ -55,7 +55,11 @@ static struct lane_grammar *find(const struct lane *l, struct request_salt key)
 
 static struct lane_grammar *find_id(const struct lane *l, uint64_t id)
 {
-    const struct lane_grammars *t = &l->grammars;
+    return grammars_find_id(&l->grammars, id);
+}
+
+struct lane_grammar *grammars_find_id(const struct lane_grammars *t, uint64_t id)
+{
     uint32_t begin = 0, end = t->n;
     while (begin < end) {
         uint32_t middle = begin + (end - begin) / 2;
@@ -100,6 +104,7 @@ void grammars_on_down(struct head_core *h, struct lane *l)
 {
     mem_free(l->grammars.all);
     mem_free(l->grammars.dropped);
+    grammar_room_fini(&l->grammars);
     l->grammars = (struct lane_grammars){0};
     h->grammars.looks++;
 }
@@ -133,6 +138,7 @@ static void drop(struct lane_grammars *t, uint32_t i)
         t->dropped[t->n_dropped++] = t->all[i].id;
     t->n_asked -= t->all[i].sent && !t->all[i].ready;
     t->n_bytes -= t->all[i].n_bytes;
+    t->memory_bytes -= t->all[i].memory_bytes;
     memmove(t->all + i, t->all + i + 1, (--t->n - i) * sizeof *t->all);
 }
 
@@ -165,7 +171,7 @@ static void sweep(struct head_core *h, struct lane *l)
     for (uint32_t i = 0; i < t->n; i++)
         n_unused += !is_used(used, t, i);
     drop_unused(t, used, n_unused, KEPT / 2);
-    if (t->n_bytes > PROTO_MAX_GRAMMARS_BYTES / 2)
+    if (t->n_bytes > PROTO_MAX_GRAMMARS_BYTES / 2 || grammar_room_is_short(t))
         drop_unused(t, used, n_unused < KEPT / 2 ? n_unused : KEPT / 2, 0);
     t->sweep_at = t->n + KEPT / 2 > KEPT ? t->n + KEPT / 2 : KEPT;
 }
@@ -175,7 +181,8 @@ static bool has_room(const struct lane_grammars *t, const struct request *r)
 {
     uint32_t n_own = 0;
     if (t->n >= PROTO_MAX_GRAMMARS ||
-        t->n_bytes + r->sampling.grammar.len > PROTO_MAX_GRAMMARS_BYTES)
+        t->n_bytes + r->sampling.grammar.len > PROTO_MAX_GRAMMARS_BYTES ||
+        !grammar_room_takes(t, r->tenant))
         return false;
     if (t->n < PROTO_MAX_GRAMMARS / 2 && t->n_bytes < PROTO_MAX_GRAMMARS_BYTES / 2)
         return true;
@@ -312,7 +319,8 @@ bool grammars_admit(struct head_core *h, struct request *r, struct lane *l)
         return true;
     (void)request_key(r);
     bool ready = is_ready(h, r, l, !h->grammars.any_turn, &r->grammar_id) &&
-                 scheduler_takes_masks(l->scheduler, r);
+                 scheduler_takes_masks(l->scheduler, r) &&
+                 grammar_room_admits(h, l, find_id(l, r->grammar_id), r);
     r->grammar_lane = l->group->index;
     if (!ready)
         keep_waiting(h, r);
@@ -325,15 +333,15 @@ bool grammars_may_move(struct head_core *h, struct request *r, struct lane *l)
     if (!has_grammar(r) || !l->grammars.on)
         return true;
     (void)request_key(r);
-    return is_ready(h, r, l, false, &id);
+    return is_ready(h, r, l, false, &id) && grammar_room_would(h, l, find_id(l, id), r);
 }
 
-bool grammars_move(struct request *r, const struct lane *l)
+bool grammars_move(struct head_core *h, struct request *r, struct lane *l)
 {
     if (!has_grammar(r) || !l->grammars.on)
         return true;
     const struct lane_grammar *x = find(l, request_key(r));
-    if (!x || !x->ready)
+    if (!x || !x->ready || !grammar_room_admits(h, l, x, r))
         return false;
     r->grammar_id = x->id;
     r->grammar_lane = l->group->index;
@@ -343,8 +351,18 @@ bool grammars_move(struct request *r, const struct lane *l)
 /* ---- answers ---- */
 
 /* Those that wait for it; they are alone in having to. */
-static void end_waiting(struct head_core *h, const struct lane *l, uint64_t id,
-                        const struct msg_grammar_done *m)
+static void end_waiting(struct head_core *h, const struct lane *l, uint64_t id, enum status status,
+                        const char *text)
+{
+    for (struct request *r = h->held_first, *next; r; r = next) {
+        next = r->next;
+        if (r->awaits_grammar && r->grammar_id == id && r->grammar_lane == l->group->index)
+            router_end(h, r, FINISH_ERROR, status, text);
+    }
+}
+
+static void end_not_compiled(struct head_core *h, const struct lane *l,
+                             const struct msg_grammar_done *m)
 {
     char text[sizeof((struct request *)0)->text];
     int n = (int)(m->text.len < sizeof text ? m->text.len : sizeof text);
@@ -353,11 +371,21 @@ static void end_waiting(struct head_core *h, const struct lane *l, uint64_t id,
     else
         snprintf(text, sizeof text, "A worker could not compile the request's grammar: %.*s", n,
                  m->text.ptr ? m->text.ptr : "");
-    for (struct request *r = h->held_first, *next; r; r = next) {
-        next = r->next;
-        if (r->awaits_grammar && r->grammar_id == id && r->grammar_lane == l->group->index)
-            router_end(h, r, FINISH_ERROR, m->status, text);
-    }
+    end_waiting(h, l, m->id, m->status, text);
+}
+
+/* It would wait for ever. The rank has it, and may forget it; a full list of what it may forget
+ * (its link has had no credit for long) leaves it in the table, where a sweep finds it. */
+static void end_too_large(struct head_core *h, struct lane *l, struct lane_grammar *x)
+{
+    char text[sizeof((struct request *)0)->text];
+    snprintf(text, sizeof text,
+             "An answer with the request's grammar takes %u MiB, more than a worker has for "
+             "grammars (--grammar-room): ask for less at once.",
+             (uint32_t)(x->matcher_bytes >> 20));
+    end_waiting(h, l, x->id, STATUS_INVALID, text);
+    if (l->grammars.n_dropped < l->grammars.cap)
+        drop(&l->grammars, (uint32_t)(x - l->grammars.all));
 }
 
 void grammars_on_done(struct head_core *h, struct worker *w, const struct msg_grammar_done *m)
@@ -375,12 +403,17 @@ void grammars_on_done(struct head_core *h, struct worker *w, const struct msg_gr
     l->grammars.n_asked--;
     x->ready = m->status == STATUS_OK;
     if (x->ready) {
+        grammar_room_told(&l->grammars, x, m);
+        if (!grammar_room_fits(&l->grammars, x)) {
+            end_too_large(h, l, x);
+            return;
+        }
         for (uint32_t i = 0; i < h->n_live; i++)
             h->lanes[h->live[i]].look_due = true; /* who is to move may have waited for it */
         return;
     }
     x->sent = false; /* the rank has nothing of it that it could forget */
-    end_waiting(h, l, m->id, m);
+    end_not_compiled(h, l, m);
     drop(&l->grammars, (uint32_t)(x - l->grammars.all));
 }
 
@@ -405,7 +438,7 @@ void grammars_turn(struct head_core *h)
     for (uint32_t i = 0; i < h->n_live; i++) {
         struct lane *l = &h->lanes[h->live[i]];
         struct lane_grammars *t = &l->grammars;
-        if (l->scheduler && scheduler_takes_more_masks(l->scheduler))
+        if ((l->scheduler && scheduler_takes_more_masks(l->scheduler)) || grammar_room_turn(h, l))
             h->grammars.looks++;
         for (; t->n_dropped > 0; t->n_dropped--) {
             struct msg m = {
@@ -417,7 +450,7 @@ void grammars_turn(struct head_core *h)
     }
 }
 
-/* Then it waits for what its tenant's masks may take. */
+/* Then it waits for what its tenant's masks may take, or for room for its matcher. */
 static bool has_ready(const struct head_core *h, const struct request *r)
 {
     const struct lane *l = &h->lanes[r->grammar_lane];
@@ -443,15 +476,17 @@ static bool check_lane(const struct lane *l, struct error *err)
 {
     const struct lane_grammars *t = &l->grammars;
     uint32_t n_asked = 0;
-    uint64_t n_bytes = 0;
+    uint64_t n_bytes = 0, memory_bytes = 0;
     for (uint32_t i = 0; i < t->n; i++) {
         const struct lane_grammar *x = &t->all[i];
+        memory_bytes += x->memory_bytes;
         n_asked += x->sent && !x->ready;
         n_bytes += x->n_bytes;
         if ((i > 0 && t->all[i - 1].id >= x->id) || (x->ready && !x->sent))
             return error_set(err, STATUS_INTERNAL, "a lane's grammars are out of order"), false;
     }
-    if (n_asked != t->n_asked || n_asked > ASKED_AT_ONCE || n_bytes != t->n_bytes)
+    if (n_asked != t->n_asked || n_asked > ASKED_AT_ONCE || n_bytes != t->n_bytes ||
+        memory_bytes != t->memory_bytes)
         return error_set(err, STATUS_INTERNAL, "%u grammars are asked for, counted %u", n_asked,
                          t->n_asked),
                false;

@@ -7,6 +7,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "head/grammar_room.h"
 #include "head/request.h"
 #include "head/shared_text.h"
 
@@ -20,7 +21,9 @@ struct lane_grammar {
     uint64_t id, tenant;     /* the second: of the request that wanted it first */
     uint64_t used;           /* order of the last look */
     uint32_t n_bytes;        /* of its source */
-    bool sent, ready;        /* neither: the rank is still to be told */
+    /* With ready, at the rank: its own, and what a sequence's matcher of it may have. */
+    uint64_t memory_bytes, matcher_bytes;
+    bool sent, ready; /* neither: the rank is still to be told */
 };
 
 struct lane_grammars {
@@ -30,6 +33,9 @@ struct lane_grammars {
     uint64_t n_bytes, last_tenant, swept_look;
     uint64_t *dropped; /* [n_dropped] of [cap]: ids that the rank may forget */
     uint32_t n_dropped;
+    uint64_t room_bytes, memory_bytes; /* as the rank said first, 0: not; sum over all */
+    bool has_room;                     /* it has said */
+    struct lane_matchers matchers;
 };
 
 /* This is the state of all lanes together. */
@@ -38,10 +44,13 @@ struct grammars {
     uint64_t looked; /* its value when they were looked at last */
     uint64_t last_id, n_uses;
     uint32_t n_waiting;         /* held requests that wait for a grammar */
+    uint64_t n_put_aside;       /* requests whose matchers had no room any more */
     struct shared_texts texts;  /* sources of all requests */
     bool passed_over, any_turn; /* of a look: a tenant's turn was over; turns do not count */
 };
 
+/* NULL: there is none. */
+struct lane_grammar *grammars_find_id(const struct lane_grammars *t, uint64_t id);
 void grammars_on_ready(struct head_core *h, struct lane *l); /* a new epoch: nothing is there */
 void grammars_on_down(struct head_core *h, struct lane *l);
 /* Where r waits for its grammar, if that lane still takes it; NULL: nowhere. Sets r->n_hit. */
@@ -54,8 +63,8 @@ bool grammars_waits(const struct head_core *h, const struct request *r);
 bool grammars_cannot(struct head_core *h, struct request *r);
 /* r, which runs elsewhere, could go on in l at once; if not, the rank has been asked. */
 bool grammars_may_move(struct head_core *h, struct request *r, struct lane *l);
-/* r, which has left its lane, goes to l. False: l has not its grammar. */
-bool grammars_move(struct request *r, const struct lane *l);
+/* r, which has left its lane, goes to l. False: l has not its grammar, or no room for it. */
+bool grammars_move(struct head_core *h, struct request *r, struct lane *l);
 void grammars_unhold(struct head_core *h, struct request *r);
 void grammars_on_done(struct head_core *h, struct worker *w, const struct msg_grammar_done *m);
 /* Its session was replaced, and its group goes on: what is not answered is asked again. */

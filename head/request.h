@@ -77,6 +77,7 @@ struct request {
     uint64_t grammar_id;             /* what that lane's rank knows it by, 0: nothing yet; */
     uint64_t grammar_since_ns, grammar_look; /* with awaits_grammar */
     uint32_t grammar_lane;
+    uint32_t matcher_kib; /* as a rank said last; 0: not yet */
     bool has_grammar_key, awaits_grammar;
     bool has_group; /* one has had it: the last one's id is */
     uint64_t group_id;

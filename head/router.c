@@ -202,7 +202,7 @@ static void place(struct head_core *h, struct request *r, struct lane *l)
 bool router_move(struct head_core *h, struct request *r, struct lane *to, struct request_salt salt)
 {
     router_send_away(h, r);
-    if (!grammars_move(r, to))
+    if (!grammars_move(h, r, to))
         return false;
     r->salt = salt;
     r->n_hit = scheduler_cached_tokens(to->scheduler, r);

@@ -152,6 +152,8 @@ static void charge_masks(struct scheduler *s, const struct step_entry *e,
     if (!x)
         return;
     x->mask_units = item->mask_units;
+    if (item->matcher_kib > 0)
+        x->r->matcher_kib = item->matcher_kib;
     if (!x->had_mask)
         mask_shares_had_first(&s->masks, e->i_mask_share);
     x->had_mask = true;

@@ -30,6 +30,9 @@ static ProtobufCMessage *put_grammar_done(struct wire *w, const struct msg *m)
     p->id = m->grammar_done.id;
     p->status = (uint32_t)m->grammar_done.status;
     p->text = wire_put_text(m->grammar_done.text);
+    p->bytes = m->grammar_done.bytes;
+    p->matcher_bytes = m->grammar_done.matcher_bytes;
+    p->room_bytes = m->grammar_done.room_bytes;
     return &p->base;
 }
 
@@ -39,7 +42,10 @@ static void get_grammar_done(struct wire *w, const ProtobufCMessage *base, struc
     m->grammar_done = (struct msg_grammar_done){.term_epoch = p->term_epoch,
                                                 .id = p->id,
                                                 .status = (enum status)p->status,
-                                                .text = wire_get_str(p->text)};
+                                                .text = wire_get_str(p->text),
+                                                .bytes = p->bytes,
+                                                .matcher_bytes = p->matcher_bytes,
+                                                .room_bytes = p->room_bytes};
 }
 
 const struct codec_ops codec_grammar_ops[MSG_TYPE_COUNT] = {

@@ -229,7 +229,7 @@ static void get_result_logprobs(struct wire *w, const Cox__Result *p, struct res
 /* msg_check has seen that every item has as many gaps as ids. */
 static void put_items(struct wire *w, const struct msg_result *r, Cox__Result *p)
 {
-    uint32_t n = r->n_items, odd_n_ids = 0, odd_units = 0;
+    uint32_t n = r->n_items, odd_n_ids = 0, odd_units = 0, odd_kib = 0;
     size_t n_ids = 0, n_logprobs = 0, at = 0;
     for (uint32_t i = 0; i < n; i++) {
         n_ids += r->items[i].ids.n;
@@ -238,6 +238,7 @@ static void put_items(struct wire *w, const struct msg_result *r, Cox__Result *p
     WIRE_NEW_COLUMN(w, p, item_slot, n);
     WIRE_NEW_COLUMN(w, p, item_n_ids, n);
     WIRE_NEW_COLUMN(w, p, item_mask_units, n);
+    WIRE_NEW_COLUMN(w, p, item_matcher_kib, n);
     WIRE_NEW_COLUMN(w, p, item_ids, n_ids);
     WIRE_NEW_COLUMN(w, p, item_gaps, n_ids);
     p->logprobs = wire_new_array(w, &cox__result_logprobs__descriptor, n_logprobs);
@@ -246,6 +247,7 @@ static void put_items(struct wire *w, const struct msg_result *r, Cox__Result *p
         p->item_slot[i] = it->slot;
         odd_n_ids |= (p->item_n_ids[i] = it->ids.n) ^ 1;
         odd_units |= p->item_mask_units[i] = it->mask_units;
+        odd_kib |= p->item_matcher_kib[i] = it->matcher_kib;
         for (uint32_t k = 0; k < it->ids.n; k++, at++) {
             p->item_ids[at] = it->ids.ptr[k];
             p->item_gaps[at] = it->gaps.ptr[k];
@@ -255,6 +257,7 @@ static void put_items(struct wire *w, const struct msg_result *r, Cox__Result *p
     }
     WIRE_DROP_COLUMN(p, item_n_ids, odd_n_ids == 0);
     WIRE_DROP_COLUMN(p, item_mask_units, odd_units == 0);
+    WIRE_DROP_COLUMN(p, item_matcher_kib, odd_kib == 0);
 }
 
 static ProtobufCMessage *put_result(struct wire *w, const struct msg *m)
@@ -275,6 +278,7 @@ static struct result_item *get_items(struct wire *w, const Cox__Result *p)
     size_t n = p->n_item_slot;
     struct wire_column n_ids = WIRE_GET_COLUMN(w, p, item_n_ids, n, WIRE_USUAL_1);
     struct wire_column units = WIRE_GET_COLUMN(w, p, item_mask_units, n, WIRE_USUAL_0);
+    struct wire_column kib = WIRE_GET_COLUMN(w, p, item_matcher_kib, n, WIRE_USUAL_0);
     struct wire_rest ids = wire_get_rest(p->item_ids, p->n_item_ids);
     struct result_item *items = wire_uncleared(w, n, sizeof *items);
     const float *gap = p->item_gaps;
@@ -284,8 +288,11 @@ static struct result_item *get_items(struct wire *w, const Cox__Result *p)
     }
     for (size_t i = 0; items && i < n; i++) {
         struct u32_span s = wire_take(&ids, wire_at(n_ids, i));
-        items[i] = (struct result_item){
-            .slot = p->item_slot[i], .ids = s, .gaps = {gap, s.n}, .mask_units = wire_at(units, i)};
+        items[i] = (struct result_item){.slot = p->item_slot[i],
+                                        .ids = s,
+                                        .gaps = {gap, s.n},
+                                        .mask_units = wire_at(units, i),
+                                        .matcher_kib = wire_at(kib, i)};
         gap = s.n ? gap + s.n : gap;
     }
     wire_must(w, !ids.missing && ids.n == 0, "item_n_ids do not add up to item_ids");

@@ -387,6 +387,7 @@ struct result_item {
     struct f32_span gaps;   /* one per id: the distance of the two best scores at its place, or: */
     struct f32_span vector; /* of a pooling request: [hidden] */
     uint32_t mask_units;    /* its part of the time of the step's masks, in PROTO_MASK_UNIT_NS */
+    uint32_t matcher_kib;   /* memory that its grammar's matcher has; 0: none, or not said */
 };
 struct msg_result {
     uint64_t term_epoch, step;

@@ -38,6 +38,7 @@ struct executor_info {
     struct str comm_address; /* where other ranks reach this one; "": they need not, or not yet */
     uint64_t weights_bytes, activation_bytes, comm_bytes, kv_bytes;
     uint64_t sampler_bytes;               /* of activation_bytes: what draws, on a CPU's heap */
+    uint64_t grammar_bytes;               /* host memory that grammars may take beside all that */
     uint64_t lora_bytes;                  /* room for adapters */
     uint64_t draft_bytes, draft_kv_bytes; /* of a draft model: weights and activations, KV cache */
     struct sequences_limits limits;       /* model length, vocabulary, KV groups */

@@ -356,6 +356,17 @@ static void open_copies(struct executor_model *x, const struct worker_options *o
         log_warn("kv_not_movable", "error=%s", log_quote(err.text));
 }
 
+/* What is planned for the host is not all touched yet: of a CPU its KV cache is the most. */
+static void open_compiler(struct executor_model *x, const struct worker_options *o)
+{
+    uint64_t spare = host_available_bytes(), planned = x->found.device ? 0 : x->engine->kv_bytes;
+    x->info.grammar_bytes = o->grammar_room > 0
+                                ? (uint64_t)o->grammar_room
+                                : grammar_compiler_room(spare > planned ? spare - planned : 0);
+    x->compiler =
+        grammar_compiler_new(x->engine->info.tokenizer_path, o->cache_dir, x->info.grammar_bytes);
+}
+
 static void log_loaded(const struct engine *e, const char *role, uint64_t begin_ns)
 {
     uint64_t elapsed_ns = clock_mono_ns() - begin_ns;
@@ -505,7 +516,8 @@ static void fill_info(struct executor_model *x, const struct worker_options *o)
         .sampler_bytes = samplers,
         .comm_bytes = e->comm_bytes,
         .kv_bytes = e->kv_bytes,
-        .lora_bytes = e->lora_bytes};
+        .lora_bytes = e->lora_bytes,
+        .grammar_bytes = executor_draws(x) ? x->info.grammar_bytes : 0};
     if (x->device->place)
         x->device->place(x, i->pci, sizeof i->pci);
     i->limits = (struct sequences_limits){.max_model_len = e->max_model_len,
@@ -566,7 +578,7 @@ enum status executor_model_open(const struct executor_device *d, const struct ex
     if (s == STATUS_OK)
         s = open_engine(x, o, err);
     if (s == STATUS_OK)
-        x->compiler = grammar_compiler_new(x->engine->info.tokenizer_path, o->cache_dir);
+        open_compiler(x, o);
     if (s == STATUS_OK && executor_draws(x))
         s = executor_samplers_open(x, err);
     if (s == STATUS_OK)

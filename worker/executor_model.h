@@ -13,8 +13,8 @@
 struct sampling { /* of one row */
     struct sampler_row row;
     struct sampler_choice choice;
-    float end_gap;       /* of its mask: 0, RESULT_DEAD_END, RESULT_MASK_COST */
-    uint32_t mask_units; /* and its part of the time that the step's masks took */
+    float end_gap;                    /* of its mask: 0, RESULT_DEAD_END, RESULT_MASK_COST */
+    uint32_t mask_units, matcher_kib; /* its part of the time of the step's masks; its memory */
 };
 
 /* Whose tokens are drawn, in the order in which they come to a stage in front of the last. */
@@ -33,10 +33,10 @@ struct drawn {
     bool guessed;               /* some place is behind a guess; a run may have none at all */
     uint32_t *ids; /* [n_places + n_items]: behind the ids how many of each run count */
     float *gaps;   /* [n_places] the drawing rank's, as all that follows */
-    struct logprob_row *logprobs; /* [n_places]; NULL: nobody asked */
-    uint32_t *mask_units;         /* [n_places]; NULL: nobody has a grammar */
-    uint32_t n_done;              /* places sampled so far */
-    struct result_item *items;    /* [n_items] */
+    struct logprob_row *logprobs;       /* [n_places]; NULL: nobody asked */
+    uint32_t *mask_units, *matcher_kib; /* [n_places]; both NULL: nobody has a grammar */
+    uint32_t n_done;                    /* places sampled so far */
+    struct result_item *items;          /* [n_items] */
 };
 
 /* What a step under way has drawn, or will have, of a run with `sample`, which may be gone then. */

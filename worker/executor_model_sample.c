@@ -120,18 +120,19 @@ static void mask_share(void *ctx, uint32_t i_share)
     for (uint32_t i = i_share; i < m->n; i += m->n_shares) {
         bool has[RUNNER_LOGITS_ROWS];
         enum grammar_end ends[RUNNER_LOGITS_ROWS];
-        uint32_t units[RUNNER_LOGITS_ROWS];
+        uint32_t units[RUNNER_LOGITS_ROWS], kib[RUNNER_LOGITS_ROWS];
         uint32_t at = m->at[i], n = m->at[i + 1] - at;
         const struct batch_sample *first = &m->from[at];
         if (first->run->q->sampling.grammar_kind == GRAMMAR_NONE)
             continue;
         uint32_t *words = x->masks + (size_t)at * x->n_mask_words;
         grammars_mask(x->grammars, first->run->q,
-                      (struct grammar_places){first->i_draw, n, words, has, ends, units});
+                      (struct grammar_places){first->i_draw, n, words, has, ends, units, kib});
         for (uint32_t k = 0; k < n; k++) {
             x->samplings[at + k].row.mask = has[k] ? words + (size_t)k * x->n_mask_words : NULL;
             x->samplings[at + k].end_gap = gap_of(ends[k]);
             x->samplings[at + k].mask_units = units[k];
+            x->samplings[at + k].matcher_kib = kib[k];
             m->costs[i_share] += units[k];
         }
     }
@@ -163,7 +164,7 @@ static void make_masks(struct executor_model *x, const struct batch_sample *from
         const struct sequence *q = from[i].run->q;
         x->samplings[i].row.mask = NULL;
         x->samplings[i].end_gap = 0;
-        x->samplings[i].mask_units = 0;
+        x->samplings[i].mask_units = x->samplings[i].matcher_kib = 0;
         if (i > 0 && from[i - 1].run->q == q)
             continue;
         m.at[m.n++] = i;
@@ -286,8 +287,10 @@ static enum status draw_rows(struct executor_model *x, const struct batch_sample
     for (uint32_t i = 0; i < n; i++) {
         uint32_t at = d->n_done + i;
         d->ids[at] = 0;
-        if (d->mask_units)
+        if (d->mask_units) {
             d->mask_units[at] = x->samplings[i].mask_units;
+            d->matcher_kib[at] = x->samplings[i].matcher_kib;
+        }
         if (counts(d, &from[i], at))
             TRY(finish_sample(x, &x->samplings[i], arena, d, at, err));
     }
@@ -363,9 +366,12 @@ enum status drawn_init(struct drawn *d, struct sequence_runs runs, struct arena 
     d->items = arena_try_array(arena, d->n_items, sizeof *d->items);
     if (logprobs)
         d->logprobs = arena_try_array(arena, n, sizeof *d->logprobs);
-    if (masks)
+    if (masks) {
         d->mask_units = arena_try_array(arena, n, sizeof *d->mask_units);
-    if (d->ids && d->gaps && d->items && (!logprobs || d->logprobs) && (!masks || d->mask_units))
+        d->matcher_kib = arena_try_array(arena, n, sizeof *d->matcher_kib);
+    }
+    if (d->ids && d->gaps && d->items && (!logprobs || d->logprobs) &&
+        (!masks || (d->mask_units && d->matcher_kib)))
         return STATUS_OK;
     return error_set(err, STATUS_NO_MEMORY, "no memory for %u results", d->n_items);
 }
@@ -438,13 +444,15 @@ static struct result_item item_of(const struct drawn *d, const struct sequence_r
                                   uint32_t n)
 {
     bool logprobs = r->q->sampling.n_logprobs >= 0 && n > 0;
+    bool matcher = d->matcher_kib && n_places(r) > 0;
     return (struct result_item){.slot = r->q->slot,
                                 .ids = {d->ids + at, n},
                                 .logprobs = logprobs ? d->logprobs + at : NULL,
                                 .n_logprobs = logprobs ? n : 0,
                                 .gaps = {d->gaps + at, n},
                                 .vector = r->q->vector,
-                                .mask_units = units_of(d, r, at)};
+                                .mask_units = units_of(d, r, at),
+                                .matcher_kib = matcher ? d->matcher_kib[at] : 0};
 }
 
 void executor_put_items(struct drawn *d, struct sequence_runs runs)

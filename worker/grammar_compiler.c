@@ -2,7 +2,7 @@
  * of a matcher. The thread takes the oldest source that waits, compiles it without the lock, and
  * puts the result back: an entry that is being compiled is never freed by anybody else. An entry is
  * kept while it has an id (the head wants it) or the compute thread waits for it; of the others the
- * KEPT that were used last stay. */
+ * KEPT that were used last stay, as far as their part of the room goes. */
 #include "worker/grammar_compiler.h"
 
 #include <pthread.h>
@@ -24,6 +24,7 @@
 
 enum {
     KEPT = 32,
+    SPARE_PART = 8, /* of the room: theirs */
     /* A head wants PROTO_MAX_GRAMMARS at most; what it let go of in a session that was lost counts
      * until the epoch ends. */
     MAX_WANTED = 2 * PROTO_MAX_GRAMMARS,
@@ -51,7 +52,8 @@ struct entry {
     enum entry_state state;
     enum status status; /* with ENTRY_FAILED */
     char why[TEXT_ERR_MAX];
-    struct text_grammar *grammar; /* with ENTRY_READY */
+    struct text_grammar *grammar; /* with ENTRY_READY; so are */
+    uint64_t n_bytes, matcher_bytes;
     uint64_t used;
 };
 
@@ -65,17 +67,27 @@ struct grammar_compiler {
     void *watch_ctx;
     struct entry *first; /* in the order in which they came */
     uint32_t n, n_wanted;
-    uint64_t n_used;
+    uint64_t n_used, room_bytes;
     struct text_vocabulary *vocabulary; /* the thread's; NULL: it cannot be made, as why says */
     char why[TEXT_ERR_MAX];
 };
 
-struct grammar_compiler *grammar_compiler_new(const char *tokenizer_path, const char *cache_dir)
+uint64_t grammar_compiler_room(uint64_t spare_bytes)
+{
+    uint64_t room = spare_bytes / 4;
+    return room < GRAMMAR_ROOM_LEAST  ? GRAMMAR_ROOM_LEAST
+           : room > GRAMMAR_ROOM_MOST ? GRAMMAR_ROOM_MOST
+                                      : room;
+}
+
+struct grammar_compiler *grammar_compiler_new(const char *tokenizer_path, const char *cache_dir,
+                                              uint64_t room_bytes)
 {
     struct grammar_compiler *c = mem_zalloc(sizeof *c);
     pthread_condattr_t attr;
     c->tokenizer_path = tokenizer_path;
     c->cache_dir = cache_dir;
+    c->room_bytes = room_bytes;
     pthread_mutex_init(&c->mutex, NULL);
     pthread_condattr_init(&attr);
     pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
@@ -159,12 +171,22 @@ static struct entry *take_out(struct grammar_compiler *c, struct entry **at, str
     return x;
 }
 
+static struct entry **oldest_idle(struct grammar_compiler *c)
+{
+    struct entry **oldest = NULL;
+    for (struct entry **at = &c->first; *at; at = &(*at)->next)
+        if (is_idle(*at) && (!oldest || (*at)->used < (*oldest)->used))
+            oldest = at;
+    return oldest;
+}
+
 /* Takes out entries that nobody waits for: those that are not compiled yet, and compiled ones
- * beyond KEPT. The caller frees them, without the mutex. */
+ * beyond KEPT or their part of the room. The caller frees them, without the mutex. */
 static struct entry *trim(struct grammar_compiler *c)
 {
     struct entry *out = NULL;
     uint32_t n = 0;
+    uint64_t n_bytes = 0;
     for (struct entry **at = &c->first; *at;) {
         bool idle = is_idle(*at);
         if (idle && (*at)->state == ENTRY_QUEUED) {
@@ -172,13 +194,12 @@ static struct entry *trim(struct grammar_compiler *c)
             continue;
         }
         n += idle;
+        n_bytes += idle ? (*at)->n_bytes : 0;
         at = &(*at)->next;
     }
-    for (; n > KEPT; n--) {
-        struct entry **oldest = NULL;
-        for (struct entry **at = &c->first; *at; at = &(*at)->next)
-            if (is_idle(*at) && (!oldest || (*at)->used < (*oldest)->used))
-                oldest = at;
+    for (; n > KEPT || n_bytes > c->room_bytes / SPARE_PART; n--) {
+        struct entry **oldest = oldest_idle(c);
+        n_bytes -= (*oldest)->n_bytes;
         out = take_out(c, oldest, out);
     }
     return out;
@@ -212,6 +233,14 @@ static void make_vocabulary(struct grammar_compiler *c)
         text_tokenizer_free(t);
 }
 
+static void measure(struct entry *x)
+{
+    struct text_compile_cost cost;
+    text_grammar_cost(x->grammar, &cost);
+    x->n_bytes = cost.kept_bytes + x->source.len;
+    x->matcher_bytes = cost.matcher_bytes;
+}
+
 /* Without the mutex: x is being compiled, so it is nobody else's. */
 static enum status compile(const struct grammar_compiler *c, struct entry *x)
 {
@@ -226,8 +255,10 @@ static enum status compile(const struct grammar_compiler *c, struct entry *x)
     if (s == TEXT_OK && took_ns >= SLOW_NS)
         log_info("grammar_compiled", "kind=%d bytes=%zu seconds=%.2f", x->kind, x->source.len,
                  (double)took_ns / (double)NS_PER_S);
-    if (s == TEXT_OK)
+    if (s == TEXT_OK) {
+        measure(x);
         return STATUS_OK;
+    }
     log_error("grammar_not_compiled", "kind=%d bytes=%zu reason=%s", x->kind, x->source.len,
               log_quote(x->why));
     return s == TEXT_INTERNAL ? STATUS_INTERNAL : STATUS_INVALID;
@@ -362,7 +393,11 @@ bool grammar_compiler_next_done(struct grammar_compiler *c, struct grammar_compi
         x = x->next;
     if (x) {
         *out = (struct grammar_compiler_done){
-            .id = x->id, .status = x->state == ENTRY_READY ? STATUS_OK : x->status};
+            .id = x->id,
+            .status = x->state == ENTRY_READY ? STATUS_OK : x->status,
+            .bytes = x->n_bytes,
+            .matcher_bytes = x->matcher_bytes,
+            .room_bytes = c->room_bytes - c->room_bytes / SPARE_PART};
         memcpy(out->why, x->why, sizeof out->why);
         x->untold = false;
         if (x->state == ENTRY_FAILED) { /* the head keeps nothing of it either */

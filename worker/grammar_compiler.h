@@ -4,13 +4,23 @@
  * the head has announced is kept until the head lets it go or the epoch ends; the last few of the
  * rest are kept as well, for the next epoch or a head that announces none.
  *
+ * Memory: room_bytes is for all grammars and matchers. An eighth of it is for grammars that nobody
+ * wants; the head is told the rest, and shares it out (head/grammar_room.h). Beside it the compile
+ * under way takes at most what text/src/heap.rs says.
+ *
  * Functions may be called by any thread, but for new and free. */
 #include "proto/messages.h"
 #include "text/text.h"
 
 struct grammar_compiler;
 /* Strings are borrowed for good. */
-struct grammar_compiler *grammar_compiler_new(const char *tokenizer_path, const char *cache_dir);
+struct grammar_compiler *grammar_compiler_new(const char *tokenizer_path, const char *cache_dir,
+                                              uint64_t room_bytes);
+/* The room on a host that has so much memory to spare: a quarter of it, GRAMMAR_ROOM_LEAST at least
+ * and GRAMMAR_ROOM_MOST at most. */
+uint64_t grammar_compiler_room(uint64_t spare_bytes);
+#define GRAMMAR_ROOM_LEAST (64ull << 20)
+#define GRAMMAR_ROOM_MOST  (1ull << 30)
 /* Waits for the compile under way. NULL is fine. */
 void grammar_compiler_free(struct grammar_compiler *c);
 /* Begins with the vocabulary: up to a second for 262,144 tokens. Again: nothing. */
@@ -28,6 +38,8 @@ void grammar_compiler_let_go_all(struct grammar_compiler *c);          /* the ep
 struct grammar_compiler_done {
     uint64_t id;
     enum status status; /* STATUS_INVALID: the source's fault; STATUS_INTERNAL: no vocabulary */
+    /* With STATUS_OK, as GrammarDone has them. */
+    uint64_t bytes, matcher_bytes, room_bytes;
     char why[TEXT_ERR_MAX];
 };
 /* One that was wanted, is done, and has not been told yet. False: there is none. */

@@ -11,10 +11,10 @@ struct grammar_orders {
     uint64_t term_epoch; /* of those that are wanted */
 };
 
-static void answer(const struct grammar_orders *o, uint64_t id, enum status status, struct str why)
+static void answer(const struct grammar_orders *o, struct msg_grammar_done m)
 {
-    o->s.send(o->s.ctx, &(struct msg){.type = MSG_GRAMMAR_DONE,
-                                      .grammar_done = {o->term_epoch, id, status, why}});
+    m.term_epoch = o->term_epoch;
+    o->s.send(o->s.ctx, &(struct msg){.type = MSG_GRAMMAR_DONE, .grammar_done = m});
 }
 
 static void on_done(void *ctx)
@@ -22,7 +22,12 @@ static void on_done(void *ctx)
     struct grammar_orders *o = ctx;
     struct grammar_compiler_done done;
     while (grammar_compiler_next_done(o->compiler, &done))
-        answer(o, done.id, done.status, str_from(done.why));
+        answer(o, (struct msg_grammar_done){.id = done.id,
+                                            .status = done.status,
+                                            .text = str_from(done.why),
+                                            .bytes = done.bytes,
+                                            .matcher_bytes = done.matcher_bytes,
+                                            .room_bytes = done.room_bytes});
 }
 
 static void wake(void *ctx)
@@ -61,13 +66,16 @@ void grammar_orders_take(struct grammar_orders *o, const struct msg_grammar *m,
     o->term_epoch = m->term_epoch;
     if (!o->compiler) {
         if (m->on)
-            answer(o, m->id, STATUS_OK, STR(""));
+            answer(o, (struct msg_grammar_done){.id = m->id});
         return;
     }
     if (!m->on)
         grammar_compiler_let_go(o->compiler, m->id);
     else if (grammar_compiler_want(o->compiler, m) != STATUS_OK)
-        answer(o, m->id, STATUS_LIMIT, STR("this worker keeps as many grammars as it may"));
+        answer(o, (struct msg_grammar_done){
+                      .id = m->id,
+                      .status = STATUS_LIMIT,
+                      .text = STR("this worker keeps as many grammars as it may")});
 }
 
 void grammar_orders_end_epoch(struct grammar_orders *o)

@@ -41,6 +41,8 @@ struct grammar_places {
     /* [n] Where one has an end, its words have what ends a text, and the log says why. */
     enum grammar_end *ends;
     uint32_t *units; /* [n] what each mask cost, about 0.1 us each (text/text.h) */
+    uint32_t *kib;   /* [n] memory of the sequence's matcher, the same for all, 0: it has none;
+                        NULL: nobody asks */
 };
 /* Of one that has entered. Different sequences' at once, by any threads. */
 void grammars_mask(struct grammars *g, const struct sequence *q, struct grammar_places places);

@@ -113,6 +113,10 @@ void startup_memory_table(const struct executor_info *info, struct strbuf *out)
     }
     row(out, "total", total_bytes(info));
     strbuf_append_c(out, "\n");
+    if (info->grammar_bytes > 0) {
+        row(out, "grammars", info->grammar_bytes);
+        strbuf_append_c(out, "   more at most, where answers have any\n");
+    }
 }
 
 void startup_log_memory(const struct executor_info *info)
@@ -125,11 +129,13 @@ void startup_log_memory(const struct executor_info *info)
     log_info(
         "memory_plan",
         "weights_bytes=%llu activation_bytes=%llu sampler_bytes=%llu comm_bytes=%llu kv_bytes=%llu "
-        "lora_bytes=%llu draft_bytes=%llu draft_kv_bytes=%llu total_bytes=%llu kv_blocks=%s",
+        "lora_bytes=%llu draft_bytes=%llu draft_kv_bytes=%llu total_bytes=%llu "
+        "grammar_room_bytes=%llu kv_blocks=%s",
         (unsigned long long)info->weights_bytes, (unsigned long long)info->activation_bytes,
         (unsigned long long)info->sampler_bytes, (unsigned long long)info->comm_bytes,
         (unsigned long long)info->kv_bytes, (unsigned long long)info->lora_bytes,
         (unsigned long long)info->draft_bytes, (unsigned long long)info->draft_kv_bytes,
-        (unsigned long long)total_bytes(info), groups.ptr ? groups.ptr : "");
+        (unsigned long long)total_bytes(info), (unsigned long long)info->grammar_bytes,
+        groups.ptr ? groups.ptr : "");
     strbuf_fini(&groups);
 }

@@ -38,7 +38,8 @@ struct worker_options {
     bool no_shared_memory, enable_expert_parallel, enforce_eager, no_early_launch;
     bool no_one_shot;
     int64_t block_size, num_gpu_blocks_override, kv_cache_memory_bytes, max_model_len, vocab_size;
-    int64_t gpu; /* of this machine; -1: ordinal modulo their number */
+    int64_t grammar_room; /* bytes; 0: from what is free */
+    int64_t gpu;          /* of this machine; -1: ordinal modulo their number */
     double gpu_memory_utilization;
     int64_t threads;       /* 0: the CPUs this process may use */
     const char *numa_node; /* a number, "auto", NULL */

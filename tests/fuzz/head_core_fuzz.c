@@ -240,14 +240,17 @@ static void move(void)
         pass_time(0);
 }
 
-/* Any rank says any end of the grammar that the head wants. */
+/* Any rank says any end of the grammar that the head wants, and any sizes. */
 static void grammar_done(uint8_t connection, uint8_t status, struct str text)
 {
     struct msg m = {.type = MSG_GRAMMAR_DONE,
                     .grammar_done = {.term_epoch = w.grammar.epoch,
                                      .id = w.grammar.id,
                                      .status = (enum status)(status % STATUS_COUNT),
-                                     .text = text}};
+                                     .text = text,
+                                     .bytes = (uint64_t)text.len << 19,
+                                     .matcher_bytes = (uint64_t)status << 18,
+                                     .room_bytes = 64 << 20}};
     say(connection, &m);
 }
 

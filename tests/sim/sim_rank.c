@@ -19,7 +19,8 @@ struct slot {
     uint64_t draft_step;        /* the last step in which it was granted drafts; 0: none */
     uint32_t n_ids, max_ids;    /* max_ids: prompt and max_tokens */
     uint32_t length;            /* positions computed, by itself or by others */
-    bool whole_prompt;          /* logprobs of the prompt are wanted: no position may be skipped */
+    bool has_grammar;
+    bool whole_prompt; /* logprobs of the prompt are wanted: no position may be skipped */
     uint32_t n_prompt;
     uint32_t *ids;    /* those of the admission */
     uint64_t *prefix; /* prefix[p]: hash of ids[0 .. p], what KV memory must hold at p */
@@ -194,6 +195,7 @@ static bool apply_admit(struct sim_rank *rank, const struct plan_admit *a)
     x->max_ids = a->n_prompt + a->sampling.max_tokens;
     x->length = a->n_computed;
     x->whole_prompt = a->sampling.n_prompt_logprobs >= 0;
+    x->has_grammar = a->sampling.grammar_kind != GRAMMAR_NONE;
     x->n_prompt = a->n_prompt;
     memcpy(x->ids, a->ids.ptr, a->ids.n * sizeof *x->ids);
     null_hash_init(&x->hash, a->sampling.seed, a->sampling.i_prompt, a->sampling.i_choice,
@@ -500,6 +502,7 @@ static bool run_one(struct sim_rank *rank, const struct plan_run *run, struct ms
     }
     struct result_item item = {
         .slot = run->slot, .ids = {tokens, n_drawn}, .gaps = {rank->gaps, n_drawn}};
+    item.matcher_kib = x->has_grammar ? 4096 + 64 * x->n_ids : 0; /* of a text of 512 ids 36 MiB */
     if (x->whole_prompt)
         score(rank, x, run, &item);
     if (run->sample)

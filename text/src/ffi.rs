@@ -402,7 +402,7 @@ pub unsafe extern "C" fn text_matcher_copy(m: *const Matcher) -> *mut Matcher {
 #[no_mangle]
 pub unsafe extern "C" fn text_matcher_free(m: *mut Matcher) {
     if !m.is_null() {
-        guard_value((), || drop(Box::from_raw(m)));
+        guard_value((), || Box::from_raw(m).free());
     }
 }
 
@@ -442,4 +442,9 @@ pub extern "C" fn text_compile_may_end_process(exit_code: c_int) {
 #[no_mangle]
 pub unsafe extern "C" fn text_matcher_cost(m: *const Matcher) -> u64 {
     (*m).cost()
+}
+
+#[no_mangle]
+pub unsafe extern "C" fn text_matcher_bytes(m: *const Matcher) -> u64 {
+    (*m).bytes()
 }

@@ -7,6 +7,7 @@ use crate::grammar_source::top_level;
 use crate::heap;
 use crate::mask_budget::Budget;
 use crate::masks::{Masks, INSIDE_STRING};
+use crate::matcher_memory::{self, Memory};
 use crate::names;
 use crate::recursion::{growth, Growth};
 use crate::regex_ways;
@@ -146,6 +147,8 @@ impl Vocabulary {
 /// Compiled, before its first token.
 pub struct Grammar {
     fresh: Mutex<llguidance::Matcher>,
+    /// The bytes of a clone of it.
+    first_bytes: u64,
     eos: u32,
     growth: Growth,
     cost: Cost,
@@ -158,11 +161,17 @@ pub struct Cost {
     bytes: u64,
     peak_bytes: u64,
     fuel: u64,
+    kept_bytes: u64,
+    matcher_bytes: u64,
 }
 
 impl Grammar {
     pub fn cost(&self) -> Cost {
         self.cost
+    }
+
+    fn clone_fresh(&self) -> llguidance::Matcher {
+        self.fresh.lock().unwrap_or_else(std::sync::PoisonError::into_inner).deep_clone()
     }
 
     pub fn compile(v: &Vocabulary, kind: i32, source: &str) -> Result<Grammar> {
@@ -190,17 +199,30 @@ impl Grammar {
             let fuel = fresh.last_step_stats().map_or(0, |s| s.lexer_cost);
             Ok(Grammar {
                 fresh: Mutex::new(fresh),
+                first_bytes: 0,
                 eos: v.eos,
                 growth,
                 cost: Cost { fuel, ..Cost::default() },
             })
         };
         let compile = || match heap::measure(own) {
-            (taken, Some(made)) => made.map(|g| {
-                let cost = Cost { bytes: taken.bytes, peak_bytes: taken.peak, ..g.cost };
-                Grammar { cost, ..g }
-            }),
-            (_, None) => fail(Code::Limit, TOO_MUCH),
+            (taken, Some(made)) => (
+                taken.peak,
+                made.map(|g| {
+                    let (first, clone) = heap::growth(|| g.clone_fresh());
+                    drop(clone);
+                    let first_bytes = first.max(0) as u64;
+                    let cost = Cost {
+                        bytes: taken.bytes,
+                        peak_bytes: taken.peak,
+                        kept_bytes: taken.kept,
+                        matcher_bytes: first_bytes,
+                        ..g.cost
+                    };
+                    Grammar { cost, first_bytes, ..g }
+                }),
+            ),
+            (taken, None) => (taken.peak, fail(Code::Limit, TOO_MUCH)),
         };
         std::thread::scope(|s| {
             let thread = std::thread::Builder::new()
@@ -211,7 +233,12 @@ impl Grammar {
                     code: Code::Internal,
                     message: format!("no thread to compile it: {e}"),
                 })?;
-            thread.join().unwrap_or_else(|_| fail(Code::Internal, "the grammar's compiler panicked"))
+            let panicked = || fail(Code::Internal, "the grammar's compiler panicked");
+            let (peak, made) = thread.join().unwrap_or_else(|_| (u64::MAX, panicked()));
+            if peak > heap::WORTH_TRIMMING {
+                heap::trim();
+            }
+            made
         })
     }
 }
@@ -219,6 +246,10 @@ impl Grammar {
 const TOO_MUCH: &str =
     "the grammar costs too much to compile: ask for less at once, join fewer patterns by allOf, or let a \
                         text have fewer of them at a time";
+
+const TOO_LARGE: &str =
+    "the grammar has to remember more of this text than it may: ask for fewer members or choices at a time, or \
+                         say repetition on one side (list: item | list item)";
 
 const DEAD_END: &str = "the grammar wants to go on, and none of the vocabulary's tokens may come";
 
@@ -238,6 +269,7 @@ pub struct Matcher {
     eos: Vec<u32>,
     ended: bool,
     budget: Budget,
+    memory: Memory,
     /// Why there are no masks any more.
     spent: Option<TextError>,
     /// Tokens since the last mask.
@@ -252,16 +284,17 @@ fn set(words: &mut [u32], id: u32, on: bool) {
 
 impl Matcher {
     pub fn new(g: &Grammar, eos: &[u32]) -> Matcher {
-        let fresh = g.fresh.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         let mut eos = eos.to_vec();
         if g.eos != NONE {
             eos.push(g.eos);
         }
+        let (taken, inner) = heap::growth(|| g.clone_fresh());
         Matcher {
-            inner: fresh.deep_clone(),
+            inner,
             eos,
             ended: false,
             budget: Budget::new(g.growth),
+            memory: Memory::new(g.first_bytes, taken),
             spent: None,
             n_taken: 0,
         }
@@ -269,18 +302,23 @@ impl Matcher {
 
     /// For a look ahead.
     pub fn copy(&self) -> Matcher {
-        Matcher {
-            inner: self.inner.clone(),
-            eos: self.eos.clone(),
-            budget: self.budget.clone(),
-            spent: self.spent.clone(),
-            ..*self
-        }
+        let (taken, (inner, eos, spent)) =
+            heap::growth(|| (self.inner.clone(), self.eos.clone(), self.spent.clone()));
+        Matcher { inner, eos, budget: self.budget.clone(), memory: self.memory.copy(taken), spent, ..*self }
     }
 
     /// In units of mask_budget.rs.
     pub fn cost(&self) -> u64 {
         self.budget.cost
+    }
+
+    /// The bytes it has.
+    pub fn bytes(&self) -> u64 {
+        self.memory.bytes()
+    }
+
+    pub fn free(self) {
+        matcher_memory::free(self, |m| &m.memory);
     }
 
     pub fn is_done(&self) -> bool {
@@ -319,6 +357,18 @@ impl Matcher {
     /// Bit i % 32 of word i / 32: token i may be next. Where the grammar has come to its end, or on an
     /// error, only the end may.
     pub fn mask(&mut self, words: &mut [u32]) -> Result<()> {
+        let (grown, masked) = heap::growth(|| self.fill(words));
+        self.memory.grew(grown);
+        masked?;
+        if !self.memory.is_beyond() {
+            return Ok(());
+        }
+        self.ended = true;
+        self.spent = Some(TextError { code: Code::Limit, message: TOO_LARGE.to_owned() });
+        self.fill(words)
+    }
+
+    fn fill(&mut self, words: &mut [u32]) -> Result<()> {
         words.fill(0);
         let next = self.next();
         let may_end = match &next {
@@ -344,9 +394,16 @@ impl Matcher {
             return Ok(true);
         }
         self.n_taken += 1;
-        if self.n_taken % MOST_WITHOUT_MASK == 0 && !self.is_done() {
-            let _ = self.inner.compute_mask(); // an error stays, and is told below
-        }
-        self.inner.try_consume_tokens(&[id]).map(|n| n == 1).map_err(crate_error)
+        let look = self.n_taken % MOST_WITHOUT_MASK == 0 && !self.is_done();
+        let (grown, taken) = heap::growth(|| {
+            if look {
+                let _ = self.inner.compute_mask(); // an error stays, and is told below
+                let _ = self.inner.last_step_stats().map(|s| self.budget.report(s));
+            }
+            self.inner.try_consume_tokens(&[id])
+        });
+        self.memory.grew(grown);
+        self.memory.took_token(self.n_taken);
+        taken.map(|n| n == 1).map_err(crate_error)
     }
 }

@@ -9,6 +9,10 @@ use std::sync::atomic::{AtomicI32, Ordering};
 /// (docs/structured-outputs.md).
 const MOST_TAKEN: u64 = 3 << 29;
 const MOST_ALIVE: u64 = 256 << 20;
+/// The bound of what a compile leaves.
+pub const MOST_KEPT: u64 = 32 << 20;
+/// What a compile that took so much at once has given back, the allocator should give back too.
+pub const WORTH_TRIMMING: u64 = 32 << 20;
 
 /// The counts of one thread, since it began.
 struct Counts {
@@ -96,11 +100,23 @@ unsafe impl GlobalAlloc for Counted {
 #[global_allocator]
 static HEAP: Counted = Counted;
 
-/// The bytes that a piece of work has taken: in all, and the most that it had at once.
+/// The bytes that a piece of work has taken: in all, the most that it had at once, and what its result has.
 #[derive(Clone, Copy, Default)]
 pub struct Taken {
     pub bytes: u64,
     pub peak: u64,
+    pub kept: u64,
+}
+
+fn alive() -> i64 {
+    COUNTS.try_with(|c| c.taken.get().wrapping_sub(c.freed.get()) as i64).unwrap_or(0)
+}
+
+/// Runs f, and says how many bytes more (below 0: less) this thread has behind it.
+pub fn growth<T>(f: impl FnOnce() -> T) -> (i64, T) {
+    let before = alive();
+    let made = f();
+    (alive().wrapping_sub(before), made)
 }
 
 /// Runs f under the limits of one compile, on a thread that has measured nothing else. None: f went beyond them,
@@ -116,10 +132,11 @@ pub fn measure<T>(f: impl FnOnce() -> T) -> (Taken, Option<T>) {
     });
     let made = f();
     COUNTS.with(|c| {
-        let cost = Taken { bytes: c.taken.get() - taken, peak: c.peak.get() - alive };
+        let kept = c.taken.get().saturating_sub(c.freed.get()).saturating_sub(alive);
+        let cost = Taken { bytes: c.taken.get() - taken, peak: c.peak.get() - alive, kept };
         c.most_taken.set(u64::MAX);
         c.most_alive.set(u64::MAX);
-        let is_within = cost.bytes <= MOST_TAKEN && cost.peak <= MOST_ALIVE;
+        let is_within = cost.bytes <= MOST_TAKEN && cost.peak <= MOST_ALIVE && kept <= MOST_KEPT;
         (cost, is_within.then_some(made))
     })
 }

@@ -22,6 +22,7 @@ mod jinja;
 mod joins;
 mod mask_budget;
 mod masks;
+mod matcher_memory;
 mod names;
 mod number_text;
 mod pieces;

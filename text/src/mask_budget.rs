@@ -43,10 +43,16 @@ impl Budget {
         Budget { growth, left: MOST_AHEAD, cost: 0 }
     }
 
-    /// Behind a mask.
-    pub fn charge(&mut self, s: &ParserStats) -> Result<()> {
+    /// Of a look that is no mask: reported, and not charged.
+    pub fn report(&mut self, s: &ParserStats) -> u64 {
         let own = charged(s, self.growth);
         self.cost += own + s.lexer_cost * 7 / 10;
+        own
+    }
+
+    /// Behind a mask.
+    pub fn charge(&mut self, s: &ParserStats) -> Result<()> {
+        let own = self.report(s);
         self.left = (self.left + OF_EACH).min(MOST_AHEAD + OF_EACH);
         if own > MOST_OF_MASK || own > self.left {
             let which = if own > MOST_OF_MASK { "this text" } else { "it, token by token," };

@@ -69,6 +69,22 @@ static void answer(struct fixture *f, uint64_t epoch, uint64_t id, enum status s
                                        .text = status == STATUS_OK ? STR("") : STR("too deep")}});
 }
 
+enum { MIB = 1 << 20 };
+
+/* The grammar's own size, a matcher's, and the room for both, in MiB. */
+static void answer_sizes(struct fixture *f, uint64_t epoch, uint64_t id, uint64_t bytes,
+                         uint64_t matcher, uint64_t room)
+{
+    say(f, DRAWER,
+        &(struct msg){.type = MSG_GRAMMAR_DONE,
+                      .grammar_done = {.term_epoch = epoch,
+                                       .id = id,
+                                       .text = STR(""),
+                                       .bytes = bytes * MIB,
+                                       .matcher_bytes = matcher * MIB,
+                                       .room_bytes = room * MIB}});
+}
+
 static void check(const struct fixture *f)
 {
     struct error err = {0};
@@ -347,6 +363,153 @@ static void unused_ones_are_let_go(void **state)
     fixture_free(f);
 }
 
+/* Of 64 MiB matchers have 48: 36 are anybody's, and of the rest a tenant has 6 in all. Each counts
+ * 1 more than it begins with until its rank says what it has. */
+static void a_matcher_waits_for_room(void **state)
+{
+    struct fixture *f = fixture_new(2);
+    uint64_t epoch = open_pair(f);
+    for (uint64_t i = 1; i <= 5; i++)
+        submit(f, i, 1, "a+");
+    answer_sizes(f, epoch, asked(f, 0)->id, 1, 9, 64);
+    assert_int_equal(f->core->n_held, 2);
+    assert_null(end_of(f, 4));
+    submit(f, 6, 1, "b+");
+    answer_sizes(f, epoch, asked(f, 1)->id, 1, 5, 64); /* it fits beside them */
+    assert_int_equal(f->core->n_held, 2);
+    submit(f, 7, 2, "b+"); /* what is left is for those who have nothing */
+    submit(f, 8, 2, "b+");
+    assert_int_equal(f->core->n_held, 3);
+    submit(f, 9, 3, NULL); /* and nobody else waits */
+    assert_int_equal(f->core->n_held, 3);
+    check(f);
+    cancel(f, 1);
+    wait_ms(f, 300, ALIVE); /* 2 x 10 + 6 + 6: there is none of 10 yet, and 6 more for tenant 2 */
+    assert_int_equal(f->core->n_held, 3);
+    cancel(f, 2);
+    wait_ms(f, 300, ALIVE);
+    assert_int_equal(f->core->n_held, 2);
+    cancel(f, 6);
+    cancel(f, 7);
+    wait_ms(f, 300, ALIVE);
+    assert_int_equal(f->core->n_held, 0);
+    check(f);
+    fixture_free(f);
+}
+
+/* No wait would end: said at once, to those who wait for it, and the rank may forget it. */
+static void a_matcher_that_never_fits_is_refused(void **state)
+{
+    struct fixture *f = fixture_new(2);
+    uint64_t epoch = open_pair(f);
+    submit(f, 1, 1, "a+");
+    submit(f, 2, 1, "b+");
+    uint64_t id = asked(f, 0)->id;
+    answer_sizes(f, epoch, id, 1, 48, 64);
+    const struct tokens_item *end = end_of(f, 1);
+    assert_true(end && end->finish == FINISH_ERROR && end->status == STATUS_INVALID);
+    assert_true(strstr(end->text.ptr, "48 MiB") != NULL);
+    assert_null(end_of(f, 2));
+    check(f);
+    const struct msg_grammar *gone = asked(f, 2);
+    assert_true(gone && !gone->on && gone->id == id);
+    answer_sizes(f, epoch, asked(f, 1)->id, 1, 47, 64); /* alone it has more than is anybody's */
+    assert_int_equal(f->core->n_held, 0);
+    assert_null(end_of(f, 2));
+    fixture_free(f);
+}
+
+static void say_has(struct fixture *f, uint64_t id, uint32_t mib)
+{
+    struct request *r = request_table_find(f->core->requests, (struct request_id){1, id}, 0);
+    assert_non_null(r);
+    r->matcher_kib = mib << 10; /* as a result says it */
+}
+
+/* Then the youngest of the tenant that has most makes room, and waits. */
+static void matchers_that_grow_make_room(void **state)
+{
+    struct fixture *f = fixture_new(2);
+    uint64_t epoch = open_pair(f);
+    for (uint64_t i = 1; i <= 4; i++)
+        submit(f, i, i == 4 ? 2 : 1, "a+");
+    answer_sizes(f, epoch, asked(f, 0)->id, 1, 4, 64);
+    assert_int_equal(f->core->n_held, 0);
+    say_has(f, 1, 20);
+    say_has(f, 2, 8);
+    say_has(f, 3, 12);
+    say_has(f, 4, 7);
+    wait_ms(f, 300, ALIVE); /* 47 of 48 */
+    assert_int_equal(f->core->n_held, 0);
+    say_has(f, 4, 19);
+    wait_ms(f, 300, ALIVE);
+    assert_int_equal(f->core->n_held, 1);
+    assert_int_equal(f->core->grammars.n_put_aside, 1);
+    const struct request *third =
+        request_table_find(f->core->requests, (struct request_id){1, 3}, 0);
+    assert_true(third->awaits_grammar && third->finish == FINISH_NONE);
+    check(f);
+    cancel(f, 4);
+    wait_ms(f, 300, ALIVE); /* 20 + 8 + 12 are more than is anybody's */
+    assert_int_equal(f->core->n_held, 1);
+    cancel(f, 2);
+    wait_ms(f, 300, ALIVE);
+    assert_int_equal(f->core->n_held, 0);
+    cancel(f, 1);
+    say_has(f, 3, 49); /* and nobody could make room for this one */
+    wait_ms(f, 300, ALIVE);
+    const struct tokens_item *end = end_of(f, 3);
+    assert_true(end && end->finish == FINISH_ERROR && end->status == STATUS_INVALID);
+    assert_true(strstr(end->text.ptr, "49 MiB") != NULL);
+    check(f);
+    fixture_free(f);
+}
+
+/* Of 64 MiB grammars have 16: 12 are anybody's. One that is used stays, so the next one waits, and
+ * one that nobody uses goes. */
+static void a_grammar_waits_for_room(void **state)
+{
+    struct fixture *f = fixture_new(2);
+    uint64_t epoch = open_pair(f);
+    submit(f, 1, 1, "a+");
+    answer_sizes(f, epoch, asked(f, 0)->id, 13, 1, 64);
+    assert_int_equal(f->core->n_held, 0);
+    uint64_t id = asked(f, 0)->id;
+    submit(f, 2, 1, "b+");
+    assert_int_equal(f->core->n_held, 1);
+    assert_null(asked(f, 1));
+    submit(f, 3, 2, "c+"); /* of another tenant, which has none */
+    assert_true(str_eq_c(asked(f, 1)->source, "c+"));
+    answer_sizes(f, epoch, asked(f, 1)->id, 2, 1, 64);
+    assert_int_equal(f->core->n_held, 1);
+    check(f);
+    box_clear(f);
+    cancel(f, 1);
+    wait_ms(f, 300, ALIVE);
+    const struct msg_grammar *gone = asked(f, 0), *next = asked(f, 1);
+    assert_true(gone && next && gone->on != next->on);
+    assert_int_equal((gone->on ? next : gone)->id, id);
+    assert_true(str_eq_c((gone->on ? gone : next)->source, "b+"));
+    check(f);
+    fixture_free(f);
+}
+
+/* A rank that says none of it (a device without grammars, an older worker) is asked to count none.
+ */
+static void a_rank_that_says_no_sizes_has_no_bound(void **state)
+{
+    struct fixture *f = fixture_new(2);
+    uint64_t epoch = open_pair(f);
+    submit(f, 1, 1, "a+");
+    answer_sizes(f, epoch, asked(f, 0)->id, 1 << 30, 1 << 30, 0);
+    assert_int_equal(f->core->n_held, 0);
+    assert_null(end_of(f, 1));
+    submit(f, 2, 1, "b+");
+    assert_non_null(asked(f, 1));
+    check(f);
+    fixture_free(f);
+}
+
 int main(void)
 {
     log_init("test", LOG_LEVEL_COUNT, LOG_LOGFMT);
@@ -361,6 +524,11 @@ int main(void)
         cmocka_unit_test(a_new_session_is_asked_again),
         cmocka_unit_test(tenants_take_turns),
         cmocka_unit_test(unused_ones_are_let_go),
+        cmocka_unit_test(a_matcher_waits_for_room),
+        cmocka_unit_test(a_matcher_that_never_fits_is_refused),
+        cmocka_unit_test(matchers_that_grow_make_room),
+        cmocka_unit_test(a_grammar_waits_for_room),
+        cmocka_unit_test(a_rank_that_says_no_sizes_has_no_bound),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -398,7 +398,8 @@ TABLE(result_item, fix_result_item, X(result_item, slot, F_U32),
       X(result_item, n_logprobs, F_COUNT),
       X_ARRAY(result_item, prompt_logprobs, n_prompt_logprobs, table_logprob_row, 3),
       X(result_item, n_prompt_logprobs, F_COUNT), X_SPAN(result_item, gaps, F_F32_SPAN, 4),
-      X_SPAN(result_item, vector, F_F32_SPAN, 7), X(result_item, mask_units, F_U32));
+      X_SPAN(result_item, vector, F_F32_SPAN, 7), X(result_item, mask_units, F_U32),
+      X(result_item, matcher_kib, F_U32));
 TABLE(msg_result, fix_none, X(msg_result, term_epoch, F_U64), X(msg_result, step, F_U64),
       X_ARRAY(msg_result, items, n_items, table_result_item, 8), X(msg_result, n_items, F_COUNT),
       X(msg_result, execute_ns, F_U64), X(msg_result, wait_ns, F_U64),
@@ -445,7 +446,8 @@ TABLE(msg_grammar, fix_grammar, X(msg_grammar, term_epoch, F_U64), X(msg_grammar
       X(msg_grammar, source, F_STR));
 TABLE(msg_grammar_done, fix_none, X(msg_grammar_done, term_epoch, F_U64),
       X(msg_grammar_done, id, F_U64), X_ENUM(msg_grammar_done, status, STATUS_COUNT),
-      X(msg_grammar_done, text, F_TEXT));
+      X(msg_grammar_done, text, F_TEXT), X(msg_grammar_done, bytes, F_U64),
+      X(msg_grammar_done, matcher_bytes, F_U64), X(msg_grammar_done, room_bytes, F_U64));
 
 static const struct {
     const struct table *table;

@@ -25,7 +25,7 @@ static void on_done(void *ctx)
 
 static struct grammar_compiler *open_compiler(const char *tokenizer)
 {
-    struct grammar_compiler *c = grammar_compiler_new(tokenizer, NULL);
+    struct grammar_compiler *c = grammar_compiler_new(tokenizer, NULL, GRAMMAR_ROOM_MOST);
     atomic_store(&n_calls, 0);
     grammar_compiler_watch(c, on_done, &n_calls);
     return c;
@@ -139,6 +139,44 @@ static void the_queue_is_bounded(void **state)
     grammar_compiler_free(c);
 }
 
+/* The seconds that a compile takes are no measure: a matcher of what is there is waited for by
+ * nobody. */
+static bool is_kept(uint64_t room, const char *pattern, struct grammar_compiler_done *done)
+{
+    struct grammar_compiler *c = grammar_compiler_new("builtin:bytes", NULL, room);
+    _Atomic uint64_t progress = 0;
+    const struct sampling_params p = sampling(pattern);
+    assert_int_equal(want(c, 1, pattern), STATUS_OK);
+    *done = await_done(c);
+    assert_int_equal(done->status, STATUS_OK);
+    grammar_compiler_let_go(c, 1);
+    struct text_matcher *m = grammar_compiler_matcher(c, &p, &progress);
+    assert_non_null(m);
+    assert_int_equal(text_matcher_bytes(m), done->matcher_bytes);
+    text_matcher_free(m);
+    grammar_compiler_free(c);
+    return atomic_load(&progress) == 0;
+}
+
+static void what_nobody_wants_has_a_part_of_the_room(void **state)
+{
+    static const char pattern[] = "([a-f]{1,50}|[e-k]{2,70}|x[0-9]*y)+z";
+    struct grammar_compiler_done d, same;
+    assert_true(is_kept(GRAMMAR_ROOM_MOST, pattern, &d));
+    assert_true(d.bytes > sizeof pattern && d.matcher_bytes > d.bytes / 4);
+    assert_int_equal(d.room_bytes, GRAMMAR_ROOM_MOST / 8 * 7);
+    assert_false(is_kept(4 * d.bytes, pattern, &same));
+    assert_true(is_kept(16 * d.bytes, pattern, &same));
+    assert_int_equal(same.matcher_bytes, d.matcher_bytes);
+}
+
+static void the_room_is_of_what_is_free(void **state)
+{
+    assert_int_equal(grammar_compiler_room(0), GRAMMAR_ROOM_LEAST);
+    assert_int_equal(grammar_compiler_room(1ull << 30), 256ull << 20);
+    assert_int_equal(grammar_compiler_room(1ull << 40), GRAMMAR_ROOM_MOST);
+}
+
 int main(void)
 {
     log_init("test", LOG_LEVEL_COUNT, LOG_LOGFMT);
@@ -147,6 +185,8 @@ int main(void)
         cmocka_unit_test(a_source_at_fault_is_said_to_be),
         cmocka_unit_test(what_was_not_announced_is_compiled_now),
         cmocka_unit_test(the_queue_is_bounded),
+        cmocka_unit_test(what_nobody_wants_has_a_part_of_the_room),
+        cmocka_unit_test(the_room_is_of_what_is_free),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -95,7 +95,7 @@ static void what_is_compiled_is_told_from_the_loop(void **state)
         const char *pattern;
         enum status want;
     } cases[] = {{"a+", STATUS_OK}, {"(a", STATUS_INVALID}, {"a+", STATUS_OK}};
-    open_bed(&ops, grammar_compiler_new("builtin:bytes", NULL));
+    open_bed(&ops, grammar_compiler_new("builtin:bytes", NULL, GRAMMAR_ROOM_MOST));
     for (uint32_t i = 0; i < 3; i++) {
         take(7, 10 + i, cases[i].pattern);
         assert_int_equal(bed.n_told, i);

@@ -35,12 +35,13 @@ static const struct {
      "draft model         1.0 MiB\n"
      "its KV cache        0.5 MiB\n"
      "total               6.5 MiB\n"},
-    {{.kv_bytes = 1ull << 19},
+    {{.kv_bytes = 1ull << 19, .grammar_bytes = 64ull << 20},
      "weights             0.0 MiB\n"
      "activations         0.0 MiB\n"
      "collectives         0.0 MiB\n"
      "KV cache            0.5 MiB\n"
-     "total               0.5 MiB\n"},
+     "total               0.5 MiB\n"
+     "grammars           64.0 MiB   more at most, where answers have any\n"},
 };
 
 static void test_memory_table(void **state)

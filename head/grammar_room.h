@@ -1,0 +1,51 @@
+#pragma once
+/* The memory of grammars and of the matchers of sequences, at the rank that draws. With GrammarDone
+ * a rank says what room it has for both, what the grammar takes of it, and what a matcher of the
+ * grammar begins with; with each Result, what each sequence's matcher has. A quarter of the room is
+ * for grammars and the rest for matchers: requests that wait keep their grammars, so those must
+ * never fill what a matcher waits for. Three quarters of either part are anybody's; of the rest no
+ * tenant has more than an eighth of the part. A request without room waits. Matchers grow: where
+ * they come to have more than their part, the tenant with the most has its youngest request put
+ * aside, which waits for room and goes on where it was. Part of grammars.h. */
+#include <stdbool.h>
+#include <stdint.h>
+
+struct head_core;
+struct lane;
+struct lane_grammars;
+struct lane_grammar;
+struct request;
+struct msg_grammar_done;
+
+struct matcher_share {
+    uint64_t tenant, n_bytes;
+};
+
+/* The bytes of the matchers of a lane's sequences: counted off the requests, then kept up as
+ * requests come. Those that leave count until the next count. */
+struct lane_matchers {
+    uint64_t n_bytes;
+    uint64_t counted_ns;
+    struct matcher_share *shares; /* [n] of [cap], by tenant */
+    uint32_t n, cap;
+    bool counted, refused; /* refused: somebody, since the last look */
+};
+
+void grammar_room_fini(struct lane_grammars *t);
+/* The rank has said that x is ready. */
+void grammar_room_told(struct lane_grammars *t, struct lane_grammar *x,
+                       const struct msg_grammar_done *m);
+/* A matcher of x has room where no other is. */
+bool grammar_room_fits(const struct lane_grammars *t, const struct lane_grammar *x);
+/* Another grammar of this tenant has room: how large it is shows when it is compiled. */
+bool grammar_room_takes(const struct lane_grammars *t, uint64_t tenant);
+/* Grammars that nobody uses should go. */
+bool grammar_room_is_short(const struct lane_grammars *t);
+/* r may have a matcher of x in l; true: it has from now on. */
+bool grammar_room_admits(struct head_core *h, struct lane *l, const struct lane_grammar *x,
+                         const struct request *r);
+/* The same, and r has none yet. */
+bool grammar_room_would(struct head_core *h, struct lane *l, const struct lane_grammar *x,
+                        const struct request *r);
+/* Each turn. True: somebody waits for room, and it is time to look again. */
+bool grammar_room_turn(struct head_core *h, struct lane *l);
