@@ -3,6 +3,7 @@
  * and http_conn.c (one connection). Private to common/net. */
 #include <uv.h>
 
+#include "common/base/room.h"
 #include "common/net/http_charge.h"
 #include "common/net/http_parser.h"
 #include "common/net/http_places.h"
