@@ -499,6 +499,19 @@ static uint64_t weight_of(const struct msg_submit *m)
     return SUBMIT_BYTES + 4 * n_ids + m->cache_salt.len + p->grammar.len + p->lora.len;
 }
 
+/* The choices of a request have one grammar, of up to PROTO_MAX_GRAMMAR_BYTES: where the head keeps
+ * that of the last Submit, it goes once for all that follow. */
+static void refer_to_grammar(const struct serving *s, struct msg_submit *m)
+{
+    m->same_grammar = m->sampling.grammar.len > 0 && s->engine.keeps_grammar &&
+                      s->engine.keeps_grammar(s->engine.ctx) && m->id.lo == s->grammar_of.lo &&
+                      m->id.hi == s->grammar_of.hi;
+    if (!m->same_grammar)
+        return;
+    m->sampling.grammar_kind = GRAMMAR_NONE;
+    m->sampling.grammar = STR("");
+}
+
 enum status api_choice_submit(struct api_choice *c, uint64_t *bytes)
 {
     struct api_request *r = c->owner;
@@ -527,8 +540,12 @@ enum status api_choice_submit(struct api_choice *c, uint64_t *bytes)
         m.sampling.max_tokens = r->prepared.max_tokens_room;
     if (!params->ignore_eos)
         m.sampling.eos_ids = (struct u32_span){s->o.eos_ids, s->o.n_eos_ids};
+    refer_to_grammar(s, &m);
     *bytes = weight_of(&m);
-    return s->engine.submit(s->engine.ctx, &m);
+    enum status status = s->engine.submit(s->engine.ctx, &m);
+    if (status == STATUS_OK && m.sampling.grammar.len > 0)
+        s->grammar_of = r->id;
+    return status;
 }
 
 static void send_finish(struct api_choice *c)

@@ -142,6 +142,7 @@ static void welcomed(struct engine_client *c, const struct frame_header *h,
     }
     link_open(&c->link, w->session, w->credit_bytes);
     c->state = ENGINE_OPEN;
+    c->keeps_grammar = w->keeps_grammar;
     c->n_failures = 0;
     set_refused(c, STATUS_OK);
     c->heard_ns = c->beat_ns = c->now_ns;

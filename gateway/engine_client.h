@@ -61,6 +61,7 @@ struct engine_client {
     char why_refused[256]; /* as the log was */
     bool connection_lost;  /* the socket said so while a session was open */
     bool connected;        /* as the socket says */
+    bool keeps_grammar;    /* of this session's head: a Submit may say same_grammar */
     uint64_t n_dropped;    /* frames of no session of ours */
     struct arena decode, encode;
     struct strbuf frame;

@@ -277,6 +277,11 @@ static enum status engine_submit(void *ctx, const struct msg_submit *m)
     return engine_client_send(ctx, &msg);
 }
 
+static bool engine_keeps_grammar(void *ctx)
+{
+    return ((const struct engine_client *)ctx)->keeps_grammar;
+}
+
 static enum status engine_cancel(void *ctx, const struct msg_cancel *m)
 {
     struct msg msg = {.type = MSG_CANCEL, .cancel = *m};
@@ -580,7 +585,8 @@ static void start_serving(struct gateway *g)
     struct engine_ops engine = {.ctx = &g->engine,
                                 .submit = engine_submit,
                                 .cancel = engine_cancel,
-                                .finish = engine_finish};
+                                .finish = engine_finish,
+                                .keeps_grammar = engine_keeps_grammar};
     serving_init(&g->serving, &o, &engine, &gateway_reply_ops, g->pool, g->metrics);
     g->has_serving = true;
 }

@@ -209,6 +209,7 @@ void serving_on_link(struct serving *s, bool up)
     metric_set(s->metrics.head_link_up, up ? 1 : 0);
     s->link_up = up;
     s->link_changed_ns = now(s);
+    s->grammar_of = (struct request_id){0}; /* a session knows nothing of the one before */
     if (!up)
         return;
     for (struct api_request *r = s->first; r; r = r->next)

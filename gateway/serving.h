@@ -60,6 +60,7 @@ struct engine_ops {
     enum status (*submit)(void *ctx, const struct msg_submit *m);
     enum status (*cancel)(void *ctx, const struct msg_cancel *m);
     enum status (*finish)(void *ctx, const struct msg_finish *m);
+    bool (*keeps_grammar)(void *ctx); /* the head of this session does; NULL: it does not */
 };
 
 struct gateway_adapters;
@@ -102,7 +103,8 @@ struct serving {
     struct api_request *first;                    /* all live ones, youngest first */
     struct api_request *dead;                     /* answered; freed by serving_sweep */
     struct submit_queue pending;                  /* choices to be submitted */
-    bool awaits_credit; /* a large one of them does: what brings none need not look */
+    struct request_id grammar_of; /* whose grammar this session sent last; 0: none */
+    bool awaits_credit;           /* a large one of them does: what brings none need not look */
     uint32_t n_requests, n_open_choices;
     bool draining;
     bool over; /* every request was ended: whoever comes now is told so as well */

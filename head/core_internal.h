@@ -4,7 +4,7 @@
 #include "common/base/metrics.h"
 #include "common/base/slab.h"
 #include "head/core.h"
-#include "head/request.h"
+#include "head/core_request.h"
 #include "head/request_rows.h"
 #include "head/roles.h"
 #include "head/route.h"
@@ -36,12 +36,12 @@ struct gateway {
     struct vocabulary vocabulary; /* n_tokens 0: it does not say */
     uint64_t instance, session, lost_ns, hello_ns;
     char node[65], model[65]; /* the second: what it serves, as it says */
-    uint32_t index, n_open;
+    uint32_t index, n_open, n_refusals, refusals_cap;
+    struct kept_grammar grammar; /* of its session's last Submit with one */
     struct request **outbox; /* [outbox_cap] who has something to deliver: [begin, end), oldest */
     uint32_t outbox_begin, outbox_end, outbox_cap; /* first; NULL: dropped meanwhile */
     struct refusal *refusals;                      /* [refusals_cap] */
-    uint32_t n_refusals, refusals_cap;
-    struct msg_cluster told;         /* last Cluster sent; its model is not kept */
+    struct msg_cluster told;                       /* last Cluster sent; its model is not kept */
     bool was_told, was_swept;        /* swept: what was not submitted again is cancelled */
     uint64_t told_ns, told_adapters; /* adapters: their n_changes + 1; 0: never */
 };

@@ -75,3 +75,32 @@ void core_leave_all(struct head_core *h)
         core_leave_room(h, r);
     room_fini(&h->room);
 }
+
+void core_forget_grammar(struct kept_grammar *k)
+{
+    shared_text_release(k->text);
+    *k = (struct kept_grammar){0};
+}
+
+enum status core_recall_grammar(struct head_core *h, struct kept_grammar *k,
+                                const struct msg_submit *m, struct msg_submit *out,
+                                struct error *err)
+{
+    *out = *m;
+    if (!m->same_grammar && m->sampling.grammar.len == 0)
+        return STATUS_OK;
+    if (!m->same_grammar) {
+        struct error ignored; /* the request itself finds no room then */
+        core_forget_grammar(k);
+        k->kind = m->sampling.grammar_kind;
+        (void)!shared_text_take(&h->grammars.texts, m->tenant, m->sampling.grammar,
+                                m->attempt > 1 || m->ids.n > m->n_prompt, &k->text, &ignored);
+        return STATUS_OK;
+    }
+    if (!k->text)
+        return error_set(err, STATUS_LIMIT,
+                         "the cluster is overloaded: there was no room for this request's grammar");
+    out->sampling.grammar_kind = k->kind;
+    out->sampling.grammar = shared_text_str(k->text);
+    return STATUS_OK;
+}

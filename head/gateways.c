@@ -103,6 +103,7 @@ void gateways_on_hello(struct head_core *h, struct peer *peer, const struct msg_
     g->peer = peer;
     peer->owner = g;
     outbox_clear(g); /* of the session before */
+    core_forget_grammar(&g->grammar);
     g->session = peer->link.session;
     g->hello_ns = h->now_ns;
     g->was_told = g->was_swept = false;
@@ -128,6 +129,7 @@ static void drop_requests(struct head_core *h, const struct gateway *g, bool onl
 static void gateway_remove(struct head_core *h, struct gateway *g)
 {
     drop_requests(h, g, false);
+    core_forget_grammar(&g->grammar);
     h->gateways[g->index] = NULL;
     h->n_gateways--;
     mem_free(g->refusals);
@@ -167,6 +169,7 @@ void gateways_free(struct head_core *h)
 {
     for (uint32_t i = 0; i < GATEWAYS_MAX; i++) {
         if (h->gateways[i]) {
+            core_forget_grammar(&h->gateways[i]->grammar);
             mem_free(h->gateways[i]->refusals);
             mem_free(h->gateways[i]->outbox);
             mem_free(h->gateways[i]);
@@ -335,6 +338,17 @@ static void on_submit(struct head_core *h, struct gateway *g, const struct msg_s
         router_end(h, r, r->finish, STATUS_OK, "");
 }
 
+static void on_any_submit(struct head_core *h, struct gateway *g, const struct msg_submit *m)
+{
+    struct msg_submit whole;
+    struct error err;
+    enum status s = core_recall_grammar(h, &g->grammar, m, &whole, &err);
+    if (s != STATUS_OK)
+        refuse(h, g, m, s, err.text);
+    else
+        on_submit(h, g, &whole);
+}
+
 static void on_cancel(struct head_core *h, struct gateway *g, struct request_id id,
                       uint32_t i_choice, uint32_t attempt, bool is_finish)
 {
@@ -354,7 +368,7 @@ void gateways_on_msg(struct head_core *h, struct gateway *g, const struct msg *m
 {
     switch (m->type) {
     case MSG_SUBMIT:
-        on_submit(h, g, &m->submit);
+        on_any_submit(h, g, &m->submit);
         break;
     case MSG_CANCEL:
         on_cancel(h, g, m->cancel.id, m->cancel.i_choice, m->cancel.attempt, false);

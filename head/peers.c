@@ -369,7 +369,8 @@ struct peer *peers_open(struct peers *p, const struct peers_input *in, const str
                                 .credit_bytes = p->config.window_bytes,
                                 .heartbeat_ms = p->config.heartbeat_ms,
                                 .suspect_ms = p->config.suspect_ms,
-                                .version = str_from(COX_VERSION)}};
+                                .version = str_from(COX_VERSION),
+                                .keeps_grammar = h->role == ROLE_GATEWAY}};
     if (peers_send(p, x, &m) != STATUS_OK)
         peers_close_session(p, x); /* the peer says Hello again */
     return x;

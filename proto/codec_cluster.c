@@ -240,6 +240,7 @@ static ProtobufCMessage *put_welcome(struct wire *w, const struct msg *m)
     p->heartbeat_ms = m->welcome.heartbeat_ms;
     p->suspect_ms = m->welcome.suspect_ms;
     p->version = wire_put_str(m->welcome.version);
+    p->keeps_grammar = m->welcome.keeps_grammar;
     return &p->base;
 }
 
@@ -252,7 +253,8 @@ static void get_welcome(struct wire *w, const ProtobufCMessage *base, struct msg
                                       .credit_bytes = p->credit_bytes,
                                       .heartbeat_ms = p->heartbeat_ms,
                                       .suspect_ms = p->suspect_ms,
-                                      .version = wire_get_str(p->version)};
+                                      .version = wire_get_str(p->version),
+                                      .keeps_grammar = p->keeps_grammar};
 }
 
 static ProtobufCMessage *put_refused(struct wire *w, const struct msg *m)

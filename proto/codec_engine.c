@@ -18,6 +18,7 @@ static ProtobufCMessage *put_submit(struct wire *w, const struct msg *m)
     p->deadline_ms = s->deadline_ms;
     p->sampling = wire_put_sampling(w, &s->sampling);
     p->n_scored = s->n_scored;
+    p->same_grammar = s->same_grammar;
     return &p->base;
 }
 
@@ -33,7 +34,8 @@ static void get_submit(struct wire *w, const ProtobufCMessage *base, struct msg 
                                     .n_prompt = p->n_prompt,
                                     .ids = WIRE_GET_U32(p, ids),
                                     .deadline_ms = p->deadline_ms,
-                                    .n_scored = p->n_scored};
+                                    .n_scored = p->n_scored,
+                                    .same_grammar = p->same_grammar};
     wire_get_sampling(w, p->sampling, &m->submit.sampling);
 }
 

@@ -127,6 +127,7 @@ struct msg_welcome {
     uint64_t credit_bytes;
     uint32_t heartbeat_ms, suspect_ms;
     struct str version;
+    bool keeps_grammar; /* a gateway may say same_grammar */
 };
 
 struct msg_refused {
@@ -206,6 +207,7 @@ struct msg_submit {
     struct u32_span ids;         /* tokens that the gateway has received so far */
     uint64_t deadline_ms;        /* from now; 0: none */
     struct sampling_params sampling;
+    bool same_grammar; /* that of the session's last Submit with one; sampling has none */
 };
 
 struct msg_cancel {

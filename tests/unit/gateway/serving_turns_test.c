@@ -77,12 +77,60 @@ static void test_a_large_one_waits_for_credit(void **state)
     }
 }
 
+/* The submits from i on: the first brings the grammar, the others refer to it. */
+static void assert_one_brings_it(uint32_t i, uint32_t n, bool keeps)
+{
+    for (uint32_t k = i; k < i + n; k++) {
+        bool refers = keeps && k > i;
+        assert_int_equal(w.submits[k].same_grammar, refers);
+        assert_int_equal(w.submits[k].sampling.grammar.len > 0, !refers);
+        assert_int_equal(w.submits[k].sampling.grammar_kind == GRAMMAR_NONE, refers);
+    }
+}
+
+static void test_a_requests_grammar_goes_once(void **state)
+{
+    struct fake_client second = {.room = 1 << 20};
+    w.keeps_grammar = true;
+    post_large(3);
+    assert_int_equal(w.n_submits, 3);
+    assert_one_brings_it(0, 3, true);
+    post_small(&second); /* it has none: the head keeps what it had */
+    assert_false(w.submits[3].same_grammar);
+    serving_on_link(&w.s, false);
+    serving_on_link(&w.s, true); /* a new session knows of none */
+    assert_int_equal(w.n_submits, 8);
+    assert_one_brings_it(5, 3, true); /* the youngest request goes first */
+    w.keeps_grammar = false;          /* an older head */
+    serving_on_link(&w.s, false);
+    serving_on_link(&w.s, true);
+    assert_int_equal(w.n_submits, 12);
+    assert_one_brings_it(9, 3, false);
+    serving_on_abort(&w.s, second.request);
+    strbuf_fini(&second.body);
+}
+
+/* A submit that did not go brought nothing. */
+static void test_what_was_not_sent_is_no_reference(void **state)
+{
+    w.keeps_grammar = true;
+    w.no_credit = true;
+    post_large(2);
+    assert_int_equal(w.n_tried, 1);
+    w.no_credit = false;
+    serving_pump(&w.s);
+    assert_int_equal(w.n_submits, 2);
+    assert_one_brings_it(0, 2, true);
+}
+
 int main(void)
 {
 #define TEST(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
     const struct CMUnitTest tests[] = {
         TEST(test_tenants_take_turns),
         TEST(test_a_large_one_waits_for_credit),
+        TEST(test_a_requests_grammar_goes_once),
+        TEST(test_what_was_not_sent_is_no_reference),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -85,6 +85,7 @@ static enum status fake_submit(void *ctx, const struct msg_submit *m)
     w.submits[w.n_submits].n_scored = m->n_scored;
     w.submits[w.n_submits].last_id = m->ids.ptr[m->ids.n - 1];
     w.submits[w.n_submits].sampling = m->sampling;
+    w.submits[w.n_submits].same_grammar = m->same_grammar;
     w.submits[w.n_submits].priority = m->priority;
     w.submits[w.n_submits].deadline_ms = m->deadline_ms;
     w.last_bad_words = m->sampling.bad_words;
@@ -105,6 +106,11 @@ static enum status fake_finish(void *ctx, const struct msg_finish *m)
     w.n_finishes++;
     w.last_finish = *m;
     return STATUS_OK;
+}
+
+static bool fake_keeps_grammar(void *ctx)
+{
+    return w.keeps_grammar;
 }
 
 static uint64_t fake_now(void *ctx)
@@ -159,7 +165,7 @@ int setup(void **state)
         .inline_bytes = 1 << 20,
         .now_ns = fake_now,
         .wall_s = fake_wall};
-    struct engine_ops e = {NULL, fake_submit, fake_cancel, fake_finish};
+    struct engine_ops e = {NULL, fake_submit, fake_cancel, fake_finish, fake_keeps_grammar};
     w.metrics = metrics_new();
     serving_init(&w.s, &o, &e, &fake_reply, NULL, w.metrics);
     serving_on_link(&w.s, true);

@@ -27,11 +27,12 @@ struct world {
     struct metrics *metrics;
     struct text_tokenizer *tokenizer;
     uint64_t now_ns;
-    bool no_credit;
+    bool no_credit, keeps_grammar;
     struct {
         struct request_id id;
         uint32_t i_choice, attempt, n_prompt, n_ids, last_id, n_scored;
         struct sampling_params sampling;
+        bool same_grammar;
         int32_t priority;
         uint64_t deadline_ms;
     } submits[MAX_SUBMITS];

@@ -16,6 +16,7 @@ static uint64_t open_pair(struct fixture *f)
     return epoch;
 }
 
+/* source NULL: it has none; "": that of the last Submit of the session with one. */
 static void submit(struct fixture *f, uint64_t id, uint64_t tenant, const char *source)
 {
     static const uint32_t ids[] = {5, 6, 7};
@@ -31,7 +32,9 @@ static void submit(struct fixture *f, uint64_t id, uint64_t tenant, const char *
                                             .n_logprobs = -1,
                                             .n_prompt_logprobs = -1,
                                             .max_tokens = 8}}};
-    if (source) {
+    if (source && !*source) {
+        m.submit.same_grammar = true;
+    } else if (source) {
         m.submit.sampling.grammar_kind = GRAMMAR_REGEX;
         m.submit.sampling.grammar = str_from(source);
     }
@@ -130,16 +133,6 @@ static void others_pass_who_waits(void **state)
     fixture_free(f);
 }
 
-static const struct tokens_item *end_of(const struct fixture *f, uint64_t id)
-{
-    const struct msg *m;
-    for (uint32_t i = 0; (m = nth(f, GATEWAY, MSG_TOKENS, i)); i++)
-        for (uint32_t k = 0; k < m->tokens.n_items; k++)
-            if (m->tokens.items[k].id.lo == id && m->tokens.items[k].finish != FINISH_NONE)
-                return &m->tokens.items[k];
-    return NULL;
-}
-
 /* A source is kept once, however many choices bring it, until the last of them is gone. */
 static void requests_share_what_they_bring(void **state)
 {
@@ -159,7 +152,73 @@ static void requests_share_what_they_bring(void **state)
     assert_int_equal(f->core->grammars.texts.n_bytes, strlen("a+b") + strlen("b+"));
     cancel(f, 49);
     cancel(f, 50);
+    assert_int_equal(f->core->grammars.texts.n_bytes, strlen("b+")); /* the session's last one */
+    submit(f, 51, 1, "c");
+    cancel(f, 51);
+    assert_int_equal(f->core->grammars.texts.n_bytes, strlen("c"));
+    say(f, GATEWAY, &(struct msg){.type = MSG_GOODBYE});
     assert_int_equal(f->core->grammars.texts.n_bytes, 0);
+    fixture_free(f);
+}
+
+static struct sampling_params sampling_of(const struct fixture *f, uint64_t id)
+{
+    const struct request *r = request_table_find(f->core->requests, (struct request_id){1, id}, 0);
+    assert_non_null(r);
+    return r->sampling;
+}
+
+/* A session's Submits may refer to the grammar of the last one that had one, also when that request
+ * is over. */
+static void a_grammar_comes_once(void **state)
+{
+    struct fixture *f = fixture_new(2);
+    (void)open_pair(f);
+    submit(f, 1, 1, "a+b");
+    cancel(f, 1);
+    submit(f, 2, 1, NULL); /* without one: it changes nothing */
+    submit(f, 3, 1, "");
+    submit(f, 4, 2, "");
+    assert_int_equal(sampling_of(f, 2).grammar_kind, GRAMMAR_NONE);
+    for (uint64_t id = 3; id <= 4; id++) {
+        assert_int_equal(sampling_of(f, id).grammar_kind, GRAMMAR_REGEX);
+        assert_true(str_eq_c(sampling_of(f, id).grammar, "a+b"));
+    }
+    submit(f, 5, 1, "c");
+    submit(f, 6, 1, "");
+    assert_true(str_eq_c(sampling_of(f, 6).grammar, "c"));
+    check(f);
+    fixture_free(f);
+}
+
+static const struct tokens_item *end_of(const struct fixture *f, uint64_t id)
+{
+    const struct msg *m;
+    for (uint32_t i = 0; (m = nth(f, GATEWAY, MSG_TOKENS, i)); i++)
+        for (uint32_t k = 0; k < m->tokens.n_items; k++)
+            if (m->tokens.items[k].id.lo == id && m->tokens.items[k].finish != FINISH_NONE)
+                return &m->tokens.items[k];
+    return NULL;
+}
+
+/* A new session knows none. Whoever refers to nothing is refused, alone: it is not to run
+ * without its grammar. */
+static void a_session_begins_without_one(void **state)
+{
+    struct fixture *f = fixture_new(2);
+    (void)open_pair(f);
+    assert_null(end_of(f, 1));
+    submit(f, 1, 1, "a+b");
+    say_gateway_hello(f, GATEWAY, 1);
+    submit(f, 2, 1, "");
+    submit(f, 3, 1, NULL);
+    const struct tokens_item *end = end_of(f, 2);
+    assert_true(end && end->finish == FINISH_ERROR && end->status == STATUS_LIMIT);
+    assert_null(end_of(f, 3));
+    submit(f, 4, 1, "c");
+    submit(f, 5, 1, "");
+    assert_true(str_eq_c(sampling_of(f, 5).grammar, "c"));
+    check(f);
     fixture_free(f);
 }
 
@@ -516,6 +575,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(others_pass_who_waits),
         cmocka_unit_test(requests_share_what_they_bring),
+        cmocka_unit_test(a_grammar_comes_once),
+        cmocka_unit_test(a_session_begins_without_one),
         cmocka_unit_test(a_tenant_of_large_grammars_is_refused),
         cmocka_unit_test(a_failure_ends_its_own),
         cmocka_unit_test(no_answer_is_an_end_by_name),

@@ -187,7 +187,8 @@ static void fix_welcome(struct rng *r, void *p)
 TABLE(msg_welcome, fix_welcome, X(msg_welcome, session, F_U64),
       X(msg_welcome, head_instance, F_U64), X(msg_welcome, term, F_U64),
       X(msg_welcome, credit_bytes, F_U64), X(msg_welcome, heartbeat_ms, F_U32),
-      X(msg_welcome, suspect_ms, F_U32), X(msg_welcome, version, F_STR));
+      X(msg_welcome, suspect_ms, F_U32), X(msg_welcome, version, F_STR),
+      X(msg_welcome, keeps_grammar, F_BOOL));
 TABLE(msg_refused, fix_none, X_ENUM(msg_refused, status, STATUS_COUNT),
       X(msg_refused, text, F_TEXT));
 static void fix_heartbeat(struct rng *r, void *p)
@@ -248,13 +249,14 @@ static void fix_submit(struct rng *r, void *p)
     struct msg_submit *s = p;
     s->n_prompt = (uint32_t)rng_below(r, s->ids.n + 1ull);
     s->n_scored = (uint32_t)rng_below(r, s->n_prompt + 1ull);
+    s->same_grammar &= s->sampling.grammar_kind == GRAMMAR_NONE;
 }
 TABLE(msg_submit, fix_submit, X_SUB(msg_submit, id, table_request_id),
       X(msg_submit, i_choice, F_U32), X(msg_submit, attempt, F_U32), X(msg_submit, tenant, F_U64),
       X(msg_submit, cache_salt, F_STR), X(msg_submit, priority, F_I32),
       X(msg_submit, n_prompt, F_U32), X(msg_submit, n_scored, F_U32),
       X_SPAN(msg_submit, ids, F_U32_SPAN, 300), X(msg_submit, deadline_ms, F_U64),
-      X_SUB(msg_submit, sampling, table_sampling_params));
+      X_SUB(msg_submit, sampling, table_sampling_params), X(msg_submit, same_grammar, F_BOOL));
 TABLE(msg_cancel, fix_none, X_SUB(msg_cancel, id, table_request_id), X(msg_cancel, i_choice, F_U32),
       X(msg_cancel, attempt, F_U32));
 TABLE(msg_finish, fix_none, X_SUB(msg_finish, id, table_request_id), X(msg_finish, i_choice, F_U32),
