@@ -41,8 +41,8 @@ void conn_enter(struct conn *c, enum conn_state next)
     c->state = next;
     if (next == CONN_READING || (next == CONN_LINGERING && !c->is_extra))
         places_wait(c);
-    else if (next == CONN_FLUSHING)
-        places_hold(c);
+    else if (next == CONN_FLUSHING && c->queued_bytes > 0)
+        places_hold(c); /* most answers are out at once; others enter when they are looked at */
     else
         places_stay(c);
 }

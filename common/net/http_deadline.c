@@ -114,13 +114,14 @@ bool conn_answer_moved(struct conn *c)
         ioctl(fd, SIOCOUTQ, &in_kernel) == 0 && in_kernel > 0)
         waits += (uint64_t)in_kernel;
     const uint64_t taken = c->sent_bytes > waits ? c->sent_bytes - waits : 0;
-    if (taken <= c->taken_bytes)
-        return false;
-    progress_moved(&c->progress, &c->server->down, now_of(c), taken - c->taken_bytes);
-    c->taken_bytes = taken;
-    if (c->state == CONN_FLUSHING)
+    const bool moved = taken > c->taken_bytes;
+    if (moved) {
+        progress_moved(&c->progress, &c->server->down, now_of(c), taken - c->taken_bytes);
+        c->taken_bytes = taken;
+    }
+    if (c->state == CONN_FLUSHING && (moved || !c->place.in))
         places_hold(c);
-    return true;
+    return moved;
 }
 
 /* ---- the timer ---- */

@@ -9,8 +9,8 @@
         OPT_INT(S, batch_lines, "batch-lines", 1, 1024, "64",                                      \
                 "lines of batches that run at once"),                                              \
         OPT_INT(S, max_connections, "max-connections", 1, 1 << 20, "16384",                        \
-                "HTTP connections; at the bound an idle one makes place, or the newcomer gets "    \
-                "503"),                                                                            \
+                "HTTP connections; at the bound one that is idle or stands still makes place, "    \
+                "or the newcomer gets 503"),                                                       \
         OPT_INT(S, max_open_choices, "max-open-choices", 1, 1 << 20, "16384",                      \
                 "further requests get 503; a request with n=4 counts four"),                       \
         OPT_INT(S, tokenizer_threads, "tokenizer-threads", 1, 64, "2",                             \

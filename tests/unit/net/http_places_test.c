@@ -123,6 +123,7 @@ static void body_crowd(struct fixture *f)
     fds[0] = dial_from(f, 2, BODY);
     for (int i = 1; i < 4; i++)
         fds[i] = dial_from(f, 3, BODY);
+    usleep(100000);
     fds[4] = dial_from(f, 4, GET);
     f->n_chunks += hears(fds[4], "503");
     close(fds[4]);
