@@ -1,18 +1,16 @@
 #include "common/net/http_places.h"
 
-#include <assert.h>
 #include <sys/ioctl.h>
 
 #include "common/base/mem.h"
 #include "common/net/http_internal.h"
 
-enum { BUCKETS_MIN = 64, CONNS_LOOKED_AT = 16, PEERS_LOOKED_AT = 4, HALF_MS = 1000 };
+enum { NUMBERS_MIN = 64, CONNS_LOOKED_AT = 16, PEERS_LOOKED_AT = 4, HALF_MS = 1000 };
 
-struct peer { /* there is one while a connection of the address waits */
-    uint64_t address;
+struct peer {             /* there is one while a connection of the address waits */
+    struct key_node node; /* by its address; first: a peer is its node */
     uint32_t n;
     struct conn *oldest, *newest;
-    struct peer *in_bucket;
     struct peer *prev, *next; /* with the same n */
 };
 
@@ -23,64 +21,27 @@ void places_init(struct places *p)
 
 void places_fini(struct places *p)
 {
-    assert(p->n_peers == 0);
-    mem_free(p->buckets);
+    key_table_fini(&p->peers);
     mem_free(p->by_n);
     *p = (struct places){0};
 }
 
 /* ---- addresses ---- */
 
-/* The high bits of an address's number depend on all of its bits and on a secret. */
-static struct peer **bucket_of(const struct places *p, uint64_t address)
-{
-    return &p->buckets[address >> 32 & (p->n_buckets - 1)];
-}
-
-static void push(struct places *p, struct peer *peer)
-{
-    struct peer **bucket = bucket_of(p, peer->address);
-    peer->in_bucket = *bucket;
-    *bucket = peer;
-}
-
-static void grow(struct places *p)
-{
-    struct peer **old = p->buckets;
-    const uint32_t n_old = p->n_buckets;
-    p->n_buckets = n_old ? n_old * 2 : BUCKETS_MIN;
-    p->buckets = mem_zalloc(p->n_buckets * sizeof(struct peer *));
-    for (uint32_t i = 0; i < n_old; i++)
-        for (struct peer *peer = old[i], *next; peer; peer = next) {
-            next = peer->in_bucket;
-            push(p, peer);
-        }
-    mem_free(old);
-}
-
 static struct peer *find_or_add(struct places *p, uint64_t address)
 {
-    struct peer *peer = p->n_buckets ? *bucket_of(p, address) : NULL;
-    while (peer && peer->address != address)
-        peer = peer->in_bucket;
+    struct peer *peer = (struct peer *)key_table_find(&p->peers, address);
     if (peer)
         return peer;
-    if (p->n_peers == p->n_buckets)
-        grow(p);
     peer = mem_zalloc(sizeof *peer);
-    peer->address = address;
-    push(p, peer);
-    p->n_peers++;
+    peer->node.key = address;
+    key_table_add(&p->peers, &peer->node);
     return peer;
 }
 
 static void drop(struct places *p, struct peer *gone)
 {
-    struct peer **at = bucket_of(p, gone->address);
-    while (*at != gone)
-        at = &(*at)->in_bucket;
-    *at = gone->in_bucket;
-    p->n_peers--;
+    key_table_remove(&p->peers, &gone->node);
     mem_free(gone);
 }
 
@@ -105,7 +66,7 @@ static void link_n(struct places *p, struct peer *peer)
 static void set_n(struct places *p, struct peer *peer, uint32_t n)
 {
     if (n >= p->cap_n) {
-        const uint32_t cap = p->cap_n ? p->cap_n * 2 : BUCKETS_MIN;
+        const uint32_t cap = p->cap_n ? p->cap_n * 2 : NUMBERS_MIN;
         p->by_n = mem_realloc(p->by_n, cap * sizeof *p->by_n);
         for (uint32_t i = p->cap_n; i < cap; i++)
             p->by_n[i] = (struct peers){0};
