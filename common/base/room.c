@@ -3,13 +3,10 @@
 #include <assert.h>
 
 #include "common/base/mem.h"
-#include "common/base/mix.h"
 
-enum { BUCKETS_MIN = 64 };
-
-struct room_account { /* there is one while its tenant holds something */
-    uint64_t tenant, held;
-    struct room_account *next; /* in the bucket */
+struct room_account {     /* there is one while its tenant holds something */
+    struct key_node node; /* first: an account is its node */
+    uint64_t held;
 };
 
 void room_init(struct room *r, uint64_t total)
@@ -19,44 +16,14 @@ void room_init(struct room *r, uint64_t total)
 
 void room_fini(struct room *r)
 {
-    assert(r->n_accounts == 0 && r->used == 0);
-    mem_free(r->buckets);
+    assert(r->used == 0);
+    key_table_fini(&r->accounts);
     *r = (struct room){0};
-}
-
-/* Tenants' numbers may be alike in their low bits. */
-static struct room_account **bucket_of(const struct room *r, uint64_t tenant)
-{
-    return &r->buckets[mix_bits(tenant) & (r->n_buckets - 1)];
 }
 
 static struct room_account *find(const struct room *r, uint64_t tenant)
 {
-    struct room_account *a = r->n_buckets ? *bucket_of(r, tenant) : NULL;
-    while (a && a->tenant != tenant)
-        a = a->next;
-    return a;
-}
-
-static void push(struct room *r, struct room_account *a)
-{
-    struct room_account **bucket = bucket_of(r, a->tenant);
-    a->next = *bucket;
-    *bucket = a;
-}
-
-static void grow(struct room *r)
-{
-    struct room_account **old = r->buckets;
-    const uint32_t n_old = r->n_buckets;
-    r->n_buckets = n_old ? n_old * 2 : BUCKETS_MIN;
-    r->buckets = mem_zalloc(r->n_buckets * sizeof(struct room_account *));
-    for (uint32_t i = 0; i < n_old; i++)
-        for (struct room_account *a = old[i], *next; a; a = next) {
-            next = a->next;
-            push(r, a);
-        }
-    mem_free(old);
+    return (struct room_account *)key_table_find(&r->accounts, tenant);
 }
 
 static struct room_account *find_or_add(struct room *r, uint64_t tenant)
@@ -64,22 +31,15 @@ static struct room_account *find_or_add(struct room *r, uint64_t tenant)
     struct room_account *a = find(r, tenant);
     if (a)
         return a;
-    if (r->n_accounts == r->n_buckets)
-        grow(r);
     a = mem_zalloc(sizeof *a);
-    a->tenant = tenant;
-    push(r, a);
-    r->n_accounts++;
+    a->node.key = tenant;
+    key_table_add(&r->accounts, &a->node);
     return a;
 }
 
 static void drop(struct room *r, struct room_account *gone)
 {
-    struct room_account **at = bucket_of(r, gone->tenant);
-    while (*at != gone)
-        at = &(*at)->next;
-    *at = gone->next;
-    r->n_accounts--;
+    key_table_remove(&r->accounts, &gone->node);
     mem_free(gone);
 }
 

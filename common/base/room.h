@@ -8,12 +8,13 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "common/base/key_table.h"
+
 struct room_account;
 
 struct room {
     uint64_t total, used;
-    struct room_account **buckets;
-    uint32_t n_accounts, n_buckets; /* n_buckets: 0, or a power of two */
+    struct key_table accounts; /* by tenant */
 };
 
 struct room_charge { /* of one holder; all 0: it holds nothing */

@@ -1,6 +1,5 @@
 #include "common/net/http_places.h"
 
-#include <assert.h>
 #include <netinet/in.h>
 #include <string.h>
 #include <sys/ioctl.h>
@@ -9,14 +8,13 @@
 #include "common/base/mix.h"
 #include "common/net/http_internal.h"
 
-enum { BUCKETS_MIN = 64, CONNS_LOOKED_AT = 16, PEERS_LOOKED_AT = 4, HELD_LOOKED_AT = 64 };
+enum { NUMBERS_MIN = 64, CONNS_LOOKED_AT = 16, PEERS_LOOKED_AT = 4, HELD_LOOKED_AT = 64 };
 enum { HALF_MS = 1000, STILL_MS = 1000, OWN_STILL_MS = 5000 };
 
-struct peer { /* there is one while a connection of the address is in its places */
-    uint64_t address;
+struct peer {             /* there is one while a connection of the address is in its places */
+    struct key_node node; /* by its address; first: a peer is its node */
     uint32_t n;
     struct conn *oldest, *newest;
-    struct peer *in_bucket;
     struct peer *prev, *next; /* with the same n */
 };
 
@@ -27,8 +25,7 @@ void places_init(struct places *p)
 
 void places_fini(struct places *p)
 {
-    assert(p->n_peers == 0);
-    mem_free(p->buckets);
+    key_table_fini(&p->peers);
     mem_free(p->by_n);
     *p = (struct places){0};
 }
@@ -50,38 +47,9 @@ uint64_t places_address(const struct sockaddr_storage *a, uint64_t seed)
     return mix_bits(bits ^ seed) | 1;
 }
 
-static struct peer **bucket_of(const struct places *p, uint64_t address)
-{
-    return &p->buckets[mix_bits(address) & (p->n_buckets - 1)];
-}
-
-static void push(struct places *p, struct peer *peer)
-{
-    struct peer **bucket = bucket_of(p, peer->address);
-    peer->in_bucket = *bucket;
-    *bucket = peer;
-}
-
-static void grow(struct places *p)
-{
-    struct peer **old = p->buckets;
-    const uint32_t n_old = p->n_buckets;
-    p->n_buckets = n_old ? n_old * 2 : BUCKETS_MIN;
-    p->buckets = mem_zalloc(p->n_buckets * sizeof(struct peer *));
-    for (uint32_t i = 0; i < n_old; i++)
-        for (struct peer *peer = old[i], *next; peer; peer = next) {
-            next = peer->in_bucket;
-            push(p, peer);
-        }
-    mem_free(old);
-}
-
 static struct peer *find(const struct places *p, uint64_t address)
 {
-    struct peer *peer = p->n_buckets ? *bucket_of(p, address) : NULL;
-    while (peer && peer->address != address)
-        peer = peer->in_bucket;
-    return peer;
+    return (struct peer *)key_table_find(&p->peers, address);
 }
 
 static struct peer *find_or_add(struct places *p, uint64_t address)
@@ -89,22 +57,15 @@ static struct peer *find_or_add(struct places *p, uint64_t address)
     struct peer *peer = find(p, address);
     if (peer)
         return peer;
-    if (p->n_peers == p->n_buckets)
-        grow(p);
     peer = mem_zalloc(sizeof *peer);
-    peer->address = address;
-    push(p, peer);
-    p->n_peers++;
+    peer->node.key = address;
+    key_table_add(&p->peers, &peer->node);
     return peer;
 }
 
 static void drop(struct places *p, struct peer *gone)
 {
-    struct peer **at = bucket_of(p, gone->address);
-    while (*at != gone)
-        at = &(*at)->in_bucket;
-    *at = gone->in_bucket;
-    p->n_peers--;
+    key_table_remove(&p->peers, &gone->node);
     mem_free(gone);
 }
 
@@ -129,7 +90,7 @@ static void link_n(struct places *p, struct peer *peer)
 static void set_n(struct places *p, struct peer *peer, uint32_t n)
 {
     if (n >= p->cap_n) {
-        const uint32_t cap = p->cap_n ? p->cap_n * 2 : BUCKETS_MIN;
+        const uint32_t cap = p->cap_n ? p->cap_n * 2 : NUMBERS_MIN;
         p->by_n = mem_realloc(p->by_n, cap * sizeof *p->by_n);
         for (uint32_t i = p->cap_n; i < cap; i++)
             p->by_n[i] = (struct peers){0};

@@ -8,6 +8,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "common/base/key_table.h"
+
 struct conn;
 struct http_server;
 struct peer;
@@ -22,8 +24,7 @@ struct place { /* of a connection; all 0: it is in none */
 };
 
 struct places { /* a server has two: of connections that wait, and of those that are held */
-    struct peer **buckets;       /* by address */
-    uint32_t n_peers, n_buckets; /* n_buckets: 0, or a power of two */
+    struct key_table peers; /* by address */
     struct peers { /* with n connections in here, in the order in which they came to have n */
         struct peer *first, *last;
     } * by_n;

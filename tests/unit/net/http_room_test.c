@@ -94,7 +94,7 @@ static void sums_are_right(void **state)
     }
     for (uint32_t i = 0; i < N_HOLDERS; i++)
         room_set(&r, &c[i], 0, 0);
-    assert_int_equal(r.n_accounts, 0);
+    assert_int_equal(r.accounts.n, 0);
     room_fini(&r);
 }
 
