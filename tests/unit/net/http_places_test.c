@@ -246,10 +246,10 @@ static void addresses_that_are_alike_are_spread(void **state)
             places_wait(&c[i]);
         }
         uint32_t used = 0;
-        for (uint32_t i = 0; i < s->waiting.n_buckets; i++)
-            used += s->waiting.buckets[i] != NULL;
-        assert_int_equal(s->waiting.n_peers, N_ADDRESSES);
-        assert_int_equal(s->waiting.n_buckets, N_ADDRESSES);
+        for (uint32_t i = 0; i < s->waiting.peers.n_buckets; i++)
+            used += s->waiting.peers.buckets[i] != NULL;
+        assert_int_equal(s->waiting.peers.n, N_ADDRESSES);
+        assert_int_equal(s->waiting.peers.n_buckets, N_ADDRESSES);
         assert_in_range(used, N_ADDRESSES / 2, N_ADDRESSES);
         for (uint32_t i = 0; i < N_ADDRESSES; i++)
             places_stay(&c[i]);
