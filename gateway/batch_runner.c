@@ -28,8 +28,7 @@ struct batch_slot {
     struct taken_line line;
     struct api_request *r; /* RUNNING: whose reply this is */
     int http_status;
-    bool is_released;  /* answered with a 503 that another try may not meet */
-    bool is_too_large; /* there will never be room for what it keeps */
+    bool is_released; /* answered with a 503 that another try may not meet */
     struct room_charge charge;
     struct strbuf answer;
     enum status saved;
@@ -146,8 +145,7 @@ static void reply_respond(void *reply, int status, struct str json, uint32_t ret
     const char *code = s->r ? s->r->prepared.error.code : NULL;
     s->r = NULL;
     s->http_status = status;
-    s->is_released =
-        status == 503 && !s->is_too_large && !(code && strcmp(code, API_COMPILE_LIMIT) == 0);
+    s->is_released = status == 503 && !(code && strcmp(code, API_COMPILE_LIMIT) == 0);
     room_set(&s->b->room, &s->charge, s->line.tenant, 0);
     strbuf_append_str(&s->answer, json);
     if (s->is_released) {
@@ -192,16 +190,15 @@ static char *reply_take_body(void *reply)
 }
 
 /* Its body is gone by now. A line that finds no room waits again, until others have ended. */
-static bool reply_hold(void *reply, uint64_t bytes)
+static enum status reply_hold(void *reply, uint64_t bytes)
 {
     struct batch_slot *s = reply;
     struct room *room = &s->b->room;
     room_set(room, &s->charge, s->line.tenant, 0);
-    s->is_too_large = bytes > room->total / 2;
     if (bytes > HTTP_SMALL_BODY_BYTES && !room_has(room, s->line.tenant, bytes))
-        return false;
+        return bytes > room_most(room) ? STATUS_LIMIT : STATUS_AGAIN;
     room_set(room, &s->charge, s->line.tenant, bytes);
-    return true;
+    return STATUS_OK;
 }
 
 static const struct reply_ops line_reply_ops = {
@@ -233,7 +230,6 @@ static void run_line(struct batch_runner *b, const struct taken_line *l)
                                 .tenant = l->tenant,
                                 .reply_ops = &line_reply_ops};
     s->line = *l;
-    s->is_too_large = false;
     room_set(&b->room, &s->charge, l->tenant, q.body.len);
     s->state = SLOT_RUNNING;
     metric_add(b->running, 1);
