@@ -16,7 +16,7 @@
 #include "common/net/http_internal.h"
 
 enum { LOOK_AGAIN_MS = 20, DRAIN_FRESH_MS = 1000, DRAIN_READ_MS = 5000, SAMPLES = 4 };
-enum { FIRST_LOOK_MS = 1000 };
+enum { FIRST_LOOK_MS = 500 };
 
 #define NS_PER_MS 1000000ull
 
