@@ -388,8 +388,7 @@ struct result_item {
     uint32_t n_prompt_logprobs;
     struct f32_span gaps;   /* one per id: the distance of the two best scores at its place, or: */
     struct f32_span vector; /* of a pooling request: [hidden] */
-    uint32_t mask_units,
-        matcher_kib; /* its masks' time, PROTO_MASK_UNIT_NS; its matcher's memory */
+    uint32_t mask_units, matcher_kib; /* its masks' time (PROTO_MASK_UNIT_NS), matcher's memory */
 };
 struct msg_result {
     uint64_t term_epoch, step;
