@@ -95,12 +95,24 @@ def check_cmake(root, rules):
     return bad
 
 
+def check_stand_ins(root):
+    """tests/cuda/no_text.c stands for text/ where CUDA tests are built without Rust: it has each function that worker/ calls. Those
+    builds are rare, so that a missing one would be found late."""
+    header, stand_ins = root / "text/text.h", root / "tests/cuda/no_text.c"
+    if not header.exists() or not stand_ins.exists():
+        return []
+    functions = set(re.findall(r"\b(text_\w+)\(", header.read_text()))
+    there = set(re.findall(r"^[^\s/].*?\b(text_\w+)\(", stand_ins.read_text(), re.M))
+    called = {f for c in sorted((root / "worker").rglob("*.c")) for f in re.findall(r"\b(text_\w+)\(", c.read_text())}
+    return [f"tests/cuda/no_text.c: {f} is missing, which worker/ calls" for f in sorted(functions & called - there)]
+
+
 def check(root):
     rules = read_table(root / "scripts/layers.txt")
     bad = check_cycle(rules)
     for rel in source_tree.files(root, source_tree.C_SUFFIXES):
         bad += check_file(root, rel, rules)
-    return bad + check_cmake(root, rules)
+    return bad + check_cmake(root, rules) + check_stand_ins(root)
 
 
 def main():
