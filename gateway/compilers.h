@@ -30,7 +30,7 @@ struct compile_result {
     struct strbuf text; /* the verdict's words, or the rendered text; the caller's to free */
 };
 
-/* Who wants a job done. */
+/* The client that wants a job done. */
 struct compile_client {
     uint64_t tenant;            /* whose processor time it is (compile_debts.h) */
     const atomic_bool *dropped; /* becomes true when nobody waits for it any more; NULL: somebody

@@ -313,7 +313,7 @@ static void look_further(struct engine_client *c)
 void engine_client_tick(struct engine_client *c, uint64_t now_ns)
 {
     /* If our own loop stood still, frames are waiting to be read: that is no silence of the head.
-     * What is ordinary of a late turn counts, as in silence_look, or a loop whose turns are all
+     * The ordinary part of a late turn counts, as in silence_look, or a loop whose turns are all
      * late would never find a head silent. */
     if (now_ns - c->now_ns > SILENCE_STALL_NS) {
         uint64_t stood_ns = now_ns - c->now_ns - SILENCE_STALL_NS;

@@ -35,7 +35,7 @@ enum status core_new_request(struct head_core *h, const struct msg_submit *m, st
     return s;
 }
 
-/* What the head holds of a request from now on until it has ended; its answer is not part of it. */
+/* The head holds so many bytes of a request until it has ended; its answer is not part of them. */
 static uint64_t bytes_of(const struct request *r)
 {
     return request_held_bytes(r) + SCHEDULER_SEQ_BYTES;

@@ -21,11 +21,11 @@ void core_forget_grammar(struct kept_grammar *k); /* the session is over */
 MUST_USE enum status core_new_request(struct head_core *h, const struct msg_submit *m,
                                       struct request **out, struct error *err);
 
-/* What the head holds of requests has a bound, max_request_bytes, shared between tenants (room.h):
- * struct, ids, hashes, lists and texts of each that waits or runs, as it came. Not counted is what
- * a request gets with a slot (seq_make_room), of which there are so many, and its grammar, which
- * has a bound of its own (shared_text.h). STATUS_LIMIT: there is no room now; STATUS_INVALID: there
- * will never be. */
+/* The memory that the head holds of requests has a bound, max_request_bytes, shared between tenants
+ * (room.h): struct, ids, hashes, lists and texts of each that waits or runs, as it came. Not
+ * counted is what a request gets with a slot (seq_make_room), of which there are so many, and its
+ * grammar, which has a bound of its own (shared_text.h). STATUS_LIMIT: there is no room now;
+ * STATUS_INVALID: there will never be. */
 MUST_USE enum status core_has_room(const struct head_core *h, const struct request *r,
                                    struct error *err);
 void core_take_room(struct head_core *h, struct request *r);

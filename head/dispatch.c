@@ -169,8 +169,8 @@ void dispatch_on_ready(void *core, struct group *g)
     l->activity_ns = h->now_ns;
 }
 
-/* What left a scheduler without a result: by its deadline, without memory, or it had ended before
- * it came. */
+/* A request left its scheduler without a result: by its deadline, without memory, or it had ended
+ * before it came. */
 static void take_ended(struct head_core *h, struct request *r)
 {
     r->i_group = NO_GROUP;

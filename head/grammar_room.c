@@ -12,7 +12,7 @@
 #define MOST_BYTES (1ull << 40) /* that a rank may say: no sum of these overflows */
 #define COUNT_NS   (50 * NS_PER_MS)
 #define AGAIN_NS   (5 * NS_PER_MS)
-/* What the first masks of a matcher add to it, until its rank says what it has. */
+/* The first masks of a matcher are taken to add so much, until its rank says how much it has. */
 #define FIRST_BYTES (1ull << 20)
 
 enum {
@@ -205,7 +205,7 @@ static void end_too_large(struct head_core *h, struct request *r)
     router_end(h, r, FINISH_ERROR, STATUS_INVALID, text);
 }
 
-/* What it is drawing now is drawn again. */
+/* The token that it is drawing now is drawn again. */
 static void put_aside(struct head_core *h, struct lane *l, struct request *r)
 {
     (void)scheduler_leave(l->scheduler, r);

@@ -68,7 +68,7 @@ void replay_print_plan(FILE *out, uint64_t group, uint64_t term_epoch, const str
         print_run(out, &p->runs[i]);
 }
 
-/* What a step took, and what the scheduler believed that steps cost before it learnt of it. */
+/* The line says how long the step took, and which costs the scheduler believed in before that. */
 void replay_print_result(FILE *out, uint64_t now_ns, const struct msg_result *m,
                          const struct scheduler *s)
 {

@@ -12,10 +12,10 @@ struct token_rows {
     bool lost; /* there was no memory: none is kept any more, and none is sent */
 };
 
-/* Of the token that was pushed last. Rows are a courtesy: without memory the token counts all the
- * same, and its row is empty or missing. */
+/* The row is that of the token that was pushed last. Rows are a courtesy: without memory the token
+ * counts all the same, and its row is empty or missing. */
 void request_push_row(struct request *r, const struct logprob_row *row);
-/* Of the tokens that its gateway does not have; NULL: there are none. */
+/* The rows of the tokens that its gateway does not have; NULL: there are none. */
 const struct logprob_row *request_undelivered_rows(const struct request *r);
 /* n_delivered has grown: what its gateway has is freed. */
 void request_rows_delivered(struct request *r);

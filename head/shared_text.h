@@ -17,7 +17,7 @@ enum { SHARED_TEXT_BUCKETS = 1024, SHARED_TEXT_TENANTS = 256 };
 struct shared_text;
 struct shared_text_tenant;
 
-/* What its holders know it by, kept with it, for it takes a walk over all of its bytes. */
+/* The holders know a text by this key. It is kept with the text, as making it reads all bytes. */
 struct shared_text_key {
     bool known;
     uint32_t kind; /* the same text of another kind has another one */
@@ -39,5 +39,5 @@ MUST_USE enum status shared_text_take(struct shared_texts *t, uint64_t tenant, s
 /* The last one frees it. NULL is fine. */
 void shared_text_release(struct shared_text *x);
 struct str shared_text_str(const struct shared_text *x);
-/* Of whoever asked last; unknown at first. */
+/* The key that was stored last; unknown at first. */
 struct shared_text_key *shared_text_key(struct shared_text *x);

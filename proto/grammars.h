@@ -29,7 +29,7 @@ struct msg_grammar_done {
     uint64_t term_epoch, id;
     enum status status; /* STATUS_INVALID, STATUS_LIMIT: the source's fault; text says why */
     struct str text;
-    /* What the grammar has of the rank's memory, what the matcher of a sequence with it has at its
-     * beginning, and the room for all of both; 0: the rank does not say (grammar_room.h). */
+    /* The rank's memory that the grammar takes, that the matcher of a sequence with it begins with,
+     * and the room for all of both; 0: the rank does not say (grammar_room.h). */
     uint64_t bytes, matcher_bytes, room_bytes;
 };

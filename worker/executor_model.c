@@ -356,7 +356,7 @@ static void open_copies(struct executor_model *x, const struct worker_options *o
         log_warn("kv_not_movable", "error=%s", log_quote(err.text));
 }
 
-/* What is planned for the host is not all touched yet: of a CPU its KV cache is the most. */
+/* The memory planned for the host is not all touched yet: on a CPU the KV cache is most of it. */
 static void open_compiler(struct executor_model *x, const struct worker_options *o)
 {
     uint64_t spare = host_available_bytes(), planned = x->found.device ? 0 : x->engine->kv_bytes;

@@ -1,7 +1,7 @@
-/* What a connection holds for its client, counted in the server's rooms: large bodies, small ones
- * with heads and what was sent ahead, what handlers made of bodies, and answers. A request without
- * a tenant has rooms of its own for what is small, so that strangers cannot fill those of tenants.
- */
+/* A connection holds memory for its client, which the server's rooms count: large bodies; small
+ * ones with heads and bytes that were sent ahead; the trees that handlers made of bodies; and
+ * answers. A request without a tenant has a room of its own for small bodies and heads, so that
+ * strangers cannot fill that of the tenants. */
 #include <stdio.h>
 
 #include "common/base/mem.h"
@@ -26,7 +26,8 @@ void conn_charge_answer(struct conn *c)
         room_set(&c->server->answers, &c->answer, conn_tenant(c), held);
 }
 
-/* What its length announces or, without one, what has come so far, and what it was decoded to. */
+/* The body counts with the length that it announces or, without one, with the bytes that have come
+ * so far, and with those that it was decoded to. */
 static uint64_t body_bytes(const struct conn *c, uint64_t announced)
 {
     const uint64_t held = http_parser_held_bytes(c->parser);

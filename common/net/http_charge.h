@@ -1,6 +1,6 @@
 #pragma once
-/* What is held for a connection's client, in its server's rooms (common/base/room.h), where it is
- * more than a connection may have anyway. Private to common/net. One thread. */
+/* A connection's memory for its client is charged to its server's rooms (common/base/room.h), where
+ * it is more than every connection may have. Private to common/net. One thread. */
 #include <stdbool.h>
 
 struct conn;

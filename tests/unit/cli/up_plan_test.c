@@ -258,8 +258,8 @@ static void test_everything_is_passed_on(void **state)
     }
 }
 
-/* What cox up says by itself; other ways to the head than its own; what a stop of everything has no
- * use for; what is for tests. */
+/* Options that cox up says by itself; other ways to the head than its own; options without a use
+ * where everything stops at once; options for tests. */
 static const char *const of_worker[] = {"model",
                                         "role", /* by how many there are of each */
                                         "head",

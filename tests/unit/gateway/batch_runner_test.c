@@ -291,7 +291,7 @@ static bool some_turns_later(void)
     return ++n_turns > 40;
 }
 
-/* Where the lines that run hold more than half, no further one is read. */
+/* No further line is read while those that run hold more than half. */
 static void test_no_line_is_read_without_room(void **state)
 {
     batch_runner_close(f.b);

@@ -186,8 +186,8 @@ static void test_cancelled(void **state)
     }
 }
 
-/* Who says that it took a second of a processor is heavy for the next job; another tenant is not,
- * and a tenant whose jobs took nothing stays light. */
+/* A tenant whose job took a second of a processor is heavy for the next one; another is not, and a
+ * tenant whose jobs took nothing stays light. */
 static void test_heavy_tenants_go_behind(void **state)
 {
     static const struct {

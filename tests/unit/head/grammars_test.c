@@ -422,7 +422,7 @@ static void unused_ones_are_let_go(void **state)
     fixture_free(f);
 }
 
-/* Of 64 MiB matchers have 48: 36 are anybody's, and of the rest a tenant has 6 in all. Each counts
+/* Matchers have 48 of 64 MiB: 36 are anybody's, and of the rest a tenant has 6 in all. Each counts
  * 1 more than it begins with until its rank says what it has. */
 static void a_matcher_waits_for_room(void **state)
 {
@@ -524,7 +524,7 @@ static void matchers_that_grow_make_room(void **state)
     fixture_free(f);
 }
 
-/* Of 64 MiB grammars have 16: 12 are anybody's. One that is used stays, so the next one waits, and
+/* Grammars have 16 of 64 MiB: 12 are anybody's. One that is used stays, so the next one waits, and
  * one that nobody uses goes. */
 static void a_grammar_waits_for_room(void **state)
 {

@@ -187,7 +187,7 @@ static void log_probabilities_stay_with_their_token(void **state)
     }
 }
 
-/* What may come costs nothing before it is to run. */
+/* Room for an answer costs nothing before the request is to run. */
 static void who_waits_holds_what_came(void **state)
 {
     enum { N = 20000, LONG = 1 << 20, REST = 2048 };

@@ -534,8 +534,8 @@ static uint64_t mallocs_of_steps(uint32_t n_slots, struct scheduler_stats *stats
     return n;
 }
 
-/* Where there are slots for all, what a request needs is there before it is planned; where some
- * wait for one, they get it with their first, and keep it. */
+/* A request has its memory before it is planned where there are slots for all; requests that wait
+ * for a slot get it with their first one, and keep it. */
 static void stepping_allocates_nothing_but_for_who_waited(void **state)
 {
     struct scheduler_stats stats;

@@ -1,4 +1,4 @@
-/* Which connection goes where there are more than places: of whom, and when. */
+/* A connection goes where there are more than places: these tests say whose, and when. */
 #include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>

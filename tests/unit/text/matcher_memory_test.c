@@ -1,4 +1,4 @@
-/* What grammars and matchers have of memory is counted: copies leave no trace of their own, a
+/* The memory of grammars and matchers is counted: copies leave no trace of their own, a
  * matcher that comes to have too much ends by name, and a replay passes where the original did.
  * Over builtin:bytes. */
 #include "text_fixture.h"
