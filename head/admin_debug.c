@@ -93,13 +93,14 @@ static json_t *lanes(const struct head_core *h)
 static json_t *counts(const struct head_core *h)
 {
     const struct peers *p = &h->peers;
-    return json_pack("{s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I}",
+    return json_pack("{s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I}",
                      "sessions", whole(p->n), "frames_of_no_session", whole(p->n_unknown_session),
                      "frames_malformed", whole(p->n_malformed), "hellos_refused",
                      whole(p->n_refused), "sessions_broken", whole(p->n_broken), "keys_authorized",
                      whole(p->authorized ? p->authorized->n_entries : 0), "groups_live",
                      whole(h->n_live), "requests_held", whole(h->n_held),
                      "requests_awaiting_grammar", whole(h->grammars.n_waiting),
+                     "results_while_grammars_were_awaited", whole(h->grammars.n_results_meanwhile),
                      "requests_put_aside_for_grammars", whole(h->grammars.n_put_aside),
                      "requests_placed", whole(h->n_placed), "finished", whole(h->n_finished),
                      "failed", whole(h->n_failed), "cancelled", whole(h->n_cancelled));

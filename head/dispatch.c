@@ -417,6 +417,7 @@ void dispatch_on_result(struct head_core *h, struct worker *w, const struct msg_
         }
         outbox_add(h, r);
     }
+    h->grammars.n_results_meanwhile += n_events > 0 && h->grammars.n_waiting > 0;
 }
 
 /* Steps are out, nobody is busy, and no result comes: it was lost in a way nothing else shows. */

@@ -43,10 +43,11 @@ struct grammars {
     uint64_t looks;  /* grows when something happened for which waiting requests may have waited */
     uint64_t looked; /* its value when they were looked at last */
     uint64_t last_id, n_uses;
-    uint32_t n_waiting;         /* held requests that wait for a grammar */
-    uint64_t n_put_aside;       /* requests whose matchers had no room any more */
-    struct shared_texts texts;  /* sources of all requests */
-    bool passed_over, any_turn; /* of a look: a tenant's turn was over; turns do not count */
+    uint32_t n_waiting;           /* held requests that wait for a grammar */
+    uint64_t n_put_aside;         /* requests whose matchers had no room any more */
+    uint64_t n_results_meanwhile; /* results with tokens that came while n_waiting > 0 */
+    struct shared_texts texts;    /* sources of all requests */
+    bool passed_over, any_turn;   /* of a look: a tenant's turn was over; turns do not count */
 };
 
 /* NULL: there is none. */

@@ -117,7 +117,7 @@ void scheduler_admit(struct scheduler *s, struct prompt_budget budget, uint64_t 
             return;
         }
         uint32_t n_left = x->r->n_ids - s->hit.n_tokens - s->hit.n_tail;
-        struct run_size size = {scheduler_chunk(s, n_left, prompt_budget_of(&budget, x)), 0};
+        struct run_size size = {prompt_budget_chunk(&budget, s, x, n_left), 0};
         if (too_many_parts(s, x, size.n_tokens))
             return;
         if (!seq_make_room(s, x)) {

@@ -12,6 +12,7 @@
 #include "common/base/slab.h"
 #include "head/blocks.h"
 #include "head/mask_shares.h"
+#include "head/prompt_budget.h"
 #include "head/row_shares.h"
 #include "head/scheduler.h"
 #include "head/scheduler_queue.h"
@@ -74,7 +75,7 @@ struct step_entry {
     uint32_t slot, n_tokens, incarnation;
     uint16_t n_draft;
     bool sample, follows, pools;       /* pools: and a vector is asked for */
-    bool scores;                       /* and rows of the prompt, */
+    bool has_logits, scores;           /* all rows of it have; and their values are asked for, */
     uint32_t start;                    /* from here on */
     uint32_t i_mask_share, mask_units; /* or NONE: no mask; what it was expected to cost */
 };
@@ -168,22 +169,13 @@ void scheduler_drop(struct scheduler *s, struct seq *x); /* out of everything, a
 /* After n_scheduled or n_total moved: does it still compute its prompt, and how much of it? */
 void seq_set_prompt(struct scheduler *s, struct seq *x, bool is_prompt);
 
-/* scheduler_step.c: prompt tokens of one step that are not given out yet. */
-struct prompt_budget {
-    uint32_t any, resumed; /* for any prompt, and so many for those that came back */
-    uint32_t drawn;        /* a row with logits takes so many more than a token */
-};
+/* scheduler_step.c */
 struct run_size {
     uint32_t n_tokens, n_draft;
 };
 /* x runs in this step; blocks_fit, or fit_admit, said yes. prompt: it has to stand behind the
  * prompts planned before it. */
 void scheduler_add_run(struct scheduler *s, struct seq *x, struct run_size size, bool prompt);
-uint32_t prompt_budget_of(const struct prompt_budget *b, const struct seq *x);
-/* n tokens of x run, is_last: to the end of its prompt, whose last row is drawn from. */
-void prompt_budget_take(struct prompt_budget *b, const struct seq *x, uint32_t n, bool is_last);
-/* Tokens of a prompt with so many left that fit in the budget. */
-uint32_t scheduler_chunk(const struct scheduler *s, uint32_t n_ready, uint32_t budget);
 
 /* scheduler_admit.c: places are taken from running sequences of worse classes for those that wait;
  * what r's admission with so many ids weighs in a plan, on the wire, at most. */

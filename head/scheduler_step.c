@@ -5,6 +5,7 @@
 #include <assert.h>
 #include <string.h>
 
+#include "head/request_scores.h"
 #include "head/scheduler_internal.h"
 #include "proto/plan_digest.h"
 
@@ -32,13 +33,6 @@ static void end_expired(struct scheduler *s, uint64_t now_ns)
 }
 
 /* ---- runs ---- */
-
-uint32_t scheduler_chunk(const struct scheduler *s, uint32_t n_ready, uint32_t budget)
-{
-    uint32_t n = n_ready < budget ? n_ready : budget;
-    uint32_t threshold = s->c.long_prefill_token_threshold;
-    return threshold && n > threshold ? threshold : n;
-}
 
 /* How far the ranks may get with this run: the token at n_cap - 1 is never run. */
 static uint32_t furthest(const struct seq *x, struct run_size size)
@@ -103,6 +97,7 @@ static struct plan_run *put_run(struct scheduler *s, struct seq *x, struct run_s
                              .sample = sample,
                              .follows = follows,
                              .pools = sample && x->pools,
+                             .has_logits = prompt && request_asks_scores(x->r),
                              .scores = x->scores && x->n_scheduled + 1 < x->r->n_prompt,
                              .start = x->n_scheduled,
                              .i_mask_share = MASK_SHARE_NONE};
@@ -206,22 +201,6 @@ static void run_decode(struct scheduler *s, struct seq *x, uint32_t n_draft, boo
         scheduler_add_run(s, x, size, false);
 }
 
-uint32_t prompt_budget_of(const struct prompt_budget *b, const struct seq *x)
-{
-    return b->any + (x->resumed ? b->resumed : 0);
-}
-
-void prompt_budget_take(struct prompt_budget *b, const struct seq *x, uint32_t n, bool is_last)
-{
-    uint32_t own = 0;
-    n += is_last ? b->drawn : 0;
-    if (x->resumed)
-        own = b->resumed < n ? b->resumed : n;
-    b->resumed -= own;
-    n -= own;
-    b->any -= b->any < n ? b->any : n;
-}
-
 static void run_prompt(struct scheduler *s, struct seq *x, struct prompt_budget *budget,
                        bool *short_of_blocks)
 {
@@ -229,27 +208,11 @@ static void run_prompt(struct scheduler *s, struct seq *x, struct prompt_budget 
         return;
     advance(s, x);
     uint32_t n_left = seq_n_ready(x);
-    struct run_size size = {scheduler_chunk(s, n_left, prompt_budget_of(budget, x)), 0};
+    struct run_size size = {prompt_budget_chunk(budget, s, x, n_left), 0};
     if (make_room(s, x, size, short_of_blocks) != BLOCKS_FIT)
         return;
     prompt_budget_take(budget, x, size.n_tokens, size.n_tokens == n_left);
     scheduler_add_run(s, x, size, true);
-}
-
-/* Beside n_decodes of so many rows each. Where shares hold some back they are less, but never more
- * than that. */
-static struct prompt_budget prompt_budget_begin(const struct scheduler *s, uint32_t n_decodes,
-                                                uint32_t n_each)
-{
-    uint32_t most = s->c.max_num_batched_tokens - n_decodes * n_each;
-    uint32_t n_drawn = (s->rows.n_rows < n_decodes ? s->rows.n_rows : n_decodes) * n_each;
-    uint32_t any = step_budget_prompt_tokens_within(&s->budget, n_drawn, s->rows.longest_ns);
-    uint32_t all = step_budget_resumed_tokens(&s->budget, n_drawn);
-    any = any < most ? any : most;
-    all = all < most ? all : most;
-    all = all > any ? all : any;
-    return (struct prompt_budget){
-        .any = any, .resumed = all - any, .drawn = step_budget_tokens_of_drawn(&s->budget)};
 }
 
 /* Runs every running sequence that can run. Returns the tokens of the budget that are left for

@@ -119,11 +119,11 @@ uint32_t step_budget_resumed_tokens(const struct step_budget *b, uint32_t n_draw
     return timely > resumed ? timely : resumed;
 }
 
-uint32_t step_budget_tokens_of_drawn(const struct step_budget *b)
+double step_budget_tokens_of_drawn(const struct step_budget *b)
 {
     if (!b->target_ns || b->token_ns <= 0)
         return 0;
-    return (uint32_t)clamp(b->drawn_ns / b->token_ns - 1, 0, MOST_OF_DRAWN);
+    return clamp(b->drawn_ns / b->token_ns - 1, 0, MOST_OF_DRAWN);
 }
 
 double step_budget_unsure_of_drawn(const struct step_budget *b)
@@ -290,17 +290,18 @@ static void learn(struct step_budget *b, const double *x, double ns)
 void step_budget_on_result(struct step_budget *b, struct step_load load, uint64_t execute_ns)
 {
     const uint64_t most = NS_MAX_S * UINT64_C(1000000000);
-    if (!b->target_ns || execute_ns == 0 || (load.n_prompt == 0 && load.n_drawn == 0))
+    if (!b->target_ns || execute_ns == 0 || load.n_drawn + load.n_scored + load.n_prompt == 0)
         return;
     double ns = (double)(execute_ns < most ? execute_ns : most);
-    const double x[N_COSTS] = {1, load.n_drawn, load.n_prompt};
+    const double x[N_COSTS] = {1, (double)load.n_drawn + load.n_scored, load.n_prompt};
     if (b->token_ns <= 0)
         begin(b, x, ns);
     else
         learn(b, x, ns);
     b->n_results++;
     /* Tried sizes may be doubled; what is far above the estimate now has to be tried again. */
-    double n = load.n_prompt, cap = 2 * n > b->cap ? 2 * n : b->cap;
+    double n = load.n_prompt + load.n_scored * (1.0 + step_budget_tokens_of_drawn(b));
+    double cap = 2 * n > b->cap ? 2 * n : b->cap;
     bool by_share;
     double alone = fitting(b, (double)b->target_ns, 0, &by_share),
            beside = fitting(b, (double)b->target_ns, load.n_drawn, &by_share);

@@ -6,9 +6,10 @@
  * simulator, in cox-head and in a replay of its log. Pure data, no allocation, a few hundred
  * nanoseconds per result; owned by one scheduler.
  *
- * Model: time(step) = pass + drawn * n_drawn + token * n_prompt, where a run that samples counts
- * one of its rows as drawn (the rows that need logits) and the others as prompt tokens. All three
- * costs are learnt from every step (docs/scheduler.md, "What a step costs"). */
+ * Model: time(step) = pass + drawn * n_drawn + token * n_prompt, where a row that needs logits (the
+ * last one of a run that samples, and all of a prompt that is scored) counts as drawn and the
+ * others as prompt tokens. All three costs are learnt from every step (docs/scheduler.md, "What a
+ * step costs"). */
 #include <stdint.h>
 
 struct step_budget {
@@ -21,9 +22,10 @@ struct step_budget {
     int32_t surprises; /* results in a row far above (> 0) or below what they may be */
 };
 
-/* What one step runs: n_drawn rows whose logits are wanted, n_prompt other rows. */
+/* What one step runs: rows that are drawn from, other rows, and rows of prompts whose
+ * log-probabilities are wanted, which have logits and cost as much as drawn ones. */
 struct step_load {
-    uint32_t n_drawn, n_prompt;
+    uint32_t n_drawn, n_prompt, n_scored;
 };
 
 #define STEP_BUDGET_FLOOR 8u /* prompt tokens that a step may have whatever is believed */
@@ -42,9 +44,10 @@ uint32_t step_budget_prompt_tokens_within(const struct step_budget *b, uint32_t 
  * worse off than one that is slow; 128 tokens at least, 512 where nobody decodes. So a recovery
  * takes as much longer on a slow machine as everything there does. */
 uint32_t step_budget_resumed_tokens(const struct step_budget *b, uint32_t n_drawn);
-/* A row that is drawn from costs so many prompt tokens more than one: what a prompt's last row
- * takes of the budget beside its own token. 0 without a target, and where nothing is known. */
-uint32_t step_budget_tokens_of_drawn(const struct step_budget *b);
+/* A row with logits costs so many prompt tokens more than one: what a prompt's last row, and each
+ * one that is scored, takes of the budget beside its own token. 0 without a target, and where
+ * nothing is known. */
+double step_budget_tokens_of_drawn(const struct step_budget *b);
 /* Standard deviation of what a decode is believed to cost, as a part of it: steps that all have
  * equally many do not tell what one of them costs. */
 double step_budget_unsure_of_drawn(const struct step_budget *b);

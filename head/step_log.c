@@ -271,8 +271,8 @@ static uint8_t *put_sampling(uint8_t *p, const struct sampling_params *s)
     p = step_log_put_varint(p, s->i_prompt);
     p = step_log_put_varint(p, s->i_choice);
     p = step_log_put_varint(p, step_log_zigzag(s->n_logprobs));
-    /* to the scheduler the mean of a prompt is what its log-probabilities are: no prefix hits */
-    int32_t whole = s->pooling == POOLING_MEAN ? 0 : s->n_prompt_logprobs;
+    /* the mean of a prompt lets it have no prefix hits, as its log-probabilities would */
+    int32_t whole = s->pooling == POOLING_MEAN ? INT32_MAX : s->n_prompt_logprobs;
     p = step_log_put_varint(p, step_log_zigzag(whole));
     p = step_log_put_varint(p, s->max_tokens);
     p = step_log_put_varint(p, s->min_tokens);

@@ -140,7 +140,7 @@ static void step(struct run *r, uint32_t k)
         rows.n_drawn -= (uint32_t)rng_below(&r->rng, rows.n_drawn / 2 + 1);
     double end = budget_curve_end(r->c, r->now, rows), clean = end - r->now;
     double ns = fmax(1, clean * budget_curve_noise(r->c, &r->rng));
-    *f = (struct flight){{rows.n_drawn, rows.n_prompt}, (uint64_t)ns};
+    *f = (struct flight){{.n_drawn = rows.n_drawn, .n_prompt = rows.n_prompt}, (uint64_t)ns};
     note_gap(r, planned, r->now, clean, ns);
     r->now = end;
     r->n_done += rows.n_prompt;

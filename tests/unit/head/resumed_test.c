@@ -26,7 +26,7 @@ static struct step_budget learnt(const struct device *d, uint32_t n_drawn)
     step_budget_init(&b, TARGET_NS);
     for (uint32_t k = 0; k < 200; k++) {
         uint32_t n = k % 2 ? step_budget_prompt_tokens(&b, n_drawn) : 0;
-        struct step_load l = {k % 4 == 3 ? 0 : n_drawn, n};
+        struct step_load l = {.n_drawn = k % 4 == 3 ? 0 : n_drawn, .n_prompt = n};
         if (l.n_drawn + l.n_prompt > 0)
             step_budget_on_result(&b, l, takes_ns(d, l));
     }
@@ -47,7 +47,8 @@ static void they_have_a_bounded_part_of_a_step(void **state)
             assert_true(n >= timely && n >= 128 && (n <= 512 || n == timely));
             if (n > timely && n > 128 && n < 512) { /* the rule alone: four fifths of the step */
                 double theirs = slower * device.token_ns * n;
-                double step = (double)takes_ns(&d, (struct step_load){n_drawn, n});
+                double step =
+                    (double)takes_ns(&d, (struct step_load){.n_drawn = n_drawn, .n_prompt = n});
                 n_shares++;
                 if (theirs < 0.75 * step || theirs > 0.85 * step)
                     fail_msg("%g times slower, %u decodes: %g of the step", slower, n_drawn,

@@ -163,8 +163,7 @@ static bool play_step(struct play *p)
     return true;
 }
 
-/* A step whose rows cost what is said where they are drawn from, and a hundredth elsewhere. Its ms.
- */
+/* A step whose rows cost what is said where they have logits, and a hundredth elsewhere. Its ms. */
 static double step_of_costs(struct play *p)
 {
     struct answer a;
@@ -174,7 +173,9 @@ static double step_of_costs(struct play *p)
     uint32_t n_drafted = 0, n_tokens = 0;
     for (uint32_t i = 0; i < plan->n_runs; i++) {
         const struct plan_run *r = &plan->runs[i];
-        ms += p->drawn_ms * (r->sample + r->n_draft + 0.01 * (r->n_tokens - 1));
+        bool scored = of_slot(&p->b, r->slot)->sampling.n_prompt_logprobs >= 0;
+        uint32_t n_drawn = scored ? r->n_tokens : r->sample + r->n_draft;
+        ms += p->drawn_ms * (n_drawn + 0.01 * (r->n_tokens + r->n_draft - n_drawn));
         n_drafted += r->n_draft;
         n_tokens += r->n_tokens + r->n_draft;
     }
@@ -290,6 +291,48 @@ static void short_prompts_cost_their_draws(void **state)
     close_bed(&p.b);
 }
 
+static void arrive_scored(struct play *p, uint32_t n_prompt, bool scored)
+{
+    struct msg_submit m = submit(&p->b, n_prompt, 1);
+    m.tenant = 2;
+    m.sampling.n_prompt_logprobs = scored ? 0 : -1;
+    assert_int_equal(scheduler_add(p->b.s, make(&p->b, &m)), STATUS_OK);
+}
+
+/* So do the rows of prompts that are scored: all of them have logits. Where nothing else runs the
+ * step has as many as its target holds. */
+static void scored_prompts_cost_their_logits(void **state)
+{
+    struct scheduler_config c = config(4096);
+    c.max_num_seqs = c.max_waiting = MAX_REQUESTS;
+    c.max_num_batched_tokens = 4096;
+    c.step_target_ns = 400 * NS_PER_MS;
+    struct play p = {.pass_ms = 4, .drawn_ms = 2};
+    open_bed(&p.b, &c);
+    for (uint32_t i = 0; i < 12; i++) /* 190 rows fit into 400 ms, at first 64 */
+        arrive_scored(&p, 1000, true);
+    double longest = 0, ms = 0;
+    for (int i = 0; i < 40; i++) {
+        double step_ms = step_of_costs(&p);
+        longest = step_ms > longest ? step_ms : longest;
+        ms += i < 20 ? 0 : step_ms;
+    }
+    assert_in_range(longest, 300, 440);
+    assert_in_range(ms / 20, 300, 420);
+    for (uint32_t i = 0; i < 20; i++)
+        arrive(&p, 1, 900);
+    for (uint32_t i = 0; i < 12; i++)
+        arrive_scored(&p, 100, i % 3 == 2); /* by turns dear and cheap */
+    longest = 0;
+    for (int i = 0; i < 60; i++) {
+        ms = step_of_costs(&p);
+        longest = ms > longest && i >= 20 ? ms : longest;
+    }
+    if (longest > 1.1 * 100) /* a quarter of the target, or the tenants by turns: 2 * 44 */
+        fail_msg("a step of %.0f ms beside 20 decodes of 44 ms", longest);
+    close_bed(&p.b);
+}
+
 static void add_long(struct play *p, uint64_t tenant, uint32_t n_prompt, uint32_t n_generated)
 {
     struct msg_submit m = submit(&p->b, n_prompt, 1024 - n_prompt);
@@ -334,6 +377,7 @@ int main(void)
         cmocka_unit_test(many_that_come_at_once_wait_for_a_step),
         cmocka_unit_test(guesses_and_losses_stay_within_a_plan),
         cmocka_unit_test(short_prompts_cost_their_draws),
+        cmocka_unit_test(scored_prompts_cost_their_logits),
         cmocka_unit_test(nothing_is_limited_without_need),
         cmocka_unit_test(more_tenants_than_it_counts_are_not_limited),
         cmocka_unit_test(nobody_is_slower_than_by_turns),

@@ -70,6 +70,7 @@ static const struct scheduler_config config = {
     .max_waiting = 5,
     .max_model_len = 256,
     .depth = 2,
+    .step_target_ns = 5000, /* of steps of 1000 to 2000 */
     .enable_prefix_caching = true,
     .n_kv_groups = 2,
     .kv_groups = {{.kind = KV_FULL, .block_tokens = 16, .n_blocks = 40},
@@ -154,7 +155,7 @@ static void add(struct life *x, uint32_t g)
         .sampling = {.top_p = 1.0f,
                      .max_tokens = 1 + (uint32_t)rng_below(&x->rng, 60),
                      .n_logprobs = -1,
-                     .n_prompt_logprobs = -1,
+                     .n_prompt_logprobs = x->n_requests % 5 ? -1 : 0, /* costs, but is not scored */
                      .eos_ids = {stops, 1},
                      .stop_ids = {stops + 1, 1},
                      .grammar_kind = x->n_requests % 2 ? GRAMMAR_REGEX : GRAMMAR_NONE,

@@ -1,0 +1,52 @@
+#include "head/prompt_budget.h"
+
+#include "head/request_scores.h"
+#include "head/scheduler_internal.h"
+
+struct prompt_budget prompt_budget_begin(const struct scheduler *s, uint32_t n_decodes,
+                                         uint32_t n_each)
+{
+    uint32_t most = s->c.max_num_batched_tokens - n_decodes * n_each;
+    uint32_t n_drawn = (s->rows.n_rows < n_decodes ? s->rows.n_rows : n_decodes) * n_each;
+    uint32_t any = step_budget_prompt_tokens_within(&s->budget, n_drawn, s->rows.longest_ns);
+    uint32_t all = step_budget_resumed_tokens(&s->budget, n_drawn);
+    any = any < most ? any : most;
+    all = all < most ? all : most;
+    all = all > any ? all : any;
+    return (struct prompt_budget){
+        .any = any, .resumed = all - any, .drawn = step_budget_tokens_of_drawn(&s->budget)};
+}
+
+uint32_t scheduler_chunk(const struct scheduler *s, uint32_t n_ready, uint32_t budget)
+{
+    uint32_t n = n_ready < budget ? n_ready : budget;
+    uint32_t threshold = s->c.long_prefill_token_threshold;
+    return threshold && n > threshold ? threshold : n;
+}
+
+uint32_t prompt_budget_of(const struct prompt_budget *b, const struct seq *x)
+{
+    return b->any + (x->resumed ? b->resumed : 0);
+}
+
+uint32_t prompt_budget_chunk(const struct prompt_budget *b, const struct scheduler *s,
+                             const struct seq *x, uint32_t n_left)
+{
+    uint32_t n = prompt_budget_of(b, x);
+    if (n > 0 && request_asks_scores(x->r)) {
+        uint32_t fit = (uint32_t)(n / (1 + b->drawn));
+        n = fit > 0 ? fit : 1;
+    }
+    return scheduler_chunk(s, n_left, n);
+}
+
+void prompt_budget_take(struct prompt_budget *b, const struct seq *x, uint32_t n, bool is_last)
+{
+    uint32_t own = 0, n_with_logits = request_asks_scores(x->r) ? n : is_last;
+    n += (uint32_t)(n_with_logits * b->drawn);
+    if (x->resumed)
+        own = b->resumed < n ? b->resumed : n;
+    b->resumed -= own;
+    n -= own;
+    b->any -= b->any < n ? b->any : n;
+}

@@ -1,0 +1,28 @@
+#pragma once
+/* The prompt tokens of one step that are not given out yet. A row with logits (a prompt's last one,
+ * and each one that is scored) takes as many of them as it costs (step_budget.h). For scheduler*.c.
+ */
+#include <stdbool.h>
+#include <stdint.h>
+
+struct scheduler;
+struct seq;
+
+struct prompt_budget {
+    uint32_t any, resumed; /* for any prompt, and so many for those that came back */
+    double drawn;          /* a row with logits takes so many more than a token */
+};
+
+/* Of a step with n_decodes, of n_each rows each. Where shares hold some of them back they are less,
+ * but never more than that. */
+struct prompt_budget prompt_budget_begin(const struct scheduler *s, uint32_t n_decodes,
+                                         uint32_t n_each);
+/* What is left for x. */
+uint32_t prompt_budget_of(const struct prompt_budget *b, const struct seq *x);
+/* So many of x's n_left tokens fit into that: one at least, if anything is left. */
+uint32_t prompt_budget_chunk(const struct prompt_budget *b, const struct scheduler *s,
+                             const struct seq *x, uint32_t n_left);
+/* n tokens of x run. is_last: to the end of its prompt, whose last row is drawn from. */
+void prompt_budget_take(struct prompt_budget *b, const struct seq *x, uint32_t n, bool is_last);
+/* So many of n_left tokens of any prompt run in a step that has room for budget. */
+uint32_t scheduler_chunk(const struct scheduler *s, uint32_t n_left, uint32_t budget);
