@@ -13,11 +13,11 @@ struct prompt_budget {
     double drawn;          /* a row with logits takes so many more than a token */
 };
 
-/* Of a step with n_decodes, of n_each rows each. Where shares hold some of them back they are less,
- * but never more than that. */
+/* The budget of a step with n_decodes, of n_each rows each. Where shares hold some of them back
+ * they are less, but never more than that. */
 struct prompt_budget prompt_budget_begin(const struct scheduler *s, uint32_t n_decodes,
                                          uint32_t n_each);
-/* What is left for x. */
+/* The tokens that are left for x. */
 uint32_t prompt_budget_of(const struct prompt_budget *b, const struct seq *x);
 /* So many of x's n_left tokens fit into that: one at least, if anything is left. */
 uint32_t prompt_budget_chunk(const struct prompt_budget *b, const struct scheduler *s,

@@ -7,12 +7,10 @@
 enum {
     CAP_MIN = 16,
     QUICK = 4, /* a part of the target that is quick enough */
-    PROBE = 8  /* one of so many steps has fewer decodes, while their cost is not sure */
+    PROBE = 32 /* one of so many steps has half of its decodes, while their cost is not sure */
 };
-#define UNSURE 0.1
-#define DECODES_PART                                                                               \
-    0.75 /* of the longest step beside prompts, whose floor is a quarter of one                    \
-          */
+#define UNSURE       0.1
+#define DECODES_PART 0.75 /* of a step with prompts, whose floor is a quarter of one */
 
 void row_shares_fini(struct row_shares *m)
 {
@@ -68,22 +66,31 @@ void row_shares_leave(struct row_shares *m, uint16_t i)
 
 /* ---- a step ---- */
 
-/* The tenants that have the most give until all have n together: nobody has more than *most. Of the
- * remainder one more goes to the first ones. */
-static void fill(struct row_shares *m, uint32_t n)
+/* A tenant's decodes, and the rows for which its prompts stand. */
+static uint32_t wants(const struct row_share *s, uint32_t n_prompts)
 {
-    uint32_t n_over = 0, each = 0, rest = n;
+    return s->n_last + (s->n_inside > s->n_last ? n_prompts : 0);
+}
+
+/* The tenants that have the most rows give some away until all have n together; the first ones keep
+ * one more each while there is a remainder. The prompts of a tenant stand for
+ * n_prompts rows of it, which are not given away. Returns the decodes that may run. */
+static uint32_t fill(struct row_shares *m, uint32_t n, uint32_t n_prompts)
+{
+    uint32_t n_over = 0, each = 0, rest = n, n_may = 0;
     for (uint32_t i = 0; i < m->n; i++)
-        n_over += m->all[i].n_last > 0;
+        n_over += wants(&m->all[i], n_prompts) > 0;
     for (bool changed = true; changed && n_over > 0;) {
         changed = false;
         each = rest / n_over;
         for (uint32_t i = 0; i < m->n; i++) {
             struct row_share *s = &m->all[i];
-            if (s->n_last == 0 || s->n_may == s->n_last || s->n_last > each)
+            uint32_t all = wants(s, n_prompts);
+            if (all == 0 || s->is_full || all > each)
                 continue;
             s->n_may = s->n_last;
-            rest -= s->n_last;
+            s->is_full = true;
+            rest -= all;
             n_over--;
             changed = true;
         }
@@ -91,18 +98,43 @@ static void fill(struct row_shares *m, uint32_t n)
     uint32_t more = rest - each * n_over;
     for (uint32_t i = 0; i < m->n; i++) {
         struct row_share *s = &m->all[i];
-        if (s->n_last == 0 || s->n_may == s->n_last)
-            continue;
-        s->n_may = each + (more > 0);
-        more -= more > 0;
+        uint32_t its = each + (more > 0), prompts = wants(s, n_prompts) - s->n_last;
+        if (s->n_last > 0 && !s->is_full) {
+            s->n_may = its > prompts ? its - prompts : 1;
+            s->n_may = s->n_may < s->n_last ? s->n_may : s->n_last;
+            more -= more > 0;
+        }
+        n_may += s->n_may;
     }
+    return n_may;
+}
+
+/* Half as many, but as many of each as the tenant with the fewest has: those miss no step by it. */
+static double probe(double fit, uint32_t n_all, uint32_t n_few)
+{
+    double half = (fit < n_all ? fit : n_all) / 2;
+    return half > n_few ? half : fit < n_few ? fit : n_few;
+}
+
+/* fit: rows of a step, of which the prompts of each tenant that has any stand for of_prompts. */
+static void limit(struct row_shares *m, double fit, double of_prompts)
+{
+    const uint32_t most = UINT32_MAX / 2;
+    uint32_t n_all = 0;
+    for (uint32_t i = 0; i < m->n; i++)
+        n_all += wants(&m->all[i], (uint32_t)of_prompts);
+    m->n_rows = fit < most ? (uint32_t)fit : most;
+    m->limits = m->n_rows < n_all;
+    m->n_fresh = m->limits ? 0 : m->n_rows - n_all;
+    if (m->limits)
+        m->n_rows = fill(m, m->n_rows, (uint32_t)of_prompts);
 }
 
 void row_shares_plan(struct row_shares *m, const struct step_budget *b, uint32_t n_each,
                      bool has_prompts)
 {
     double drawn_ns = b->drawn_ns * n_each;
-    uint32_t n_all = 0, least = UINT32_MAX, n_deciding = 0;
+    uint32_t n_all = 0, least = UINT32_MAX, n_deciding = 0, n_prompting = 0;
     m->limits = false;
     m->n_rows = m->n_fresh = UINT32_MAX;
     m->longest_ns = UINT64_MAX;
@@ -111,26 +143,27 @@ void row_shares_plan(struct row_shares *m, const struct step_budget *b, uint32_t
     for (uint32_t i = 0; i < m->n; i++) {
         struct row_share *s = &m->all[i];
         s->n_may = 0;
+        s->is_full = false;
         n_all += s->n_last;
         n_deciding += s->n_last > 0;
-        if (s->n_last > 0 && s->n_last < least)
-            least = s->n_last;
+        n_prompting += s->n_inside > s->n_last;
+        uint32_t rows = s->n_last > 0 ? s->n_last : s->n_inside; /* so many will decode */
+        if (rows > 0 && rows < least)
+            least = rows;
     }
-    if (n_deciding == 0)
-        n_deciding = least = 1;
-    double longest = m->n_tenants * (b->pass_ns + drawn_ns * least);
-    double quick = (double)b->target_ns / QUICK;
-    longest = longest > quick ? longest : quick;
+    double by_turns = m->n_tenants * (b->pass_ns + drawn_ns * least);
+    double quick = (double)b->target_ns / QUICK, part = has_prompts ? DECODES_PART : 1;
+    double longest = by_turns > quick ? by_turns : quick, all_ns = b->pass_ns + drawn_ns * n_all;
+    double most = longest * part > quick / part ? longest * part : quick / part;
+    bool all_run = all_ns <= most;
+    double fit = ((all_run ? most : longest) - b->pass_ns) / drawn_ns;
+    double of_prompts = all_run || n_prompting == 0 ? 0 : longest * (1 - part) / drawn_ns;
+    if (all_run && all_ns > longest * part)
+        longest = all_ns / part;
     m->longest_ns = longest < 1e18 ? (uint64_t)longest : UINT64_MAX;
-    double fit = (longest * (has_prompts ? DECODES_PART : 1) - b->pass_ns) / drawn_ns;
     if (b->n_results % PROBE == 0 && step_budget_unsure_of_drawn(b) > UNSURE)
-        fit = least * n_deciding;
-    fit = fit < UINT32_MAX / 2 ? fit : UINT32_MAX / 2;
-    m->n_rows = fit > n_deciding ? (uint32_t)fit : n_deciding; /* one of each at least */
-    m->limits = m->n_rows < n_all;
-    m->n_fresh = m->limits ? 0 : m->n_rows - n_all;
-    if (m->limits)
-        fill(m, m->n_rows);
+        fit = probe(fit, n_all, least * n_deciding);
+    limit(m, fit, of_prompts / (n_prompting + (n_prompting == 0)));
 }
 
 void row_shares_begin_step(struct row_shares *m)

@@ -3,14 +3,16 @@
  * with many streams cannot make those of others slow. Nobody's streams are to be slower than if the
  * tenants had the group by turns (the sharing incentive of Ghodsi et al., "Dominant Resource
  * Fairness", NSDI 2011): with n tenants, costs of a step of pass + drawn * decodes (step_budget.h)
- * and d decodes of the tenant that has the fewest, a step takes at most
+ * and d decodes of the tenant that has the fewest (of one that has none yet: its sequences), a step
+ * takes at most
  *
  *     n * (pass + drawn * d), or a quarter of the step's target where that is more,
  *
- * its prompts included: so long a step is quick enough for everybody. Decodes beyond it wait: of
- * the tenants that have the most, so that all of these have equally many in a step, and the rows of
- * one take turns. Nothing is limited for one tenant alone, without a target, and while the costs
- * are unknown.
+ * its prompts included: so long a step is quick enough for everybody. Prompts have a quarter of it;
+ * where the decodes fit into the rest, or into a third of the target, they all run. Else some wait:
+ * of the tenants that have the most, so that all of these have equally much of a step, where the
+ * prompts of a tenant count as its own. The rows of one take turns. Nothing is limited for one
+ * tenant alone, without a target, and while the costs are unknown.
  *
  * Pure data, and the same function of the same results in cox-head, the simulator and a replay of a
  * step log. Owned by one scheduler. A step costs O(tenants), and per decode a few instructions,
@@ -28,6 +30,7 @@ struct row_share {
     uint32_t n_inside;        /* its sequences; 0: not used */
     uint32_t n_ready, n_last; /* its decodes that could run in this step, and in the last one */
     uint32_t n_may, from;     /* of those so many may, from this one on */
+    bool is_full;             /* all may */
 };
 
 struct row_shares {
@@ -47,7 +50,7 @@ uint16_t row_shares_enter(struct row_shares *m, uint64_t tenant);
 void row_shares_leave(struct row_shares *m, uint16_t i);
 
 /* Before a step is planned. n_each: rows that a decode has, with its guesses. has_prompts: some run
- * or wait, so that decodes leave them a quarter of the longest step: all have to begin some day. */
+ * or wait. */
 void row_shares_plan(struct row_shares *m, const struct step_budget *b, uint32_t n_each,
                      bool has_prompts);
 /* Before each try to plan it. */

@@ -22,7 +22,7 @@ struct step_budget {
     int32_t surprises; /* results in a row far above (> 0) or below what they may be */
 };
 
-/* What one step runs: rows that are drawn from, other rows, and rows of prompts whose
+/* The rows of one step: those that are drawn from, other rows, and rows of prompts whose
  * log-probabilities are wanted, which have logits and cost as much as drawn ones. */
 struct step_load {
     uint32_t n_drawn, n_prompt, n_scored;

@@ -10,7 +10,6 @@
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/prctl.h>
 #include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
@@ -18,6 +17,7 @@
 #include "common/base/clock.h"
 #include "common/base/mem.h"
 #include "common/base/path.h"
+#include "common/base/thread.h"
 
 enum { KEEP_BYTES = 1 << 20, WRITE_MAX = 1 << 20, MUCH_BYTES = 256 << 10 };
 #define NAP_NS (100 * NS_PER_MS)
@@ -103,7 +103,7 @@ static void nap(struct step_log_file *f)
 static void *writer_main(void *arg)
 {
     struct step_log_file *f = arg;
-    (void)prctl(PR_SET_NAME, "step-log", 0, 0, 0);
+    thread_begin("step-log", 0);
     pthread_mutex_lock(&f->mutex);
     for (;;) {
         while (!f->stop && f->front.len == 0)
