@@ -11,7 +11,6 @@
 #include <poll.h>
 #include <pthread.h>
 #include <string.h>
-#include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <time.h>
@@ -22,6 +21,7 @@
 #include "common/base/mem.h"
 #include "common/base/metrics.h"
 #include "common/base/path.h"
+#include "common/base/thread.h"
 
 enum {
     WAITING_BYTES = 4 << 20,
@@ -209,7 +209,7 @@ static void nap(struct access_log *l)
 static void *thread_main(void *ctx)
 {
     struct access_log *l = ctx;
-    (void)prctl(PR_SET_NAME, "access-log", 0, 0, 0);
+    thread_begin("access-log", 0);
     pthread_mutex_lock(&l->mutex);
     for (;;) {
         while (!l->stop && l->front.len == 0)

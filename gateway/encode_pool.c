@@ -3,6 +3,7 @@
 #include <pthread.h>
 
 #include "common/base/mem.h"
+#include "common/base/thread.h"
 
 enum { MAX_THREADS = 64 };
 
@@ -32,7 +33,8 @@ struct encode_pool {
     uint64_t n_bytes, max_bytes;
     bool stop;
     struct loop_wakeup *wakeup;
-    uint32_t n_threads;
+    struct encode_threads about;
+    uint32_t n_threads; /* that run */
     pthread_t threads[MAX_THREADS];
 };
 
@@ -119,6 +121,7 @@ static void finish_job(struct encode_pool *p, struct encode_job *j)
 static void *thread_main(void *ctx)
 {
     struct encode_pool *p = ctx;
+    thread_begin(p->about.name, p->about.niceness);
     pthread_mutex_lock(&p->lock);
     for (;;) {
         struct encode_job *j = NULL;
@@ -155,10 +158,11 @@ static void give_back(void *ctx)
     }
 }
 
-enum status encode_pool_new(struct loop *l, uint32_t n_threads, uint32_t max_jobs,
+enum status encode_pool_new(struct loop *l, const struct encode_threads *threads, uint32_t max_jobs,
                             uint64_t max_bytes, struct encode_pool **out, struct error *err)
 {
     struct encode_pool *p = mem_zalloc(sizeof *p);
+    p->about = *threads;
     list_init(&p->done);
     p->max_jobs = max_jobs;
     p->max_bytes = max_bytes;
@@ -166,7 +170,7 @@ enum status encode_pool_new(struct loop *l, uint32_t n_threads, uint32_t max_job
     pthread_mutex_init(&p->lock, NULL);
     pthread_cond_init(&p->work, NULL);
     p->wakeup = loop_wakeup_new(l, give_back, p);
-    for (; p->n_threads < n_threads && p->n_threads < MAX_THREADS; p->n_threads++)
+    for (; p->n_threads < threads->n && p->n_threads < MAX_THREADS; p->n_threads++)
         if (pthread_create(&p->threads[p->n_threads], NULL, thread_main, p) != 0) {
             encode_pool_free(p);
             return error_set(

@@ -31,10 +31,16 @@ struct encode_share {
     uint32_t max_running; /* at least 1 */
 };
 
+struct encode_threads {
+    const char *name; /* as ps -L shows it: at most 15 bytes */
+    uint32_t n;
+    int niceness; /* common/base/thread.h */
+};
+
 struct encode_pool;
-MUST_USE enum status encode_pool_new(struct loop *l, uint32_t n_threads, uint32_t max_jobs,
-                                     uint64_t max_bytes, struct encode_pool **out,
-                                     struct error *err);
+MUST_USE enum status encode_pool_new(struct loop *l, const struct encode_threads *threads,
+                                     uint32_t max_jobs, uint64_t max_bytes,
+                                     struct encode_pool **out, struct error *err);
 /* Before the first job; without it one tenant may have all of the pool. */
 void encode_pool_set_share(struct encode_pool *p, const struct encode_share *share);
 uint32_t encode_pool_n_jobs(struct encode_pool *p); /* waiting or running */

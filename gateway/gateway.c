@@ -10,6 +10,7 @@
 #include "common/base/loopback.h"
 #include "common/base/mem.h"
 #include "common/base/random.h"
+#include "common/base/thread.h"
 #include "common/base/version.h"
 #include "gateway/djl.h"
 #include "gateway/gateway_internal.h"
@@ -527,11 +528,13 @@ static enum status start_pools(struct gateway *g, struct error *err)
     struct encode_share share = {.max_jobs = n_jobs - n_jobs / 4,
                                  .max_bytes = (uint64_t)POOL_MAX_BYTES / 4 * 3,
                                  .max_running = (uint32_t)c->tokenizer_threads};
-    TRY(encode_pool_new(g->loop, (uint32_t)c->tokenizer_threads, n_jobs, POOL_MAX_BYTES, &g->pool,
-                        err));
+    const struct encode_threads prompts = {"prompts", (uint32_t)c->tokenizer_threads,
+                                           THREAD_NICE_AWAITED},
+                                compiles = {"compiles", n_compiles, THREAD_NICE_AWAITED};
+    TRY(encode_pool_new(g->loop, &prompts, n_jobs, POOL_MAX_BYTES, &g->pool, err));
     encode_pool_set_share(g->pool, &share);
     share.max_running = n_compiles > 1 ? n_compiles - 1 : 1;
-    TRY(encode_pool_new(g->loop, n_compiles, n_jobs, POOL_MAX_BYTES, &g->compile_pool, err));
+    TRY(encode_pool_new(g->loop, &compiles, n_jobs, POOL_MAX_BYTES, &g->compile_pool, err));
     encode_pool_set_share(g->compile_pool, &share);
     g->compiles_waiting =
         metrics_gauge(g->metrics, "coxswain_gateway_compiles_open", "",

@@ -5,6 +5,7 @@
 
 #include "common/base/mem.h"
 #include "common/base/metrics.h"
+#include "common/base/thread.h"
 #include "common/net/http_server.h"
 #include "gateway/batch_runner.h"
 #include "gateway/multipart.h"
@@ -483,7 +484,8 @@ static enum status start_thread(struct state_calls *c, struct loop *l, uint64_t 
     const uint64_t bytes = 2 * max_body > MAX_BODIES_BYTES ? 2 * max_body : MAX_BODIES_BYTES;
     const struct encode_share share = {
         .max_jobs = MAX_TENANT_CALLS, .max_bytes = bytes / 2, .max_running = 1};
-    TRY(encode_pool_new(l, 1, MAX_CALLS, bytes, &c->thread, err));
+    const struct encode_threads threads = {"store", 1, THREAD_NICE_STORE};
+    TRY(encode_pool_new(l, &threads, MAX_CALLS, bytes, &c->thread, err));
     encode_pool_set_share(c->thread, &share);
     return STATUS_OK;
 }

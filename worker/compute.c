@@ -7,6 +7,7 @@
 
 #include "common/base/clock.h"
 #include "common/base/mem.h"
+#include "common/base/thread.h"
 #include "proto/codec.h"
 
 enum { JOB_FREE_MAX = 8, JOB_ARENA_LIMIT = 256 << 20, TIMER_SLACK_NS = 1000 };
@@ -249,7 +250,7 @@ static void *compute_main(void *arg)
     struct compute *c = arg;
     /* Steps may be shorter than the kernel's default slack of 50 us. */
     (void)prctl(PR_SET_TIMERSLACK, TIMER_SLACK_NS, 0, 0, 0);
-    (void)prctl(PR_SET_NAME, "compute", 0, 0, 0);
+    thread_begin("compute", 0);
     pthread_mutex_lock(&c->mutex);
     c->idle_since_ns = clock_mono_ns();
     while (!c->stop)

@@ -41,7 +41,8 @@ static enum status make_id(struct executor_model *x, uint8_t *out, struct error 
     return STATUS_OK;
 }
 
-/* Ranks of one host that fill it keep off each other's CPUs. Those of stages work in turns. */
+/* Ranks of one host that fill it keep off each other's CPUs, and their threads off each other's.
+ * Those of stages work in turns. */
 static void spread(struct executor_model *x, struct comm_here here)
 {
     if (x->device->kind == DEVICE_CPU && x->place.pp == 1)
@@ -106,4 +107,13 @@ const struct executor_group executor_group_comm = {.id_bytes = COMM_ID_BYTES,
                                                    .check = check,
                                                    .tell = tell,
                                                    .close = close_comm};
-const struct executor_group executor_alone = {.id_bytes = COMM_ID_BYTES, .make_id = make_id};
+
+static enum status join_nobody(struct executor_model *x, const struct executor_comm *c,
+                               struct error *err)
+{
+    spread(x, (struct comm_here){0, 1});
+    return STATUS_OK;
+}
+
+const struct executor_group executor_alone = {
+    .id_bytes = COMM_ID_BYTES, .make_id = make_id, .join = join_nobody};

@@ -4,10 +4,10 @@
 #include <errno.h>
 #include <pthread.h>
 #include <string.h>
-#include <sys/prctl.h>
 
 #include "common/base/clock.h"
 #include "common/base/mem.h"
+#include "common/base/thread.h"
 
 enum { PERIOD_MS = 2000, STOP_MS = 1000 };
 
@@ -110,7 +110,7 @@ static struct timespec in_ms(uint32_t ms)
 static void *monitor_main(void *arg)
 {
     struct gpu_monitor *m = arg;
-    (void)prctl(PR_SET_NAME, "gpu_monitor", 0, 0, 0);
+    thread_begin("gpu_monitor", 0);
     pthread_mutex_lock(&m->mutex);
     while (!m->stop) {
         pthread_mutex_unlock(&m->mutex);

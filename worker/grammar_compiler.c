@@ -9,15 +9,13 @@
 #include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/prctl.h>
-#include <sys/resource.h>
 #include <time.h>
-#include <unistd.h>
 #include <xxhash.h>
 
 #include "common/base/clock.h"
 #include "common/base/log.h"
 #include "common/base/mem.h"
+#include "common/base/thread.h"
 #include "proto/limits.h"
 
 #define SLOW_NS (100 * NS_PER_MS) /* a compile that people may want to know of */
@@ -267,8 +265,7 @@ static enum status compile(const struct grammar_compiler *c, struct entry *x)
 static void *run(void *arg)
 {
     struct grammar_compiler *c = arg;
-    (void)setpriority(PRIO_PROCESS, (id_t)gettid(), NICENESS); /* of this thread: Linux */
-    (void)prctl(PR_SET_NAME, "grammars", 0, 0, 0);
+    thread_begin("grammars", NICENESS);
     make_vocabulary(c);
     pthread_mutex_lock(&c->mutex);
     while (!c->stop) {

@@ -3,11 +3,11 @@
 #include <endian.h>
 #include <pthread.h>
 #include <string.h>
-#include <sys/prctl.h>
 
 #include "common/base/arena.h"
 #include "common/base/clock.h"
 #include "common/base/mem.h"
+#include "common/base/thread.h"
 #include "proto/codec.h"
 #include "worker/comm/comm.h"
 #include "worker/comm/probe.h"
@@ -298,7 +298,7 @@ static void turn(struct kv_transfer *t)
 static void *transfer_main(void *arg)
 {
     struct kv_transfer *t = arg;
-    (void)prctl(PR_SET_NAME, "kv_transfer", 0, 0, 0);
+    thread_begin("kv_transfer", 0);
     pthread_mutex_lock(&t->mutex);
     while (!t->stop)
         turn(t);

@@ -6,13 +6,11 @@
 #include <pthread.h>
 #include <stdatomic.h>
 #include <string.h>
-#include <sys/prctl.h>
-#include <sys/resource.h>
-#include <unistd.h>
 
 #include "common/base/clock.h"
 #include "common/base/log.h"
 #include "common/base/mem.h"
+#include "common/base/thread.h"
 #include "text/vocabulary.h"
 
 enum {
@@ -43,8 +41,7 @@ static void *run(void *arg)
     struct text_tokenizer *t = NULL;
     char why[TEXT_ERR_MAX] = "";
     uint64_t begin_ns = clock_mono_ns();
-    (void)setpriority(PRIO_PROCESS, (id_t)gettid(), NICENESS); /* of this thread: Linux */
-    (void)prctl(PR_SET_NAME, "vocabulary", 0, 0, 0);
+    thread_begin("vocabulary", NICENESS);
     if (text_tokenizer_open(r->tokenizer_path, r->cache_dir, &t, why) == TEXT_OK) {
         text_vocabulary(t, &r->vocabulary);
         text_tokenizer_free(t);

@@ -2,6 +2,7 @@
  * decoded at once as the pool has threads (4, or UV_THREADPOOL_SIZE), and none becomes larger than
  * a plain body may be. */
 #include "common/base/mem.h"
+#include "common/base/thread.h"
 #include "common/net/content_coding.h"
 #include "common/net/http_internal.h"
 
@@ -16,6 +17,10 @@ struct coding_job {
 
 static void decode(uv_work_t *w)
 {
+    static _Thread_local bool has_begun; /* the loop takes care of all others meanwhile */
+    if (!has_begun)
+        thread_begin("decode", THREAD_NICE_AWAITED);
+    has_begun = true;
     struct coding_job *j = w->data;
     j->verdict = content_decode(&j->codings, j->body, j->max, &j->decoded);
 }

@@ -19,11 +19,12 @@
 #include "common/base/mem.h"
 #include "common/base/numa.h"
 #include "common/base/spin.h"
+#include "common/base/thread.h"
 #include "kernels/cpu/cpu.h"
 
 /* Long enough for the pieces of a step that run in the caller alone (a norm, a rope), short against
  * a time slice. */
-enum { SPIN_NS = 30000, SPINS_PER_CLOCK = 32 };
+enum { SPIN_NS = 30000, SPINS_PER_CLOCK = 32, SLICE_NS = 100000 };
 
 struct worker {
     struct pool *pool;
@@ -106,6 +107,7 @@ static void *worker_main(void *arg)
 {
     struct worker *w = arg;
     struct pool *p = w->pool;
+    thread_set_slice(SLICE_NS);
     for (;;) {
         uint32_t epoch = atomic_load(&p->epoch); /* before work: a run that begins later is seen */
         if (atomic_load(&p->stop))
@@ -188,6 +190,23 @@ void pool_own(const struct numa *numa, const cpu_set_t *allowed, struct pool_cpu
         CPU_SET(order[k], out);
 }
 
+/* Each thread has a CPU of its own where there are as many; else they share the set. Threads that
+ * wait for each other look idle in turns, so that the system, which has somebody else for another
+ * CPU, may leave two of them on one for a tenth of a second. Which CPU is whose differs by process:
+ * of several the callers, who do more than the others, are not all on the first one. */
+static void pin(struct pool *p, uint32_t i_thread, pthread_t thread, const cpu_set_t *set)
+{
+    cpu_set_t own = *set;
+    if ((uint32_t)CPU_COUNT(set) == p->n_threads) {
+        uint32_t left = (i_thread + (uint32_t)getpid()) % p->n_threads; /* other pools' callers */
+        for (int cpu = 0; cpu < CPU_SETSIZE; cpu++)
+            if (CPU_ISSET(cpu, set) && left-- != 0)
+                CPU_CLR(cpu, &own);
+    }
+    (void)pthread_setaffinity_np(thread, sizeof own,
+                                 &own); /* it is gone: they stay where they are */
+}
+
 void pool_spread(struct pool *p, uint32_t i, uint32_t n)
 {
     uint32_t n_cpus = (uint32_t)CPU_COUNT(&p->cpus);
@@ -202,10 +221,10 @@ void pool_spread(struct pool *p, uint32_t i, uint32_t n)
         }
         pool_own(&numa, &p->cpus, share, &set);
     }
-    /* a CPU that is gone meanwhile: they run where they ran */
-    (void)pthread_setaffinity_np(pthread_self(), sizeof set, &set);
+    thread_set_slice(SLICE_NS);
+    pin(p, 0, pthread_self(), &set);
     for (uint32_t t = 1; t <= p->n_started; t++)
-        (void)pthread_setaffinity_np(p->workers[t].thread, sizeof set, &set);
+        pin(p, t, p->workers[t].thread, &set);
 }
 
 static enum status start(struct pool *p, struct error *err)

@@ -29,7 +29,8 @@ void pool_own(const struct numa *numa, const cpu_set_t *allowed, struct pool_cpu
               cpu_set_t *out);
 /* The caller and the pool's threads run on these from now on; i 0 of 1: wherever the process may.
  * Pools that wait for each other in turns are woken where their waker runs, and stay there for
- * milliseconds while another CPU has nothing to do. */
+ * milliseconds while another CPU has nothing to do. Where there are as many threads as CPUs each
+ * has its own, and a thread that the caller starts later has the caller's. */
 void pool_spread(struct pool *p, uint32_t i, uint32_t n);
 /* i_thread < n_threads: for scratch memory. One caller at a time. n_tasks 0 is fine. */
 void pool_run(struct pool *p, uint32_t n_tasks,

@@ -84,7 +84,9 @@ static int begin(void **state)
     snprintf(f.dir, sizeof f.dir, "/tmp/coxbatch-XXXXXX");
     assert_non_null(mkdtemp(f.dir));
     assert_int_equal(loop_new(&f.loop, &err), STATUS_OK);
-    assert_int_equal(encode_pool_new(f.loop, 1, 64, 1 << 20, &f.thread, &err), STATUS_OK);
+    assert_int_equal(encode_pool_new(f.loop, &(struct encode_threads){"pool", 1, 0}, 64, 1 << 20,
+                                     &f.thread, &err),
+                     STATUS_OK);
     assert_int_equal(state_open(f.dir, STORE_BYTES, &f.store, &err), STATUS_OK);
     make_runner(LINE_BYTES);
     loop_on_turn_end(f.loop, look, NULL);

@@ -58,7 +58,9 @@ static void test_all_come_back(void **state)
 {
     struct encode_pool *p;
     struct error err;
-    assert_int_equal(encode_pool_new(loop, 3, N_JOBS, 1 << 20, &p, &err), STATUS_OK);
+    assert_int_equal(
+        encode_pool_new(loop, &(struct encode_threads){"pool", 3, 0}, N_JOBS, 1 << 20, &p, &err),
+        STATUS_OK);
     stop_at = N_JOBS;
     for (int i = 0; i < N_JOBS; i++)
         assert_int_equal(encode_pool_submit(p, &jobs[i].job), STATUS_OK);
@@ -74,7 +76,8 @@ static void test_bounds(void **state)
     struct encode_pool *p;
     struct error err;
     pthread_mutex_lock(&gate);
-    assert_int_equal(encode_pool_new(loop, 1, 4, 350, &p, &err), STATUS_OK);
+    assert_int_equal(
+        encode_pool_new(loop, &(struct encode_threads){"pool", 1, 0}, 4, 350, &p, &err), STATUS_OK);
     for (int i = 0; i < 3; i++)
         assert_int_equal(encode_pool_submit(p, &jobs[i].job), STATUS_OK);
     assert_int_equal(encode_pool_submit(p, &jobs[3].job), STATUS_LIMIT); /* bytes */
@@ -98,7 +101,8 @@ static void test_dispose(void **state)
     struct encode_pool *p;
     struct error err;
     pthread_mutex_lock(&gate);
-    assert_int_equal(encode_pool_new(loop, 1, 1, 350, &p, &err), STATUS_OK);
+    assert_int_equal(
+        encode_pool_new(loop, &(struct encode_threads){"pool", 1, 0}, 1, 350, &p, &err), STATUS_OK);
     assert_int_equal(encode_pool_submit(p, &jobs[0].job), STATUS_OK);
     jobs[1].job.bytes = 1000;
     encode_pool_dispose(p, &jobs[1].job);
@@ -118,7 +122,9 @@ static void test_free_gives_back(void **state)
 {
     struct encode_pool *p;
     struct error err;
-    assert_int_equal(encode_pool_new(loop, 2, N_JOBS, 1 << 20, &p, &err), STATUS_OK);
+    assert_int_equal(
+        encode_pool_new(loop, &(struct encode_threads){"pool", 2, 0}, N_JOBS, 1 << 20, &p, &err),
+        STATUS_OK);
     for (int i = 0; i < N_JOBS; i++)
         assert_int_equal(encode_pool_submit(p, &jobs[i].job), STATUS_OK);
     encode_pool_free(p);
@@ -138,7 +144,9 @@ static void test_small_ones_do_not_wait_for_large_ones(void **state)
     for (uint32_t n_threads = 2; n_threads <= 4; n_threads++) {
         n_done = 0;
         pthread_mutex_lock(&gate);
-        assert_int_equal(encode_pool_new(loop, n_threads, N_JOBS, 1 << 30, &p, &err), STATUS_OK);
+        assert_int_equal(encode_pool_new(loop, &(struct encode_threads){"pool", n_threads, 0},
+                                         N_JOBS, 1 << 30, &p, &err),
+                         STATUS_OK);
         for (int i = 0; i < 8; i++) {
             jobs[i].has_run = false;
             jobs[i].job.bytes = ENCODE_LARGE_BYTES + 1;
@@ -171,7 +179,9 @@ static void test_dropped(void **state)
     struct encode_pool *p;
     struct error err;
     pthread_mutex_lock(&gate);
-    assert_int_equal(encode_pool_new(loop, 1, 5, 1 << 20, &p, &err), STATUS_OK);
+    assert_int_equal(
+        encode_pool_new(loop, &(struct encode_threads){"pool", 1, 0}, 5, 1 << 20, &p, &err),
+        STATUS_OK);
     for (int i = 0; i < 5; i++)
         assert_int_equal(encode_pool_submit(p, &jobs[i].job), STATUS_OK);
     /* The thread may or may not have taken job 0 by now: that one is left to its course. */
@@ -221,7 +231,9 @@ static void test_tenants_take_turns(void **state)
     struct error err;
     n_ran = 0;
     pthread_mutex_lock(&gate);
-    assert_int_equal(encode_pool_new(loop, 1, N_JOBS, 1 << 20, &p, &err), STATUS_OK);
+    assert_int_equal(
+        encode_pool_new(loop, &(struct encode_threads){"pool", 1, 0}, N_JOBS, 1 << 20, &p, &err),
+        STATUS_OK);
     submit_of(p, 0, 20, 1);
     submit_of(p, 20, 23, 2);
     submit_of(p, 23, 26, 3);
@@ -260,7 +272,9 @@ static void test_no_tenant_has_all_threads(void **state)
     struct error err;
     atomic_store(&most_at_once, 0);
     pthread_mutex_lock(&gate);
-    assert_int_equal(encode_pool_new(loop, 3, N_JOBS, 1 << 20, &p, &err), STATUS_OK);
+    assert_int_equal(
+        encode_pool_new(loop, &(struct encode_threads){"pool", 3, 0}, N_JOBS, 1 << 20, &p, &err),
+        STATUS_OK);
     encode_pool_set_share(p, &share);
     for (int i = 0; i < 10; i++) {
         jobs[i].job.tenant = 1;
@@ -296,7 +310,9 @@ static void test_share_of_bytes(void **state)
     struct encode_pool *p;
     struct error err;
     pthread_mutex_lock(&gate);
-    assert_int_equal(encode_pool_new(loop, 1, N_JOBS, 400, &p, &err), STATUS_OK);
+    assert_int_equal(
+        encode_pool_new(loop, &(struct encode_threads){"pool", 1, 0}, N_JOBS, 400, &p, &err),
+        STATUS_OK);
     encode_pool_set_share(p, &share);
     submit_of(p, 0, 2, 1);
     jobs[2].job.tenant = 1;
@@ -339,7 +355,9 @@ static void test_an_end_may_let_in_two(void **state)
     const struct encode_share share = {N_JOBS, 8 << 20, 1};
     n_here = 0;
     missed = false;
-    assert_int_equal(encode_pool_new(loop, 2, N_JOBS, 8 << 20, &p, &err), STATUS_OK);
+    assert_int_equal(
+        encode_pool_new(loop, &(struct encode_threads){"pool", 2, 0}, N_JOBS, 8 << 20, &p, &err),
+        STATUS_OK);
     encode_pool_set_share(p, &share);
     pthread_mutex_lock(&gate);
     for (int i = 0; i < 3; i++)

@@ -294,11 +294,15 @@ static void test_written_on_the_pool(void **state)
     strbuf_reset(&w.client.body);
     w.client.status = 0;
     assert_int_equal(loop_new(&loop, &err), STATUS_OK);
-    assert_int_equal(encode_pool_new(loop, 1, 0, 1 << 20, &w.s.pool, &err), STATUS_OK);
+    assert_int_equal(
+        encode_pool_new(loop, &(struct encode_threads){"pool", 1, 0}, 0, 1 << 20, &w.s.pool, &err),
+        STATUS_OK);
     ask_for_many();
     assert_int_equal(w.client.status, 0); /* the pool has no room */
     encode_pool_free(w.s.pool);
-    assert_int_equal(encode_pool_new(loop, 1, 4, 1 << 20, &pool, &err), STATUS_OK);
+    assert_int_equal(
+        encode_pool_new(loop, &(struct encode_threads){"pool", 1, 0}, 4, 1 << 20, &pool, &err),
+        STATUS_OK);
     w.s.pool = pool;
     serving_tick(&w.s);
     serving_tick(&w.s); /* it is asked once */
@@ -329,7 +333,9 @@ static void test_an_echo_is_written_on_the_pool(void **state)
     prompt[LONG] = '\0';
     w.s.o.model.max_model_len = 2 * LONG;
     assert_int_equal(loop_new(&loop, &err), STATUS_OK);
-    assert_int_equal(encode_pool_new(loop, 1, 4, 1 << 20, &pool, &err), STATUS_OK);
+    assert_int_equal(
+        encode_pool_new(loop, &(struct encode_threads){"pool", 1, 0}, 4, 1 << 20, &pool, &err),
+        STATUS_OK);
     w.s.pool = pool;
     for (int is_long = 0; is_long < 2; is_long++) {
         const uint32_t first = w.n_submits;
@@ -361,7 +367,9 @@ static void test_the_client_leaves_while_it_is_written(void **state)
     struct encode_pool *pool;
     struct error err = {0};
     assert_int_equal(loop_new(&loop, &err), STATUS_OK);
-    assert_int_equal(encode_pool_new(loop, 1, 4, 1 << 20, &pool, &err), STATUS_OK);
+    assert_int_equal(
+        encode_pool_new(loop, &(struct encode_threads){"pool", 1, 0}, 4, 1 << 20, &pool, &err),
+        STATUS_OK);
     w.s.pool = pool;
     ask_for_many();
     assert_int_equal(w.client.status, 0);

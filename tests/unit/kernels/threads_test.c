@@ -11,8 +11,10 @@
 
 #include <cmocka.h>
 
+#include "common/base/mem.h"
 #include "common/base/numa.h"
 #include "common/base/random.h"
+#include "kernels/cpu/cpu.h"
 
 enum { MAX_TASKS = 300 };
 
@@ -215,13 +217,56 @@ static void test_pools_keep_to_their_share(void **state)
     assert_true(CPU_EQUAL(&all, &after));
 }
 
+static void note_affinity(void *ctx, uint32_t i_task, uint32_t i_thread)
+{
+    cpu_set_t *of_threads = ctx;
+    assert_int_equal(sched_getaffinity(0, sizeof of_threads[i_thread], &of_threads[i_thread]), 0);
+}
+
+/* As many threads as CPUs: a CPU each, however often they are spread. */
+static void test_threads_that_fill_it_have_a_cpu_each(void **state)
+{
+    cpu_set_t all, *of_threads;
+    struct error err;
+    assert_int_equal(sched_getaffinity(0, sizeof all, &all), 0);
+    uint32_t n_cpus = (uint32_t)CPU_COUNT(&all);
+    if (n_cpus > CPU_MAX_THREADS)
+        return;
+    struct pool *p;
+    assert_int_equal(pool_new(n_cpus, &p, &err), STATUS_OK);
+    of_threads = mem_zalloc(n_cpus * sizeof *of_threads);
+    for (int round = 0; round < 2; round++) {
+        pool_spread(p, 0, 1);
+        for (uint32_t k = 0; k < 100; k++)
+            pool_run(p, MAX_TASKS, note_affinity, of_threads);
+    }
+    cpu_set_t met;
+    CPU_ZERO(&met);
+    for (uint32_t i = 0; i < n_cpus; i++) {
+        if (CPU_COUNT(&of_threads[i]) == 0) /* it had no task, as luck would have it */
+            continue;
+        assert_int_equal(CPU_COUNT(&of_threads[i]), 1);
+        cpu_set_t both;
+        CPU_AND(&both, &met, &of_threads[i]);
+        assert_int_equal(CPU_COUNT(&both), 0);
+        CPU_OR(&met, &met, &of_threads[i]);
+    }
+    assert_int_equal(sched_setaffinity(0, sizeof all, &all), 0);
+    pool_free(p);
+    mem_free(of_threads);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_every_task_once),  cmocka_unit_test(test_runs_after_sleep),
-        cmocka_unit_test(test_all_threads_work), cmocka_unit_test(test_limits),
-        cmocka_unit_test(test_shares_of_cpus),   cmocka_unit_test(test_pools_keep_to_their_share),
+        cmocka_unit_test(test_every_task_once),
+        cmocka_unit_test(test_runs_after_sleep),
+        cmocka_unit_test(test_all_threads_work),
+        cmocka_unit_test(test_limits),
+        cmocka_unit_test(test_shares_of_cpus),
+        cmocka_unit_test(test_pools_keep_to_their_share),
         cmocka_unit_test(test_shares_are_near),
+        cmocka_unit_test(test_threads_that_fill_it_have_a_cpu_each),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
