@@ -6,8 +6,10 @@
 
 enum {
     CAP_MIN = 16,
-    QUICK = 4, /* a part of the target that is quick enough */
-    PROBE = 32 /* one of so many steps has half of its decodes, while their cost is not sure */
+    QUICK = 4,  /* a part of the target that is quick enough */
+    PROBE = 32, /* one of so many steps has half of its decodes, while their cost is not sure */
+    MANY_ROWS = 1 << 20,
+    FIT_MAX = INT32_MAX /* more than all tenants' */
 };
 #define UNSURE       0.1
 #define DECODES_PART 0.75 /* of a step with prompts, whose floor is a quarter of one */
@@ -119,15 +121,14 @@ static double probe(double fit, uint32_t n_all, uint32_t n_few)
 /* fit: rows of a step, of which the prompts of each tenant that has any stand for of_prompts. */
 static void limit(struct row_shares *m, double fit, double of_prompts)
 {
-    const uint32_t most = UINT32_MAX / 2;
+    const uint32_t n_prompts = (uint32_t)(of_prompts < MANY_ROWS ? of_prompts : MANY_ROWS),
+                   n_fit = (uint32_t)(fit < FIT_MAX ? fit : FIT_MAX);
     uint32_t n_all = 0;
     for (uint32_t i = 0; i < m->n; i++)
-        n_all += wants(&m->all[i], (uint32_t)of_prompts);
-    m->n_rows = fit < most ? (uint32_t)fit : most;
-    m->limits = m->n_rows < n_all;
-    m->n_fresh = m->limits ? 0 : m->n_rows - n_all;
-    if (m->limits)
-        m->n_rows = fill(m, m->n_rows, (uint32_t)of_prompts);
+        n_all += wants(&m->all[i], n_prompts);
+    m->limits = n_fit < n_all;
+    m->n_fresh = m->limits ? 0 : n_fit - n_all;
+    m->n_rows = m->limits ? fill(m, n_fit, n_prompts) : n_fit;
 }
 
 void row_shares_plan(struct row_shares *m, const struct step_budget *b, uint32_t n_each,
