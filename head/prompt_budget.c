@@ -6,15 +6,13 @@
 struct prompt_budget prompt_budget_begin(const struct scheduler *s, uint32_t n_decodes,
                                          uint32_t n_each)
 {
-    uint32_t most = s->c.max_num_batched_tokens - n_decodes * n_each;
     uint32_t n_drawn = (s->rows.n_rows < n_decodes ? s->rows.n_rows : n_decodes) * n_each;
     uint32_t any = step_budget_prompt_tokens_within(&s->budget, n_drawn, s->rows.longest_ns);
     uint32_t all = step_budget_resumed_tokens(&s->budget, n_drawn);
-    any = any < most ? any : most;
-    all = all < most ? all : most;
-    all = all > any ? all : any;
-    return (struct prompt_budget){
-        .any = any, .resumed = all - any, .drawn = step_budget_tokens_of_drawn(&s->budget)};
+    return (struct prompt_budget){.any = any,
+                                  .resumed = all > any ? all - any : 0,
+                                  .rows = s->c.max_num_batched_tokens - n_decodes * n_each,
+                                  .drawn = step_budget_tokens_of_drawn(&s->budget)};
 }
 
 uint32_t scheduler_chunk(const struct scheduler *s, uint32_t n_ready, uint32_t budget)
@@ -24,26 +22,34 @@ uint32_t scheduler_chunk(const struct scheduler *s, uint32_t n_ready, uint32_t b
     return threshold && n > threshold ? threshold : n;
 }
 
-uint32_t prompt_budget_of(const struct prompt_budget *b, const struct seq *x)
+static uint32_t time_of(const struct prompt_budget *b, const struct seq *x)
 {
     return b->any + (x->resumed ? b->resumed : 0);
 }
 
-uint32_t prompt_budget_chunk(const struct prompt_budget *b, const struct scheduler *s,
-                             const struct seq *x, uint32_t n_left)
+bool prompt_budget_is_spent(const struct prompt_budget *b, const struct seq *x)
 {
-    uint32_t n = prompt_budget_of(b, x);
-    if (n > 0 && request_asks_scores(x->r)) {
-        uint32_t fit = (uint32_t)(n / (1 + b->drawn));
-        n = fit > 0 ? fit : 1;
-    }
-    return scheduler_chunk(s, n_left, n);
+    return b->rows == 0 || time_of(b, x) == 0;
 }
 
-void prompt_budget_take(struct prompt_budget *b, const struct seq *x, uint32_t n, bool is_last)
+uint32_t prompt_budget_chunk(const struct prompt_budget *b, const struct scheduler *s,
+                             const struct seq *x, uint32_t start, uint32_t n_left)
 {
-    uint32_t own = 0, n_with_logits = request_asks_scores(x->r) ? n : is_last;
-    n += (uint32_t)(n_with_logits * b->drawn);
+    uint32_t n = time_of(b, x), n_scored = seq_n_scored_by(x, start, n_left);
+    if (n > 0 && n_scored > 0) {
+        double fit = n / (1 + b->drawn);
+        fit = fit > n_scored ? n - n_scored * b->drawn : fit;
+        n = fit > 1 ? (uint32_t)fit : 1;
+    }
+    return scheduler_chunk(s, n_left, n < b->rows ? n : b->rows);
+}
+
+void prompt_budget_take(struct prompt_budget *b, const struct seq *x, uint32_t start, uint32_t n,
+                        bool is_last)
+{
+    uint32_t own = 0, n_scored = seq_n_scored_by(x, start, n);
+    b->rows -= n;
+    n += (uint32_t)((n_scored + (is_last && n_scored < n)) * b->drawn);
     if (x->resumed)
         own = b->resumed < n ? b->resumed : n;
     b->resumed -= own;

@@ -9,20 +9,24 @@ struct scheduler;
 struct seq;
 
 struct prompt_budget {
-    uint32_t any, resumed; /* for any prompt, and so many for those that came back */
-    double drawn;          /* a row with logits takes so many more than a token */
+    uint32_t any,
+        resumed;   /* time in tokens: for any prompt, and so much for those that came back */
+    uint32_t rows; /* of the plan */
+    double drawn;  /* a row with logits takes so many tokens more than another one */
 };
 
 /* The budget of a step with n_decodes, of n_each rows each. Where shares hold some of them back
  * they are less, but never more than that. */
 struct prompt_budget prompt_budget_begin(const struct scheduler *s, uint32_t n_decodes,
                                          uint32_t n_each);
-/* The tokens that are left for x. */
-uint32_t prompt_budget_of(const struct prompt_budget *b, const struct seq *x);
-/* So many of x's n_left tokens fit into that: one at least, if anything is left. */
+/* Nothing is left for x. */
+bool prompt_budget_is_spent(const struct prompt_budget *b, const struct seq *x);
+/* So many of x's n_left tokens from start on fit: one at least, if anything is left. */
 uint32_t prompt_budget_chunk(const struct prompt_budget *b, const struct scheduler *s,
-                             const struct seq *x, uint32_t n_left);
-/* n tokens of x run. is_last: to the end of its prompt, whose last row is drawn from. */
-void prompt_budget_take(struct prompt_budget *b, const struct seq *x, uint32_t n, bool is_last);
+                             const struct seq *x, uint32_t start, uint32_t n_left);
+/* n tokens of x run, from start on. is_last: to the end of its prompt, whose last row is drawn
+ * from. */
+void prompt_budget_take(struct prompt_budget *b, const struct seq *x, uint32_t start, uint32_t n,
+                        bool is_last);
 /* So many of n_left tokens of any prompt run in a step that has room for budget. */
 uint32_t scheduler_chunk(const struct scheduler *s, uint32_t n_left, uint32_t budget);

@@ -18,16 +18,18 @@ struct request_scores {
 /* On the request's arena. n_received: rows that its gateway has. False: no memory. */
 bool request_scores_init(struct request *r, uint32_t n_received);
 void request_scores_fini(struct request *r);
-/* The rows of its prompt have logits. A replay's request says so too, and of one whose prompt has
- * to be computed whole for its mean that it has INT32_MAX of them (step_log.c). */
-static inline bool request_asks_scores(const struct request *r)
-{
-    return r->sampling.n_prompt_logprobs >= 0 && r->sampling.n_prompt_logprobs < INT32_MAX;
-}
 /* Ranks are to make rows that we do not have. */
 static inline bool request_needs_scores(const struct request *r)
 {
     return r->is_scored && r->scores->n_known < r->scores->n_rows;
+}
+/* The rows of its prompt are going to have logits. A replay's request says so by its sampling
+ * alone: INT32_MAX where all are known, or its prompt is computed whole for its mean (step_log.c).
+ */
+static inline bool request_asks_scores(const struct request *r)
+{
+    int32_t n = r->sampling.n_prompt_logprobs;
+    return n >= 0 && n < INT32_MAX && (!r->is_scored || request_needs_scores(r));
 }
 /* Rows that a run of n_tokens positions from start has. */
 static inline uint32_t request_n_scored_by(const struct request *r, uint32_t start,

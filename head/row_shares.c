@@ -66,12 +66,18 @@ void row_shares_leave(struct row_shares *m, uint16_t i)
     m->n_tenants--;
 }
 
+void row_shares_prompt(struct row_shares *m, uint16_t i, bool begins)
+{
+    if (i != ROW_SHARE_NONE)
+        m->all[i].n_prompts += begins ? 1 : -1u;
+}
+
 /* ---- a step ---- */
 
 /* A tenant's decodes, and the rows for which its prompts stand. */
 static uint32_t wants(const struct row_share *s, uint32_t n_prompts)
 {
-    return s->n_last + (s->n_inside > s->n_last ? n_prompts : 0);
+    return s->n_last + (s->n_prompts > 0 ? n_prompts : 0);
 }
 
 /* The tenants that have the most rows give some away until all have n together; the first ones keep
@@ -147,7 +153,7 @@ void row_shares_plan(struct row_shares *m, const struct step_budget *b, uint32_t
         s->is_full = false;
         n_all += s->n_last;
         n_deciding += s->n_last > 0;
-        n_prompting += s->n_inside > s->n_last;
+        n_prompting += s->n_prompts > 0;
         uint32_t rows = s->n_last > 0 ? s->n_last : s->n_inside; /* so many will decode */
         if (rows > 0 && rows < least)
             least = rows;

@@ -28,6 +28,7 @@
 struct row_share {
     uint64_t tenant;
     uint32_t n_inside;        /* its sequences; 0: not used */
+    uint32_t n_prompts;       /* of those so many compute their prompts */
     uint32_t n_ready, n_last; /* its decodes that could run in this step, and in the last one */
     uint32_t n_may, from;     /* of those so many may, from this one on */
     bool is_full;             /* all may */
@@ -48,6 +49,8 @@ void row_shares_fini(struct row_shares *m); /* also: everything is forgotten */
 /* A sequence of this tenant comes in. Returns its share, which stays while it is in. */
 uint16_t row_shares_enter(struct row_shares *m, uint64_t tenant);
 void row_shares_leave(struct row_shares *m, uint16_t i);
+/* One of its sequences has begun to compute its prompt, or no longer does. */
+void row_shares_prompt(struct row_shares *m, uint16_t i, bool begins);
 
 /* Before a step is planned. n_each: rows that a decode has, with its guesses. has_prompts: some run
  * or wait. */

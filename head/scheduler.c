@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "common/base/mem.h"
+#include "head/request_scores.h"
 #include "head/scheduler_internal.h"
 #include "proto/codec.h"
 
@@ -320,6 +321,7 @@ enum status scheduler_add(struct scheduler *s, struct request *r)
     r->sched = x;
     all_append(s, x);
     seq_queue_enter(&s->waiting, x);
+    x->asks_scores = request_asks_scores(r);
     x->i_row_share = row_shares_enter(&s->rows, x->tenant);
     if (x->masked)
         x->i_mask_share = mask_shares_enter(&s->masks, x->tenant);
@@ -345,6 +347,7 @@ void seq_set_prompt(struct scheduler *s, struct seq *x, bool is_prompt)
         return;
     x->is_prompt = is_prompt;
     s->n_prompts += is_prompt ? 1 : -1u;
+    row_shares_prompt(&s->rows, x->i_row_share, is_prompt);
 }
 
 static void leave_slot(struct scheduler *s, struct seq *x)

@@ -100,7 +100,7 @@ void scheduler_admit(struct scheduler *s, struct prompt_budget budget, uint64_t 
     uint64_t n_bytes = 0;
     while (s->waiting.n && s->n_free_slots) {
         struct seq *x = seq_queue_first(&s->waiting);
-        if (prompt_budget_of(&budget, x) == 0)
+        if (prompt_budget_is_spent(&budget, x))
             return;
         if (x->n_pending) /* tokens drawn before its preemption are still to come */
             return;
@@ -117,7 +117,8 @@ void scheduler_admit(struct scheduler *s, struct prompt_budget budget, uint64_t 
             return;
         }
         uint32_t n_left = x->r->n_ids - s->hit.n_tokens - s->hit.n_tail;
-        struct run_size size = {prompt_budget_chunk(&budget, s, x, n_left), 0};
+        uint32_t start = x->r->n_ids - n_left;
+        struct run_size size = {prompt_budget_chunk(&budget, s, x, start, n_left), 0};
         if (too_many_parts(s, x, size.n_tokens))
             return;
         if (!seq_make_room(s, x)) {
@@ -127,7 +128,7 @@ void scheduler_admit(struct scheduler *s, struct prompt_budget budget, uint64_t 
         take_in(s, x, now_ns);
         n_bytes += own_bytes;
         scheduler_add_run(s, x, size, true);
-        prompt_budget_take(&budget, x, size.n_tokens, size.n_tokens == n_left);
+        prompt_budget_take(&budget, x, start, size.n_tokens, size.n_tokens == n_left);
     }
 }
 

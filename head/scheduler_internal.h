@@ -61,7 +61,7 @@ struct seq {
     uint64_t tenant;
     uint32_t i_tenant;                             /* of the queue */
     uint32_t i_mask_share, mask_round, mask_units; /* the last: of its last run */
-    bool had_mask;
+    bool had_mask, asks_scores; /* the latter: its prompt's rows have logits, by scheduler_add */
     struct seq_heap_node wait;
     struct seq *next, *prev; /* of all in the scheduler, in order of add */
     struct seq *next_ended;
@@ -75,8 +75,9 @@ struct step_entry {
     uint32_t slot, n_tokens, incarnation;
     uint16_t n_draft;
     bool sample, follows, pools;       /* pools: and a vector is asked for */
-    bool has_logits, scores;           /* all rows of it have; and their values are asked for, */
+    bool scores;                       /* and rows of the prompt, */
     uint32_t start;                    /* from here on */
+    uint32_t n_scored;                 /* so many rows have logits, beside the sample's */
     uint32_t i_mask_share, mask_units; /* or NONE: no mask; what it was expected to cost */
 };
 
@@ -154,6 +155,13 @@ static inline uint32_t scheduler_in_flight(const struct scheduler *s)
 static inline struct step_record *scheduler_record(const struct scheduler *s, uint64_t step)
 {
     return (struct step_record *)&s->records[step % s->c.depth];
+}
+
+/* Rows with logits of a run of n positions from start, beside a last one that is drawn from. */
+static inline uint32_t seq_n_scored_by(const struct seq *x, uint32_t start, uint32_t n)
+{
+    uint32_t last = x->r->n_prompt - 1, left = x->asks_scores && start < last ? last - start : 0;
+    return n < left ? n : left;
 }
 
 /* scheduler.c */

@@ -215,7 +215,8 @@ enum status scheduler_on_result(struct scheduler *s, const struct msg_result *m,
         const struct step_entry *e = &rec->entries[i];
         prefetch(rec, i);
         load.n_drawn += e->sample;
-        *(e->has_logits ? &load.n_scored : &load.n_prompt) += e->n_tokens - e->sample;
+        load.n_scored += e->n_scored;
+        load.n_prompt += e->n_tokens - e->sample - e->n_scored;
         s->n_ahead -= e->n_draft > 0;
         const struct result_item *item = has_item(e) ? &m->items[i_item++] : NULL;
         if (e->i_mask_share != MASK_SHARE_NONE)

@@ -97,7 +97,8 @@ static struct plan_run *put_run(struct scheduler *s, struct seq *x, struct run_s
                              .sample = sample,
                              .follows = follows,
                              .pools = sample && x->pools,
-                             .has_logits = prompt && request_asks_scores(x->r),
+                             .n_scored =
+                                 prompt ? seq_n_scored_by(x, x->n_scheduled, size.n_tokens) : 0,
                              .scores = x->scores && x->n_scheduled + 1 < x->r->n_prompt,
                              .start = x->n_scheduled,
                              .i_mask_share = MASK_SHARE_NONE};
@@ -204,14 +205,14 @@ static void run_decode(struct scheduler *s, struct seq *x, uint32_t n_draft, boo
 static void run_prompt(struct scheduler *s, struct seq *x, struct prompt_budget *budget,
                        bool *short_of_blocks)
 {
-    if (prompt_budget_of(budget, x) == 0)
+    if (prompt_budget_is_spent(budget, x))
         return;
     advance(s, x);
-    uint32_t n_left = seq_n_ready(x);
-    struct run_size size = {prompt_budget_chunk(budget, s, x, n_left), 0};
+    uint32_t n_left = seq_n_ready(x), start = x->n_scheduled;
+    struct run_size size = {prompt_budget_chunk(budget, s, x, start, n_left), 0};
     if (make_room(s, x, size, short_of_blocks) != BLOCKS_FIT)
         return;
-    prompt_budget_take(budget, x, size.n_tokens, size.n_tokens == n_left);
+    prompt_budget_take(budget, x, start, size.n_tokens, size.n_tokens == n_left);
     scheduler_add_run(s, x, size, true);
 }
 

@@ -9,6 +9,7 @@
 
 #include "common/base/mem.h"
 #include "common/base/version.h"
+#include "head/request_scores.h"
 #include "head/step_log_format.h"
 
 enum {
@@ -260,8 +261,9 @@ static uint8_t *put_adapter(uint8_t *p, const struct sampling_params *s)
 
 /* The log has what a scheduler can look at: how tokens are drawn, but not the lists and texts of
  * that. */
-static uint8_t *put_sampling(uint8_t *p, const struct sampling_params *s)
+static uint8_t *put_sampling(uint8_t *p, const struct request *r)
 {
+    const struct sampling_params *s = &r->sampling;
     const float floats[] = {
         s->temperature,       s->top_p, s->min_p, s->presence_penalty, s->frequency_penalty,
         s->repetition_penalty};
@@ -272,7 +274,9 @@ static uint8_t *put_sampling(uint8_t *p, const struct sampling_params *s)
     p = step_log_put_varint(p, s->i_choice);
     p = step_log_put_varint(p, step_log_zigzag(s->n_logprobs));
     /* the mean of a prompt lets it have no prefix hits, as its log-probabilities would */
-    int32_t whole = s->pooling == POOLING_MEAN ? INT32_MAX : s->n_prompt_logprobs;
+    int32_t whole = s->n_prompt_logprobs;
+    if (s->pooling == POOLING_MEAN || (whole >= 0 && !request_asks_scores(r)))
+        whole = INT32_MAX;
     p = step_log_put_varint(p, step_log_zigzag(whole));
     p = step_log_put_varint(p, s->max_tokens);
     p = step_log_put_varint(p, s->min_tokens);
@@ -318,7 +322,7 @@ static uint8_t *put_request(uint8_t *p, const struct request *r)
     for (size_t i = 0; i < sizeof fields / sizeof *fields; i++)
         p = step_log_put_varint(p, fields[i]);
     p = put_ids(p, (struct u32_span){r->ids, r->n_ids});
-    return put_sampling(p, &r->sampling);
+    return put_sampling(p, r);
 }
 
 void step_log_add(struct step_log *l, uint32_t i_group, const struct request *r, uint64_t now_ns)

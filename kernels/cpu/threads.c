@@ -18,6 +18,7 @@
 #include "common/base/clock.h"
 #include "common/base/mem.h"
 #include "common/base/numa.h"
+#include "common/base/random.h"
 #include "common/base/spin.h"
 #include "common/base/thread.h"
 #include "kernels/cpu/cpu.h"
@@ -41,6 +42,8 @@ struct pool {
     uint32_t n_threads, n_started;
     struct worker *workers; /* [n_threads]; 0 is the caller */
     cpu_set_t cpus;         /* that the process may use; empty: not known */
+    uint32_t first_cpu;     /* of those the caller's, where each thread has one */
+    bool is_spread;
     alignas(64) atomic_uint_fast64_t ticket;
     _Atomic(void (*)(void *, uint32_t, uint32_t)) task;
     _Atomic(void *) ctx;
@@ -192,19 +195,19 @@ void pool_own(const struct numa *numa, const cpu_set_t *allowed, struct pool_cpu
 
 /* Each thread has a CPU of its own where there are as many; else they share the set. Threads that
  * wait for each other look idle in turns, so that the system, which has somebody else for another
- * CPU, may leave two of them on one for a tenth of a second. Which CPU is whose differs by process:
- * of several the callers, who do more than the others, are not all on the first one. */
+ * CPU, may leave two of them on one for a tenth of a second. The caller's CPU is drawn by lot:
+ * those of several processes, who do more than their other threads, are not all on one. */
 static void pin(struct pool *p, uint32_t i_thread, pthread_t thread, const cpu_set_t *set)
 {
     cpu_set_t own = *set;
     if ((uint32_t)CPU_COUNT(set) == p->n_threads) {
-        uint32_t left = (i_thread + (uint32_t)getpid()) % p->n_threads; /* other pools' callers */
+        uint32_t left = (i_thread + p->first_cpu) % p->n_threads; /* other pools' callers */
         for (int cpu = 0; cpu < CPU_SETSIZE; cpu++)
             if (CPU_ISSET(cpu, set) && left-- != 0)
                 CPU_CLR(cpu, &own);
     }
-    (void)pthread_setaffinity_np(thread, sizeof own,
-                                 &own); /* it is gone: they stay where they are */
+    /* a CPU that is gone meanwhile: it runs where it ran */
+    (void)pthread_setaffinity_np(thread, sizeof own, &own);
 }
 
 void pool_spread(struct pool *p, uint32_t i, uint32_t n)
@@ -212,8 +215,10 @@ void pool_spread(struct pool *p, uint32_t i, uint32_t n)
     uint32_t n_cpus = (uint32_t)CPU_COUNT(&p->cpus);
     struct pool_cpus share = pool_share(i, n, n_cpus, p->n_threads);
     cpu_set_t set = p->cpus;
-    if (n_cpus == 0)
-        return;
+    bool anywhere = share.end - share.begin == n_cpus && p->n_threads != n_cpus;
+    if (n_cpus == 0 || (anywhere && !p->is_spread))
+        return; /* a set of CPUs that grows later is followed */
+    p->is_spread = !anywhere;
     if (share.end - share.begin < n_cpus) {
         struct numa numa;
         struct error err;
@@ -264,6 +269,8 @@ enum status pool_new(uint32_t n_threads, struct pool **out, struct error *err)
     p->n_threads = n_threads;
     if (sched_getaffinity(0, sizeof p->cpus, &p->cpus) != 0)
         CPU_ZERO(&p->cpus);
+    random_secure(&p->first_cpu, sizeof p->first_cpu);
+    p->first_cpu %= n_threads;
     p->workers = mem_array(n_threads, sizeof *p->workers);
     enum status s = start(p, err);
     if (s != STATUS_OK) {

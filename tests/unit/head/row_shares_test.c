@@ -85,6 +85,7 @@ static void prompts_count_as_their_tenants(void **state)
     static uint32_t ran[2][256];
     struct step_budget b = costs(4, 2);
     struct row_shares m = two_tenants(inside);
+    row_shares_prompt(&m, 1, true);
     (void)one_step(&m, &b, n, ran);
     for (int i = 0; i < 10; i++) {
         row_shares_plan(&m, &b, 1, true);
