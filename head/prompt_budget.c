@@ -15,6 +15,21 @@ struct prompt_budget prompt_budget_begin(const struct scheduler *s, uint32_t n_d
                                   .drawn = step_budget_tokens_of_drawn(&s->budget)};
 }
 
+void prompt_budget_share(struct prompt_budget *b, struct scheduler *s)
+{
+    if (s->rows.n_tenants < 2 || b->any == UINT32_MAX || s->n_prompts == 0)
+        return;
+    for (uint32_t i = 0; i < s->running_end; i++) {
+        const struct seq *x = s->running[i];
+        if (!x || !x->is_prompt)
+            continue;
+        uint32_t n = seq_n_ready(x), n_scored = seq_n_scored_by(x, x->n_scheduled, n);
+        row_shares_want_time(&s->rows, x->i_row_share, n + (uint64_t)((n_scored + 1) * b->drawn));
+    }
+    row_shares_split_time(&s->rows, b->any, s->waiting.n > 0 && s->n_free_slots > 0);
+    b->shares = &s->rows;
+}
+
 uint32_t scheduler_chunk(const struct scheduler *s, uint32_t n_ready, uint32_t budget)
 {
     uint32_t n = n_ready < budget ? n_ready : budget;
@@ -22,9 +37,15 @@ uint32_t scheduler_chunk(const struct scheduler *s, uint32_t n_ready, uint32_t b
     return threshold && n > threshold ? threshold : n;
 }
 
+/* Of a running prompt no more than its tenant's part. */
 static uint32_t time_of(const struct prompt_budget *b, const struct seq *x)
 {
-    return b->any + (x->resumed ? b->resumed : 0);
+    uint32_t any = b->any;
+    if (b->shares && x->is_prompt) {
+        uint32_t left = row_shares_time_left(b->shares, x->i_row_share);
+        any = any < left ? any : left;
+    }
+    return any + (x->resumed ? b->resumed : 0);
 }
 
 bool prompt_budget_is_spent(const struct prompt_budget *b, const struct seq *x)
@@ -55,4 +76,6 @@ void prompt_budget_take(struct prompt_budget *b, const struct seq *x, uint32_t s
     b->resumed -= own;
     n -= own;
     b->any -= b->any < n ? b->any : n;
+    if (b->shares && x->is_prompt)
+        row_shares_take_time(b->shares, x->i_row_share, n);
 }

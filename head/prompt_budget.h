@@ -5,6 +5,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+struct row_shares;
 struct scheduler;
 struct seq;
 
@@ -13,12 +14,15 @@ struct prompt_budget {
         resumed;   /* time in tokens: for any prompt, and so much for those that came back */
     uint32_t rows; /* of the plan */
     double drawn;  /* a row with logits takes so many tokens more than another one */
+    struct row_shares *shares; /* of any, by tenant; NULL: not shared */
 };
 
 /* The budget of a step with n_decodes, of n_each rows each. Where shares hold some of them back
  * they are less, but never more than that. */
 struct prompt_budget prompt_budget_begin(const struct scheduler *s, uint32_t n_decodes,
                                          uint32_t n_each);
+/* Before the first running prompt: its time is shared by tenant (row_shares.h). */
+void prompt_budget_share(struct prompt_budget *b, struct scheduler *s);
 /* Nothing is left for x. */
 bool prompt_budget_is_spent(const struct prompt_budget *b, const struct seq *x);
 /* So many of x's n_left tokens from start on fit: one at least, if anything is left. */

@@ -219,3 +219,60 @@ bool row_shares_lift(struct row_shares *m)
     m->n_rows = m->n_fresh = UINT32_MAX;
     return m->held;
 }
+
+/* ---- the prompts' time ---- */
+
+void row_shares_want_time(struct row_shares *m, uint16_t i, uint64_t n)
+{
+    if (i != ROW_SHARE_NONE)
+        m->all[i].time_wanted += n;
+}
+
+/* A tenant that has requests here, of which none computes its prompt nor decodes. */
+static bool has_newcomers(const struct row_share *s)
+{
+    return s->n_prompts == 0 && s->n_inside > s->n_ready && s->n_inside > s->n_last;
+}
+
+void row_shares_split_time(struct row_shares *m, uint32_t n, bool has_waiting)
+{
+    uint32_t n_sharing = 0, each = 0, rest = n;
+    bool newcomers = false;
+    for (uint32_t i = 0; i < m->n; i++) {
+        struct row_share *s = &m->all[i];
+        s->time_left = UINT32_MAX;
+        n_sharing += s->n_prompts > 0;
+        newcomers = newcomers || has_newcomers(s);
+    }
+    n_sharing += has_waiting && newcomers;
+    for (bool changed = n_sharing > 1; changed && n_sharing > 0;) {
+        changed = false;
+        each = rest / n_sharing;
+        for (uint32_t i = 0; i < m->n; i++) {
+            struct row_share *s = &m->all[i];
+            if (s->n_prompts == 0 || s->time_left < UINT32_MAX || s->time_wanted > each)
+                continue;
+            s->time_left = (uint32_t)s->time_wanted;
+            rest -= s->time_left;
+            n_sharing--;
+            changed = true;
+        }
+    }
+    for (uint32_t i = 0; i < m->n; i++) {
+        struct row_share *s = &m->all[i];
+        if (each > 0 && s->n_prompts > 0 && s->time_left == UINT32_MAX)
+            s->time_left = each;
+        s->time_wanted = 0;
+    }
+}
+
+uint32_t row_shares_time_left(const struct row_shares *m, uint16_t i)
+{
+    return i == ROW_SHARE_NONE ? UINT32_MAX : m->all[i].time_left;
+}
+
+void row_shares_take_time(struct row_shares *m, uint16_t i, uint32_t n)
+{
+    if (i != ROW_SHARE_NONE && m->all[i].time_left < UINT32_MAX)
+        m->all[i].time_left -= n < m->all[i].time_left ? n : m->all[i].time_left;
+}

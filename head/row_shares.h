@@ -32,6 +32,8 @@ struct row_share {
     uint32_t n_ready, n_last; /* its decodes that could run in this step, and in the last one */
     uint32_t n_may, from;     /* of those so many may, from this one on */
     bool is_full;             /* all may */
+    uint64_t time_wanted;     /* of a step for its running prompts, in tokens, */
+    uint32_t time_left;       /* and what they may still take of it */
 };
 
 struct row_shares {
@@ -61,5 +63,14 @@ void row_shares_begin_step(struct row_shares *m);
 /* Whether this decode, which could run, may. In the order in which sequences are served. */
 bool row_shares_may_run(struct row_shares *m, uint16_t i);
 void row_shares_end_step(struct row_shares *m);
+/* The prompts' time of a step, in tokens, is shared too, so that long prompts of one tenant hold up
+ * nobody else's: it is told what the running ones of each would take, then splits it evenly, each
+ * tenant at most what it wants. Where one waits that has none running, as much is left for
+ * newcomers. One tenant alone may take all. */
+void row_shares_want_time(struct row_shares *m, uint16_t i, uint64_t n);
+void row_shares_split_time(struct row_shares *m, uint32_t n, bool has_waiting);
+/* Of the running prompts of this tenant. */
+uint32_t row_shares_time_left(const struct row_shares *m, uint16_t i);
+void row_shares_take_time(struct row_shares *m, uint16_t i, uint32_t n);
 /* Nothing could run: no limits in this step. False: nothing is held back by any. */
 bool row_shares_lift(struct row_shares *m);

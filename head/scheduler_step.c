@@ -223,6 +223,7 @@ static struct prompt_budget run_running(struct scheduler *s)
     uint32_t n_decodes = s->n_running - s->n_prompts, n_draft = drafts_of_step(s);
     struct prompt_budget budget = prompt_budget_begin(s, n_decodes, 1 + n_draft);
     bool short_of_blocks = false;
+    prompt_budget_share(&budget, s);
     for (uint32_t i = 0; i < s->running_end; i++) {
         struct seq *x = s->running[i];
         if (i + PREFETCH < s->running_end)
