@@ -60,6 +60,10 @@ static enum status check_sampling(const struct sampling_params *p, struct error 
     if (p->n_prompt_logprobs < -1 || p->n_prompt_logprobs > MAX_LOGPROBS)
         return error_set(err, STATUS_INVALID, "prompt_logprobs must be at most %d, got %d.",
                          MAX_LOGPROBS, (int)p->n_prompt_logprobs);
+    if (p->n_prompt_logprobs >= 0 && p->pooling != POOLING_NONE)
+        return error_set(err, STATUS_INVALID,
+                         "prompt_logprobs are of requests that make tokens; this one asks for a "
+                         "vector.");
     if (p->eos_ids.n > MAX_STOP_IDS || p->stop_ids.n > MAX_STOP_IDS)
         return error_set(err, STATUS_INVALID, "stop_token_ids: at most %d ids, got %u.",
                          MAX_STOP_IDS, (unsigned)(p->stop_ids.n + p->eos_ids.n));

@@ -5,6 +5,7 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <sys/resource.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -69,6 +70,30 @@ static void test_all_come_back(void **state)
         assert_true(jobs[i].has_run);
     encode_pool_free(p);
     assert_int_equal(n_done, N_JOBS);
+}
+
+static int niceness_of_pool;
+static void note_niceness(struct encode_job *j)
+{
+    niceness_of_pool = getpriority(PRIO_PROCESS, (id_t)gettid());
+    run(j);
+}
+
+static void test_threads_run_behind_ours(void **state)
+{
+    struct encode_pool *p;
+    struct error err;
+    int ours = getpriority(PRIO_PROCESS, (id_t)gettid()), want = ours + 3 < 19 ? ours + 3 : 19;
+    assert_int_equal(
+        encode_pool_new(loop, &(struct encode_threads){"pool", 1, 3}, N_JOBS, 1 << 20, &p, &err),
+        STATUS_OK);
+    jobs[0].job.run = note_niceness;
+    stop_at = 1;
+    assert_int_equal(encode_pool_submit(p, &jobs[0].job), STATUS_OK);
+    loop_run(loop);
+    encode_pool_free(p);
+    assert_int_equal(niceness_of_pool, want);
+    assert_int_equal(getpriority(PRIO_PROCESS, (id_t)gettid()), ours);
 }
 
 static void test_bounds(void **state)
@@ -378,6 +403,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(test_all_come_back, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_threads_run_behind_ours, setup, teardown),
         cmocka_unit_test_setup_teardown(test_dispose, setup, teardown),
         cmocka_unit_test_setup_teardown(test_bounds, setup, teardown),
         cmocka_unit_test_setup_teardown(test_free_gives_back, setup, teardown),

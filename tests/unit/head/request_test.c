@@ -69,8 +69,8 @@ static void lengths_are_checked_and_max_tokens_clipped(void **state)
 static void hostile_numbers_are_refused(void **state)
 {
     struct msg_submit base = submit_of(5, 5, 5);
-    struct msg_submit cases[9];
-    for (size_t i = 0; i < 9; i++)
+    struct msg_submit cases[10];
+    for (size_t i = 0; i < 10; i++)
         cases[i] = base;
     cases[0].sampling.temperature = NAN;
     cases[1].sampling.temperature = -0.1f;
@@ -81,7 +81,9 @@ static void hostile_numbers_are_refused(void **state)
     cases[6].sampling.n_prompt_logprobs = -2;
     cases[7].sampling.stop_ids = (struct u32_span){some_ids, 5000};
     cases[8].sampling.presence_penalty = -INFINITY;
-    for (size_t i = 0; i < 9; i++) {
+    cases[9].sampling.n_prompt_logprobs = 0;
+    cases[9].sampling.pooling = POOLING_MEAN;
+    for (size_t i = 0; i < 10; i++) {
         struct request *r;
         struct error err;
         assert_int_equal(request_new(NULL, &cases[i], MAX_LEN, 0, &r, &err), STATUS_INVALID);

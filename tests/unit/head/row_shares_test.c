@@ -383,6 +383,94 @@ static void scored_prompts_cost_their_logits(void **state)
     close_bed(&p.b);
 }
 
+static double gap_beside_many(bool one_waits)
+{
+    struct scheduler_config c = config(8000);
+    c.max_num_seqs = 63;
+    c.max_waiting = MAX_REQUESTS;
+    c.max_num_batched_tokens = 4096;
+    c.step_target_ns = 100 * NS_PER_MS;
+    struct play p = {.pass_ms = 4, .drawn_ms = 2};
+    open_bed(&p.b, &c);
+    for (uint32_t i = 0; i < 63; i++)
+        arrive(&p, i < 8 ? 1 : 2, 900);
+    for (int i = 0; i < 220; i++) {
+        if (i == 200 && one_waits)
+            arrive(&p, 1, 900); /* all slots are taken */
+        assert_true(play_step(&p));
+    }
+    memset(p.tokens, 0, sizeof p.tokens);
+    p.ms = 0;
+    for (int i = 0; i < 300; i++)
+        assert_true(play_step(&p));
+    double gap = p.ms / (p.tokens[1] / 8.0);
+    close_bed(&p.b);
+    return gap;
+}
+
+/* By turns it is 40 ms. A request that only waits runs nothing, and so takes nothing of its
+ * tenant's part. */
+static void who_waits_takes_no_rows(void **state)
+{
+    assert_in_range(gap_beside_many(false) * 10, 0, 430);
+    assert_in_range(gap_beside_many(true) * 10, 0, 430);
+}
+
+/* Where the rows of a plan are the bound and not the time, rows with logits count one each there:
+ * three prompts of 1000 in steps of 256 rows. */
+static void rows_and_time_are_two_bounds(void **state)
+{
+    struct scheduler_config c = config(8000);
+    c.max_num_seqs = c.max_waiting = MAX_REQUESTS;
+    c.max_num_batched_tokens = 256;
+    c.step_target_ns = 1000 * NS_PER_MS;
+    struct play p = {.pass_ms = 4, .drawn_ms = 1};
+    open_bed(&p.b, &c);
+    for (uint32_t i = 0; i < 8; i++)
+        arrive(&p, 1, 900);
+    for (int i = 0; i < 300; i++) { /* the costs are learnt */
+        if (i % 10 == 5 && p.b.n_requests < 30)
+            arrive_scored(&p, 4 + 20 * p.b.n_requests % 300, i % 20 == 5);
+        (void)step_of_costs(&p);
+    }
+    for (int k = 0; k < 3; k++)
+        arrive_scored(&p, 1000, true);
+    const struct request *last = p.b.requests[p.b.n_requests - 1];
+    int n = 0;
+    for (; last->sched && n < 1000; n++)
+        (void)step_of_costs(&p);
+    assert_in_range(n, 10, 20);
+    close_bed(&p.b);
+}
+
+/* Twenty long prompts of one tenant, each row of which has logits, hold up no other's short one. */
+static void long_prompts_hold_up_no_newcomer(void **state)
+{
+    struct scheduler_config c = config(8000);
+    c.max_num_seqs = c.max_waiting = MAX_REQUESTS;
+    c.max_num_batched_tokens = 2048;
+    c.step_target_ns = 250 * NS_PER_MS;
+    c.long_prefill_token_threshold = 256;
+    c.max_partial_prefills = 8;
+    struct play p = {.pass_ms = 4, .drawn_ms = 6};
+    open_bed(&p.b, &c);
+    for (uint32_t i = 0; i < 16; i++)
+        arrive(&p, 1, 900);
+    for (int i = 0; i < 100; i++)
+        (void)step_of_costs(&p);
+    for (int k = 0; k < 20; k++)
+        arrive_scored(&p, 1000, true);
+    for (int i = 0; i < 3; i++)
+        (void)step_of_costs(&p);
+    arrive(&p, 3, 4);
+    const struct request *newcomer = p.b.requests[p.b.n_requests - 1];
+    int n = 0;
+    for (; newcomer->sched && n < 1000; n++)
+        (void)step_of_costs(&p);
+    assert_in_range(n, 4, 20); /* it was 467 to its first token */
+    close_bed(&p.b);
+}
+
 static void add_long(struct play *p, uint64_t tenant, uint32_t n_prompt, uint32_t n_generated)
 {
     struct msg_submit m = submit(&p->b, n_prompt, 1024 - n_prompt);
@@ -431,6 +519,9 @@ int main(void)
         cmocka_unit_test(guesses_and_losses_stay_within_a_plan),
         cmocka_unit_test(short_prompts_cost_their_draws),
         cmocka_unit_test(scored_prompts_cost_their_logits),
+        cmocka_unit_test(who_waits_takes_no_rows),
+        cmocka_unit_test(rows_and_time_are_two_bounds),
+        cmocka_unit_test(long_prompts_hold_up_no_newcomer),
         cmocka_unit_test(nothing_is_limited_without_need),
         cmocka_unit_test(more_tenants_than_it_counts_are_not_limited),
         cmocka_unit_test(nobody_is_slower_than_by_turns),
