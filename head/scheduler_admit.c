@@ -1,5 +1,6 @@
 /* Who comes in. In order, without overtaking: a big request is not starved by small ones behind it;
- * only a better class may take places from those that run. */
+ * only a better class may take places from those that run. One that would be a partial prefill too
+ * many lets other tenants' whole ones pass, which take no such place from it. */
 #include <stdio.h>
 
 #include "head/request_scores.h"
@@ -7,6 +8,7 @@
 
 enum {
     STUCK_STEPS = 16, /* after so many another look: more of the prefix may be cached now */
+    HELD_MAX = 16,    /* tenants that others pass in a step: each costs a look at the cache */
     ADMIT_BYTES = 256 /* what an admission has beside ids, blocks, lists and texts, at most */
 };
 
@@ -98,8 +100,12 @@ static void end_without_memory(struct scheduler *s, struct seq *x)
 void scheduler_admit(struct scheduler *s, struct prompt_budget budget, uint64_t now_ns)
 {
     uint64_t n_bytes = 0;
+    struct seq *held = NULL; /* one partial prefill too many */
+    uint32_t n_held = 0;
     while (s->waiting.n && s->n_free_slots) {
-        struct seq *x = seq_queue_first(&s->waiting);
+        struct seq *x = held ? seq_queue_behind(&s->waiting, held) : seq_queue_first(&s->waiting);
+        if (!x)
+            return;
         if (prompt_budget_is_spent(&budget, x))
             return;
         if (x->n_pending) /* tokens drawn before its preemption are still to come */
@@ -119,8 +125,13 @@ void scheduler_admit(struct scheduler *s, struct prompt_budget budget, uint64_t 
         uint32_t n_left = x->r->n_ids - s->hit.n_tokens - s->hit.n_tail;
         uint32_t start = x->r->n_ids - n_left;
         struct run_size size = {prompt_budget_chunk(&budget, s, x, start, n_left), 0};
-        if (too_many_parts(s, x, size.n_tokens))
-            return;
+        if (too_many_parts(s, x, size.n_tokens)) {
+            if (++n_held > HELD_MAX)
+                return;
+            held = x;
+            continue;
+        }
+        held = NULL;
         if (!seq_make_room(s, x)) {
             end_without_memory(s, x);
             continue;

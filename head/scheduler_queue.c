@@ -355,6 +355,17 @@ struct seq *seq_queue_first(struct seq_queue *q)
     return c->again ? c->again : serve_turn(q, c);
 }
 
+struct seq *seq_queue_behind(const struct seq_queue *q, const struct seq *x)
+{
+    const struct priority_class *c = first_class(q);
+    if (!c || c->again || c->priority != x->priority)
+        return NULL;
+    for (uint32_t i = q->tenants[x->i_tenant].ring_next; i != c->turn; i = q->tenants[i].ring_next)
+        if (q->tenants[i].heap)
+            return q->tenants[i].heap;
+    return NULL;
+}
+
 int32_t seq_queue_first_priority(const struct seq_queue *q)
 {
     const struct priority_class *c = first_class(q);

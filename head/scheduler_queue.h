@@ -47,6 +47,9 @@ void seq_queue_push(struct seq_queue *q, struct seq *x);  /* waits */
 void seq_queue_remove(struct seq_queue *q, struct seq *x);
 /* The one to serve next; NULL: nobody waits. The same one until something changes. */
 struct seq *seq_queue_first(struct seq_queue *q);
+/* Behind x, which is not to be served now: the oldest of the tenant whose turn is next in its
+ * class; NULL: no other tenant's waits there. x: seq_queue_first's answer, or this one's. */
+struct seq *seq_queue_behind(const struct seq_queue *q, const struct seq *x);
 /* The class of the next one; INT32_MAX when nobody waits. */
 int32_t seq_queue_first_priority(const struct seq_queue *q);
 /* How many of this tenant's sequences wait; linear in the classes. */
