@@ -1,6 +1,5 @@
 #include "head/prompt_budget.h"
 
-#include "head/request_scores.h"
 #include "head/scheduler_internal.h"
 
 struct prompt_budget prompt_budget_begin(const struct scheduler *s, uint32_t n_decodes,
@@ -37,7 +36,7 @@ uint32_t scheduler_chunk(const struct scheduler *s, uint32_t n_ready, uint32_t b
     return threshold && n > threshold ? threshold : n;
 }
 
-/* Of a running prompt no more than its tenant's part. */
+/* The time that is left for x: a running prompt takes no more than its tenant's part. */
 static uint32_t time_of(const struct prompt_budget *b, const struct seq *x)
 {
     uint32_t any = b->any;

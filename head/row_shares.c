@@ -228,7 +228,8 @@ void row_shares_want_time(struct row_shares *m, uint16_t i, uint64_t n)
         m->all[i].time_wanted += n;
 }
 
-/* A tenant that has requests here, of which none computes its prompt nor decodes. */
+/* This tenant has a request that waits (or a decode that its mask holds), and computes no prompt.
+ */
 static bool has_newcomers(const struct row_share *s)
 {
     return s->n_prompts == 0 && s->n_inside > s->n_ready && s->n_inside > s->n_last;

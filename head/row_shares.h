@@ -70,7 +70,7 @@ void row_shares_end_step(struct row_shares *m);
  * newcomers. One tenant alone may take all. */
 void row_shares_want_time(struct row_shares *m, uint16_t i, uint64_t n);
 void row_shares_split_time(struct row_shares *m, uint32_t n, bool has_waiting);
-/* Of the running prompts of this tenant. */
+/* This tenant's running prompts may still take so much. */
 uint32_t row_shares_time_left(const struct row_shares *m, uint16_t i);
 void row_shares_take_time(struct row_shares *m, uint16_t i, uint32_t n);
 /* Nothing could run: no limits in this step. False: nothing is held back by any. */

@@ -5,7 +5,6 @@
 #include <assert.h>
 #include <string.h>
 
-#include "head/request_scores.h"
 #include "head/scheduler_internal.h"
 #include "proto/plan_digest.h"
 

@@ -195,7 +195,7 @@ void pool_own(const struct numa *numa, const cpu_set_t *allowed, struct pool_cpu
 
 /* Each thread has a CPU of its own where there are as many; else they share the set. Threads that
  * wait for each other look idle in turns, so that the system, which has somebody else for another
- * CPU, may leave two of them on one for a tenth of a second. The caller's CPU is drawn by lot:
+ * CPU, may leave two of them on one for tens of milliseconds. The caller's CPU is drawn by lot:
  * those of several processes, who do more than their other threads, are not all on one. */
 static void pin(struct pool *p, uint32_t i_thread, pthread_t thread, const cpu_set_t *set)
 {

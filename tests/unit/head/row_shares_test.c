@@ -43,38 +43,37 @@ static struct row_shares two_tenants(const uint32_t *n)
     return m;
 }
 
-/* 2 * (4 + 2 * 16) = 72 ms: 34 decodes. */
+/* 2 * (4 + 2 * 16) = 72 ms: 34 decodes in each step, in the first one as well. */
+static void run_34(const uint32_t *inside, const uint32_t *n, int n_steps, uint32_t (*ran)[256])
+{
+    struct step_budget b = costs(4, 2);
+    struct row_shares m = two_tenants(inside);
+    assert_int_equal(one_step(&m, &b, n, ran), 34);
+    memset(ran, 0, 2 * sizeof *ran);
+    for (int i = 0; i < n_steps; i++)
+        assert_int_equal(one_step(&m, &b, n, ran), 34);
+    assert_int_equal(m.longest_ns, 72 * NS_PER_MS);
+    row_shares_fini(&m);
+}
+
 static void many_streams_wait_for_few(void **state)
 {
     const uint32_t n[2] = {16, 200};
     static uint32_t ran[2][256];
-    struct step_budget b = costs(4, 2);
-    struct row_shares m = two_tenants(n);
-    assert_int_equal(one_step(&m, &b, n, ran), 34); /* nobody was there before */
-    memset(ran, 0, sizeof ran);
-    for (int i = 0; i < 1000; i++)
-        assert_int_equal(one_step(&m, &b, n, ran), 34);
-    assert_int_equal(m.longest_ns, 72 * NS_PER_MS);
+    run_34(n, n, 1000, ran);
     for (uint32_t k = 0; k < n[0]; k++)
         assert_int_equal(ran[0][k], 1000);
     for (uint32_t k = 0; k < n[1]; k++)
         assert_in_range(ran[1][k], 89, 91); /* 18 of 200 in each step */
-    row_shares_fini(&m);
 }
 
-/* One whose prompts are still to be computed has a share already: they would be in steps of all
- * that the other one has, and so would their first tokens. 2 * (4 + 2 * 16) = 72 ms again. */
+/* A tenant whose prompts are still to be computed has a share already: they would be in steps of
+ * all that the other one has, and so would their first tokens. */
 static void prompts_have_a_share(void **state)
 {
     const uint32_t inside[2] = {16, 200}, n[2] = {0, 200};
     static uint32_t ran[2][256];
-    struct step_budget b = costs(4, 2);
-    struct row_shares m = two_tenants(inside);
-    for (int i = 0; i < 10; i++)
-        (void)one_step(&m, &b, n, ran);
-    assert_int_equal(m.longest_ns, 72 * NS_PER_MS);
-    assert_int_equal(one_step(&m, &b, n, ran), 34);
-    row_shares_fini(&m);
+    run_34(inside, n, 10, ran);
 }
 
 /* The tenant with the fewest misses no step where the other one's prompts wait as well: they count
