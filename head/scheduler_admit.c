@@ -97,49 +97,72 @@ static void end_without_memory(struct scheduler *s, struct seq *x)
     scheduler_end(s, x, FINISH_ERROR);
 }
 
+/* What admitting has used of a step. */
+struct admission {
+    struct prompt_budget budget;
+    uint64_t n_bytes; /* of the plan's admissions */
+    struct seq *held; /* the last that was one partial prefill too many: those behind it may pass */
+    uint32_t n_held;
+};
+
+/* Where the answer is no, nobody behind x comes in either. */
+static bool may_come(struct scheduler *s, const struct admission *a, const struct seq *x)
+{
+    if (prompt_budget_is_spent(&a->budget, x))
+        return false;
+    if (x->n_pending) /* tokens drawn before its preemption are still to come */
+        return false;
+    uint64_t n_bytes = scheduler_admit_bytes(s, x->r, x->r->n_ids);
+    if (s->p.n_admits > 0 && a->n_bytes + n_bytes > PLAN_ADMIT_BYTES)
+        return false; /* the next plan has room for it */
+    return !is_stuck(s, x);
+}
+
+/* Leaves what is cached of x in s->hit. With nothing running and nothing in flight, blocks that
+ * only moves hold are given back. */
+static bool has_blocks(struct scheduler *s, const struct seq *x)
+{
+    do {
+        blocks_find(s->blocks, x->r, &s->hit);
+        if (blocks_fit_admit(s->blocks, &s->hit, x->r->n_ids, s->n_running, false))
+            return true;
+    } while (s->n_running == 0 && scheduler_in_flight(s) == 0 && moves_reclaim(s));
+    set_stuck(s, x);
+    return false;
+}
+
+/* False where nobody else comes in with this step. */
+static bool admit(struct scheduler *s, struct admission *a, struct seq *x, uint64_t now_ns)
+{
+    if (!may_come(s, a, x) || !has_blocks(s, x))
+        return false;
+    uint32_t n_left = x->r->n_ids - s->hit.n_tokens - s->hit.n_tail;
+    uint32_t start = x->r->n_ids - n_left;
+    struct run_size size = {prompt_budget_chunk(&a->budget, s, x, start, n_left), 0};
+    if (too_many_parts(s, x, size.n_tokens)) {
+        a->held = x;
+        return ++a->n_held <= HELD_MAX;
+    }
+    a->held = NULL;
+    if (!seq_make_room(s, x)) {
+        end_without_memory(s, x);
+        return true;
+    }
+    a->n_bytes += scheduler_admit_bytes(s, x->r, x->r->n_ids);
+    take_in(s, x, now_ns);
+    scheduler_add_run(s, x, size, true);
+    prompt_budget_take(&a->budget, x, start, size.n_tokens, size.n_tokens == n_left);
+    return true;
+}
+
 void scheduler_admit(struct scheduler *s, struct prompt_budget budget, uint64_t now_ns)
 {
-    uint64_t n_bytes = 0;
-    struct seq *held = NULL; /* one partial prefill too many */
-    uint32_t n_held = 0;
+    struct admission a = {.budget = budget};
     while (s->waiting.n && s->n_free_slots) {
-        struct seq *x = held ? seq_queue_behind(&s->waiting, held) : seq_queue_first(&s->waiting);
-        if (!x)
+        struct seq *x =
+            a.held ? seq_queue_behind(&s->waiting, a.held) : seq_queue_first(&s->waiting);
+        if (!x || !admit(s, &a, x, now_ns))
             return;
-        if (prompt_budget_is_spent(&budget, x))
-            return;
-        if (x->n_pending) /* tokens drawn before its preemption are still to come */
-            return;
-        uint64_t own_bytes = scheduler_admit_bytes(s, x->r, x->r->n_ids);
-        if (s->p.n_admits > 0 && n_bytes + own_bytes > PLAN_ADMIT_BYTES)
-            return; /* the next plan has room for it */
-        if (is_stuck(s, x))
-            return;
-        blocks_find(s->blocks, x->r, &s->hit);
-        if (!blocks_fit_admit(s->blocks, &s->hit, x->r->n_ids, s->n_running, false)) {
-            if (s->n_running == 0 && scheduler_in_flight(s) == 0 && moves_reclaim(s))
-                continue;
-            set_stuck(s, x);
-            return;
-        }
-        uint32_t n_left = x->r->n_ids - s->hit.n_tokens - s->hit.n_tail;
-        uint32_t start = x->r->n_ids - n_left;
-        struct run_size size = {prompt_budget_chunk(&budget, s, x, start, n_left), 0};
-        if (too_many_parts(s, x, size.n_tokens)) {
-            if (++n_held > HELD_MAX)
-                return;
-            held = x;
-            continue;
-        }
-        held = NULL;
-        if (!seq_make_room(s, x)) {
-            end_without_memory(s, x);
-            continue;
-        }
-        take_in(s, x, now_ns);
-        n_bytes += own_bytes;
-        scheduler_add_run(s, x, size, true);
-        prompt_budget_take(&budget, x, start, size.n_tokens, size.n_tokens == n_left);
     }
 }
 
