@@ -74,43 +74,43 @@ void row_shares_prompt(struct row_shares *m, uint16_t i, bool begins)
 
 /* ---- a step ---- */
 
-/* A tenant's decodes, and the rows for which its prompts stand. */
-static uint32_t wants(const struct row_share *s, uint32_t n_prompts)
+/* Those that want more have so much each, and the first n_more of them one more. */
+struct parts {
+    uint32_t each, n_more;
+};
+
+/* Max-min fair parts of n: nobody has more than it wants, and what one leaves is the others'
+ * (Bertsekas and Gallager, "Data Networks", 6.5.2). n_others want any amount. */
+static struct parts share_out(const struct row_shares *m, uint32_t n, uint32_t n_others)
 {
-    return s->n_last + (s->n_prompts > 0 ? n_prompts : 0);
+    for (uint32_t each = 0;;) {
+        uint32_t n_over = n_others, rest = n;
+        for (uint32_t i = 0; i < m->n; i++) {
+            if (m->all[i].wanted > each)
+                n_over++;
+            else
+                rest -= (uint32_t)m->all[i].wanted;
+        }
+        if (n_over == 0 || rest / n_over == each) /* it never becomes less */
+            return (struct parts){each, rest - each * n_over};
+        each = rest / n_over;
+    }
 }
 
-/* The tenants that have the most rows give some away until all have n together; the first ones keep
- * one more each while there is a remainder. The prompts of a tenant stand for
- * n_prompts rows of it, which are not given away. Returns the decodes that may run. */
+/* n rows of a step for what is wanted of it. The prompts of a tenant stand for n_prompts rows,
+ * which are not given away. Returns the decodes that may run. */
 static uint32_t fill(struct row_shares *m, uint32_t n, uint32_t n_prompts)
 {
-    uint32_t n_over = 0, each = 0, rest = n, n_may = 0;
-    for (uint32_t i = 0; i < m->n; i++)
-        n_over += wants(&m->all[i], n_prompts) > 0;
-    for (bool changed = true; changed && n_over > 0;) {
-        changed = false;
-        each = rest / n_over;
-        for (uint32_t i = 0; i < m->n; i++) {
-            struct row_share *s = &m->all[i];
-            uint32_t all = wants(s, n_prompts);
-            if (all == 0 || s->is_full || all > each)
-                continue;
-            s->n_may = s->n_last;
-            s->is_full = true;
-            rest -= all;
-            n_over--;
-            changed = true;
-        }
-    }
-    uint32_t more = rest - each * n_over;
+    struct parts parts = share_out(m, n, 0);
+    uint32_t n_may = 0;
     for (uint32_t i = 0; i < m->n; i++) {
         struct row_share *s = &m->all[i];
-        uint32_t its = each + (more > 0), prompts = wants(s, n_prompts) - s->n_last;
-        if (s->n_last > 0 && !s->is_full) {
+        uint32_t its = parts.each + (parts.n_more > 0), prompts = s->n_prompts > 0 ? n_prompts : 0;
+        s->n_may = s->n_last;
+        if (s->n_last > 0 && s->wanted > parts.each) {
             s->n_may = its > prompts ? its - prompts : 1;
             s->n_may = s->n_may < s->n_last ? s->n_may : s->n_last;
-            more -= more > 0;
+            parts.n_more -= parts.n_more > 0;
         }
         n_may += s->n_may;
     }
@@ -130,11 +130,16 @@ static void limit(struct row_shares *m, double fit, double of_prompts)
     const uint32_t n_prompts = (uint32_t)(of_prompts < MANY_ROWS ? of_prompts : MANY_ROWS),
                    n_fit = (uint32_t)(fit < FIT_MAX ? fit : FIT_MAX);
     uint32_t n_all = 0;
-    for (uint32_t i = 0; i < m->n; i++)
-        n_all += wants(&m->all[i], n_prompts);
+    for (uint32_t i = 0; i < m->n; i++) {
+        struct row_share *s = &m->all[i];
+        s->wanted = s->n_last + (s->n_prompts > 0 ? n_prompts : 0);
+        n_all += (uint32_t)s->wanted;
+    }
     m->limits = n_fit < n_all;
     m->n_fresh = m->limits ? 0 : n_fit - n_all;
     m->n_rows = m->limits ? fill(m, n_fit, n_prompts) : n_fit;
+    for (uint32_t i = 0; i < m->n; i++)
+        m->all[i].wanted = 0; /* nothing of the prompts' time yet */
 }
 
 void row_shares_plan(struct row_shares *m, const struct step_budget *b, uint32_t n_each,
@@ -148,9 +153,7 @@ void row_shares_plan(struct row_shares *m, const struct step_budget *b, uint32_t
     if (m->n_tenants < 2 || b->target_ns == 0 || b->token_ns <= 0 || b->drawn_ns <= 0)
         return;
     for (uint32_t i = 0; i < m->n; i++) {
-        struct row_share *s = &m->all[i];
-        s->n_may = 0;
-        s->is_full = false;
+        const struct row_share *s = &m->all[i];
         n_all += s->n_last;
         n_deciding += s->n_last > 0;
         n_prompting += s->n_prompts > 0;
@@ -225,7 +228,7 @@ bool row_shares_lift(struct row_shares *m)
 void row_shares_want_time(struct row_shares *m, uint16_t i, uint64_t n)
 {
     if (i != ROW_SHARE_NONE)
-        m->all[i].time_wanted += n;
+        m->all[i].wanted += n;
 }
 
 /* This tenant has a request that waits (or a decode that its mask holds), and computes no prompt.
@@ -237,33 +240,20 @@ static bool has_newcomers(const struct row_share *s)
 
 void row_shares_split_time(struct row_shares *m, uint32_t n, bool has_waiting)
 {
-    uint32_t n_sharing = 0, each = 0, rest = n;
+    uint32_t n_sharing = 0;
     bool newcomers = false;
     for (uint32_t i = 0; i < m->n; i++) {
-        struct row_share *s = &m->all[i];
-        s->time_left = UINT32_MAX;
-        n_sharing += s->n_prompts > 0;
-        newcomers = newcomers || has_newcomers(s);
+        n_sharing += m->all[i].n_prompts > 0;
+        newcomers = newcomers || has_newcomers(&m->all[i]);
     }
-    n_sharing += has_waiting && newcomers;
-    for (bool changed = n_sharing > 1; changed && n_sharing > 0;) {
-        changed = false;
-        each = rest / n_sharing;
-        for (uint32_t i = 0; i < m->n; i++) {
-            struct row_share *s = &m->all[i];
-            if (s->n_prompts == 0 || s->time_left < UINT32_MAX || s->time_wanted > each)
-                continue;
-            s->time_left = (uint32_t)s->time_wanted;
-            rest -= s->time_left;
-            n_sharing--;
-            changed = true;
-        }
-    }
+    uint32_t n_others = has_waiting && newcomers;
+    bool is_split = n_sharing + n_others > 1;
+    uint32_t each = is_split ? share_out(m, n, n_others).each : 0;
     for (uint32_t i = 0; i < m->n; i++) {
         struct row_share *s = &m->all[i];
-        if (each > 0 && s->n_prompts > 0 && s->time_left == UINT32_MAX)
-            s->time_left = each;
-        s->time_wanted = 0;
+        uint64_t most = s->wanted < each ? s->wanted : each;
+        s->time_left = each > 0 && s->n_prompts > 0 ? (uint32_t)most : UINT32_MAX;
+        s->wanted = 0;
     }
 }
 

@@ -32,9 +32,8 @@ struct row_share {
     uint32_t n_prompts;       /* of those so many compute their prompts */
     uint32_t n_ready, n_last; /* its decodes that could run in this step, and in the last one */
     uint32_t n_may, from;     /* of those so many may, from this one on */
-    bool is_full;             /* all may */
-    uint64_t time_wanted;     /* of a step for its running prompts, in tokens, */
-    uint32_t time_left;       /* and what they may still take of it */
+    uint64_t wanted;          /* of what is shared out: rows of a step, then its prompts' time */
+    uint32_t time_left;       /* which its running prompts may still take, in tokens */
 };
 
 struct row_shares {

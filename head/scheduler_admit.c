@@ -97,7 +97,7 @@ static void end_without_memory(struct scheduler *s, struct seq *x)
     scheduler_end(s, x, FINISH_ERROR);
 }
 
-/* What admitting has used of a step. */
+/* The admissions of one step share these bounds. */
 struct admission {
     struct prompt_budget budget;
     uint64_t n_bytes; /* of the plan's admissions */

@@ -76,24 +76,31 @@ static void prompts_have_a_share(void **state)
     run_34(inside, n, 10, ran);
 }
 
+/* The step behind one of n[i] decodes each is planned; prompts wait for it, and the second tenant
+ * computes one if it says so. */
+static struct row_shares plan_with_prompts(struct step_budget b, const uint32_t *inside,
+                                           const uint32_t *n, bool one_runs)
+{
+    static uint32_t ran[2][256];
+    struct row_shares m = two_tenants(inside);
+    if (one_runs)
+        row_shares_prompt(&m, 1, true);
+    (void)one_step(&m, &b, n, ran);
+    row_shares_plan(&m, &b, 1, true);
+    return m;
+}
+
 /* The tenant with the fewest misses no step where the other one's prompts wait as well: they count
  * as that one's. 72 ms are 34 rows, of which the prompts stand for 9. */
 static void prompts_count_as_their_tenants(void **state)
 {
     const uint32_t inside[2] = {16, 60}, n[2] = {16, 40};
-    static uint32_t ran[2][256];
-    struct step_budget b = costs(4, 2);
-    struct row_shares m = two_tenants(inside);
-    row_shares_prompt(&m, 1, true);
-    (void)one_step(&m, &b, n, ran);
-    for (int i = 0; i < 10; i++) {
-        row_shares_plan(&m, &b, 1, true);
-        assert_true(m.limits);
-        assert_int_equal(m.all[0].n_may, 16);
-        assert_int_equal(m.all[1].n_may, 9);
-        assert_int_equal(m.n_rows, 25);
-        assert_int_equal(m.longest_ns, 72 * NS_PER_MS);
-    }
+    struct row_shares m = plan_with_prompts(costs(4, 2), inside, n, true);
+    assert_true(m.limits);
+    assert_int_equal(m.all[0].n_may, 16);
+    assert_int_equal(m.all[1].n_may, 9);
+    assert_int_equal(m.n_rows, 25);
+    assert_int_equal(m.longest_ns, 72 * NS_PER_MS);
     row_shares_fini(&m);
 }
 
@@ -101,11 +108,7 @@ static void prompts_count_as_their_tenants(void **state)
 static void few_more_hold_nobody_back(void **state)
 {
     const uint32_t inside[2] = {16, 20}, n[2] = {16, 1};
-    static uint32_t ran[2][256];
-    struct step_budget b = costs(4, 3.5);
-    struct row_shares m = two_tenants(inside);
-    (void)one_step(&m, &b, n, ran);
-    row_shares_plan(&m, &b, 1, true);
+    struct row_shares m = plan_with_prompts(costs(4, 3.5), inside, n, false);
     assert_false(m.limits);
     assert_in_range(m.longest_ns, 84 * NS_PER_MS, 85 * NS_PER_MS); /* a quarter is the prompts' */
     row_shares_fini(&m);
