@@ -239,12 +239,19 @@ static double step_of_costs(struct play *p)
     return ms;
 }
 
-static void open_play(struct play *p, uint64_t seed, uint32_t n_blocks, uint64_t target_ms)
+/* All requests of a bed fit in, in steps of at most n_rows rows. */
+static struct scheduler_config wide(uint32_t n_blocks, uint32_t n_rows, uint64_t target_ms)
 {
     struct scheduler_config c = config(n_blocks);
     c.max_num_seqs = c.max_waiting = MAX_REQUESTS;
-    c.max_num_batched_tokens = 4096;
+    c.max_num_batched_tokens = n_rows;
     c.step_target_ns = target_ms * NS_PER_MS;
+    return c;
+}
+
+static void open_play(struct play *p, uint64_t seed, uint32_t n_blocks, uint64_t target_ms)
+{
+    struct scheduler_config c = wide(n_blocks, 4096, target_ms);
     *p = (struct play){.rng = {seed}};
     p->pass_ms = 1 + (double)rng_below(&p->rng, 40);
     p->drawn_ms = 0.1 + (double)rng_below(&p->rng, 50) / 10;
@@ -318,10 +325,7 @@ static void nothing_stands_still(void **state)
  * make a step of another's four times as long. A prompt token costs next to nothing here. */
 static void short_prompts_cost_their_draws(void **state)
 {
-    struct scheduler_config c = config(4096);
-    c.max_num_seqs = c.max_waiting = MAX_REQUESTS;
-    c.max_num_batched_tokens = 4096;
-    c.step_target_ns = 100 * NS_PER_MS;
+    struct scheduler_config c = wide(4096, 4096, 100);
     struct play p = {.pass_ms = 4, .drawn_ms = 2};
     open_bed(&p.b, &c);
     for (uint32_t i = 0; i < 4; i++)
@@ -355,10 +359,7 @@ static void arrive_scored(struct play *p, uint32_t n_prompt, bool scored)
  * step has as many as its target holds. */
 static void scored_prompts_cost_their_logits(void **state)
 {
-    struct scheduler_config c = config(4096);
-    c.max_num_seqs = c.max_waiting = MAX_REQUESTS;
-    c.max_num_batched_tokens = 4096;
-    c.step_target_ns = 400 * NS_PER_MS;
+    struct scheduler_config c = wide(4096, 4096, 400);
     struct play p = {.pass_ms = 4, .drawn_ms = 2};
     open_bed(&p.b, &c);
     for (uint32_t i = 0; i < 12; i++) /* 190 rows fit into 400 ms, at first 64 */
@@ -387,11 +388,8 @@ static void scored_prompts_cost_their_logits(void **state)
 
 static double gap_beside_many(bool one_waits)
 {
-    struct scheduler_config c = config(8000);
+    struct scheduler_config c = wide(8000, 4096, 100);
     c.max_num_seqs = 63;
-    c.max_waiting = MAX_REQUESTS;
-    c.max_num_batched_tokens = 4096;
-    c.step_target_ns = 100 * NS_PER_MS;
     struct play p = {.pass_ms = 4, .drawn_ms = 2};
     open_bed(&p.b, &c);
     for (uint32_t i = 0; i < 63; i++)
@@ -422,10 +420,7 @@ static void who_waits_takes_no_rows(void **state)
  * three prompts of 1000 in steps of 256 rows. */
 static void rows_and_time_are_two_bounds(void **state)
 {
-    struct scheduler_config c = config(8000);
-    c.max_num_seqs = c.max_waiting = MAX_REQUESTS;
-    c.max_num_batched_tokens = 256;
-    c.step_target_ns = 1000 * NS_PER_MS;
+    struct scheduler_config c = wide(8000, 256, 1000);
     struct play p = {.pass_ms = 4, .drawn_ms = 1};
     open_bed(&p.b, &c);
     for (uint32_t i = 0; i < 8; i++)
@@ -448,10 +443,7 @@ static void rows_and_time_are_two_bounds(void **state)
 /* Twenty long prompts of one tenant, each row of which has logits, hold up no other's short one. */
 static void hold_up(uint32_t tenant)
 {
-    struct scheduler_config c = config(8000);
-    c.max_num_seqs = c.max_waiting = MAX_REQUESTS;
-    c.max_num_batched_tokens = 2048;
-    c.step_target_ns = 250 * NS_PER_MS;
+    struct scheduler_config c = wide(8000, 2048, 250);
     c.long_prefill_token_threshold = 256;
     c.max_partial_prefills = 8;
     struct play p = {.pass_ms = 4, .drawn_ms = 6};
@@ -494,10 +486,7 @@ static void add_long(struct play *p, uint64_t tenant, uint32_t n_prompt, uint32_
  * left of the step's: it was 4 billion tokens once where the shares bounded the step. */
 static void guesses_and_losses_stay_within_a_plan(void **state)
 {
-    struct scheduler_config c = config(8000);
-    c.max_num_seqs = c.max_waiting = MAX_REQUESTS;
-    c.max_num_batched_tokens = 2048;
-    c.step_target_ns = 250 * NS_PER_MS;
+    struct scheduler_config c = wide(8000, 2048, 250);
     c.n_draft = 4;
     c.long_prefill_token_threshold = 256;
     struct play p = {.pass_ms = 20, .drawn_ms = 2};
