@@ -10,7 +10,7 @@ from urllib.parse import parse_qsl, urlsplit
 
 from cluster import ROOT
 
-FILES = ROOT / "head/dashboard"
+FILES, PAGES = ROOT / "head/dashboard", ROOT / "common/pages"
 TYPES = {".html": "text/html", ".css": "text/css", ".js": "text/javascript"}
 POLICY = ("default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src data:; frame-ancestors 'none'; "
           "base-uri 'none'; form-action 'none'; require-trusted-types-for 'script'")
@@ -119,9 +119,11 @@ class Handler(http.server.BaseHTTPRequestHandler):
     def do_GET(self):
         at = urlsplit(self.path)
         file = FILES / ("index.html" if at.path == "/" else at.path.removeprefix("/dashboard/"))
+        if not file.is_file():
+            file = PAGES / file.name
         if at.path == "/api/stream":
             self.stream(dict(parse_qsl(at.query)))
-        elif file.parent == FILES and file.suffix in TYPES and file.is_file():
+        elif file.parent in (FILES, PAGES) and file.suffix in TYPES and file.is_file():
             self.send_response(200)
             self.send_header("Content-Type", TYPES[file.suffix] + "; charset=utf-8")
             self.send_header("Content-Security-Policy", POLICY)
