@@ -23,8 +23,9 @@ def pieces(text):
     return out
 
 
-def token(text, p=0.62, others=(" a", " the", " one")):
-    top = [(text, p)] + [(o, (1 - p) / (2 + i)) for i, o in enumerate(others)]
+def token(text, p=0.62, others=(" a", " the", " one", " this")):
+    top = [(text, p)] + [(o, (1 - p) * share) for o, share in zip([o for o in others if o != text], (0.5, 0.25, 0.12))]
+    top.sort(key=lambda t: -t[1])
     return {"token": text, "logprob": math.log(p), "bytes": list(text.encode()),
             "top_logprobs": [{"token": t, "logprob": math.log(q), "bytes": list(t.encode())} for t, q in top]}
 
