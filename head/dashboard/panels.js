@@ -125,6 +125,7 @@ function options(id, values, chosen) {
   if (chosen !== undefined && document.activeElement !== select) select.value = chosen;
 }
 
+const longest = texts => texts.reduce((most, t) => Math.max(most, t.length), 0);
 const NO_EVENT = "No event yet. Workers that join or leave, groups that form and changes by an operator are listed here.";
 // What the workers' table is sorted by.
 const ORDERS = { state: w => w[W.state], group: w => w[W.group], cpu: w => w[W.host]?.[1] ?? null, memory: w => w[W.host]?.[2] ?? null,
@@ -212,10 +213,12 @@ export class Tables {
       this.all = workers.rows;
       this.#set("workers", this.workers, this.workerTable, this.#ordered(this.all), workers.total);
     }
+    if (summary) this.failureTable.widen(longest(summary.recent_failures.map(f => f.reason)));
     if (summary) this.#set("failures", this.failures, this.failureTable, summary.recent_failures, summary.recent_failures.length);
     if (events.rows.length) {
       for (const e of events.rows) e.said = Object.entries(e[E.fields]).map(([k, v]) => `${k}=${v}`).join("  ");
       this.held = events.rows.reverse().concat(this.held).slice(0, 512);
+      this.eventTable.widen(longest(this.held.map(e => e.said)));
       this.#showEvents();
     }
   }

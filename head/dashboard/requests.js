@@ -7,6 +7,7 @@ import { drawSoon, isScrolling } from "./frames.js";
 const HEAD = 26, ROW = 24, EM = 13, SPARE = 8; // as style.css has it
 const STALE = 8; // rows that a frame of scrolling writes anew beside those that come into view
 const REST_MS = 150;
+const LETTERS_MAX = 500; // of a cell that is shown whole
 
 export class VirtualTable {
   #due = false;
@@ -31,8 +32,7 @@ export class VirtualTable {
     // Their roles are said: some browsers take what is no table to the layout for none at all (Chromium does not).
     this.table = inRole("table", make("table"));
     this.table.setAttribute("aria-label", label);
-    // In em; narrower ones scroll sideways.
-    this.table.style.minWidth = EM * columns.reduce((sum, c) => sum + parseFloat(c.width ?? "9"), 0) + "px";
+    this.widen(0);
     const head = inRole("row", make("tr"));
     head.setAttribute("aria-rowindex", "1");
     this.heads = columns.map(c => this.#head(c));
@@ -77,6 +77,12 @@ export class VirtualTable {
     this.none.hidden = total > 0;
     this.box.hidden = rows === 0;
     this.table.setAttribute("aria-rowcount", total + 1);
+  }
+
+  /** The column without a width gets room for so many letters; a box that is narrower scrolls sideways. */
+  widen(letters) {
+    const rest = Math.max(9 * EM, 7.4 * Math.min(letters, LETTERS_MAX)), width = this.columns.reduce((sum, c) => sum + (c.width ? EM * parseFloat(c.width) : rest), 0) + "px";
+    if (this.table.style.minWidth !== width) this.table.style.minWidth = width;
   }
 
   /** What is said in place of no rows. */

@@ -1,5 +1,6 @@
 """The gateway's chat page in headless Chromium: a conversation with a real cluster, with the keyboard alone; hostile models and
 gateways; light, dark and a phone's width. What the page's files and their headers are is asked over HTTP, without a browser."""
+import contextlib
 import itertools
 import json
 import re
@@ -16,7 +17,7 @@ from dashboard_fixture import POLICY
 needs_browser = pytest.mark.skipif(MISSING is not None, reason=MISSING or "")
 pytestmark = pytest.mark.timeout(400 * SLOW)  # Chromium may take a minute to start
 KEY = "sk-chat-page"
-TAB, ENTER, ESCAPE, SHIFT = "\ue004", "\ue007", "\ue00c", "\ue008"
+TAB, ENTER, ESCAPE, SHIFT, CONTROL = "\ue004", "\ue007", "\ue00c", "\ue008", "\ue009"
 LEFT, RIGHT, END = "\ue012", "\ue014", "\ue010"
 FOCUSED = """const e = document.activeElement, s = getComputedStyle(e);
     return [e.id || e.className || e.tagName, e === document.body || s.outlineStyle !== "none" && parseFloat(s.outlineWidth) >= 1.5]"""
@@ -44,9 +45,15 @@ def server():
 def browser(window):
     window.resize_back()
     window.theme("light")
+    point(window, 1, 1)  # where the pointer was, a token of the next page would be under it
     window.open("about:blank")
     window.log()
     return window
+
+
+def point(b, x, y):
+    b.call("POST", "/actions", {"actions": [{"type": "pointer", "id": "mouse", "parameters": {"pointerType": "mouse"},
+                                             "actions": [{"type": "pointerMove", "x": x, "y": y}]}]})
 
 
 def begin(b, url, state="ready"):
@@ -93,26 +100,35 @@ def test_the_page_is_open_small_and_may_ask_its_own_origin_alone(cluster):
         assert not re.search(r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|eval\(|new Function|srcdoc", p.read_text()), p
 
 
-@pytest.mark.parametrize("option", ["--no-chat-page", "--sagemaker"])
-def test_a_gateway_without_the_page_does_not_know_its_paths(option):
+@contextlib.contextmanager
+def gateway(*options):
+    """A gateway without a head."""
     (port,) = free_ports(1)
     url = f"http://127.0.0.1:{port}"
-    gateway = subprocess.Popen([str(BIN / "cox-gateway"), "--model", "null", "--head", "127.0.0.1:1", "--insecure", "--port", str(port), option],
+    process = subprocess.Popen([str(BIN / "cox-gateway"), "--model", "null", "--head", "127.0.0.1:1", "--insecure", "--port", str(port), *options],
                                stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     try:
         wait_for("the gateway listens", lambda: get(url + "/livez")[0] == 200)
+        yield url
+    finally:
+        process.terminate()
+        process.wait(20)
+
+
+@pytest.mark.parametrize("option", ["--no-chat-page", "--sagemaker"])
+def test_a_gateway_without_the_page_does_not_know_its_paths(option):
+    with gateway(option) as url:
         for path in ("/", "/chat/main.js"):
             r, unknown = httpx.get(url + path), httpx.get(url + "/nothing")
             assert (r.status_code, r.text) == (404, unknown.text) and "content-security-policy" not in r.headers
             assert httpx.post(url + path).status_code == 404
-    finally:
-        gateway.terminate()
-        gateway.wait(20)
 
 
-def test_behind_a_prefix_the_page_asks_below_it(server):
+def test_behind_a_prefix_the_page_asks_below_it():
     for p in CHAT.iterdir():  # relative addresses: --root-path needs nothing else
         assert not re.search(r'(?:href|src)="/|fetch\("/|"/v1/', p.read_text()), p
+    with gateway("--root-path", "/llm") as url:
+        assert [httpx.get(url + path).status_code for path in ("/llm/", "/llm/chat/main.js", "/", "/llm/nothing")] == [200, 200, 200, 404]
 
 
 # ---- a conversation ----
@@ -214,8 +230,7 @@ def test_the_pointer_sees_what_else_was_likely(browser, server):
     begin(b, server.url)
     ask(b, "Hello")
     at = b.js("const r = document.querySelectorAll('.t')[1].getBoundingClientRect(); return [Math.round(r.x + r.width / 2), Math.round(r.y + r.height / 2)]")
-    b.call("POST", "/actions", {"actions": [{"type": "pointer", "id": "mouse", "parameters": {"pointerType": "mouse"},
-                                             "actions": [{"type": "pointerMove", "x": at[0], "y": at[1]}]}]})
+    point(b, *at)
     rows = b.js("return [...document.querySelectorAll('#peek div')].map(d => d.innerText.split('\\n')[0])")
     assert "␣sea" in rows and "␣the" in rows and len(rows) == 4
     box = b.js("const r = document.querySelector('#peek').getBoundingClientRect(); return [r.left >= 0, r.right <= innerWidth, r.bottom <= innerHeight]")
@@ -224,6 +239,24 @@ def test_the_pointer_sees_what_else_was_likely(browser, server):
     b.click("#probabilities")
     ask(b, "Again")
     assert "logprobs" in server.script.asked[0][1] and "logprobs" not in server.script.asked[1][1]
+
+
+@needs_browser
+def test_an_answer_is_copied_as_the_model_wrote_it(browser, server):
+    text = "Use **two** `lines`.\n\n```\nx = 1\n```"
+    b, server.script = browser, Script(steps=[say(text)])
+    begin(b, server.url)
+    ask(b, "Hello")
+    paste = [{"type": "keyDown", "value": CONTROL}, *({"type": k, "value": "v"} for k in ("keyDown", "keyUp")), {"type": "keyUp", "value": CONTROL}]
+    for is_secure in (True, False):  # without HTTPS there is no clipboard interface but on this machine
+        b.js("Object.defineProperty(window, 'isSecureContext', {value: arguments[0], configurable: true})", is_secure)
+        b.js("document.querySelector('.turn.model .foot button').textContent = 'Copy'")
+        b.click(".turn.model .foot button")
+        wait_for("it is copied", lambda: last(b, ".foot button") == "Copied")
+        b.js("const p = document.querySelector('#prompt'); p.value = ''; p.focus()")
+        b.call("POST", "/actions", {"actions": [{"type": "key", "id": "keys", "actions": paste}]})
+        assert wait_for("it is pasted", lambda: b.js("return document.querySelector('#prompt').value")) == text, is_secure
+    assert b.log() == []
 
 
 # ---- hostile models and gateways ----
@@ -262,9 +295,11 @@ def test_what_goes_wrong_is_said_in_sentences(browser, server):
     b = browser
     server.script = Script(steps=[refuse(503, "No group serves now.", Retry_After=1), refuse(429, "Too many requests.", Retry_After=1), say("Here at last")])
     begin(b, server.url)
-    b.type("#prompt", "Hello" + ENTER)
-    wait_for("it says that it waits", lambda: "No group serves now. Trying again in 1 s." in (b.text(".foot span") or ""))
-    assert ended(b) == "Here at last" and len(server.script.asked) == 3
+    b.js("""window.said = []; new MutationObserver(() => said.push(document.querySelector('.foot span')?.textContent))
+        .observe(document.querySelector('#turns'), {subtree: true, childList: true, characterData: true})""")
+    assert ask(b, "Hello") == "Here at last" and len(server.script.asked) == 3
+    said = b.js("return said")
+    assert "No group serves now. Trying again in 1 s." in said and "Too many requests. Trying again in 1 s." in said
     # without Retry-After it is the person who tries again
     server.script = Script(steps=[refuse(503, "The gateway is shutting down."), say("Back")])
     assert ask(b, "Two") == "" and last(b, ".error") == "The gateway is shutting down."

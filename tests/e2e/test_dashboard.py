@@ -81,8 +81,10 @@ def test_under_load_it_shows_what_the_status_says(browser):
             assert [[w[0], w[1], w[2], w[3]] for w in workers] == \
                    [[f"{w['node']} #{w['ordinal']}", w["state"], str(w["group"]), f"{w['stage']}.{w['rank']}"]
                     for w in sorted(status["workers"], key=lambda w: w["ordinal"])]
-            for w in workers:  # of its process: cores, and memory of its machine's; there is no GPU
-                assert re.fullmatch(r"\d+\.\d / \d+", w[4]) and re.fullmatch(r"[\d.]+ MiB / [\d.]+ [GT]iB", w[5]) and w[6:9] == ["–"] * 3, w
+            # of its process: cores, and memory of its machine's; there is no GPU
+            wait_for("each has said what it takes", lambda: all(
+                re.fullmatch(r"\d+\.\d / \d+", w[4]) and re.fullmatch(r"[\d.]+ [KMG]iB / [\d.]+ [MGT]iB", w[5]) and w[6:9] == ["–"] * 3
+                for w in browser.js(ROWS, "workers")))
             rows = browser.js(ROWS, "requests")
             n_waiting = status["requests"]["waiting"]
             assert sorted(r[1] for r in rows) == ["queued"] * n_waiting + ["running"] * (8 - n_waiting)
@@ -192,11 +194,13 @@ def test_workers_stand_in_the_order_of_their_names_and_sort(browser):
 
 def test_hostile_names_stay_text(browser):
     with Fixture(World(16, 10, node=HOSTILE)) as f:
-        f.world.events[-1][4]["by"] = "<b>mallory</b>"
+        f.world.events[-1][4].update(by="<b>mallory</b>", text="a reason of many words " * 8)
         browser.open(f.url)
         wait_for("they are there", lambda: browser.js(ROWS, "workers")[:1] and browser.js(ROWS, "events")[:1])
         assert browser.js(ROWS, "workers")[0][0] == HOSTILE(0) + " #0"
         assert "by=<b>mallory</b>" in browser.js("return document.querySelector('#events-table tbody td:nth-child(3)').title")
+        whole = browser.js("const td = document.querySelector('#events-table tbody td:nth-child(3)'); return td.scrollWidth <= td.clientWidth && td.innerText.trim().endsWith('words')")
+        assert whole, "all fields of an event can be scrolled to"
         browser.js("const s = document.querySelector('#topology-by'); s.value = 'node'; s.dispatchEvent(new Event('change'))")
         assert browser.js("return [document.querySelectorAll('main :is(img, b:not(figure b), script)').length, document.title]") == [0, "serving · Coxswain"]
         assert browser.log() == []
