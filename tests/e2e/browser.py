@@ -1,4 +1,4 @@
-"""Headless Chromium for tests of the dashboard, through chromedriver's WebDriver and nothing else (scripts/setup --ui)."""
+"""Headless Chromium for tests of the dashboard and the chat page, through chromedriver's WebDriver and nothing else (scripts/setup --ui)."""
 import base64
 import json
 import os

@@ -254,10 +254,13 @@ def test_the_keyboard_and_what_a_screen_reader_is_told(browser):
         table = browser.js("""const t = document.querySelector('#requests-table table'), r = t.querySelector('tbody tr');
             return [t.getAttribute('aria-rowcount'), r.getAttribute('aria-rowindex'), t.querySelectorAll('th[scope=col]').length, r.cells.length]""")
         assert table == ["301", "2", 11, 11]
-        # What is blocks to the layout is a table to who hears it.
-        heard = Counter(n["role"]["value"] for n in browser.devtools("Accessibility.getFullAXTree")["nodes"] if not n["ignored"])
-        there = browser.js("return Object.fromEntries(['table', 'tr', 'th', 'td'].map(t => [t, document.querySelectorAll(t).length]))")
-        assert [heard[role] for role in ("table", "row", "columnheader", "cell")] == [there[tag] for tag in ("table", "tr", "th", "td")]
+
+        def tree_is_whole():  # what is blocks to the layout is a table to those who hear it
+            heard = Counter(n["role"]["value"] for n in browser.devtools("Accessibility.getFullAXTree")["nodes"] if not n["ignored"])
+            there = browser.js("return Object.fromEntries(['table', 'tr', 'th', 'td'].map(t => [t, document.querySelectorAll(t).length]))")
+            return [heard[role] for role in ("table", "row", "columnheader", "cell")] == [there[tag] for tag in ("table", "tr", "th", "td")]
+
+        wait_for("its tree has all that is there", tree_is_whole)  # it follows the page, and the page its first update
         browser.press(TAB)
         assert browser.js("return document.activeElement.className") == "skip"
         browser.js("document.querySelector('#topology').focus()")
