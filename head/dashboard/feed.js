@@ -95,7 +95,7 @@ export class Feed {
       if (abort.signal.aborted) return;
       this.#abort = null;
       this.#retry = Math.min(this.#retry + 1, 5);
-      this.on.away(e instanceof TypeError ? "nobody listens at its address" : e.message);
+      this.on.away(e instanceof TypeError ? "the connection to it failed" : e.message);
       this.open(500 * 2 ** this.#retry * (0.75 + Math.random() / 2));
     }
   }

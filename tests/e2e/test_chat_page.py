@@ -155,9 +155,12 @@ def test_a_conversation_with_a_cluster(browser, cluster):
     body = json.loads(options)
     assert path == "v1/chat/completions" and body["seed"] == 7 and body["logprobs"] and "top_p" not in body
     assert [m["role"] for m in body["messages"]] == ["system", "user"]
+    b.js("for (const [id, v] of Object.entries(arguments[0])) document.getElementById(id).value = v",
+         {"top_p": "0.9", "top_k": "3", "presence_penalty": "0.5", "frequency_penalty": "-0.5", "stop": "@@\n##"})
     second = ask(b, "And more")
-    roles = b.js("return JSON.parse(asked.at(-1)[1].body).messages.map(m => m.role)")
-    assert roles == ["system", "user", "assistant", "user"] and second
+    body = json.loads(b.js("return asked.at(-1)[1].body"))
+    assert (body["top_p"], body["top_k"], body["presence_penalty"], body["frequency_penalty"], body["stop"]) == (0.9, 3, 0.5, -0.5, ["@@", "##"])
+    assert [m["role"] for m in body["messages"]] == ["system", "user", "assistant", "user"] and second
     # the same seed, asked anew: the same answer
     b.click(".turn.model:last-child .foot button:nth-child(2)")
     assert ended(b, 2) == second

@@ -100,6 +100,7 @@ def test_admin_routes_at_their_own_address(cluster):
                 assert [status(there, method, path, k) for k in (None, KEY, ADMIN)] == [401, 401, 404], path
         assert status(there, "GET", "/metrics", ADMIN) == 200
         assert [status(there, "GET", "/metrics", k) for k in (None, KEY)] == [401, 401]
+        assert [status(url, "GET", "/", k) for url in (here, there) for k in (None, ADMIN)] == [200, 200, 401, 404]  # the chat page
         assert [status(there, "GET", "/livez", k) for k in (None, KEY)] == [200, 200]
         assert [status(here, "GET", "/metrics", k) for k in (None, KEY, ADMIN)] == [401, 200, 200]
     finally:
