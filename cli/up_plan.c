@@ -196,6 +196,8 @@ static void flags_of_front(struct builder *b, struct up_child *c)
         arg(c, "--enable-request-id-headers");
     flag(c, "--root-path", f->root_path);
     flag(c, "--access-log", f->access_log);
+    if (f->no_chat_page)
+        arg(c, "--no-chat-page");
 }
 
 /* The key's password goes through the environment, as API keys do. */

@@ -7,6 +7,7 @@
 #include "common/base/version.h"
 #include "common/net/admin.h"
 #include "gateway/access.h"
+#include "gateway/chat_page.h"
 #include "gateway/endpoint_reply.h"
 #include "gateway/gateway_internal.h"
 #include "gateway/messages.h"
@@ -310,6 +311,8 @@ static const struct route routes[] = {
     {"POST", "/v1/batches/*/cancel", ACCESS_KEY, call_state, NULL},
     {"POST", "/v1/load_lora_adapter", ACCESS_ADMIN, post_load_adapter, NULL},
     {"POST", "/v1/unload_lora_adapter", ACCESS_ADMIN, post_unload_adapter, NULL},
+    {"GET", "/", ACCESS_OPEN, chat_page_get, NULL},
+    {"GET", "/chat/*", ACCESS_OPEN, chat_page_get, NULL},
     {"GET", "/health", ACCESS_OPEN, get_health, NULL},
     {"GET", "/ready", ACCESS_OPEN, get_health, NULL},
     {"GET", "/accepting", ACCESS_OPEN, get_accepting, NULL},
@@ -382,6 +385,18 @@ enum route_result routes_find(struct str method, struct str path, const struct r
         known = true;
     }
     return known ? ROUTE_METHOD_NOT_ALLOWED : ROUTE_NOT_FOUND;
+}
+
+/* routes_find for this gateway: a chat page that is switched off is a path that nobody knows. */
+static enum route_result find(const struct gateway *g, const struct http_request *r,
+                              bool on_admin_address, const struct route **row, char allow[64])
+{
+    const struct gateway_config *c = g->config;
+    bool page = !c->front.no_chat_page && !c->sagemaker && !on_admin_address;
+    allow[0] = '\0';
+    if (!page && chat_page_owns(http_path(r)))
+        return ROUTE_NOT_FOUND;
+    return routes_find(http_method(r), http_path(r), row, allow);
 }
 
 static void answer_with(struct http_request *r, const struct dialect *d, const struct api_error *e,
@@ -477,7 +492,7 @@ static const struct route *row_for(struct gateway *g, const struct http_request 
 {
     const struct route *row = NULL;
     char allow[64];
-    if (routes_find(http_method(r), http_path(r), &row, allow) != ROUTE_FOUND ||
+    if (find(g, r, on_admin_address, &row, allow) != ROUTE_FOUND ||
         host_rule_refuses(on_admin_address ? &g->admin_hosts : &g->hosts, r))
         return NULL;
     *key = auth_find(&g->auth, http_header(r, "Authorization"), http_header(r, "x-api-key"));
@@ -545,7 +560,7 @@ void routes_dispatch(struct gateway *g, struct http_request *r, bool on_admin_ad
     char allow[64];
     if (front_begin(&g->front, r))
         return;
-    enum route_result found = routes_find(http_method(r), http_path(r), &row, allow);
+    enum route_result found = find(g, r, on_admin_address, &row, allow);
     g->key = auth_find(&g->auth, http_header(r, "Authorization"), http_header(r, "x-api-key"));
     struct request_note *note = front_note(r);
     if (note && g->key)

@@ -7,6 +7,7 @@
 #include "common/base/mem.h"
 #include "common/net/admin.h"
 #include "common/net/host_rule.h"
+#include "common/net/http_files.h"
 #include "head/admin_json.h"
 #include "head/dashboard.h"
 #include "head/head_metrics.h"
@@ -312,36 +313,6 @@ static void post_runs(struct admin_api *a, struct http_request *r)
     json_decref(in);
 }
 
-/* Nothing but these files and this API: no inline script or style, no other host, no frame. */
-static void answer_file(struct http_request *r, const struct dashboard_file *f)
-{
-    static const struct http_header_kv headers[] = {
-        {"Cache-Control", "no-cache"},
-        {"Content-Security-Policy",
-         "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src "
-         "data:; frame-ancestors 'none'; base-uri 'none'; form-action 'none'; "
-         "require-trusted-types-for 'script'"},
-        {"Cross-Origin-Opener-Policy", "same-origin"},
-        {"Cross-Origin-Resource-Policy", "same-origin"},
-        {"Referrer-Policy", "no-referrer"},
-        {"X-Content-Type-Options", "nosniff"}};
-    http_respond(r, 200, f->type, (struct str){f->bytes, f->n_bytes}, headers,
-                 sizeof headers / sizeof headers[0]);
-}
-
-static const struct dashboard_file *find_file(struct str path)
-{
-    for (size_t i = 0; i < n_dashboard_files; i++)
-        if (str_eq_c(path, dashboard_files[i].path))
-            return &dashboard_files[i];
-    return NULL;
-}
-
-static bool is_read(const struct http_request *r)
-{
-    return str_eq_c(http_method(r), "GET") || str_eq_c(http_method(r), "HEAD");
-}
-
 static const struct route {
     const char *method, *path;
     void (*handler)(struct admin_api *a, struct http_request *r);
@@ -391,6 +362,38 @@ static bool may_change(const struct admin_api *a, struct http_request *r, const 
     return false;
 }
 
+static bool is_read(const struct http_request *r)
+{
+    return str_eq_c(http_method(r), "GET") || str_eq_c(http_method(r), "HEAD");
+}
+
+/* The dashboard is at "/"; people also try these two. A relative address holds behind a proxy's
+ * prefix, too. */
+static const char *dashboard_from(struct str path)
+{
+    if (str_eq_c(path, "/dashboard"))
+        return "./";
+    return str_eq_c(path, "/dashboard/") ? "../" : NULL;
+}
+
+/* True: the request was for a page or one of its files, and is answered. They hold no data, so they
+ * need no key. */
+static bool answer_page(struct admin_api *a, struct http_request *r)
+{
+    const struct http_file *file =
+        http_files_find(dashboard_files, n_dashboard_files, http_path(r));
+    const struct http_header_kv to = {"Location", dashboard_from(http_path(r))};
+    if (!is_read(r) || (!file && !to.value))
+        return false;
+    if (!names_us(a, r))
+        return true;
+    if (file)
+        http_files_answer(r, file);
+    else
+        http_respond(r, 308, "text/plain; charset=utf-8", STR("The dashboard is at /.\n"), &to, 1);
+    return true;
+}
+
 static void on_request(void *ctx, struct http_request *r)
 {
     struct admin_api *a = ctx;
@@ -398,13 +401,10 @@ static void on_request(void *ctx, struct http_request *r)
         return;
     if (admin_handle(&a->common, r))
         return;
-    const struct dashboard_file *file = find_file(http_path(r));
-    if (file && is_read(r)) { /* the page without data: no key */
-        if (names_us(a, r))
-            answer_file(r, file);
+    if (answer_page(a, r))
         return;
-    }
-    bool path_known = file != NULL;
+    bool path_known = http_files_find(dashboard_files, n_dashboard_files, http_path(r)) != NULL ||
+                      dashboard_from(http_path(r)) != NULL;
     for (size_t i = 0; i < sizeof routes / sizeof routes[0]; i++) {
         if (!str_eq_c(http_path(r), routes[i].path))
             continue;

@@ -50,6 +50,16 @@ static void put_gpu(struct strbuf *out, const struct gpu_state *g)
                   (unsigned)(g->milliwatts / 1000));
 }
 
+/* What its process has of its host, and the memory of that machine or container. */
+static void put_host(struct strbuf *out, const struct host_state *s, uint64_t memory_bytes)
+{
+    if (s->threads == 0)
+        strbuf_append_c(out, ",null,");
+    else
+        strbuf_printf(out, ",[%u,%u,%" PRIu64 "],", s->threads, s->millicores, s->resident_bytes);
+    put_u64(out, memory_bytes);
+}
+
 static void put_worker(const struct head_core *h, const struct worker *w, struct strbuf *out)
 {
     const struct group *g = w->group;
@@ -74,6 +84,7 @@ static void put_worker(const struct head_core *h, const struct worker *w, struct
     put_bool(out, w->draining);
     put_known(out, w->load_permille, w->load_permille);
     put_gpu(out, &w->gpu);
+    put_host(out, &w->host, w->desc.memory_bytes);
     strbuf_append_c(out, "]");
 }
 

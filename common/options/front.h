@@ -5,7 +5,7 @@
 
 struct front_options {
     struct option_list allowed_origins, allowed_methods, allowed_headers;
-    bool allow_credentials, request_id_headers;
+    bool allow_credentials, request_id_headers, no_chat_page;
     const char *root_path, *access_log; /* NULL: none */
 };
 
@@ -23,4 +23,6 @@ struct front_options {
         OPT_STRING(S, front.root_path, "root-path", NULL,                                          \
                    "what a proxy in front puts before every path; paths without it work too"),     \
         OPT_STRING(S, front.access_log, "access-log", NULL,                                        \
-                   "file to which a line of JSON is added for every request; -: stdout")
+                   "file to which a line of JSON is added for every request; -: stdout"),          \
+        OPT_BOOL(S, front.no_chat_page, "no-chat-page", NULL,                                      \
+                 "Do not serve the chat page at GET / (a playground for people with a browser).")

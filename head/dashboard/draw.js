@@ -1,5 +1,5 @@
 // What is drawn on canvases: charts, the KV map, the map of ranks. Colours are the page's variables.
-import { $, SAMPLE as S, clock, integer, make, percent, rate, seconds } from "./model.js";
+import { $, SAMPLE as S, clock, compact, integer, make, percent, rate, seconds } from "./model.js";
 import { drawSoon } from "./frames.js";
 
 const colors = new Map(); // to ask the page for one brings its styles up to date
@@ -100,7 +100,7 @@ export class Chart {
       c.moveTo(LEFT, Math.round(y(v)) + .5);
       c.lineTo(w - 4, Math.round(y(v)) + .5);
       c.stroke();
-      c.fillText(v === 0 ? "0" : this.format(v).replace(/\.0+(?= |$)/, ""), LEFT - 6, y(v) + (v === top ? 3 : v === 0 ? -2 : 0));
+      c.fillText(v === 0 ? "0" : v >= 10_000 ? compact(v) : this.format(v).replace(/\.0+(?= |$)/, ""), LEFT - 6, y(v) + (v === top ? 3 : v === 0 ? -2 : 0));
     }
     c.textBaseline = "bottom";
     const step = this.span > 240_000 ? 120_000 : this.span > 90_000 ? 60_000 : 20_000;

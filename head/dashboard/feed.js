@@ -15,8 +15,12 @@ export class Feed {
   #heard = 0;
   #paused = false;
   #next = FIRST;
+  saidAt = null;
 
-  /** on: {update(parts), state(text, mood), login(why)}; query() gives what is wanted beside the rest. */
+  /**
+   * on: {update(parts), away(why), paused(), login(why)}; query() gives what is wanted beside the rest. What is shown is from
+   * `saidAt` then, a time of this machine's clock, or null.
+   */
   constructor(query, on) {
     this.query = query;
     this.on = on;
@@ -33,7 +37,7 @@ export class Feed {
     this.#paused = value;
     if (value) {
       this.#close();
-      this.on.state("paused", "warn");
+      this.on.paused();
     } else {
       this.open();
     }
@@ -63,7 +67,7 @@ export class Feed {
 
   #watch() {
     if (this.#abort && performance.now() - this.#heard > SILENT_MS) {
-      this.on.state("no update for 6 s, asking again", "bad");
+      this.on.away("it sends no updates");
       this.open(0);
     }
   }
@@ -91,7 +95,7 @@ export class Feed {
       if (abort.signal.aborted) return;
       this.#abort = null;
       this.#retry = Math.min(this.#retry + 1, 5);
-      this.on.state("no answer: " + e.message, "bad");
+      this.on.away(e instanceof TypeError ? "the connection to it failed" : e.message);
       this.open(500 * 2 ** this.#retry * (0.75 + Math.random() / 2));
     }
   }
@@ -109,6 +113,7 @@ export class Feed {
         parts[name] = JSON.parse(data);
         if (name !== "done") continue;
         this.#heard = performance.now();
+        this.saidAt = Date.now();
         this.#retry = 0;
         this.#next = { samples: parts.samples.next, events: parts.events.next, walk: parts.done.walk };
         this.on.update(parts);

@@ -1,11 +1,12 @@
 // The dashboard of the head: no framework, no other host, no inline script. docs/dashboard.md has the design.
-import { $, GROUP as G, SAMPLE as S, WORKER as W, integer, make, percent, put, rate, seconds, uptime } from "./model.js";
+import { $, GROUP as G, SAMPLE as S, WORKER as W, clock, integer, make, natural, percent, put, rate, seconds, uptime } from "./model.js";
 import { Feed } from "./feed.js";
 import { Charts, forgetColors } from "./draw.js";
 import { Requests } from "./requests.js";
 import { KvMap, Tables, Topology } from "./panels.js";
 
 let feed, up = 0, term = null, groups = [], workers = [];
+let pillOf = null; // the cluster's health, as the last summary had it
 const charts = new Charts($("charts")), requests = new Requests(() => feed), kv = new KvMap(() => feed);
 const topology = new Topology(), tables = new Tables();
 
@@ -24,7 +25,7 @@ function pill(text, mood) {
 }
 
 function showSummary(s) {
-  pill(...health(s));
+  pill(...pillOf = health(s));
   document.title = `${health(s)[0]} · Coxswain`;
   $("runs-link").hidden = !s.runs;
   put("fact-model", s.model.name || "none");
@@ -57,12 +58,17 @@ function showGroups() {
   put("tile-running-sub", ready === 1 ? "in one group" : `in ${integer(ready)} groups`);
 }
 
-const seat = w => w[W.group] === null ? Infinity : w[W.group] * 2 ** 24 + w[W.stage] * 4096 + w[W.rank];
-const bySeat = (a, b) => seat(a) === seat(b) ? a[W.node].localeCompare(b[W.node]) : seat(a) - seat(b);
+const byName = (a, b) => natural(a[W.node], b[W.node]) || (a[W.ordinal] ?? 0) - (b[W.ordinal] ?? 0) || (a[W.instance] < b[W.instance] ? -1 : 1);
+
+/** The head keeps the place of a group for a while: one that waits, with no worker free to form it, is gone. */
+function present(rows) {
+  const free = workers.some(w => w[W.group] === null && !w[W.draining]);
+  return rows.filter(g => g[G.state] !== "waiting" || free || workers.some(w => w[W.group] === g[G.id]));
+}
 
 function showLatency(sample) {
   put("tile-ttft", sample ? seconds(sample[S.ttft50]) : "–");
-  put("tile-ttft-sub", sample && sample[S.ttft95] !== null ? `median, 95 %: ${seconds(sample[S.ttft95])}` : "no request ended of late");
+  put("tile-ttft-sub", sample && sample[S.ttft95] !== null ? `median, 95 %: ${seconds(sample[S.ttft95])}` : "no request ended recently");
 }
 
 /* ---- updates ---- */
@@ -70,6 +76,9 @@ function showLatency(sample) {
 function update(parts) {
   $("login").hidden = true;
   $("main").hidden = false;
+  $("away").hidden = true;
+  $("main").classList.remove("stale");
+  if (pillOf) pill(...pillOf); // it was away, or the page paused
   if (parts.summary) {
     const other = parts.summary.uptime_s < up || (term !== null && parts.summary.term !== term);
     up = parts.summary.uptime_s;
@@ -83,8 +92,12 @@ function update(parts) {
     }
     showSummary(parts.summary);
   }
-  if (parts.groups) groups = parts.groups.rows.sort((a, b) => a[G.id] - b[G.id]);
-  if (parts.workers) workers = parts.workers.rows.sort(bySeat);
+  if (parts.workers) workers = parts.workers.rows.sort(byName);
+  if (parts.groups) {
+    const gone = parts.groups.rows.length;
+    parts.groups.rows = groups = present(parts.groups.rows.sort((a, b) => a[G.id] - b[G.id]));
+    parts.groups.total -= gone - groups.length;
+  }
   if (parts.samples.rows.length) {
     charts.add(parts.samples.rows);
     showLatency(charts.samples.at(-1));
@@ -103,7 +116,8 @@ function update(parts) {
 function login(why) {
   $("main").hidden = true;
   $("login").hidden = false;
-  pill("admin key wanted", "warn");
+  $("away").hidden = true;
+  pill("admin key needed", "warn");
   put("link", "–");
   put("key-error", why);
   $("key").focus();
@@ -111,9 +125,19 @@ function login(why) {
 
 feed = new Feed(() => ({ ...requests.query(), ...kv.query() }), {
   update, login,
-  state(text, mood) {
-    pill(text, mood);
-    put("link", "–");
+  paused() {
+    pill(feed.saidAt ? `paused since ${clock(feed.saidAt)}` : "paused", "warn");
+    put("link", "");
+  },
+  /** Figures that nobody confirms are grey, with the time at which they were right. */
+  away(why) {
+    const since = feed.saidAt && clock(feed.saidAt);
+    pill(since ? `no answer since ${since}` : "no answer", "bad");
+    put("link", "");
+    put("away", (since ? `The head has not answered since ${since}: ${why}. The figures below are from that time.` : `The head does not answer: ${why}.`) +
+      " This page asks again by itself.");
+    $("away").hidden = false;
+    $("main").classList.add("stale");
   },
 });
 

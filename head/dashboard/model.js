@@ -1,6 +1,6 @@
 // What the columns of /api/stream mean (docs/admin-api.md), and how numbers are written.
 
-export const WORKER = columns("instance node state group stage rank ordinal device step seen_ms own_us straggler draining loaded gpu");
+export const WORKER = columns("instance node state group stage rank ordinal device step seen_ms own_us straggler draining loaded gpu host memory");
 export const GROUP = columns("id state role epoch tp whole_tp pp running waiting kv_used kv_total steps recoveries draining");
 export const REQUEST = columns("id state group arrival_ms queue_us prefill_us decode_us prompt cached generated max priority finish");
 export const SAMPLE = columns("t running waiting prompt_tps generation_tps kv hits ttft50 ttft95 itl50 itl95 e2e50 e2e95 finished failed cancelled preempted");
@@ -12,9 +12,11 @@ function columns(names) {
 
 const integers = new Intl.NumberFormat("en");
 const tenths = new Intl.NumberFormat("en", { minimumFractionDigits: 1, maximumFractionDigits: 1 });
+const compacts = new Intl.NumberFormat("en", { notation: "compact", maximumFractionDigits: 1 });
 const clocks = new Intl.DateTimeFormat([], { hour: "2-digit", minute: "2-digit", second: "2-digit", hourCycle: "h23" });
 
 export const integer = v => integers.format(v);
+export const compact = v => compacts.format(v);
 export const rate = v => v >= 1000 ? integers.format(Math.round(v)) : tenths.format(v);
 export const percent = v => tenths.format(100 * v) + " %";
 export const clock = ms => clocks.format(ms);
@@ -43,6 +45,9 @@ export function bytes(n) {
   for (; n >= 1024 && i < units.length - 1; i++) n /= 1024;
   return (n >= 100 || i === 0 ? n.toFixed(0) : n.toFixed(1)) + " " + units[i];
 }
+
+/** Names as people sort them: "worker-2" before "worker-10". */
+export const natural = new Intl.Collator("en", { numeric: true }).compare;
 
 /** The class of a state, of workers, groups and requests alike. */
 export function mood(state) {

@@ -7,6 +7,7 @@ import { drawSoon, isScrolling } from "./frames.js";
 const HEAD = 26, ROW = 24, EM = 13, SPARE = 8; // as style.css has it
 const STALE = 8; // rows that a frame of scrolling writes anew beside those that come into view
 const REST_MS = 150;
+const LETTERS_MAX = 500; // of a cell that is shown whole
 
 export class VirtualTable {
   #due = false;
@@ -20,19 +21,18 @@ export class VirtualTable {
 
   /**
    * columns: [{title, width, class?, sort?, fill(cell, row)}]; fill gets an element that keeps what it was given.
-   * rows: how many are in view at most; none: said in place of no rows.
+   * rows: how many are in view at most; none: said in place of no rows; keeps: it is as high without rows as with them.
    * source: {length, at(i)}; at() gives null for what is not here yet.
    */
-  constructor(host, { label, columns, source, rows, none, sort, onView = () => {} }) {
-    Object.assign(this, { columns, source, rows, onView, sort });
+  constructor(host, { label, columns, source, rows, none, keeps = false, sort, onView = () => {} }) {
+    Object.assign(this, { columns, source, rows, keeps, onView, sort });
     this.box = make("div", { className: "scroll", tabIndex: 0 });
     this.box.setAttribute("role", "region");
     this.box.setAttribute("aria-label", label + ", scrolls");
     // Their roles are said: some browsers take what is no table to the layout for none at all (Chromium does not).
     this.table = inRole("table", make("table"));
     this.table.setAttribute("aria-label", label);
-    // In em; narrower ones scroll sideways.
-    this.table.style.minWidth = EM * columns.reduce((sum, c) => sum + parseFloat(c.width ?? "9"), 0) + "px";
+    this.widen(0);
     const head = inRole("row", make("tr"));
     head.setAttribute("aria-rowindex", "1");
     this.heads = columns.map(c => this.#head(c));
@@ -40,8 +40,9 @@ export class VirtualTable {
     this.body = inRole("rowgroup", make("tbody"));
     this.table.append(inRole("rowgroup", make("thead", {}, head)), this.body);
     this.box.append(this.table);
-    this.none = none && make("p", { className: "dim", textContent: none, hidden: true });
-    host.append(this.box, ...none ? [this.none] : []);
+    this.none = make("p", { className: "empty", textContent: none, hidden: true });
+    host.append(this.box);
+    (keeps ? this.box : host).append(this.none);
     this.#fit();
     this.box.addEventListener("scroll", () => {
       this.#top = this.box.scrollTop;
@@ -65,16 +66,28 @@ export class VirtualTable {
     return th;
   }
 
-  /** As high as `rows` rows at most; what may be empty (`none`) takes no more than it needs. */
+  /** As high as `rows` rows; of a table that does not keep its height, at most. */
   #fit() {
     const total = this.source.length;
     if (this.total === total) return;
     this.total = total;
-    const rows = this.none ? Math.min(this.rows, total) : this.rows;
+    const rows = this.keeps ? this.rows : Math.min(this.rows, total);
     this.box.style.height = HEAD + ROW * rows + "px";
     this.body.style.height = ROW * total + "px";
-    if (this.none) this.none.hidden = !(this.box.hidden = rows === 0);
+    this.none.hidden = total > 0;
+    this.box.hidden = rows === 0;
     this.table.setAttribute("aria-rowcount", total + 1);
+  }
+
+  /** The column without a width gets room for so many letters; a box that is narrower scrolls sideways. */
+  widen(letters) {
+    const rest = Math.max(9 * EM, 7.4 * Math.min(letters, LETTERS_MAX)), width = this.columns.reduce((sum, c) => sum + (c.width ? EM * parseFloat(c.width) : rest), 0) + "px";
+    if (this.table.style.minWidth !== width) this.table.style.minWidth = width;
+  }
+
+  /** What is said in place of no rows. */
+  say(text) {
+    if (this.none.textContent !== text) this.none.textContent = text;
   }
 
   showSort(key, descending) {
@@ -218,6 +231,10 @@ export function writeBar(cell, parts, label) {
   if (bar.said !== label) bar.setAttribute("aria-label", bar.said = label);
 }
 
+const SEND = " Send one with cox chat, or on the chat page of a gateway.";
+const NO_REQUEST = { live: "No request is open." + SEND, waiting: "No request waits: each runs as soon as it arrives.", running: "No request runs." + SEND,
+  ended: "No request has ended since this head started." + SEND };
+
 /** The requests: the head has them; here is a page of at most 200, and the wish for another. */
 export class Requests {
   #page = { offset: 0, rows: [], matching: 0, here: 0, looked_at: 0 };
@@ -229,18 +246,18 @@ export class Requests {
     const number = (title, key, i) => ({ title, width: "5.6em", class: "n", sort: key, fill: (c, r) => write(c, integer(r[i])) });
     const time = (title, key, i) => ({ title, width: "5.4em", class: "n", sort: key, fill: (c, r) => write(c, micros(r[i])) });
     this.table = new VirtualTable($("requests-table"), {
-      label: "Requests", rows: 15, source: this.source,
+      label: "Requests", rows: 15, keeps: true, none: NO_REQUEST.live, source: this.source,
       sort: key => this.#sort(key), onView: (first, n) => this.#view(first, n),
       columns: [
         { title: "request", width: "9em", class: "mono", fill: (c, r) => { write(c, shorten(r[R.id])); c.title = r[R.id]; } },
         { title: "state", width: "9em", fill: (c, r) => write(c, r[R.state] === "finished" ? `finished, ${r[R.finish]}` : r[R.state], mood(r[R.state])) },
         { title: "group", width: "5em", class: "n", sort: "group", fill: (c, r) => write(c, r[R.group] === null ? "–" : String(r[R.group])) },
-        { title: "came", width: "6em", class: "n", sort: "arrival", fill: (c, r) => write(c, clock(r[R.arrival_ms])) },
+        { title: "arrived", width: "6em", class: "n", sort: "arrival", fill: (c, r) => write(c, clock(r[R.arrival_ms])) },
         { title: "timeline", fill: (c, r) => this.#timeline(c, r) },
         time("queue", "queue", R.queue_us), time("prefill", "prefill", R.prefill_us), time("decode", "decode", R.decode_us),
         number("prompt", "prompt", R.prompt),
         { title: "cached", width: "5.6em", class: "n", fill: (c, r) => write(c, integer(r[R.cached])) },
-        { ...number("made", "generated", R.generated), width: "9.5em",
+        { ...number("generated", "generated", R.generated), width: "9.5em",
           fill: (c, r) => write(c, `${integer(r[R.generated])} of ${integer(r[R.max])}`) },
       ],
     });
@@ -260,6 +277,7 @@ export class Requests {
     this.#wish.offset = page.offset;
     const more = page.here > page.looked_at ? `, of the first ${integer(page.looked_at)} of ${integer(page.here)}` : "";
     put("requests-count", integer(page.matching) + more);
+    this.table.say(NO_REQUEST[this.#wish.show]);
     put("requests-scale", "full width: " + micros(this.scale));
     this.table.draw();
   }

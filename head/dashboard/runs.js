@@ -1,8 +1,9 @@
 // The page of runs: what `cox run list` says, and its two buttons. docs/runs.md.
-import { $, make, put } from "./model.js";
+import { $, clock, make, put } from "./model.js";
 
 const KEY = "cox-admin-key", EVERY_MS = 2000, SURE_MS = 4000;
 const MOODS = { running: "ok", completed: "ok", failed: "bad", terminated: "dim" };
+let saidAt = null; // when the head answered last
 const rows = new Map(); // ID → {row, said, …}: an element stays as long as its run does, and with it the focus
 let timer = 0;
 
@@ -120,9 +121,12 @@ async function show() {
     $("login").hidden = true;
     $("main").hidden = false;
     update(answer);
+    saidAt = Date.now();
+    $("main").classList.remove("stale");
     put("link", "live");
   } catch (e) {
-    put("link", "no answer: " + e.message);
+    put("link", saidAt ? "no answer since " + clock(saidAt) : "no answer: " + e.message);
+    $("main").classList.add("stale");
   }
   clearTimeout(timer);
   timer = setTimeout(show, EVERY_MS);

@@ -1,4 +1,4 @@
-"""Headless Chromium for tests of the dashboard, through chromedriver's WebDriver and nothing else (scripts/setup --ui)."""
+"""Headless Chromium for tests of the dashboard and the chat page, through chromedriver's WebDriver and nothing else (scripts/setup --ui)."""
 import base64
 import json
 import os
@@ -17,6 +17,36 @@ FLAGS = ["--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-
          "--disable-component-update", "--disable-sync", "--disable-dev-shm-usage", "--hide-scrollbars",
          "--enable-precise-memory-info", "--js-flags=--expose-gc"]
 ELEMENT = "element-6066-11e4-a52e-4f735466cecf"
+# Texts whose contrast with what is behind them is below WCAG's 4.5 (3 of large ones), and which are in view.
+PALE = """
+    const rgb = s => { const m = s.match(/[\\d.]+/g).map(Number); return [...m.slice(0, 3), m[3] ?? 1]; };
+    const over = (top, below) => below.map((b, i) => i < 3 ? top[i] * top[3] + b * (1 - top[3]) : 1);
+    const behind = e => {
+        const layers = [];
+        for (; e; e = e.parentElement) layers.push(rgb(getComputedStyle(e).backgroundColor));
+        return layers.reverse().reduce((below, top) => over(top, below), [255, 255, 255, 1]);
+    };
+    const light = c => c.slice(0, 3).map(v => v / 255).map(v => v <= .03928 ? v / 12.92 : ((v + .055) / 1.055) ** 2.4)
+        .reduce((sum, v, i) => sum + v * [.2126, .7152, .0722][i], 0);
+    const pale = [];
+    const walker = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
+    while (walker.nextNode()) {
+        const e = walker.currentNode.parentElement, style = getComputedStyle(e);
+        if (!walker.currentNode.data.trim() || !e.checkVisibility({checkOpacity: true, checkVisibilityCSS: true}) || e.closest("noscript, .hidden, :disabled")) continue;
+        const back = behind(e), front = over(rgb(style.color), back), [a, b] = [light(front), light(back)].sort((x, y) => y - x);
+        const isLarge = parseFloat(style.fontSize) >= 24 || parseFloat(style.fontSize) >= 18.66 && style.fontWeight >= 700;
+        const contrast = (a + .05) / (b + .05);
+        if (contrast < (isLarge ? 3 : 4.5)) pale.push([walker.currentNode.data.trim().slice(0, 30), contrast.toFixed(2)]);
+    }
+    return pale;
+"""
+# Elements that reach beyond the page's right edge, but those in a box that scrolls or clips them.
+WIDE = """
+    const clips = e => { for (let p = e.parentElement; p; p = p.parentElement) if (getComputedStyle(p).overflowX !== "visible" && p !== document.body && p !== document.documentElement) return true; };
+    return [...document.body.querySelectorAll("*")].filter(e => e.checkVisibility() && e.getBoundingClientRect().right > innerWidth + 1 && !e.closest(".hidden, .skip") && !clips(e))
+        .map(e => e.tagName + "#" + e.id + "." + e.className + " " + Math.round(e.getBoundingClientRect().right))
+        .concat(document.documentElement.scrollWidth > innerWidth ? ["the page scrolls: " + document.documentElement.scrollWidth] : []);
+"""
 
 
 class Browser:
@@ -112,6 +142,21 @@ class Browser:
 
     def theme(self, name):
         self.devtools("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": name}])
+
+    def resize(self, width, height):
+        """As a device of that many CSS pixels; a phone has 390 times 844."""
+        self.devtools("Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=width < 600)
+
+    def resize_back(self):
+        self.devtools("Emulation.clearDeviceMetricsOverride")
+
+    def pale(self):
+        """[(text, contrast)] of texts in view that are hard to read."""
+        return self.js(PALE)
+
+    def wide(self):
+        """What does not fit into the page's width."""
+        return self.js(WIDE)
 
     def log(self):
         """What the page said on its console since the last call: refusals of the security policy are errors there."""

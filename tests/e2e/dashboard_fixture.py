@@ -10,7 +10,7 @@ from urllib.parse import parse_qsl, urlsplit
 
 from cluster import ROOT
 
-FILES = ROOT / "head/dashboard"
+FILES, PAGES = ROOT / "head/dashboard", ROOT / "common/pages"
 TYPES = {".html": "text/html", ".css": "text/css", ".js": "text/javascript"}
 POLICY = ("default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src data:; frame-ancestors 'none'; "
           "base-uri 'none'; form-action 'none'; require-trusted-types-for 'script'")
@@ -21,24 +21,26 @@ TP = 4
 class World:
     """What a head of so many workers and requests would say; the same for the same seed, but for the time."""
 
-    def __init__(self, n_workers=500, n_requests=5000, seed=1):
+    def __init__(self, n_workers=500, n_requests=5000, seed=1, node="node-{:03}".format, per_node=8, is_new=False):
         draw = random.Random(seed)
         self.began = time.time()
         self.n_groups = n_workers // TP
+        self.node, self.per_node, self.is_new = node, per_node, is_new  # is_new: nothing has happened yet
         self.workers = [self.worker(i, draw) for i in range(n_workers)]
         self.requests = [self.request(i, draw) for i in range(n_requests)]
-        self.ended = [self.request(n_requests + i, draw, ended=True) for i in range(1024)]
+        self.ended = [self.request(n_requests + i, draw, ended=True) for i in range(0 if is_new else 1024)]
         self.events = [[i + 1, int((self.began - 300 + i) * 1000), 2 if i % 17 == 0 else 1, "worker_suspect" if i % 17 == 0 else "worker_joined",
-                        {"node": f"node-{i // 8:03}", "instance": f"{draw.getrandbits(64):016x}", "device": "cuda"}] for i in range(100)]
+                        {"node": node(i // per_node), "instance": f"{draw.getrandbits(64):016x}", "device": "cuda"}] for i in range(0 if is_new else 100)]
         self.blocks = [draw.random() for _ in range(2048)]
         self.samples = [self.sample(self.began - 600 + i) for i in range(600)]
 
     def worker(self, i, draw):
         state = draw.choices(["ready", "suspect", "draining", "loading"], [97, 1, 1, 1])[0]
         group = i // TP
-        return [f"{draw.getrandbits(64):016x}", f"node-{i // 8:03}", state, group, 0, i % TP, i, "NVIDIA H100 80GB HBM3", 90_000 + i, draw.randrange(250),
+        return [f"{draw.getrandbits(64):016x}", self.node(i // self.per_node), state, group, 0, i % TP, i, "NVIDIA H100 80GB HBM3", 90_000 + i, draw.randrange(250),
                 draw.randrange(9_000, 11_000), int(i == 77), int(state == "draining"), draw.randrange(1000) if state == "loading" else None,
-                [draw.randrange(80, 100), draw.randrange(60, 79) << 30, 80 << 30, draw.randrange(50, 78), draw.randrange(400, 690)]]
+                [draw.randrange(80, 100), draw.randrange(60, 79) << 30, 80 << 30, draw.randrange(50, 78), draw.randrange(400, 690)],
+                [16, draw.randrange(500, 4_000), draw.randrange(8, 40) << 28], 512 << 30]
 
     def request(self, i, draw, ended=False):
         running = ended or draw.random() < 0.85
@@ -87,11 +89,11 @@ class World:
                 "tp": TP, "pp": 1, "model": {"name": "llama-3.3-70b", "max_model_len": 131_072, "vocab_size": 128_256},
                 "gateways": [{"instance": "0" * 16, "node": "gw", "connected": True, "open_requests": n, "last_seen_ms": 3}],
                 "requests": {"running": int(0.85 * n), "waiting": n - int(0.85 * n), "finished": 1_204_331, "failed": 12, "cancelled": 4411, "preemptions": 318},
-                "kv": {"blocks_total": 8192 * self.n_groups, "blocks_used": int(8192 * self.n_groups * 0.71), "usage": 0.71, "prefix_hit_rate": 0.44,
+                "kv": {"blocks_total": 8192 * self.n_groups, "blocks_used": int(8192 * self.n_groups * 0.71), "usage": 0.71 if self.n_groups else 0, "prefix_hit_rate": 0.44,
                        "evictions": 0, "copied_blocks": 0},
                 "throughput": {"rank_wait_s": 0, "prompt_tokens_per_s": 61_000.0, "generation_tokens_per_s": 182_000.0},
-                "recent_failures": [{"time": now - 40, "node": "node-009", "what": "worker_lost", "reason": "silent for 1.5 s"}],
-                "warnings": ["group 19 serves with tp 2 of 4: it waits for 2 more workers"]}
+                "recent_failures": [] if self.is_new else [{"time": now - 40, "node": self.node(9), "what": "worker_lost", "reason": "silent for 1.5 s"}],
+                "warnings": [] if self.is_new else ["group 3 serves with tp 2 of 4: it waits for 2 more workers"]}
 
     def update(self, q, number):
         now = time.time()
@@ -103,7 +105,7 @@ class World:
                  "workers": {"total": len(self.workers), "rows": self.workers},
                  "samples": {"rows": self.samples[samples:], "next": len(self.samples)},
                  "events": {"rows": [e for e in self.events if e[0] >= events], "next": len(self.events) + 1},
-                 "requests": self.page(q, now), "kv": self.kv(int(q.get("group", 0)), now),
+                 "requests": self.page(q, now), "kv": self.kv(int(q.get("group", 0)), now) if self.n_groups else None,
                  "done": {"walk": walk, "number": number, "took_us": 900, "listeners": 1, "skipped": 0, "left_out": 0, "now_ms": int(now * 1000)}}
         if int(q.get("walk", 0)) == walk:
             for name in ("summary", "groups", "workers"):
@@ -119,9 +121,11 @@ class Handler(http.server.BaseHTTPRequestHandler):
     def do_GET(self):
         at = urlsplit(self.path)
         file = FILES / ("index.html" if at.path == "/" else at.path.removeprefix("/dashboard/"))
+        if not file.is_file():
+            file = PAGES / file.name
         if at.path == "/api/stream":
             self.stream(dict(parse_qsl(at.query)))
-        elif file.parent == FILES and file.suffix in TYPES and file.is_file():
+        elif file.parent in (FILES, PAGES) and file.suffix in TYPES and file.is_file():
             self.send_response(200)
             self.send_header("Content-Type", TYPES[file.suffix] + "; charset=utf-8")
             self.send_header("Content-Security-Policy", POLICY)

@@ -25,6 +25,8 @@ def window():
 
 @pytest.fixture
 def browser(window):
+    window.resize_back()
+    window.theme("light")
     window.open("about:blank")  # the page of the test before asks for its head again and again: errors on the console
     window.log()
     return window
@@ -77,7 +79,12 @@ def test_under_load_it_shows_what_the_status_says(browser):
                    [[str(g["id"]), g["state"], g["epoch"], g["running"], g["waiting"]] for g in sorted(status["groups"], key=lambda g: g["id"])]
             workers = browser.js(ROWS, "workers")
             assert [[w[0], w[1], w[2], w[3]] for w in workers] == \
-                   [[w["node"], w["state"], str(w["group"]), f"{w['stage']}.{w['rank']}"] for w in sorted(status["workers"], key=lambda w: (w["group"], w["rank"]))]
+                   [[f"{w['node']} #{w['ordinal']}", w["state"], str(w["group"]), f"{w['stage']}.{w['rank']}"]
+                    for w in sorted(status["workers"], key=lambda w: w["ordinal"])]
+            # of its process: cores, and memory of its machine's; there is no GPU
+            wait_for("each has said what it takes", lambda: all(
+                re.fullmatch(r"\d+\.\d / \d+", w[4]) and re.fullmatch(r"[\d.]+ [KMG]iB / [\d.]+ [MGT]iB", w[5]) and w[6:9] == ["–"] * 3
+                for w in browser.js(ROWS, "workers")))
             rows = browser.js(ROWS, "requests")
             n_waiting = status["requests"]["waiting"]
             assert sorted(r[1] for r in rows) == ["queued"] * n_waiting + ["running"] * (8 - n_waiting)
@@ -123,14 +130,116 @@ def test_a_head_that_is_gone_is_said_and_found_again(browser):
         browser.open(c.admin + "/")
         wait_for("it serves", lambda: browser.text("#health") == "serving")
         browser.click("#pause")
-        assert browser.text("#health") == "paused"
+        assert re.fullmatch(r"paused since \d\d:\d\d:\d\d", browser.text("#health"))
         browser.click("#pause")
         wait_for("it goes on", lambda: browser.text("#health") == "serving")
         before = c.pid("head")
+        os.kill(c.process.pid, signal.SIGSTOP)  # so that no other head is started yet
         os.kill(before, signal.SIGKILL)
+        since = wait_for("what is shown is said to be old", lambda: re.fullmatch(r"no answer since (\d\d:\d\d:\d\d)", browser.text("#health")))[1]
+        assert browser.text("#away").startswith(f"The head has not answered since {since}: ") and browser.text("#fact-workers") == "2"
+        assert "grayscale" in browser.js("return getComputedStyle(document.querySelector('#main')).filter") and browser.wide() == []
+        os.kill(c.process.pid, signal.SIGCONT)
         wait_for("another head serves and is shown", lambda: c.pids().get("head", before) != before and browser.text("#fact-groups") == "1 of 1"
                  and browser.text("#health") == "serving")
-    wait_for("no answer is said", lambda: browser.text("#health").startswith("no answer"))
+        assert browser.js("return [getComputedStyle(document.querySelector('#main')).filter, document.querySelector('#away').hidden]") == ["none", True]
+    wait_for("no answer is said", lambda: browser.text("#health").startswith("no answer since"))
+
+
+def test_groups_that_are_gone_go(browser):
+    with Cluster(workers=4, tp=2) as c:
+        browser.open(c.admin + "/")
+        wait_for("both groups are shown", lambda: browser.text("#fact-groups") == "2 of 2" and len(browser.js(ROWS, "workers")) == 4)
+        options = "return [...document.querySelectorAll('#kv-group option')].map(o => o.value)"
+        wait_for("and can be picked", lambda: browser.js(options) == ["0", "1"])
+        browser.js("const s = document.querySelector('#kv-group'); s.value = '1'; s.dispatchEvent(new Event('change'))")
+        wait_for("the other one is shown", lambda: (browser.js("return document.querySelector('#kv').getAttribute('aria-label')") or "").startswith("KV blocks of group 1:"))
+        done = run_cox("scale", "2", env=c.env)
+        assert done.returncode == 0, done.stderr
+        wait_for("one group is left", lambda: browser.text("#fact-groups") == "1 of 1" and browser.text("#fact-workers") == "2")
+        (left,) = browser.js(ROWS, "groups")
+        assert browser.js(options) == [left[0]] and browser.js("return document.querySelector('#kv-group').value") == left[0]
+        assert "2 workers in 1 group:" in browser.js("return document.querySelector('#topology').getAttribute('aria-label')")
+
+
+def test_a_cluster_in_which_nothing_has_happened_says_what_to_do(browser):
+    with Fixture(World(0, 0, is_new=True)) as f:
+        browser.open(f.url)
+        said = wait_for("the page is there", lambda: browser.text("#fact-workers") == "0" and browser.js(
+            "return Object.fromEntries([...document.querySelectorAll('.empty')].filter(e => e.checkVisibility()).map(e => [e.closest('section').id || e.parentElement.id, e.innerText]))"))
+        assert sorted(said) == ["events-table", "failures-table", "groups-table", "requests", "workers-table"]
+        assert "A group needs 4 workers; none is connected. Start more with: cox worker MODEL" in said["groups-table"]
+        assert "cox worker MODEL --head HOST:7000" in said["workers-table"] and "cox chat" in said["requests"]
+        assert all(text.endswith(".") for text in said.values())
+        assert browser.text("#kv-detail").startswith("No group serves yet") and browser.wide() == [] and browser.pale() == []
+        assert browser.log() == []
+
+
+HOSTILE = "<img src=x onerror=\"document.title='gone'\">{}".format
+
+
+def test_workers_stand_in_the_order_of_their_names_and_sort(browser):
+    with Fixture(World(24, 10, node="cox-worker-{}".format, per_node=1)) as f:
+        browser.open(f.url)
+        names = lambda: [row[0] for row in browser.js(ROWS, "workers")]  # noqa: E731
+        wait_for("they are there", lambda: len(names()) > 12)
+        assert names()[:12] == [f"cox-worker-{i}" for i in range(12)]  # 2 before 10; the ordinal is in the name
+        row = browser.js(ROWS, "workers")[3]
+        assert re.fullmatch(r"\d\.\d / 16", row[4]) and row[5].endswith(" / 512 GiB") and row[6].endswith(" %") and row[7].endswith(" / 80.0 GiB")
+        browser.js("document.querySelector('#workers-table th:nth-child(5) button').click()")
+        cpu = lambda: [float(row[4].split()[0]) for row in browser.js(ROWS, "workers")]  # noqa: E731
+        wait_for("the busiest are first", lambda: cpu() == sorted(cpu(), reverse=True) and names()[0] != "cox-worker-0")
+        assert browser.js("return document.querySelector('#workers-table th:nth-child(5)').getAttribute('aria-sort')") == "descending"
+
+
+def test_hostile_names_stay_text(browser):
+    with Fixture(World(16, 10, node=HOSTILE)) as f:
+        f.world.events[-1][4].update(by="<b>mallory</b>", text="a reason of many words " * 8)
+        browser.open(f.url)
+        wait_for("they are there", lambda: browser.js(ROWS, "workers")[:1] and browser.js(ROWS, "events")[:1])
+        assert browser.js(ROWS, "workers")[0][0] == HOSTILE(0) + " #0"
+        assert "by=<b>mallory</b>" in browser.js("return document.querySelector('#events-table tbody td:nth-child(3)').title")
+        whole = browser.js("const td = document.querySelector('#events-table tbody td:nth-child(3)'); return td.scrollWidth <= td.clientWidth && td.innerText.trim().endsWith('words')")
+        assert whole, "all fields of an event can be scrolled to"
+        browser.js("const s = document.querySelector('#topology-by'); s.value = 'node'; s.dispatchEvent(new Event('change'))")
+        assert browser.js("return [document.querySelectorAll('main :is(img, b:not(figure b), script)').length, document.title]") == [0, "serving · Coxswain"]
+        assert browser.log() == []
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_500_workers_in_light_and_dark_and_on_a_phone(browser, theme):
+    with Fixture(World(500, 5000)) as f:
+        browser.theme(theme)
+        for width, height in ((1500, 1000), (390, 844)):
+            browser.resize(width, height)
+            browser.open(f.url)
+            wait_for("the page is there", lambda: browser.text("#requests-count") == "5,000" and len(browser.js(ROWS, "workers")) > 10)
+            assert browser.js("return document.documentElement.dataset.theme") == theme
+            assert browser.wide() == [] and browser.pale() == []
+        boxes = browser.js("return [...document.querySelectorAll('.scroll')].map(b => [b.clientWidth < innerWidth, b.scrollWidth > b.clientWidth])")
+        assert len(boxes) == 5 and all(fits for fits, _ in boxes) and sum(scrolls for _, scrolls in boxes) >= 4
+        browser.js("document.querySelector('#workers-table .scroll').scrollLeft = 400")
+        first = browser.js("const td = document.querySelector('#workers-table tbody td').getBoundingClientRect(); return td.left >= 0")
+        assert first, "a worker's name stays in view"
+        assert browser.log() == []
+
+
+def test_the_keyboard_reaches_everything_and_leaves_it(browser):
+    with Fixture(World(16, 30)) as f:
+        browser.open(f.url)
+        wait_for("the page is there", lambda: len(browser.js(ROWS, "requests")) > 10)
+        way = []
+        for _ in range(80):
+            browser.press(TAB)
+            name, is_seen = browser.js("""const e = document.activeElement, s = getComputedStyle(e);
+                return [e.id || e.getAttribute("aria-label") || e.innerText || e.tagName, s.outlineStyle !== "none" && parseFloat(s.outlineWidth) >= 1.5]""")
+            if name in way[:1] or browser.js("return document.activeElement === document.body"):
+                break
+            assert is_seen, name
+            way.append(name)
+        missing = {"Skip to requests", "pause", "theme", "topology-by", "topology", "kv-group", "requests-show", "Requests, scrolls", "Groups, scrolls",
+                   "Workers, scrolls", "events-filter", "Events, newest first, scrolls", "Recent failures, newest first, scrolls"} - set(way)
+        assert not missing and 20 < len(way) < 80, way
 
 
 def test_the_keyboard_and_what_a_screen_reader_is_told(browser):
@@ -145,10 +254,13 @@ def test_the_keyboard_and_what_a_screen_reader_is_told(browser):
         table = browser.js("""const t = document.querySelector('#requests-table table'), r = t.querySelector('tbody tr');
             return [t.getAttribute('aria-rowcount'), r.getAttribute('aria-rowindex'), t.querySelectorAll('th[scope=col]').length, r.cells.length]""")
         assert table == ["301", "2", 11, 11]
-        # What is blocks to the layout is a table to who hears it.
-        heard = Counter(n["role"]["value"] for n in browser.devtools("Accessibility.getFullAXTree")["nodes"] if not n["ignored"])
-        there = browser.js("return Object.fromEntries(['table', 'tr', 'th', 'td'].map(t => [t, document.querySelectorAll(t).length]))")
-        assert [heard[role] for role in ("table", "row", "columnheader", "cell")] == [there[tag] for tag in ("table", "tr", "th", "td")]
+
+        def tree_is_whole():  # what is blocks to the layout is a table to those who hear it
+            heard = Counter(n["role"]["value"] for n in browser.devtools("Accessibility.getFullAXTree")["nodes"] if not n["ignored"])
+            there = browser.js("return Object.fromEntries(['table', 'tr', 'th', 'td'].map(t => [t, document.querySelectorAll(t).length]))")
+            return [heard[role] for role in ("table", "row", "columnheader", "cell")] == [there[tag] for tag in ("table", "tr", "th", "td")]
+
+        wait_for("its tree has all that is there", tree_is_whole)  # it follows the page, and the page its first update
         browser.press(TAB)
         assert browser.js("return document.activeElement.className") == "skip"
         browser.js("document.querySelector('#topology').focus()")
@@ -190,5 +302,5 @@ def test_thousands_of_rows_are_few_elements(browser):
         assert browser.js("return document.querySelectorAll('*').length") < 5000
         for selector in ("#workers-table", "#groups-table"):
             browser.js("const b = document.querySelector(arguments[0] + ' .scroll'); b.scrollTop = b.scrollHeight", selector)
-        wait_for("the last worker is there", lambda: browser.js(ROWS, "workers")[-1][0] == "node-062")
+        wait_for("the last worker is there", lambda: browser.js(ROWS, "workers")[-1][0] == "node-062 #499")
         assert browser.log() == []

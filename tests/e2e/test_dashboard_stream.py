@@ -1,4 +1,5 @@
 """GET /api/stream and the files of the dashboard, of a real head: who may listen, what is said, what is bounded."""
+import http.client
 import json
 import re
 import socket
@@ -12,7 +13,7 @@ from cluster import ROOT, SLOW, Cluster, get, wait_for
 KEY = "admin-e2e"
 LISTENERS = int(re.search(r"#define STREAM_LISTENERS\s+(\d+)u", (ROOT / "head/stream.h").read_text())[1])
 FILES = {"/": "text/html"} | {f"/dashboard/{p.name}": "text/css" if p.suffix == ".css" else "text/javascript"
-                              for p in (ROOT / "head/dashboard").iterdir() if p.suffix != ".html"}
+                              for p in [*(ROOT / "head/dashboard").iterdir(), ROOT / "common/pages/base.css"] if p.suffix != ".html"}
 
 
 @pytest.fixture(scope="module")
@@ -158,12 +159,23 @@ def test_one_that_does_not_read_holds_up_nobody(cluster):
 def test_files_come_with_their_type_and_a_strict_policy(cluster):
     for path, kind in FILES.items():
         with urllib.request.urlopen(cluster.admin + path, timeout=10) as r:
-            file = ROOT / "head/dashboard" / ("index.html" if path == "/" else path.rsplit("/", 1)[1])
+            folder = "common/pages" if path.endswith("/base.css") else "head/dashboard"
+            file = ROOT / folder / ("index.html" if path == "/" else path.rsplit("/", 1)[1])
             assert r.read() == file.read_bytes(), path
             assert r.headers["Content-Type"] == kind + "; charset=utf-8"
             policy = r.headers["Content-Security-Policy"]
             assert "default-src 'none'" in policy and "unsafe" not in policy and "frame-ancestors 'none'" in policy
             assert r.headers["X-Content-Type-Options"] == "nosniff"
+        with urllib.request.urlopen(urllib.request.Request(cluster.admin + path, method="HEAD"), timeout=10) as r:
+            assert (r.status, r.read(), r.headers["Content-Length"]) == (200, b"", str(file.stat().st_size)), path
+    for path, to in (("/dashboard", "./"), ("/dashboard/", "../")):  # relative: right behind a proxy's prefix, too
+        connection = http.client.HTTPConnection("127.0.0.1", cluster.admin_port, timeout=10)
+        connection.request("GET", path)
+        r = connection.getresponse()
+        assert (r.status, r.headers["Location"]) == (308, to), path
+        connection.close()
+        with urllib.request.urlopen(cluster.admin + path, timeout=10) as r:
+            assert r.url == cluster.admin + "/" and r.headers["Content-Type"].startswith("text/html")
     page = (ROOT / "head/dashboard/index.html").read_text()
     assert not re.search(r"\son\w+=|\sstyle=|<script(?![^>]*\ssrc=)|https?://", page), "the policy would refuse it"
 

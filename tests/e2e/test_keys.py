@@ -13,7 +13,7 @@ from cluster import BIN, Cluster, free_ports, get, wait_for
 
 KEY, ADMIN = "sk-user-key", "sk-admin-key-1"
 WEB = httpx.Client(timeout=20)
-OPEN = {"/health", "/ready", "/accepting", "/ping"}
+OPEN = {"/health", "/ready", "/accepting", "/ping", "/", "/chat/*"}
 
 
 def routes():
@@ -28,7 +28,7 @@ def header(key):
 
 
 def status(url, method, path, key):
-    return WEB.request(method, url + path.replace("**", "null").replace("*", "null"), headers=header(key)).status_code
+    return WEB.request(method, url + path.replace("**", "null").replace("/chat/*", "/chat/main.js").replace("*", "null"), headers=header(key)).status_code
 
 
 @pytest.fixture(scope="module")
@@ -51,7 +51,7 @@ def cluster(tmp_path_factory):
 
 def test_every_route_with_every_key(cluster):
     for method, path, access in routes() + [["GET", "/nothing", "none"], ["POST", "/v1/nothing", "none"],
-                                            ["PUT", "/v1/models", "none"], ["GET", "/", "none"]]:
+                                            ["PUT", "/v1/models", "none"]]:
         anonymous = status(cluster.url, method, path, None)
         if path in OPEN:
             assert anonymous == 200, path
@@ -100,6 +100,7 @@ def test_admin_routes_at_their_own_address(cluster):
                 assert [status(there, method, path, k) for k in (None, KEY, ADMIN)] == [401, 401, 404], path
         assert status(there, "GET", "/metrics", ADMIN) == 200
         assert [status(there, "GET", "/metrics", k) for k in (None, KEY)] == [401, 401]
+        assert [status(url, "GET", "/", k) for url in (here, there) for k in (None, ADMIN)] == [200, 200, 401, 404]  # the chat page
         assert [status(there, "GET", "/livez", k) for k in (None, KEY)] == [200, 200]
         assert [status(here, "GET", "/metrics", k) for k in (None, KEY, ADMIN)] == [401, 200, 200]
     finally:

@@ -134,3 +134,8 @@ def test_the_page(runs, tmp_path):
         assert b.text("#said") == f"Started second ({live})."
         assert KEY not in b.js("return location.href")
         assert not [e for e in b.log() if "401" not in str(e)], "no script failed, nothing was refused"
+        b.resize(390, 844)
+        assert b.wide() == [] and b.pale() == [], "a phone's width"
+        c.stop()
+        wait_for("a head that is gone is said", lambda: b.text("#link").startswith("no answer since "))
+        assert b.js("return document.querySelector('#main').className") == "stale"

@@ -12,6 +12,7 @@
 
 #include <cmocka.h>
 
+#include "gateway/chat_page.h"
 #include "gateway/dialect.h"
 #include "gateway/fields.h"
 #include "gateway/routes.h"
@@ -77,9 +78,9 @@ static void test_every_route_is_in_it(void **state)
         }
     }
     for (size_t i = 0; i < n; i++)
-        if (!found[i])
+        if (!found[i] && !chat_page_owns(str_from(rows[i].path))) /* a page is no part of the API */
             fail_msg("%s %s is not in gateway/openapi.json", rows[i].method, rows[i].path);
-    assert_true(n_ops >= n);
+    assert_true(n_ops + 2 >= n); /* two rows are the chat page's */
     free(found);
     json_decref(doc);
 }

@@ -49,7 +49,11 @@ static void test_find(void **state)
         {"POST", "/endpoints", ROUTE_NOT_FOUND, ""},
         {"GET", "/health", ROUTE_FOUND, ""},
         {"GET", "/metrics", ROUTE_FOUND, ""},
-        {"GET", "/", ROUTE_NOT_FOUND, ""},
+        {"GET", "/", ROUTE_FOUND, ""},
+        {"HEAD", "/", ROUTE_FOUND, ""},
+        {"POST", "/", ROUTE_METHOD_NOT_ALLOWED, "GET"},
+        {"GET", "/chat/main.js", ROUTE_FOUND, ""},
+        {"GET", "/chat/", ROUTE_NOT_FOUND, ""},
         {"GET", "", ROUTE_NOT_FOUND, ""},
         {"get", "/health", ROUTE_METHOD_NOT_ALLOWED, "GET"},
     };
@@ -147,7 +151,8 @@ static const struct {
 
 static void test_every_route_with_every_key(void **state)
 {
-    static const char *const open[] = {"/health", "/ready", "/accepting", "/ping", NULL};
+    static const char *const open[] = {"/health", "/ready",  "/accepting", "/ping",
+                                       "/",       "/chat/*", NULL};
     static const char *const both[] = {"/livez", "/readyz", "unknown", NULL};
     static const char *const admin[] = {"/v1/load_lora_adapter", "/v1/unload_lora_adapter", NULL};
     static const char *const sent[] = {"", "k", "a"};

@@ -64,15 +64,16 @@ static void workers_and_groups_are_those_of_the_status(void **state)
     json_t *w = row(workers, 1), *g = row(groups, 0);
     const json_t *sw = json_array_get(json_object_get(s, "workers"), 1);
     const json_t *sg = json_array_get(json_object_get(s, "groups"), 0);
-    assert_int_equal(json_array_size(w), 15);
+    assert_int_equal(json_array_size(w), 17);
     assert_int_equal(json_array_size(g), 14);
     assert_int_equal(json_integer_value(json_object_get(workers, "total")), 2);
     static const struct {
         size_t i;
         const char *name;
-    } of_worker[] = {{0, "instance"}, {1, "node"},         {2, "state"},        {3, "group"},
-                     {4, "stage"},    {5, "rank"},         {6, "ordinal"},      {7, "device_name"},
-                     {14, "gpu"},     {9, "last_seen_ms"}, {8, "step_executed"}},
+    } of_worker[] = {{0, "instance"},     {1, "node"},          {2, "state"},
+                     {3, "group"},        {4, "stage"},         {5, "rank"},
+                     {6, "ordinal"},      {7, "device_name"},   {14, "gpu"},
+                     {9, "last_seen_ms"}, {8, "step_executed"}, {16, "memory_bytes"}},
       of_group[] = {{0, "id"},
                     {1, "state"},
                     {2, "role"},

@@ -1,0 +1,111 @@
+// One answer on the page, while it comes and after: its text with its tokens, what the model thought before, the figures
+// below it, and how it ended.
+import { copy, make, number, put, seconds } from "./page.js";
+import { Rendering } from "./text.js";
+import { watchTokens } from "./peek.js";
+
+const ENDS = { stop: "", length: "cut at the limit of tokens", tool_calls: "ended with a tool call", content_filter: "ended by a filter" };
+const likely = logprob => logprob > Math.log(.5) ? "" : logprob > Math.log(.1) ? "mid" : "low";
+
+export class Answer {
+  content = "";
+  #thought = "";
+  #spans = []; // {from, to, className, tokens}
+  #due = false;
+  #isOver = false;
+  #first = 0;
+  #usage = null;
+
+  /** again(): the person wants another answer in place of this one. */
+  constructor(model, again) {
+    this.began = performance.now();
+    this.body = make("div", { className: "body", tabIndex: 0 });
+    this.body.setAttribute("role", "group");
+    this.body.setAttribute("aria-label", `Answer of ${model}. Arrow keys go through its tokens.`);
+    this.thoughts = make("details", { className: "thought", hidden: true }, make("summary", { textContent: "Reasoning" }), this.thoughtText = make("div"));
+    this.error = make("p", { className: "error", hidden: true });
+    this.error.setAttribute("role", "alert");
+    this.figures = make("span", { textContent: model });
+    this.copyButton = make("button", { type: "button", textContent: "Copy", hidden: true });
+    this.againButton = make("button", { type: "button", textContent: "Retry", hidden: true });
+    this.element = make("li", { className: "turn model working" }, this.thoughts, this.body, this.error,
+      make("div", { className: "foot" }, this.copyButton, this.againButton, this.figures));
+    this.model = model;
+    this.rendering = new Rendering(this.body);
+    this.copyButton.addEventListener("click", () => this.#copy());
+    this.againButton.addEventListener("click", again);
+    watchTokens(this.body, i => this.#spans[i]?.tokens ?? []);
+  }
+
+  get isEmpty() {
+    return !this.content && !this.#thought;
+  }
+
+  add({ text, thought, tokens, finish, usage }) {
+    if ((text || thought) && !this.#first) this.#first = performance.now();
+    this.#thought += thought;
+    if (text) this.#addText(text, tokens);
+    if (finish) this.finish = finish;
+    if (usage) this.#usage = usage;
+    this.#draw();
+  }
+
+  /** Tokens whose texts are the new text are spans each; else (half characters, a held stop text) one span has them all. */
+  #addText(text, tokens) {
+    const known = tokens.filter(t => t.text), isExact = known.map(t => t.text).join("") === text;
+    let from = this.content.length;
+    for (const group of isExact ? known.map(t => [t]) : tokens.length ? [tokens] : []) {
+      const to = from + (isExact ? group[0].text.length : text.length);
+      this.#spans.push({ from, to, tokens: group, className: likely(Math.min(...group.map(t => t.logprob ?? 0))) });
+      from = to;
+    }
+    this.content += text;
+  }
+
+  #draw() {
+    if (this.#due) return;
+    this.#due = true;
+    requestAnimationFrame(() => {
+      this.#due = false;
+      if (!this.#isOver) this.#show();
+    });
+  }
+
+  #show() {
+    const talk = this.element.parentElement?.parentElement, atEnd = talk && talk.scrollHeight - talk.scrollTop - talk.clientHeight < 60;
+    this.thoughts.hidden = !this.#thought;
+    put(this.thoughtText, this.#thought);
+    this.rendering.show(this.content, this.#spans, this.#isOver);
+    if (atEnd) talk.scrollTop = talk.scrollHeight;
+  }
+
+  /** `how`: what to say of the end beside the model's own reason, e.g. "stopped". failure: a sentence, or null. */
+  end(how, failure) {
+    const took = performance.now() - (this.#first || this.began), n = this.#usage?.completion_tokens ?? null;
+    this.#isOver = true;
+    this.element.classList.remove("working");
+    this.error.hidden = !failure;
+    put(this.error, failure ?? "");
+    this.copyButton.hidden = !this.content;
+    this.againButton.hidden = false;
+    const parts = [this.model];
+    if (n !== null) parts.push(`${n} token${n === 1 ? "" : "s"}`);
+    if (n > 1 && took > 0) parts.push(`${number((n - 1) * 1000 / took)} tokens/s`);
+    if (this.#first) parts.push(`first after ${seconds(this.#first - this.began)}`);
+    if (this.#thought && !this.content) parts.push("reasoning alone");
+    const end = how || (ENDS[this.finish] ?? this.finish ?? "");
+    if (end) parts.push(end);
+    put(this.figures, parts.join(" · "));
+    this.#show();
+  }
+
+  say(text) {
+    put(this.figures, text);
+  }
+
+  async #copy() {
+    const done = await copy(this.content);
+    this.copyButton.textContent = done ? "Copied" : "Not copied";
+    setTimeout(() => { this.copyButton.textContent = "Copy"; }, 1500);
+  }
+}

@@ -1,0 +1,270 @@
+// The chat page of the gateway: a playground for the models that it serves. No framework, no other host, nothing stored
+// but the theme. The conversation and the API key are in this page's memory alone. docs/chat-page.md.
+import { Failure, models, newsOf, stream } from "./api.js";
+import { Answer } from "./answer.js";
+import { $, make, put } from "./page.js";
+import { hidePeek } from "./peek.js";
+
+const TOP = 5; // alternatives of a token
+const TRIES = 5, WAIT_MAX_S = 60; // of a gateway that says "later"
+const RELOAD_MS = 5000;
+
+let key = ""; // never stored, never in an address
+let turns = []; // {user, answer}
+let abort = null; // of the answer that comes now
+let reload = 0;
+const isBase = new Set(); // models without a chat template
+
+/* ---- models ---- */
+
+function state(text, mood = "") {
+  put($("state"), text);
+  $("state").className = "pill " + mood;
+}
+
+function notice(text) {
+  put($("notice"), text);
+  $("notice").hidden = !text;
+}
+
+function wantKey(text) {
+  $("settings").open = true;
+  $("key").focus();
+  notice(text);
+  state("key wanted", "warn");
+}
+
+function showModels(list) {
+  const was = $("model").value, names = JSON.stringify(list.map(m => [m.id, m.parent]));
+  if ($("model").said !== names) {
+    $("model").said = names;
+    $("model").replaceChildren(...list.map(m => make("option", { value: m.id, textContent: m.parent ? `${m.id} (adapter of ${m.parent})` : m.id })));
+    if (list.some(m => m.id === was)) $("model").value = was;
+  }
+  $("model").disabled = list.length === 0;
+  showModel();
+}
+
+function showModel() {
+  const model = $("model").value;
+  put($("empty-model"), model || "the model");
+  if (isBase.has(model))
+    notice(`${model} has no chat template: it is a base model. It continues each message as plain text, without the system prompt and without the messages before.`);
+}
+
+async function loadModels() {
+  clearTimeout(reload);
+  try {
+    const list = await models(key);
+    notice(list.length ? "" : "This key may use no model of this gateway. Type another key under Settings.");
+    showModels(list);
+    if (!abort) state("ready", "ok");
+  } catch (e) {
+    if (e.status === 401) return wantKey(e.message);
+    notice(e.message);
+    state("no answer", "bad");
+    reload = setTimeout(loadModels, RELOAD_MS);
+  }
+}
+
+/* ---- what is asked ---- */
+
+const NUMBERS = ["temperature", "top_p", "top_k", "max_tokens", "seed", "presence_penalty", "frequency_penalty"];
+
+/** Only what the person has set: the rest is the model's and the gateway's own. */
+function parameters() {
+  const p = {};
+  for (const name of NUMBERS) {
+    const field = $(name);
+    if (!field.checkValidity()) {
+      $("settings").open = true;
+      field.focus();
+      throw new Failure(`${field.labels[0].textContent}: ${field.validationMessage}`);
+    }
+    if (field.value !== "") p[name] = field.valueAsNumber;
+  }
+  const stop = $("stop").value.split("\n").filter(s => s !== "");
+  if (stop.length) p.stop = stop;
+  return p;
+}
+
+/** The turns that were answered, and the last one. */
+function messages() {
+  const system = $("system").value.trim(), list = system ? [{ role: "system", content: system }] : [];
+  turns.forEach((t, i) => {
+    if (i < turns.length - 1 && !t.answer.content) return;
+    list.push({ role: "user", content: t.user });
+    if (i < turns.length - 1) list.push({ role: "assistant", content: t.answer.content });
+  });
+  return list;
+}
+
+function requestFor(model) {
+  const common = { model, ...parameters(), stream: true, stream_options: { include_usage: true } };
+  const wanted = $("probabilities").checked;
+  if (isBase.has(model)) return ["v1/completions", { ...common, prompt: turns.at(-1).user, ...(wanted ? { logprobs: TOP } : {}) }];
+  return ["v1/chat/completions", { ...common, messages: messages(), ...(wanted ? { logprobs: true, top_logprobs: TOP } : {}) }];
+}
+
+/* ---- an answer ---- */
+
+function busy(is) {
+  $("send").hidden = is;
+  $("halt").hidden = !is;
+  if (is) state("answering", "warn");
+  else if ($("state").textContent === "answering") state("ready", "ok");
+}
+
+const pause = (ms, signal) => new Promise((done, fail) => {
+  const timer = setTimeout(done, ms);
+  signal.addEventListener("abort", () => { clearTimeout(timer); fail(signal.reason); }, { once: true });
+});
+
+/** Counts down what the gateway asked to wait. */
+async function waitAsTold(answer, failure, signal) {
+  for (let left = Math.max(1, Math.ceil(failure.retryAfter)); left > 0; left--) {
+    answer.say(`${failure.message} Trying again in ${left} s.`);
+    await pause(1000, signal);
+  }
+  answer.say(answer.model);
+}
+
+async function receive(answer, model, signal) {
+  for (let attempt = 1; ; attempt++) {
+    try {
+      const [path, body] = requestFor(model);
+      for await (const chunk of stream(path, key, body, signal)) answer.add(newsOf(chunk));
+      return;
+    } catch (e) {
+      const isBusy = e.status === 429 || e.status === 503;
+      if (e.status === 400 && !isBase.has(model) && /has no chat template/.test(e.message)) {
+        isBase.add(model);
+        showModel();
+      } else if (isBusy && e.retryAfter !== null && e.retryAfter <= WAIT_MAX_S && attempt < TRIES && answer.isEmpty) {
+        await waitAsTold(answer, e, signal);
+      } else {
+        throw e;
+      }
+    }
+  }
+}
+
+async function generate() {
+  const model = $("model").value, turn = turns.at(-1), own = abort = new AbortController();
+  const answer = turn.answer = new Answer(model, () => again(turn));
+  $("turns").append(answer.element);
+  $("talk").scrollTop = $("talk").scrollHeight;
+  busy(true);
+  put($("said"), "The answer begins.");
+  let failure = null, how = "";
+  try {
+    await receive(answer, model, own.signal);
+  } catch (e) {
+    if (own.signal.aborted) how = "stopped";
+    else failure = e;
+  }
+  answer.end(how, failure?.message ?? null);
+  put($("said"), failure ? "" : how ? "The answer was stopped." : "The answer is complete.");
+  if (abort !== own) return; // a new chat began meanwhile
+  abort = null;
+  busy(false);
+  if (failure?.status === 401) wantKey(failure.message);
+  if (failure?.status === 404) loadModels(); // an adapter has gone
+}
+
+function send(text) {
+  const body = make("div", { className: "body", textContent: text });
+  const element = make("li", { className: "turn user" }, make("span", { className: "hidden", textContent: "You: " }), body);
+  $("empty").hidden = true;
+  $("turns").append(element);
+  turns.push({ user: text, element, answer: null });
+  generate();
+}
+
+/** Another answer to the same message; what followed it goes. */
+function again(turn) {
+  const at = turns.indexOf(turn);
+  if (abort || at < 0) return;
+  for (const gone of turns.splice(at + 1)) {
+    gone.element.remove();
+    gone.answer?.element.remove();
+  }
+  turn.answer.element.remove();
+  $("prompt").focus();
+  generate();
+}
+
+function halt() {
+  abort?.abort();
+  hidePeek();
+}
+
+/* ---- what the person does ---- */
+
+$("compose").addEventListener("submit", e => {
+  e.preventDefault();
+  const text = $("prompt").value;
+  if (!text.trim() || abort) return;
+  if (!$("model").value) return loadModels();
+  if (!isBase.has($("model").value)) notice("");
+  $("prompt").value = "";
+  $("prompt").focus();
+  send(text);
+});
+
+$("prompt").addEventListener("keydown", e => {
+  if (e.key !== "Enter" || e.shiftKey || e.isComposing) return;
+  e.preventDefault();
+  $("compose").requestSubmit();
+});
+
+$("halt").addEventListener("click", () => {
+  halt();
+  $("prompt").focus();
+});
+
+document.addEventListener("keydown", e => {
+  if (e.key === "Escape") halt();
+});
+
+$("clear").addEventListener("click", () => {
+  halt();
+  abort = null;
+  turns = [];
+  $("turns").replaceChildren();
+  $("empty").hidden = false;
+  busy(false);
+  put($("said"), "A new chat has begun.");
+  $("prompt").focus();
+});
+
+$("key").addEventListener("input", () => { key = $("key").value.trim(); });
+$("key").addEventListener("change", loadModels);
+$("fields").addEventListener("submit", e => e.preventDefault());
+$("model").addEventListener("change", () => {
+  notice("");
+  showModel();
+});
+$("talk").addEventListener("scroll", hidePeek, { passive: true });
+document.addEventListener("visibilitychange", () => {
+  if (!document.hidden && !abort && $("state").textContent !== "key wanted") loadModels();
+});
+
+/* ---- the theme ---- */
+
+const dark = matchMedia("(prefers-color-scheme: dark)");
+function setTheme() {
+  const choice = $("theme").value;
+  document.documentElement.dataset.theme = choice === "auto" ? (dark.matches ? "dark" : "light") : choice;
+}
+$("theme").value = ["light", "dark"].find(t => t === localStorage.getItem("cox-theme")) ?? "auto";
+$("theme").addEventListener("change", () => {
+  localStorage.setItem("cox-theme", $("theme").value);
+  setTheme();
+});
+dark.addEventListener("change", setTheme);
+setTheme();
+
+$("settings").open = matchMedia("(min-width: 56rem)").matches;
+$("prompt").focus();
+loadModels();

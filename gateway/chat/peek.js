@@ -1,0 +1,69 @@
+// The box that says how likely a token was, and what else was likely. The pointer, or the arrow keys in a focused answer,
+// pick the token; a screen reader hears it from the live region.
+import { $, make, percent, put } from "./page.js";
+
+/** White space and control characters, made visible. */
+export const visible = text => text.replaceAll(" ", "␣").replaceAll("\n", "↵").replaceAll("\t", "⇥").replace(/[\u0000-\u001f\u007f-\u009f]/g, "�") || "(empty)";
+
+let picked = null;
+
+export function hidePeek() {
+  picked?.classList.remove("picked");
+  picked = null;
+  $("peek").hidden = true;
+}
+
+function row(option, isChosen) {
+  const bar = make("b");
+  bar.style.width = Math.min(100, 100 * Math.exp(option.logprob)).toFixed(1) + "%";
+  return make("div", { className: isChosen ? "chosen" : "" }, make("code", { textContent: visible(option.text) }), make("i", {}, bar),
+    make("span", { textContent: percent(option.logprob) }));
+}
+
+function rowsOf(token) {
+  const options = token.top.slice(0, 8), at = options.findIndex(o => o.text === token.text);
+  const rows = options.map((o, i) => row(o, i === at));
+  if (at < 0) rows.push(row(token, true));
+  return rows;
+}
+
+function show(element, tokens, aloud) {
+  const known = tokens.filter(t => Number.isFinite(t.logprob));
+  if (!known.length) return hidePeek();
+  picked?.classList.remove("picked");
+  picked = element;
+  element.classList.add("picked");
+  const box = $("peek");
+  box.replaceChildren(...known.slice(0, 3).flatMap((t, i) => i ? [make("hr"), ...rowsOf(t)] : rowsOf(t)));
+  box.hidden = false;
+  const at = element.getClientRects()[0] ?? element.getBoundingClientRect(), { width, height } = box.getBoundingClientRect();
+  box.style.left = Math.max(8, Math.min(at.left, innerWidth - width - 8)) + "px";
+  box.style.top = (at.bottom + height + 14 < innerHeight ? at.bottom + 6 : Math.max(8, at.top - height - 6)) + "px";
+  if (aloud)
+    put($("said"), known.map(t => `${visible(t.text)}: ${percent(t.logprob)}` +
+      t.top.filter(o => o.text !== t.text).slice(0, 3).map(o => `; ${visible(o.text)}: ${percent(o.logprob)}`).join("")).join(". "));
+}
+
+/** tokensOf(i): the tokens of span i. */
+export function watchTokens(body, tokensOf) {
+  const of = target => target instanceof Element ? target.closest(".t") : null;
+  const peek = (element, aloud) => element && show(element, tokensOf(element.span), aloud);
+  body.addEventListener("pointerover", e => of(e.target) ? peek(of(e.target), false) : hidePeek());
+  body.addEventListener("pointerleave", hidePeek);
+  body.addEventListener("click", e => peek(of(e.target), false)); // a finger has no hover
+  body.addEventListener("blur", hidePeek);
+  body.addEventListener("keydown", e => {
+    const by = { ArrowLeft: -1, ArrowRight: 1, Home: -Infinity, End: Infinity }[e.key];
+    if (e.key === "Escape" && picked) {
+      hidePeek();
+      e.stopPropagation();
+    }
+    if (!by || e.target !== body || e.ctrlKey || e.altKey || e.metaKey) return;
+    const all = [...body.querySelectorAll(".t")];
+    if (!all.length) return;
+    e.preventDefault();
+    const was = all.indexOf(picked), next = was < 0 && Number.isFinite(by) ? 0 : Math.max(0, Math.min(all.length - 1, was + by));
+    all[next].scrollIntoView({ block: "nearest" });
+    peek(all[next], true);
+  });
+}
