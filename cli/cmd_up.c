@@ -20,6 +20,7 @@
 #include "cli/throw_away.h"
 #include "cli/up_control.h"
 #include "cli/up_numa.h"
+#include "cli/vllm.h"
 #include "common/base/clock.h"
 #include "common/base/host.h"
 #include "common/base/log.h"
@@ -538,7 +539,7 @@ int cmd_up(int argc, char **argv)
     struct error err = {0};
     int code;
     const struct command_line line = {.usage = "cox up MODEL [OPTION...]",
-                                      .specs = up_specs,
+                                      .specs = vllm_up_specs(up_specs, up_n_specs),
                                       .n_specs = up_n_specs,
                                       .max_positional = 1,
                                       .log_format = &u->o.log_format};

@@ -19,7 +19,10 @@ struct gateway_access {
                    "the gateway's Unix socket; of --url the scheme counts alone"),                 \
     {                                                                                              \
         .name = "api-key", .type = OPTION_STRING, .offset = offsetof(struct S, gateway.api_key),   \
-        .help = "the gateway's key (better: COX_API_KEY)", .secret = true                          \
+        .env = "VLLM_API_KEY,OPENAI_API_KEY",                                                      \
+        .help = "API key of the gateway. Better set COX_API_KEY, VLLM_API_KEY or OPENAI_API_KEY: " \
+                "a command line is visible to others",                                             \
+        .secret = true                                                                             \
     }
 
 /* A call of url below a.url; everything is borrowed. */

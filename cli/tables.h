@@ -100,7 +100,7 @@ extern const size_t logs_n_specs, scale_n_specs;
 
 struct chat_options {
     struct gateway_access gateway;
-    const char *model, *system;
+    const char *model, *system, *quick;
     double temperature, top_p;
     int64_t max_tokens, seed;
     bool completion;

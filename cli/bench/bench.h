@@ -42,8 +42,9 @@ struct bench_access {
         {.name = "api-key",                                                                        \
          .type = OPTION_STRING,                                                                    \
          .offset = offsetof(struct S, at.gateway.api_key),                                         \
-         .env = "OPENAI_API_KEY",                                                                  \
-         .help = "the server's key (better: COX_API_KEY or OPENAI_API_KEY)",                       \
+         .env = "VLLM_API_KEY,OPENAI_API_KEY",                                                     \
+         .help = "API key of the server. Better set COX_API_KEY, VLLM_API_KEY or OPENAI_API_KEY: " \
+                 "a command line is visible to others",                                            \
          .secret = true},                                                                          \
         OPT_STRING(S, at.tokenizer, "tokenizer", NULL,                                             \
                    "counts prompts: a tokenizer's file or folder, a GGUF; default: --model where " \
