@@ -10,9 +10,10 @@ struct http_call {
     const char *const *headers; /* [n_headers] further ones, "Name: value" */
     size_t n_headers;
     struct str body;
-    const char *content_type; /* of body; NULL: application/json */
-    uint32_t timeout_ms;      /* whole call; for a stream: the longest silence */
-    const char *uds; /* a Unix socket's path in place of the URL's host and port; NULL: none */
+    /* Of body; NULL: application/json, and no body when it is empty. */
+    const char *content_type;
+    uint32_t timeout_ms; /* whole call; for a stream: the longest silence */
+    const char *uds;     /* a Unix socket's path in place of the URL's host and port; NULL: none */
     /* https: whose certificates are good (NULL: the system's), and our own where one is wanted. */
     const char *ca_file, *cert_file, *key_file;
     bool no_proxy;        /* never one of the environment's; of this machine none is taken anyway */
