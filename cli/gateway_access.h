@@ -6,6 +6,7 @@
 struct gateway_access {
     const char *url, *api_key;
     const char *cacert, *cert, *key, *uds; /* NULL: none */
+    bool insecure;                         /* any certificate is taken: the user says so */
 };
 
 /* The rows of a table whose struct S has a gateway_access called gateway. */
@@ -33,5 +34,6 @@ static inline struct http_call gateway_access_call(const struct gateway_access *
                               .uds = a->uds,
                               .ca_file = a->cacert,
                               .cert_file = a->cert,
-                              .key_file = a->key};
+                              .key_file = a->key,
+                              .any_certificate = a->insecure};
 }

@@ -161,7 +161,7 @@ enum status bench_offline_run(const struct bench_offline *b, struct bench_engine
     bench_catch_signals();
     enum status s = bench_engine_start(&cluster, engine, b->extra, words, err);
     if (s == STATUS_OK)
-        s = bench_connect(&target, &engine->access, NULL, b->is_chat, READY_S, b->owner, err);
+        s = bench_connect(&target, &engine->access, NULL, b->is_chat, -READY_S, b->owner, err);
     if (s == STATUS_OK) {
         set_fields(target.fields, b->n, b->temperature);
         s = b->prepare(b->options, &target, &prompts, err);

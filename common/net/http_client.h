@@ -17,7 +17,7 @@ struct http_call {
     /* https: whose certificates are good (NULL: the system's), and our own where one is wanted. */
     const char *ca_file, *cert_file, *key_file;
     bool no_proxy;        /* never one of the environment's; of this machine none is taken anyway */
-    bool any_certificate; /* only for what is on this machine and is told no secret */
+    bool any_certificate; /* for what is on this machine, or where the user asked for it */
     bool connect_only;    /* asks nothing: whether somebody listens there (*status_code is 0) */
     /* streaming: called for each piece; return false to stop. NULL: collected into the answer. */
     bool (*on_data)(void *ctx, struct str piece);
