@@ -7,7 +7,7 @@ import subprocess
 import httpx
 import null_oracle as oracle
 import pytest
-from cluster import BIN, SLOW, Cluster, end_all, free_ports, wait_for
+from cluster import BIN, SLOW, Cluster, end_all, free_ports, run_cox, wait_for
 
 KEY = "sk-vllm"
 
@@ -65,6 +65,27 @@ def test_serve_has_vllms_defaults(vllm, tmp_path):
     finally:
         end_all([p])
         log.close()
+
+
+TEMPLATE = "{% for m in messages %}<{{ m.role }}>{{ m.content }}{% endfor %}"
+
+
+def test_adapters_and_a_template_on_the_command_line(tmp_path):
+    """In JSON too, and more of them than the default --max-loras, which bounds a batch with vLLM; the template in one line or in several."""
+    for name in "abc":
+        (tmp_path / name).mkdir()
+    modules = ["--lora-modules", '{"name": "a", "path": "a"}', '{"name": "b", "path": "b", "base_model_name": "null"}', "c=c"]
+    with Cluster("--enable-lora", "--lora-root", tmp_path, *modules, "--chat-template", TEMPLATE.replace("{{ m.c", "\n{{ m.c"), workers=1, tp=1) as c:
+        def served():
+            return sorted(m["id"] for m in httpx.get(c.url + "/v1/models").json()["data"])
+        wait_for("all are there", lambda: served() == ["a", "b", "c", "null"])
+        for name in served():
+            r = httpx.post(c.url + "/v1/chat/completions", json={"model": name, "messages": [{"role": "user", "content": "hi"}], "max_tokens": 2})
+            assert r.status_code == 200 and r.json()["usage"]["prompt_tokens"] == len("<user>\nhi"), r.text
+        gateway = ["gateway", "--model", "null", "--insecure", "--head", "127.0.0.1:1", "--port", free_ports(1)[0], "--chat-template"]
+        for broken in ("{{ x", "{% if %}", "a\n{% b"):  # it is read as a template, not as a file's name
+            done = run_cox(*gateway, broken)
+            assert done.returncode == 2 and "chat template of null" in done.stderr and "No such file" not in done.stderr, done.stderr
 
 
 def test_chat_and_complete(vllm, cluster):
