@@ -223,7 +223,7 @@ def test_throughput_of_a_private_cluster(tmp_path):
 def test_latency_of_a_private_cluster(tmp_path):
     """The seed's command line with fewer, shorter batches; each token of a batch is a step of its own."""
     done = offline(tmp_path, "latency", "--tensor-parallel-size", 1, "--model", "null", "--n", 10, "--batch-size", 2, "--output-len", 20, "--num-iters", 3,
-                   "--num-iters-warmup", 1, "--output-json", tmp_path / "r.json", "--", "--null-step-us", STEP_MS * 1000)
+                   "--num-iters-warmup", 1, "--output-json", tmp_path / "r.json", "--null-step-us", STEP_MS * 1000)
     assert done.returncode == 0, done.stderr
     r = json.loads((tmp_path / "r.json").read_text())
     lines = [f"Avg latency: {r['avg_latency']} seconds", *(f"{p}% percentile latency: {r['percentiles'][str(p)]} seconds" for p in (10, 25, 50, 75, 90, 99))]

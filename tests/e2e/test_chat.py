@@ -11,7 +11,7 @@ import subprocess
 
 import pytest
 from cluster import BIN, SLOW, Cluster, run_cox, wait_for
-from hub_server import Server
+from hub_server import Server, tiny_model
 
 UP, PASTE, PASTED = "\x1b[A", "\x1b[200~", "\x1b[201~"
 
@@ -317,3 +317,13 @@ def test_with_a_real_gateway(env):
         t.ask("hi\r")
         assert "5 tokens, " in t.until("the first after")
         assert t.end() == 0
+
+
+def test_a_base_model_at_a_real_gateway(env, tmp_path):
+    (tmp_path / "base").mkdir()
+    for name, content in tiny_model().items():
+        (tmp_path / "base" / name).write_bytes(content)
+    with Cluster("--device", "null", workers=1, tp=1, model=str(tmp_path / "base")) as c:
+        done = run_cox("chat", "--url", c.url, "--max-tokens", "5", "-q", "hi", env=env)
+        assert done.returncode == 0 and len(done.stdout) > 1, done.stderr
+        assert done.stderr == "cox chat: base is a base model: it has no chat template. It continues your text instead, as with --completion.\n"
