@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <jansson.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -28,8 +29,9 @@ static enum status map(struct batch_file *f, const char *path, struct error *err
     (void)close(fd);
     if (!is_file)
         return error_set(err, STATUS_INVALID, "%s is not a file", path);
-    if (!f->mapped)
-        return error_set(err, STATUS_INVALID, "%s is empty", path);
+    if (!f->mapped && st.st_size > 0)
+        return error_set(err, STATUS_IO, "%s cannot be mapped into memory: %s", path,
+                         strerror(errno));
     return STATUS_OK;
 }
 
@@ -42,54 +44,68 @@ static bool known_url(const char *url)
     return false;
 }
 
-static enum status add(struct batch_file *f, struct str text, uint32_t number, const char *path,
-                       struct error *err)
+/* vLLM's run-batch also scores, reranks and hears. */
+static bool is_of_vllm(const char *url)
 {
-    char why[200];
-    struct batch_input_line l;
-    if (!batch_input_read(text, "", &l, why))
-        return error_set(err, STATUS_INVALID, "%s:%u: %s", path, number, why);
-    if (!known_url(l.owned_url)) {
-        (void)error_set(err, STATUS_INVALID,
-                        "%s:%u: url \"%.100s\": /v1/chat/completions, /v1/completions and "
-                        "/v1/embeddings are run",
-                        path, number, l.owned_url);
-        batch_input_line_fini(&l);
-        return STATUS_INVALID;
+    return strstr(url, "score") || strstr(url, "rerank") || strstr(url, "/audio/");
+}
+
+/* Whether the line can be sent; else why says what is wrong with it. */
+static bool read_line(struct str text, struct batch_input_line *l, char why[300])
+{
+    char wrong[200];
+    if (!batch_input_read(text, "", l, wrong)) {
+        snprintf(why, 300, "This line is not a request of a batch: %s", wrong);
+        l->owned_custom_id = batch_input_id(text);
+        return false;
     }
+    if (known_url(l->owned_url))
+        return true;
+    snprintf(why, 300,
+             "The url \"%.100s\" is not answered here%s: /v1/chat/completions, /v1/completions and "
+             "/v1/embeddings are.",
+             l->owned_url,
+             is_of_vllm(l->owned_url) ? ", since there are no scores, reranking and audio" : "");
+    return false;
+}
+
+static void add(struct batch_file *f, struct str text, uint32_t number)
+{
+    char why[300];
+    struct batch_input_line l;
+    bool can_be_sent = read_line(text, &l, why);
     if ((f->n_lines & (f->n_lines - 1)) == 0 && (f->n_lines == 0 || f->n_lines >= FIRST_LINES))
         f->owned_lines =
             mem_realloc(f->owned_lines, sizeof *f->owned_lines *
                                             (f->n_lines ? 2 * (size_t)f->n_lines : FIRST_LINES));
     f->owned_lines[f->n_lines++] =
-        (struct batch_file_line){.text = text, .number = number, .owned_id = l.owned_custom_id};
+        (struct batch_file_line){.text = text,
+                                 .number = number,
+                                 .owned_id = l.owned_custom_id,
+                                 .owned_why = can_be_sent ? NULL : mem_strdup(why)};
+    f->n_refused += !can_be_sent;
     l.owned_custom_id = NULL;
     batch_input_line_fini(&l);
-    return STATUS_OK;
 }
 
 static int by_id(const void *a, const void *b, void *lines)
 {
     const struct batch_file_line *l = lines;
-    return strcmp(l[*(const uint32_t *)a].owned_id, l[*(const uint32_t *)b].owned_id);
+    const uint32_t i = *(const uint32_t *)a, k = *(const uint32_t *)b;
+    int order = strcmp(l[i].owned_id, l[k].owned_id);
+    return order != 0 ? order : i < k ? -1 : i > k;
 }
 
-/* Answers are told apart by custom_id alone. */
-static enum status sort(struct batch_file *f, const char *path, struct error *err)
+static void sort(struct batch_file *f)
 {
-    f->owned_by_id = mem_array(f->n_lines, sizeof *f->owned_by_id);
+    f->owned_by_id = mem_array(f->n_lines + 1, sizeof *f->owned_by_id);
     for (uint32_t i = 0; i < f->n_lines; i++)
-        f->owned_by_id[i] = i;
-    qsort_r(f->owned_by_id, f->n_lines, sizeof *f->owned_by_id, by_id, f->owned_lines);
-    for (uint32_t i = 1; i < f->n_lines; i++) {
-        const struct batch_file_line *a = &f->owned_lines[f->owned_by_id[i - 1]],
-                                     *b = &f->owned_lines[f->owned_by_id[i]];
-        if (strcmp(a->owned_id, b->owned_id) == 0)
-            return error_set(err, STATUS_INVALID,
-                             "%s: lines %u and %u have one custom_id, \"%.100s\"", path, a->number,
-                             b->number, a->owned_id);
-    }
-    return STATUS_OK;
+        if (f->owned_lines[i].owned_id)
+            f->owned_by_id[f->n_ids++] = i;
+    qsort_r(f->owned_by_id, f->n_ids, sizeof *f->owned_by_id, by_id, f->owned_lines);
+    for (uint32_t i = 1; i < f->n_ids; i++)
+        f->n_twice += strcmp(f->owned_lines[f->owned_by_id[i - 1]].owned_id,
+                             f->owned_lines[f->owned_by_id[i]].owned_id) == 0;
 }
 
 enum status batch_file_open(struct batch_file *f, const char *path, struct error *err)
@@ -99,16 +115,18 @@ enum status batch_file_open(struct batch_file *f, const char *path, struct error
     struct str rest = {f->mapped, f->len}, text;
     uint32_t number = 0;
     while (s == STATUS_OK && batch_input_next(&rest, &text, &number))
-        s = add(f, text, number, path, err);
-    if (s == STATUS_OK && f->n_lines == 0)
-        s = error_set(err, STATUS_INVALID, "%s has no line", path);
-    return s == STATUS_OK ? sort(f, path, err) : s;
+        add(f, text, number);
+    if (s == STATUS_OK)
+        sort(f);
+    return s;
 }
 
 void batch_file_close(struct batch_file *f)
 {
-    for (uint32_t i = 0; i < f->n_lines; i++)
+    for (uint32_t i = 0; i < f->n_lines; i++) {
         mem_free(f->owned_lines[i].owned_id);
+        mem_free(f->owned_lines[i].owned_why);
+    }
     mem_free(f->owned_lines);
     mem_free(f->owned_by_id);
     if (f->mapped)
@@ -116,32 +134,46 @@ void batch_file_close(struct batch_file *f)
     *f = (struct batch_file){0};
 }
 
+/* The first line with the custom_id that has no answer yet, or else the last one with it. */
 static struct batch_file_line *find(const struct batch_file *f, const char *id)
 {
-    uint32_t lo = 0, hi = f->n_lines;
+    struct batch_file_line *found = NULL;
+    uint32_t lo = 0, hi = f->n_ids;
     while (lo < hi) {
         uint32_t mid = lo + (hi - lo) / 2;
-        struct batch_file_line *l = &f->owned_lines[f->owned_by_id[mid]];
-        int order = strcmp(id, l->owned_id);
-        if (order == 0)
-            return l;
-        if (order < 0)
-            hi = mid;
-        else
+        if (strcmp(id, f->owned_lines[f->owned_by_id[mid]].owned_id) > 0)
             lo = mid + 1;
+        else
+            hi = mid;
     }
-    return NULL;
+    for (; lo < f->n_ids && (!found || found->text.len == 0); lo++) {
+        struct batch_file_line *l = &f->owned_lines[f->owned_by_id[lo]];
+        if (strcmp(id, l->owned_id) != 0)
+            break;
+        found = l;
+    }
+    return found;
+}
+
+/* The next line without a custom_id: their answers are told apart by their order alone. */
+static struct batch_file_line *next_without_id(const struct batch_file *f, uint32_t *i)
+{
+    while (*i < f->n_lines && f->owned_lines[*i].owned_id)
+        ++*i;
+    return *i < f->n_lines ? &f->owned_lines[(*i)++] : NULL;
 }
 
 enum status batch_file_resume(struct batch_file *f, struct str answers, const char *path,
                               struct error *err)
 {
     struct str line;
-    uint32_t number = 0;
+    uint32_t number = 0, i = 0;
     while (batch_input_next(&answers, &line, &number)) {
         json_t *o = json_loadb(line.ptr, line.len, JSON_ALLOW_NUL, NULL);
-        const char *id = json_string_value(json_object_get(o, "custom_id"));
-        struct batch_file_line *l = id ? find(f, id) : NULL;
+        const json_t *id = json_object_get(o, "custom_id");
+        struct batch_file_line *l = json_is_string(id) ? find(f, json_string_value(id))
+                                    : json_is_null(id) ? next_without_id(f, &i)
+                                                       : NULL;
         json_decref(o);
         if (!l)
             return error_set(err, STATUS_INVALID,

@@ -80,7 +80,10 @@ void batch_answer_write(struct strbuf *out, const char *custom_id, uint64_t id, 
     json_t *j = parsed(body);
     const json_t *error = json_object_get(j, "error");
     strbuf_printf(out, "{\"id\":\"batch_req_%016llx\",\"custom_id\":", (unsigned long long)id);
-    strbuf_append_json(out, str_from(custom_id));
+    if (custom_id)
+        strbuf_append_json(out, str_from(custom_id));
+    else
+        strbuf_append_c(out, "null");
     strbuf_printf(out, ",\"response\":{\"status_code\":%d,\"request_id\":\"req_%016llx\",\"body\":",
                   status, (unsigned long long)id);
     if (status == 200 && j) {
@@ -146,6 +149,19 @@ static enum status call(struct run *r, const struct batch_input_line *l, int *co
     }
 }
 
+/* A line that cannot be sent: its answer is made here, as a gateway's is. */
+static void refuse(const struct run *r, uint32_t i, struct strbuf *out)
+{
+    const struct batch_file_line *line = &r->f->owned_lines[i];
+    struct strbuf body;
+    strbuf_init(&body, 0);
+    strbuf_append_c(&body, "{\"error\":{\"message\":");
+    strbuf_append_json(&body, str_from(line->owned_why));
+    strbuf_append_c(&body, ",\"type\":\"invalid_request_error\",\"param\":null,\"code\":null}}");
+    batch_answer_write(out, line->owned_id, r->id_base + i, 400, strbuf_str(&body));
+    strbuf_fini(&body);
+}
+
 static enum status answer(struct run *r, uint32_t i, struct strbuf *out, int *code,
                           struct error *err)
 {
@@ -153,6 +169,11 @@ static enum status answer(struct run *r, uint32_t i, struct strbuf *out, int *co
     struct batch_input_line l;
     struct strbuf body;
     char why[200];
+    if (line->owned_why) {
+        refuse(r, i, out);
+        *code = 400;
+        return STATUS_OK;
+    }
     if (!batch_input_read(line->text, "", &l, why)) /* the file has changed below us */
         return error_set(err, STATUS_INVALID, "line %u: %s", line->number, why);
     strbuf_init(&body, ANSWER_LIMIT);

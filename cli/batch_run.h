@@ -11,7 +11,7 @@ struct batch_totals {
 };
 
 /* What was written of one answer: vLLM's form of OpenAI's. `status` 200: body is the answer, else
- * its error. */
+ * its error. custom_id NULL: the line has none. */
 void batch_answer_write(struct strbuf *out, const char *custom_id, uint64_t id, int status,
                         struct str body);
 /* base: the gateway's URL without an end slash. out_fd is at its end. STATUS_CLOSED: interrupted.

@@ -152,12 +152,20 @@ static json_t *make_body(const struct chat_turn *t, const json_t *messages, cons
     return body;
 }
 
-static void fail_text(const struct chat_turn *t, int code)
+/* Our gateway's words, and those of vLLM. */
+static bool says_no_template(const char *message)
+{
+    return strstr(message, "no chat template") || strstr(message, "must provide a chat template");
+}
+
+static void take_failure(struct chat_turn *t, int code)
 {
     json_t *j = json_loadb(t->raw.ptr ? t->raw.ptr : "", t->raw.len, 0, NULL);
     const char *message =
         json_string_value(json_object_get(json_object_get(j, "error"), "message"));
-    fprintf(stderr, "cox %s: %d: %s\n", t->name, code, message ? message : "no error text");
+    t->is_base_model = !t->is_completion && code == 400 && message && says_no_template(message);
+    if (!t->is_base_model)
+        fprintf(stderr, "cox %s: %d: %s\n", t->name, code, message ? message : "no error text");
     json_decref(j);
 }
 
@@ -166,7 +174,7 @@ static void begin(struct chat_turn *t)
     strbuf_reset(&t->answer);
     strbuf_reset(&t->raw);
     strbuf_reset(&t->sse.line); /* of an error's body, or a stream that was cut */
-    t->is_stream = t->failed = t->in_reasoning = false;
+    t->is_stream = t->failed = t->in_reasoning = t->is_base_model = false;
     t->finish_reason[0] = '\0';
     t->n_tokens = t->n_prompt = -1;
     t->first_ns = t->last_ns = 0;
@@ -198,7 +206,7 @@ bool chat_turn_run(struct chat_turn *t, const json_t *messages, const char *prom
     if (!interrupted && s != STATUS_OK)
         fprintf(stderr, "cox %s: %s\n", t->name, err.text);
     else if (!interrupted && code != 200)
-        fail_text(t, code);
+        take_failure(t, code);
     return interrupted || (s == STATUS_OK && code == 200 && !t->failed);
 }
 
@@ -218,6 +226,13 @@ void chat_turn_describe(const struct chat_turn *t, char *out, size_t size)
 
 /* ---- who is asked ---- */
 
+/* The i-th model of an answer of /v1/models; NULL behind the last. */
+static const char *model_at(const json_t *answer, size_t i)
+{
+    const json_t *data = json_object_get(answer, "data");
+    return json_string_value(json_object_get(json_array_get(data, i), "id"));
+}
+
 /* Taken as people paste it: with a slash at the end, or with the /v1 of a base_url. */
 static enum status read_url(struct chat_turn *t, struct error *err)
 {
@@ -233,33 +248,60 @@ static enum status read_url(struct chat_turn *t, struct error *err)
     return STATUS_OK;
 }
 
-enum status chat_turn_find(struct chat_turn *t, struct error *err)
+/* The answer of /v1/models, which names at least one model. */
+static enum status ask_models(struct chat_turn *t, json_t **owned, struct error *err)
 {
     char url[1024];
     struct strbuf text;
     int code = 0;
-    TRY(read_url(t, err));
-    if (t->o->model) {
-        snprintf(t->model, sizeof t->model, "%s", t->o->model);
-        return STATUS_OK;
-    }
     snprintf(url, sizeof url, "%s/v1/models", t->url);
     strbuf_init(&text, BODY_LIMIT);
     struct http_call call = gateway_access_call(&t->o->gateway, url);
     call.timeout_ms = MODELS_TIMEOUT_MS;
     enum status s = http_client_call(&call, &code, &text, err);
     json_t *j = s == STATUS_OK ? json_loadb(text.ptr ? text.ptr : "", text.len, 0, NULL) : NULL;
-    const char *id =
-        json_string_value(json_object_get(json_array_get(json_object_get(j, "data"), 0), "id"));
     const char *why = json_string_value(json_object_get(json_object_get(j, "error"), "message"));
     if (s == STATUS_OK && code == 401)
         s = error_set(err, STATUS_DENIED, "%s wants a key: --api-key KEY or COX_API_KEY", url);
-    else if (s == STATUS_OK && !id)
+    else if (s == STATUS_OK && !model_at(j, 0))
         s = error_set(err, STATUS_PROTOCOL, "%s answered %d and names no model%s%s", url, code,
                       why ? ": " : "", why ? why : "");
-    else if (id)
-        snprintf(t->model, sizeof t->model, "%s", id);
-    json_decref(j);
     strbuf_fini(&text);
+    *owned = s == STATUS_OK ? j : NULL;
+    if (s != STATUS_OK)
+        json_decref(j);
     return s;
+}
+
+enum status chat_turn_find(struct chat_turn *t, struct error *err)
+{
+    json_t *models;
+    TRY(read_url(t, err));
+    if (t->o->model) {
+        snprintf(t->model, sizeof t->model, "%s", t->o->model);
+        return STATUS_OK;
+    }
+    TRY(ask_models(t, &models, err));
+    snprintf(t->model, sizeof t->model, "%s", model_at(models, 0));
+    json_decref(models);
+    return STATUS_OK;
+}
+
+enum status chat_turn_check_model(struct chat_turn *t, const char *model, struct error *err)
+{
+    char names[300] = "";
+    const char *id;
+    json_t *models;
+    bool is_there = false;
+    TRY(ask_models(t, &models, err));
+    for (size_t i = 0, n = 0; !is_there && (id = model_at(models, i)); i++) {
+        is_there = strcmp(id, model) == 0;
+        if (n < sizeof names) /* what does not fit is cut */
+            n += (size_t)snprintf(names + n, sizeof names - n, "%s%s", i > 0 ? ", " : "", id);
+    }
+    json_decref(models);
+    return is_there
+               ? STATUS_OK
+               : error_set(err, STATUS_NOT_FOUND,
+                           "\"%.200s\" is not served here. The gateway serves: %s.", model, names);
 }

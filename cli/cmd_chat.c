@@ -15,8 +15,21 @@
 #define S chat_options
 const struct option_spec chat_specs[] = {
     GATEWAY_ACCESS_ROWS(S),
-    OPT_STRING(S, model, "model", NULL, "default: the first that the gateway has"),
-    OPT_STRING(S, system, "system", NULL, "system message"),
+    {.name = "model",
+     .aliases = "model-name",
+     .type = OPTION_STRING,
+     .offset = offsetof(struct S, model),
+     .help = "Name of the model (default: the first model that the gateway serves)."},
+    {.name = "system",
+     .aliases = "system-prompt",
+     .type = OPTION_STRING,
+     .offset = offsetof(struct S, system),
+     .help = "System message of the conversation."},
+    {.name = "quick",
+     .aliases = "q",
+     .type = OPTION_STRING,
+     .offset = offsetof(struct S, quick),
+     .help = "Send this one message, print the answer and end."},
     OPT_BOOL(S, completion, "completion", NULL, "continue text (a base model), no chat template"),
     OPT_INT(S, max_tokens, "max-tokens", 0, 1 << 24, "0", "0: the gateway's default"),
     OPT_FLOAT(S, temperature, "temperature", -1, 10, "-1", "-1: the gateway's default"),
@@ -37,6 +50,7 @@ struct chat {
     struct line_input in;
     json_t *messages;
     bool is_colored, ok;
+    bool is_base_model; /* texts are continued since the model was found to have no template */
     struct strbuf message;
 };
 
@@ -90,11 +104,32 @@ static void set_system(struct chat *c, const char *text)
                               json_pack("{s:s,s:s}", "role", "system", "content", text));
 }
 
+static bool answer(struct chat *c, const char *prompt);
+
+/* The model turned out to have no chat template: its texts are continued from now on. */
+static bool continue_text(struct chat *c)
+{
+    const json_t *last = json_array_get(c->messages, json_array_size(c->messages) - 1);
+    char *text = mem_strdup(json_string_value(json_object_get(last, "content")));
+    drop_last(c);
+    fprintf(stderr,
+            "cox chat: %s is a base model: it has no chat template. It continues your text "
+            "instead, as with --completion%s.\n",
+            c->turn.model,
+            json_array_size(c->messages) > 0 ? "; it sees no system message or earlier text" : "");
+    c->o.completion = c->is_base_model = true;
+    bool ok = answer(c, text);
+    mem_free(text);
+    return ok;
+}
+
 /* prompt NULL: the messages as they stand. An answer that failed takes its question along. */
 static bool answer(struct chat *c, const char *prompt)
 {
     char text[160];
     bool ok = chat_turn_run(&c->turn, c->messages, prompt);
+    if (c->turn.is_base_model && last_is(c, "user"))
+        return continue_text(c);
     putchar('\n');
     fflush(stdout);
     if (!prompt && ok)
@@ -144,10 +179,16 @@ static void do_retry(struct chat *c, const char *text)
 
 static void do_model(struct chat *c, const char *text)
 {
-    if (strlen(text) >= sizeof c->turn.model)
+    struct error err = {0};
+    if (text[0] && chat_turn_check_model(&c->turn, text, &err) != STATUS_OK) {
+        fprintf(stderr, "cox chat: /model: %s\n", err.text);
+    } else if (strlen(text) >= sizeof c->turn.model) {
         fputs("cox chat: /model: the name is too long\n", stderr);
-    else if (text[0])
+    } else if (text[0]) {
         snprintf(c->turn.model, sizeof c->turn.model, "%s", text);
+        c->o.completion = c->o.completion && !c->is_base_model;
+        c->is_base_model = false; /* the new one may have a template */
+    }
     note(c, c->turn.model);
 }
 
@@ -282,6 +323,10 @@ static int converse(struct chat *c)
         return EXIT_FAILED;
     }
     chat_turn_catch_interrupts();
+    if (!c->o.completion)
+        set_system(c, c->o.system);
+    if (c->o.quick)
+        return say(c, c->o.quick) ? EXIT_FINE : EXIT_FAILED;
     line_input_open(&c->in, c->o.history, getenv("XDG_STATE_HOME"), getenv("HOME"));
     const char *no_color = getenv("NO_COLOR");
     c->is_colored = c->in.is_terminal && !(no_color && no_color[0]);
@@ -289,8 +334,6 @@ static int converse(struct chat *c)
     if (c->in.is_terminal)
         fprintf(stderr, "%s at %s. Ctrl-C stops an answer, Ctrl-D ends, /help.\n", c->turn.model,
                 c->turn.url);
-    if (!c->o.completion)
-        set_system(c, c->o.system);
     c->ok = true;
     while (take_message(c))
         ;

@@ -11,9 +11,16 @@ enum { TEXT_MAX = 8 << 20 };
 
 #define S complete_options
 const struct option_spec complete_specs[] = {
-    {.name = "text", .type = OPTION_ARGUMENT, .help = "the same as a bare TEXT"},
+    {.name = "text",
+     .aliases = "quick,q",
+     .type = OPTION_ARGUMENT,
+     .help = "Text to continue, the same as a bare TEXT."},
     GATEWAY_ACCESS_ROWS(S),
-    OPT_STRING(S, model, "model", NULL, "default: the first that the gateway has"),
+    {.name = "model",
+     .aliases = "model-name",
+     .type = OPTION_STRING,
+     .offset = offsetof(struct S, model),
+     .help = "Name of the model (default: the first model that the gateway serves)."},
     OPT_INT(S, max_tokens, "max-tokens", 0, 1 << 24, "0", "0: the gateway's default"),
     OPT_FLOAT(S, temperature, "temperature", -1, 10, "-1", "-1: the gateway's default"),
     OPT_FLOAT(S, top_p, "top-p", -1, 1, "-1", "-1: the gateway's default"),

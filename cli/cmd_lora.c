@@ -34,6 +34,17 @@ static const char *get(const json_t *o, const char *key)
     return text ? text : "";
 }
 
+static void say_none(const json_t *answer)
+{
+    int room = (int)json_integer_value(json_object_get(answer, "max_loras"));
+    if (room > 0)
+        printf("No adapter is loaded; there is room for %d (--max-loras). `cox lora load "
+               "NAME=FOLDER` loads one.\n",
+               room);
+    else
+        puts("No adapter is loaded, and this cluster takes none: start it with --enable-lora.");
+}
+
 static int list(const struct admin_access *o)
 {
     struct error err = {0};
@@ -52,6 +63,8 @@ static int list(const struct admin_access *o)
             printf("%-24s %-10s %s%s%s\n", get(a, "name"), get(a, "state"), get(a, "path"),
                    get(a, "text")[0] ? "  " : "", get(a, "text"));
     }
+    if (!o->json && json_array_size(json_object_get(answer, "adapters")) == 0)
+        say_none(answer);
     json_decref(answer);
     return EXIT_FINE;
 }

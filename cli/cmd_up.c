@@ -20,6 +20,8 @@
 #include "cli/throw_away.h"
 #include "cli/up_control.h"
 #include "cli/up_numa.h"
+#include "cli/up_sagemaker.h"
+#include "cli/vllm.h"
 #include "common/base/clock.h"
 #include "common/base/host.h"
 #include "common/base/log.h"
@@ -38,7 +40,8 @@ struct up {
     bool has_not_come; /* the fetch of it failed, or was stopped */
     struct arena arena;
     struct up_plan plan;
-    const char *family; /* static: of the model; NULL: not known */
+    const char *family;             /* static: of the model; NULL: not known */
+    const char *sagemaker_settings; /* of the model, for the log; NULL: none */
     struct loop *loop;
     struct supervisor *supervisor;
     struct up_control *control; /* NULL: none; cox logs and cox scale find nothing */
@@ -136,12 +139,15 @@ static void say_of_model(const struct up *u,
                                       .port = (uint32_t)u->o.port,
                                       .tp = (uint32_t)u->o.tp,
                                       .dp = (uint32_t)u->o.dp,
-                                      .n_gpus = sagemaker_gpus(environ)};
+                                      .n_gpus = sagemaker_gpus(environ),
+                                      .settings = u->sagemaker_settings};
     struct strbuf b;
     if (!u->o.sagemaker)
         return;
     strbuf_init(&b, 0);
     say(&m, &b);
+    if (say == sagemaker_loading)
+        up_sagemaker_engine(&u->o, u->model, u->plan.model_name, &b);
     fputs(strbuf_str(&b).ptr, stderr);
     strbuf_fini(&b);
 }
@@ -480,45 +486,6 @@ static void finish(struct up *u)
     arena_fini(&u->arena);
 }
 
-/* ---- as SageMaker starts it ---- */
-
-/* `serve` alone in SageMaker's environment: its settings as arguments, then those that were given.
- * False: *code says. owned_argv is the caller's to free. */
-static bool sagemaker_argv(int *argc, char **argv, struct arena *arena, char ***owned_argv,
-                           int *code)
-{
-    static char properties[SAGEMAKER_PROPERTIES_MAX];
-    struct sagemaker_output out;
-    struct error err = {0};
-    const char *store = sagemaker_model_store(environ);
-    const struct sagemaker_input in = {.environ_ = environ,
-                                       .properties = sagemaker_properties(store, properties),
-                                       .has_weights = sagemaker_has_weights(store),
-                                       .n_gpus = sagemaker_gpus(environ)};
-    if (sagemaker_read(&in, arena, &out, &err) != STATUS_OK) {
-        fprintf(stderr, "cox %s: %s\n", argv[0], err.text);
-        *code = EXIT_USAGE;
-        return false;
-    }
-    for (uint32_t i = 0; i < out.n_warnings; i++)
-        command_warn(argv[0], out.warnings[i]);
-    struct strbuf settings;
-    strbuf_init(&settings, 0);
-    sagemaker_settings(&in, &out, &settings);
-    fputs(strbuf_str(&settings).ptr, stderr);
-    strbuf_fini(&settings);
-    char **all = mem_array((size_t)*argc + out.n_args + 1, sizeof *all);
-    all[0] = argv[0];
-    for (uint32_t i = 0; i < out.n_args; i++)
-        all[1 + i] = (char *)out.args[i];
-    for (int i = 1; i < *argc; i++)
-        all[out.n_args + (uint32_t)i] = argv[i];
-    *argc += (int)out.n_args;
-    all[*argc] = NULL;
-    *owned_argv = all;
-    return true;
-}
-
 /* Says it; the exit code. */
 static int fail(const struct up *u, enum status s, const struct error *err)
 {
@@ -538,7 +505,7 @@ int cmd_up(int argc, char **argv)
     struct error err = {0};
     int code;
     const struct command_line line = {.usage = "cox up MODEL [OPTION...]",
-                                      .specs = up_specs,
+                                      .specs = vllm_up_specs(up_specs, up_n_specs),
                                       .n_specs = up_n_specs,
                                       .max_positional = 1,
                                       .log_format = &u->o.log_format};
@@ -550,7 +517,8 @@ int cmd_up(int argc, char **argv)
     struct arena texts;
     arena_init(&texts, 0);
     res = (struct config_result){0};
-    if (by_sagemaker && sagemaker_argv(&argc, argv, &texts, &own_argv, &code))
+    if (by_sagemaker &&
+        up_sagemaker_argv(&argc, argv, &texts, &own_argv, &u->sagemaker_settings, &code))
         argv = own_argv;
     if ((!by_sagemaker || own_argv) && command_parse(&line, argc, argv, &u->o, &res, &code)) {
         if (res.positional.n_items == 0) {

@@ -6,6 +6,7 @@
 struct gateway_access {
     const char *url, *api_key;
     const char *cacert, *cert, *key, *uds; /* NULL: none */
+    bool insecure;                         /* any certificate is taken: the user says so */
 };
 
 /* The rows of a table whose struct S has a gateway_access called gateway. */
@@ -19,7 +20,10 @@ struct gateway_access {
                    "the gateway's Unix socket; of --url the scheme counts alone"),                 \
     {                                                                                              \
         .name = "api-key", .type = OPTION_STRING, .offset = offsetof(struct S, gateway.api_key),   \
-        .help = "the gateway's key (better: COX_API_KEY)", .secret = true                          \
+        .env = "VLLM_API_KEY,OPENAI_API_KEY",                                                      \
+        .help = "API key of the gateway. Better set COX_API_KEY, VLLM_API_KEY or OPENAI_API_KEY: " \
+                "a command line is visible to others",                                             \
+        .secret = true                                                                             \
     }
 
 /* A call of url below a.url; everything is borrowed. */
@@ -30,5 +34,6 @@ static inline struct http_call gateway_access_call(const struct gateway_access *
                               .uds = a->uds,
                               .ca_file = a->cacert,
                               .cert_file = a->cert,
-                              .key_file = a->key};
+                              .key_file = a->key,
+                              .any_certificate = a->insecure};
 }

@@ -2,6 +2,7 @@
 #include <string.h>
 
 #include "cli/command.h"
+#include "cli/vllm.h"
 #include "common/base/crash.h"
 #include "common/base/first_process.h"
 
@@ -18,6 +19,8 @@ int main(int argc, char **argv)
 {
     crash_install();
     first_process_install();
+    if (vllm_is_called(argv[0]))
+        return end(argc > 1 ? argv[1] : "help", vllm_main(argc, argv));
     if (argc < 2) {
         char help[] = "help";
         (void)cmd_help(1, (char *[]){help, NULL});

@@ -274,6 +274,17 @@ static enum status read_model(struct reader *r)
     return STATUS_OK;
 }
 
+/* A variable of vLLM's that DJL's users set beside its own: the last that counts. chosen: what the
+ * others say; NULL: nothing. */
+static const char *or_vllms(struct reader *r, const char *name, const char *chosen)
+{
+    const char *v = variable_of(r, name);
+    if (v && chosen && strcmp(v, chosen) != 0)
+        warn(r,
+             text(r, "%s=%s has no effect: DJL's setting for the same says %s", name, v, chosen));
+    return chosen ? chosen : v;
+}
+
 static enum status read_engine(struct reader *r)
 {
     const char *form = NULL, *seqs, *quantize = option(r, "quantize", "HF_MODEL_QUANTIZE");
@@ -281,15 +292,18 @@ static enum status read_engine(struct reader *r)
     bool is_rolling = strcmp(form, "rolling") == 0 || strcmp(form, "tgi") == 0;
     flag(r, "--invocations", form);
     TRY(twin(r, "max_rolling_batch_size", "max_num_seqs", "MAX_BATCH_SIZE", &seqs));
+    seqs = or_vllms(r, "VLLM_MAX_NUM_SEQS", seqs);
     flag(r, "--max-num-seqs", seqs ? seqs : is_rolling ? "256" : "32");
     TRY(read_parallel(r));
     TRY(read_dtype(r));
     const char *prefill = option(r, "max_rolling_batch_prefill_tokens", "MAX_BATCH_PREFILL_TOKENS");
     flag(r, "--max-num-batched-tokens",
-         prefill ? prefill : option(r, "max_num_batched_tokens", NULL));
-    flag(r, "--max-model-len", option(r, "max_model_len", NULL));
+         or_vllms(r, "VLLM_MAX_NUM_BATCHED_TOKENS",
+                  prefill ? prefill : option(r, "max_num_batched_tokens", NULL)));
+    flag(r, "--max-model-len", or_vllms(r, "VLLM_MAX_MODEL_LEN", option(r, "max_model_len", NULL)));
     flag(r, "--gpu-memory-utilization",
-         option(r, "gpu_memory_utilization", "CUDA_MEMORY_FRACTION"));
+         or_vllms(r, "VLLM_GPU_MEMORY_UTILIZATION",
+                  option(r, "gpu_memory_utilization", "CUDA_MEMORY_FRACTION")));
     flag(r, "--kv-cache-dtype", option(r, "kv_cache_dtype", NULL));
     if (is_true(option(r, "enforce_eager", NULL)))
         arg(r, "--enforce-eager");

@@ -48,7 +48,27 @@ static void append_variable(struct strbuf *out, const char *variable)
     strbuf_append_c(out, "\n");
 }
 
-/* "    option.NAME: VALUE" for each; the file's win. */
+/* Of the environment, with the file's names. */
+static void append_option_variables(const struct sagemaker_input *in, struct strbuf *out)
+{
+    static const char prefix[] = "OPTION_";
+    for (char *const *v = in->environ_; *v; v++) {
+        const char *end = strchr(*v, '=');
+        if (!end || !end[1] || strncmp(*v, prefix, sizeof prefix - 1) != 0)
+            continue;
+        const char *name = *v + sizeof prefix - 1;
+        strbuf_append_c(out, "    option.");
+        for (const char *c = name; c < end; c++)
+            strbuf_append(out, (char[]){(char)tolower((unsigned char)*c)}, 1);
+        strbuf_append_c(out, ": ");
+        bool secret = is_secret((struct str){name, (size_t)(end - name)});
+        for (const char *c = secret ? "***" : end + 1; *c; c++)
+            strbuf_append(out, iscntrl((unsigned char)*c) ? "?" : c, 1);
+        strbuf_append_c(out, "\n");
+    }
+}
+
+/* Of the file, whose settings win: they come last. */
 static void append_options(const struct sagemaker_input *in, struct strbuf *out)
 {
     struct str rest = in->properties;
@@ -81,7 +101,6 @@ void sagemaker_settings(const struct sagemaker_input *in, const struct sagemaker
                         struct strbuf *out)
 {
     const char *host = value_of(o, "--host"), *port = value_of(o, "--port");
-    const char *queue = value_of(o, "--max-waiting");
     strbuf_printf(out,
                   "[INFO ] ModelServer -\n"
                   "Inference address: http://%s:%s\n"
@@ -95,11 +114,16 @@ void sagemaker_settings(const struct sagemaker_input *in, const struct sagemaker
                   "Netty threads: 0\n"
                   "Maximum Request Size: %s\n"
                   "Environment variables:\n",
-                  host, port, host, port, queue, sagemaker_model_store(in->environ_),
-                  value_of(o, "--max-body-bytes"));
+                  host, port, host, port, value_of(o, "--max-waiting"),
+                  sagemaker_model_store(in->environ_), value_of(o, "--max-body-bytes"));
     for (char *const *v = in->environ_; *v; v++)
         if (strchr(*v, '=') && is_shown(*v))
             append_variable(out, *v);
+}
+
+void sagemaker_model_settings(const struct sagemaker_input *in, const struct sagemaker_output *o,
+                              struct strbuf *out)
+{
     strbuf_printf(out,
                   "[INFO ] ModelInfo - M-0001: Apply per model settings:\n"
                   "    job_queue_size: %s\n"
@@ -107,7 +131,8 @@ void sagemaker_settings(const struct sagemaker_input *in, const struct sagemaker
                   "    max_batch_delay: 100\n"
                   "    max_idle_time: 60\n"
                   "    load_on_devices: *\n",
-                  queue);
+                  value_of(o, "--max-waiting"));
+    append_option_variables(in, out);
     append_options(in, out);
 }
 
@@ -117,6 +142,8 @@ void sagemaker_loading(const struct sagemaker_model *m, struct strbuf *out)
                   "[INFO ] LmiUtils - Detected mpi_mode: false, rolling_batch: %s, "
                   "tensor_parallel_degree: %u, for modelType: %s\n",
                   m->rolling_batch, m->tp, m->family ? m->family : "unknown");
+    if (m->settings)
+        strbuf_append_c(out, m->settings);
 }
 
 static void append_device(const struct sagemaker_model *m, uint32_t i, struct strbuf *out)

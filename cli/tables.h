@@ -100,7 +100,7 @@ extern const size_t logs_n_specs, scale_n_specs;
 
 struct chat_options {
     struct gateway_access gateway;
-    const char *model, *system;
+    const char *model, *system, *quick;
     double temperature, top_p;
     int64_t max_tokens, seed;
     bool completion;
@@ -132,9 +132,9 @@ extern const size_t workers_n_specs;
 
 struct run_batch_options {
     struct gateway_access gateway;
-    const char *input, *output;
+    const char *input, *output, *output_tmp_dir;
     int64_t concurrency, timeout_s, retry_s;
-    bool resume;
+    bool resume, fail_on_error;
 };
 extern const struct option_spec run_batch_specs[];
 extern const size_t run_batch_n_specs;

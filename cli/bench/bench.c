@@ -3,6 +3,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "cli/bench/loopback.h"
 #include "cli/command.h"
 #include "common/base/clock.h"
 
@@ -39,8 +40,9 @@ int bench_fail(const char *owner, enum status s, const struct error *err)
 /* Until somebody answers, whatever it is below 500: other servers have no /health. */
 static enum status wait_for_server(const struct bench_target *t, double ready_s, struct error *err)
 {
+    bool waits_here = ready_s >= 0, said = false;
+    ready_s = waits_here ? ready_s : -ready_s;
     uint64_t end_ns = clock_mono_ns() + (uint64_t)(ready_s * 1e9);
-    bool said = false;
     for (;;) {
         int code = 0;
         json_t *answer = NULL;
@@ -53,6 +55,8 @@ static enum status wait_for_server(const struct bench_target *t, double ready_s,
         if (bench_is_interrupted())
             return error_set(err, STATUS_CLOSED, "interrupted");
         bool passes = s == STATUS_IO || s == STATUS_TIMEOUT;
+        if (s == STATUS_IO && code == 0 && !waits_here && !t->gateway.uds)
+            passes = !bench_is_closed_here(t->base);
         if (!passes || clock_mono_ns() + PAUSE_MS * NS_PER_MS >= end_ns)
             return s;
         if (!said)

@@ -42,8 +42,9 @@ struct bench_access {
         {.name = "api-key",                                                                        \
          .type = OPTION_STRING,                                                                    \
          .offset = offsetof(struct S, at.gateway.api_key),                                         \
-         .env = "OPENAI_API_KEY",                                                                  \
-         .help = "the server's key (better: COX_API_KEY or OPENAI_API_KEY)",                       \
+         .env = "VLLM_API_KEY,OPENAI_API_KEY",                                                     \
+         .help = "API key of the server. Better set COX_API_KEY, VLLM_API_KEY or OPENAI_API_KEY: " \
+                 "a command line is visible to others",                                            \
          .secret = true},                                                                          \
         OPT_STRING(S, at.tokenizer, "tokenizer", NULL,                                             \
                    "counts prompts: a tokenizer's file or folder, a GGUF; default: --model where " \
@@ -51,8 +52,13 @@ struct bench_access {
 
 /* The rows of a table whose struct S has a bench_dataset_options called dataset. */
 #define BENCH_DATASET_ROWS(S, n_default)                                                           \
-    OPT_ENUM(S, dataset.kind, "dataset-name", BENCH_DATASET_NAMES, "auto",                         \
-             "auto: by the file; without one random"),                                             \
+    {.name = "dataset-name",                                                                       \
+     .type = OPTION_ENUM,                                                                          \
+     .offset = offsetof(struct S, dataset.kind),                                                   \
+     .choices = BENCH_DATASET_NAMES,                                                               \
+     .def = "auto",                                                                                \
+     .help = "auto: by the file; without one random",                                              \
+     .instead = "prompts of another dataset can be given as JSON lines with --dataset-path"},      \
         BENCH_TEXT(S, dataset.path, "dataset-path", "dataset",                                     \
                    "ShareGPT's JSON, a poem, or JSON lines of {\"prompt\"[, \"output_tokens\"]}"), \
         OPT_INT(S, dataset.n_prompts, "num-prompts", 1, 1 << 22, n_default, "requests"),           \
@@ -91,7 +97,8 @@ struct bench_access {
                  "fewer requests where a file has fewer prompts, not the same ones again")
 
 /* Opens target and waits up to ready_s for a server that is not there yet; then its model's name.
- * owner: "bench serve". */
+ * ready_s below 0: as many seconds, but a closed port of this machine is an error at once. owner:
+ * "bench serve". */
 MUST_USE enum status bench_connect(struct bench_target *target, const struct bench_access *a,
                                    const char *endpoint, bool is_chat, double ready_s,
                                    const char *owner, struct error *err);

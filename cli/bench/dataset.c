@@ -36,7 +36,9 @@ struct load {
 
 static void add(struct load *l, char *owned_text, uint32_t n_prompt, int64_t n_output)
 {
-    l->out->items[l->out->n++] = (struct bench_prompt){owned_text, n_prompt, (uint32_t)n_output};
+    l->out->items[l->out->n++] = (struct bench_prompt){.owned_text = owned_text,
+                                                       .n_prompt_tokens = n_prompt,
+                                                       .n_output_tokens = (uint32_t)n_output};
     bench_progress_add(&l->progress, false);
     bench_progress_tick(&l->progress);
 }

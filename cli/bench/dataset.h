@@ -30,6 +30,7 @@ struct bench_dataset_options {
 
 struct bench_prompt {
     char *owned_text;
+    const char *model; /* borrowed: whom it is for; NULL: the target's model */
     uint32_t n_prompt_tokens, n_output_tokens; /* n_output_tokens: what is asked for */
 };
 

@@ -6,6 +6,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "cli/engine_words.h"
 #include "common/base/mem.h"
 #include "common/base/random.h"
 
@@ -160,7 +161,7 @@ enum status bench_offline_run(const struct bench_offline *b, struct bench_engine
     bench_catch_signals();
     enum status s = bench_engine_start(&cluster, engine, b->extra, words, err);
     if (s == STATUS_OK)
-        s = bench_connect(&target, &engine->access, NULL, b->is_chat, READY_S, b->owner, err);
+        s = bench_connect(&target, &engine->access, NULL, b->is_chat, -READY_S, b->owner, err);
     if (s == STATUS_OK) {
         set_fields(target.fields, b->n, b->temperature);
         s = b->prepare(b->options, &target, &prompts, err);
@@ -181,10 +182,12 @@ int bench_offline_command(int argc, char **argv, struct command_line line, void 
     struct error err = {0};
     int code;
     line.max_positional = UP_WORDS_MAX;
-    if (command_parse(&line, argc, argv, options, &res, &code)) {
+    char **words = engine_words_move(line.specs, line.n_specs, argc, argv, &argc);
+    if (command_parse(&line, argc, words, options, &res, &code)) {
         enum status s = run(options, &res.positional, &err);
         code = s == STATUS_OK ? EXIT_FINE : bench_fail(argv[0], s, &err);
     }
     config_fini(&res);
+    mem_free(words);
     return code;
 }

@@ -40,6 +40,8 @@ struct asked {
     uint32_t n_pieces;
     bool is_stream, is_done, broken;
     char error[400]; /* of an event; "" */
+    const char **owned_headers;
+    char id_header[256]; /* the last of them */
 };
 
 /* ---- one answer ---- */
@@ -160,10 +162,28 @@ static void on_end(void *ctx, enum status s, int code, const struct error *err)
     sse_reader_fini(&a->sse);
     strbuf_fini(&a->raw);
     free(a->owned_body);
+    mem_free(a->owned_headers);
     mem_free(a);
 }
 
 /* ---- all of them ---- */
+
+/* The target's headers and the id of this request. */
+static void set_headers(struct asked *a, uint32_t i, struct http_call *c)
+{
+    const struct bench_target *t = a->run->l->target;
+    c->headers = t->headers;
+    c->n_headers = t->n_headers;
+    if (!t->request_id_prefix)
+        return;
+    a->owned_headers = mem_array(t->n_headers + 1, sizeof *a->owned_headers);
+    for (size_t k = 0; k < t->n_headers; k++)
+        a->owned_headers[k] = t->headers[k];
+    snprintf(a->id_header, sizeof a->id_header, "X-Request-Id: %s%u", t->request_id_prefix, i);
+    a->owned_headers[t->n_headers] = a->id_header;
+    c->headers = a->owned_headers;
+    c->n_headers++;
+}
 
 static void begin(struct run *r, const struct bench_prompt *p, struct bench_result *result)
 {
@@ -173,11 +193,10 @@ static void begin(struct run *r, const struct bench_prompt *p, struct bench_resu
     sse_reader_init(&a->sse, on_event, a);
     strbuf_init(&a->raw, 0);
     strbuf_init(&result->text, 0);
-    a->owned_body = bench_target_body(r->l->target, p->owned_text, p->n_output_tokens);
+    a->owned_body = bench_target_body(r->l->target, p->model, p->owned_text, p->n_output_tokens);
     struct http_call c = gateway_access_call(&r->l->target->gateway, r->url);
     c.body = str_from(a->owned_body);
-    c.headers = r->l->target->headers;
-    c.n_headers = r->l->target->n_headers;
+    set_headers(a, r->n_begun, &c);
     c.timeout_ms = SILENCE_MS;
     c.on_data = on_bytes;
     c.ctx = a;

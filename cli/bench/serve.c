@@ -12,12 +12,14 @@
 #include "cli/bench/arrivals.h"
 #include "cli/bench/bench.h"
 #include "cli/bench/plot.h"
+#include "cli/bench/serve_flags.h"
 #include "cli/command.h"
 #include "common/base/clock.h"
 #include "common/base/mem.h"
 
 #define BACKENDS "vllm|openai|openai-chat|vllm-chat|sglang|sglang-oai|lmdeploy|scalellm"
 enum backend { BACKEND_OPENAI_CHAT = 2, BACKEND_VLLM_CHAT = 3 };
+enum { USUAL_READY_S = 600, ID_PREFIX_MAX = 200 };
 
 struct serve_options {
     struct bench_access access;
@@ -33,6 +35,9 @@ struct serve_options {
     const char *result_dir, *result_filename, *label, *extra_body;
     double temperature, top_p, min_p, frequency_penalty, presence_penalty, repetition_penalty;
     int64_t top_k, logprobs;
+    const char *request_id_prefix;
+    struct option_list lora_modules;
+    int lora_assignment; /* 1: round-robin */
 };
 
 #define S serve_options
@@ -64,9 +69,10 @@ const struct option_spec bench_serve_specs[] = {
     OPT_FLOAT(S, ramp_to, "ramp-up-end-rps", 0, 1e6, "0", "requests per second at the end"),
     BENCH_DATASET_ROWS(S, "1000"),
     OPT_INT(S, warmups, "num-warmups", 0, 1 << 20, "0", "requests before the load; not counted"),
-    OPT_FLOAT(S, ready_s, "ready-check-timeout-sec", 0, 86400, "600",
-              "seconds to wait for a server that is not there yet; 0: no request before the load "
-              "looks whether it answers"),
+    OPT_FLOAT(S, ready_s, "ready-check-timeout-sec", -1, 86400, "-1",
+              "Seconds to wait for a server that is not there yet; 0: no request before the load "
+              "looks whether it answers. -1: 600, but a closed port of this machine is not waited "
+              "for."),
     OPT_WORDS(S, goodput, "goodput", WORDS_ARE_VALUES,
               "ttft:MS tpot:MS e2el:MS: counts the requests that keep all of them"),
     OPT_STRING(S, percentile_metrics, "percentile-metrics", "ttft,tpot,itl",
@@ -97,12 +103,15 @@ const struct option_spec bench_serve_specs[] = {
      .offset = offsetof(struct S, extra_body),
      .help = "a JSON object: further members of every request",
      .json = true},
-    OPT_IGNORED("trust-remote-code", TAKES_NOTHING, "no code of a model is run"),
-    OPT_IGNORED("tokenizer-mode", TAKES_ONE, "there is one"),
-    OPT_REFUSED("use-beam-search", TAKES_NOTHING, NULL, "leave it out: there is no beam search"),
-    OPT_REFUSED("lora-modules", TAKES_MANY, NULL, "name one adapter as --model"),
-    OPT_REFUSED("profile", TAKES_NOTHING, NULL,
-                "leave it out: the server has no profiler to start"),
+    OPT_STRING(S, request_id_prefix, "request-id-prefix", NULL,
+               "Send X-Request-Id with each request: this text and the request's number."),
+    OPT_WORDS(S, lora_modules, "lora-modules", WORDS_ARE_VALUES,
+              "Names of adapters that the server has; each request asks for one of them."),
+    OPT_ENUM(S, lora_assignment, "lora-assignment", "random|round-robin", "random",
+             "How --lora-modules are shared out: drawn by --seed, or in turn."),
+    OPT_BOOL(S, access.gateway.insecure, "insecure", NULL,
+             "https: accept any certificate, as for a server with one of its own making."),
+    BENCH_SERVE_FOREIGN,
 };
 #undef S
 const size_t bench_serve_n_specs = sizeof bench_serve_specs / sizeof bench_serve_specs[0];
@@ -200,6 +209,9 @@ static enum status read_options(struct serve *v, struct error *err)
         TRY(bench_goodput_parse(&v->goodput, o->goodput.items[i], err));
     TRY(check_metadata(&o->metadata, err));
     TRY(check_plot(o->plot, err));
+    if (o->request_id_prefix && strlen(o->request_id_prefix) > ID_PREFIX_MAX)
+        return error_set(err, STATUS_INVALID, "--request-id-prefix: at most %d bytes are allowed",
+                         ID_PREFIX_MAX);
     struct str backend = {BACKENDS, 0};
     for (int i = 0; i <= o->backend; i++) {
         backend.ptr += backend.len + (i > 0);
@@ -389,10 +401,10 @@ static void say_plan(const struct serve *v)
 static enum status warm_up(const struct serve *v, struct error *err)
 {
     struct bench_load l = {.target = &v->target, .prompts = &v->prompts};
-    if (v->o->ready_s > 0) {
+    if (v->o->ready_s != 0) {
         printf("Starting initial single prompt test run...\n");
         fflush(stdout);
-        TRY(bench_load_probe(&l, v->o->ready_s, err));
+        TRY(bench_load_probe(&l, v->o->ready_s > 0 ? v->o->ready_s : USUAL_READY_S, err));
         printf("Initial test run completed.\n");
     } else {
         printf("Skipping endpoint ready check.\n");
@@ -456,6 +468,16 @@ static enum status measure(struct serve *v, struct bench_result *results, struct
     return s;
 }
 
+/* Which adapter each request asks for. */
+static void share_adapters(struct serve *v)
+{
+    const struct option_list *l = &v->o->lora_modules;
+    struct rng rng = {(uint64_t)v->o->dataset.seed + 2};
+    for (uint32_t i = 0; l->n_items > 0 && i < v->prompts.n; i++)
+        v->prompts.items[i].model =
+            l->items[v->o->lora_assignment == 1 ? i % l->n_items : rng_below(&rng, l->n_items)];
+}
+
 static enum status run(struct serve *v, struct error *err)
 {
     const struct serve_options *o = v->o;
@@ -464,12 +486,14 @@ static enum status run(struct serve *v, struct error *err)
     TRY(check_folder(o, err));
     TRY(bench_dataset_check(&o->dataset, err));
     bench_catch_signals();
-    TRY(bench_connect(&v->target, &o->access, o->endpoint, is_chat, o->ready_s, "bench serve",
-                      err));
+    TRY(bench_connect(&v->target, &o->access, o->endpoint, is_chat,
+                      o->ready_s < 0 ? -USUAL_READY_S : o->ready_s, "bench serve", err));
+    v->target.request_id_prefix = o->request_id_prefix;
     v->target.headers = (const char *const *)v->owned_headers;
     v->target.n_headers = o->headers.n_items;
     TRY(set_fields(v, err));
     TRY(bench_prepare(&v->prompts, &v->target, &o->access, &o->dataset, err));
+    share_adapters(v);
     TRY(warm_up(v, err));
     say_plan(v);
     struct bench_result *results = mem_array(v->prompts.n, sizeof *results);

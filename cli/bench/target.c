@@ -116,10 +116,11 @@ enum status bench_target_find_model(struct bench_target *t, const char *given, s
     return s;
 }
 
-char *bench_target_body(const struct bench_target *t, const char *prompt, uint32_t output_tokens)
+char *bench_target_body(const struct bench_target *t, const char *model, const char *prompt,
+                        uint32_t output_tokens)
 {
     json_t *body = json_object();
-    json_object_set_new(body, "model", json_string(t->model));
+    json_object_set_new(body, "model", json_string(model ? model : t->model));
     if (t->is_chat)
         json_object_set_new(body, "messages",
                             json_pack("[{s:s, s:s}]", "role", "user", "content", prompt));

@@ -12,6 +12,7 @@ struct bench_target {
     char model[512];
     const char *const *headers; /* [n_headers] borrowed; or NULL */
     size_t n_headers;
+    const char *request_id_prefix; /* of each request's X-Request-Id; NULL: none is sent */
     json_t *fields;    /* further members of each body: sampling, ignore_eos; the target's */
     const char *owner; /* "bench serve": whose messages these are */
 };
@@ -31,5 +32,6 @@ MUST_USE enum status bench_target_ask(const struct bench_target *t, const char *
                                       struct error *err);
 /* What a server says of its error, cut for a line on a terminal; "" when it says nothing. */
 void bench_error_text(const json_t *answer, char *out, size_t size);
-/* The body of one request, for free(). */
-char *bench_target_body(const struct bench_target *t, const char *prompt, uint32_t output_tokens);
+/* The body of one request, for free(). model NULL: the target's. */
+char *bench_target_body(const struct bench_target *t, const char *model, const char *prompt,
+                        uint32_t output_tokens);

@@ -18,6 +18,8 @@
 
 enum { NAME_MAX_LEN = 64 };
 
+#define KEY_ENDS "\r\n \t" /* characters that no key ends with */
+
 /* The arena has no limit, so NULL is plain out of memory: ends as mem_alloc would. */
 static void *or_abort(void *p)
 {
@@ -361,7 +363,7 @@ static enum status set_comma_list(struct config_parser *p, size_t i_spec, const 
     struct str item;
     const bool is_secret = p->specs[i_spec].secret;
     while (next_alias(&text, &item)) {
-        while (is_secret && item.len > 0 && strchr("\r\n", item.ptr[item.len - 1]))
+        while (is_secret && item.len > 0 && strchr(KEY_ENDS, item.ptr[item.len - 1]))
             item.len--; /* as env_value */
         if (item.len)
             TRY(config_set(p, i_spec, item, from));
@@ -412,11 +414,13 @@ static const char *env_find(char *const *environ_, const char *name, size_t n)
     return NULL;
 }
 
-/* A Secret made of a file, or with echo, ends with a newline, which no header could carry. */
+/* A Secret made of a file, or with echo, ends with a newline, which no header could carry. A blank
+ * at the end is taken off a list of keys alone: a password may end with one. */
 static struct str env_value(const struct option_spec *s, const char *value)
 {
     struct str v = str_from(value);
-    while (s->secret && v.len > 0 && (v.ptr[v.len - 1] == '\n' || v.ptr[v.len - 1] == '\r'))
+    const char *ends = s->type == OPTION_LIST ? KEY_ENDS : "\r\n";
+    while (s->secret && v.len > 0 && strchr(ends, v.ptr[v.len - 1]))
         v.len--;
     return v;
 }
@@ -466,7 +470,7 @@ static enum status apply_environment(struct config_parser *p, char *const *envir
         if (i < p->n_specs && config_is_foreign(&p->specs[i]))
             continue; /* flags of another program: their names are free in our environment */
         if (i < p->n_specs && p->specs[i].type == OPTION_LIST) {
-            if (p->specs[i].secret && strspn(value, ",\r\n") == strlen(value))
+            if (p->specs[i].secret && strspn(value, "," KEY_ENDS) == strlen(value))
                 return error_set(p->err, STATUS_INVALID,
                                  "%s is set, and holds nothing: unset it, or give it a value",
                                  config_origin_text(p, name, from));

@@ -113,6 +113,11 @@ MUST_USE enum status config_parse(const struct option_spec *specs, size_t n_spec
                                   char *const *argv, char *const *environ_, void *out,
                                   struct config_result *res, struct error *err);
 void config_fini(struct config_result *res);
+/* How many words of argv from argv[i] on belong to the option that argv[i] names: itself, its
+ * value, further values of a list. 0: argv[i] is no option of the table (--help and --config are
+ * none). */
+size_t config_count_words(const struct option_spec *specs, size_t n_specs, int argc,
+                          char *const *argv, int i);
 /* Overwrites secrets of the command line where they stand, which `ps` shows to everybody: values of
  * secret rows, USER:PASSWORD of URLs, tokens of workers. After config_parse, in main: argv's
  * strings are to be writable, and are of no use to another program any more. */

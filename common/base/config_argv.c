@@ -171,6 +171,33 @@ void config_give_back(struct config_parser *p, struct argv_scan *a)
         a->settings[i] = a->settings[i + 1];
 }
 
+size_t config_count_words(const struct option_spec *specs, size_t n_specs, int argc,
+                          char *const *argv, int i)
+{
+    struct error ignored = {0};
+    struct config_result res = {0};
+    struct arena strings;
+    struct setting setting;
+    struct config_parser p = {
+        .specs = specs, .n_specs = n_specs, .res = &res, .strings = &strings, .err = &ignored};
+    struct argv_scan a = {.argc = argc, .argv = argv, .i = i, .settings = &setting};
+    struct typed t = {.one_dash = argv[i][1] != '-'};
+    if (argv[i][0] != '-' || argv[i][1] == '\0')
+        return 0;
+    const char *name = argv[i] + (t.one_dash ? 1 : 2);
+    t.equals = strchr(name, '=');
+    t.name = (struct str){name, t.equals ? (size_t)(t.equals - name) : strlen(name)};
+    if (find_typed(&p, &t) == n_specs)
+        return 0;
+    arena_init(&strings, 0);
+    bool is_whole = scan_option(&p, &a) == STATUS_OK; /* else its value is missing: said later */
+    arena_fini(&strings);
+    int end = a.i + 1;
+    while (is_whole && a.words && end < argc && is_value(argv[end]))
+        end++;
+    return (size_t)(end - i);
+}
+
 enum status config_scan_argv(struct config_parser *p, struct argv_scan *a)
 {
     bool options_ended = false;

@@ -27,15 +27,20 @@ bool batch_input_next(struct str *rest, struct str *line, uint32_t *i_line)
     return false;
 }
 
+static bool is_good_id(const json_t *id)
+{
+    return json_is_string(id) && json_string_length(id) > 0 &&
+           json_string_length(id) <= CUSTOM_ID_MAX &&
+           strlen(json_string_value(id)) == json_string_length(id);
+}
+
 static const char *check(const json_t *o, const char *url)
 {
     const json_t *id = json_object_get(o, "custom_id"), *method = json_object_get(o, "method");
     const json_t *to = json_object_get(o, "url"), *body = json_object_get(o, "body");
     if (!json_is_object(o))
         return "a line is a JSON object";
-    if (!json_is_string(id) || json_string_length(id) == 0 ||
-        json_string_length(id) > CUSTOM_ID_MAX ||
-        strlen(json_string_value(id)) != json_string_length(id))
+    if (!is_good_id(id))
         return "custom_id: a text of 1 to 512 bytes is wanted, without NUL";
     if (!json_is_string(method) || strcmp(json_string_value(method), "POST") != 0)
         return "method: \"POST\" is the only one";
@@ -92,6 +97,17 @@ bool batch_input_read(struct str line, const char *url, struct batch_input_line 
     }
     json_decref(o);
     return o && !wrong;
+}
+
+char *batch_input_id(struct str line)
+{
+    struct json_refusal refusal;
+    json_t *o = json_bounded_load(line, JSON_BODY_MAX_DEPTH + MORE_DEPTH,
+                                  JSON_BODY_MAX_VALUES + MORE_VALUES, &refusal);
+    const json_t *id = json_object_get(o, "custom_id");
+    char *copy = is_good_id(id) ? mem_strdup(json_string_value(id)) : NULL;
+    json_decref(o);
+    return copy;
 }
 
 void batch_input_line_fini(struct batch_input_line *l)

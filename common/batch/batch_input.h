@@ -15,4 +15,6 @@ bool batch_input_next(struct str *rest, struct str *line, uint32_t *i_line);
 /* False: why says it, and out holds nothing. url "": any. */
 bool batch_input_read(struct str line, const char *url, struct batch_input_line *out,
                       char why[200]);
+/* The custom_id of a line that batch_input_read refuses, for mem_free; NULL: it cannot be read. */
+char *batch_input_id(struct str line);
 void batch_input_line_fini(struct batch_input_line *l);

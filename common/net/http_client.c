@@ -36,7 +36,7 @@ static struct curl_slist *make_headers(const struct http_call *c)
     struct curl_slist *headers = NULL;
     for (size_t i = 0; i < c->n_headers; i++)
         headers = curl_slist_append(headers, c->headers[i]);
-    if (c->body.len) {
+    if (c->body.len || c->content_type) {
         struct strbuf type;
         strbuf_init(&type, 1024);
         strbuf_printf(&type, "Content-Type: %s",
@@ -137,9 +137,9 @@ enum status http_client_prepare(CURL *curl, const struct http_call *c, struct cu
         curl_easy_setopt(curl, CURLOPT_CONNECT_ONLY, 1L);
     set_way(curl, c);
     curl_easy_setopt(curl, CURLOPT_HTTPHEADER, *headers);
-    if (c->body.len) {
+    if (c->body.len || c->content_type) {
         curl_easy_setopt(curl, CURLOPT_POSTFIELDSIZE_LARGE, (curl_off_t)c->body.len);
-        curl_easy_setopt(curl, CURLOPT_POSTFIELDS, c->body.ptr);
+        curl_easy_setopt(curl, CURLOPT_POSTFIELDS, c->body.ptr ? c->body.ptr : "");
     }
     if (c->method)
         curl_easy_setopt(curl, CURLOPT_CUSTOMREQUEST, c->method);

@@ -109,6 +109,7 @@ class Files:
                 at.parent.mkdir(parents=True, exist_ok=True)
                 run("objcopy", "--only-keep-debug", whole, at)
             self.put("coxswain", f"usr/bin/{name}", stripped)
+        self.link("coxswain", "usr/bin/vllm", "cox")  # it runs vLLM's command lines
         return [self.folders["coxswain"] / "usr/bin" / name for name in PROGRAMS]
 
     def debian(self, programs):

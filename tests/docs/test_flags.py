@@ -27,6 +27,8 @@ def tables():
             else:
                 missing.update(dict.fromkeys(names, row[1].split(" | ")[0]))
     commands["workers"] |= commands["worker"]
+    for name in ("run-batch", "bench throughput", "bench latency", "bench startup"):  # they start a cluster of their own
+        commands[name] |= commands["up"]
     assert len(commands["up"]) > 100 and len(missing) > 100
     return commands, missing
 

@@ -12,7 +12,7 @@ import xml.etree.ElementTree as ElementTree
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
-from cluster import BIN, ROOT, SLOW, Cluster, run_cox, wait_for
+from cluster import BIN, ROOT, SLOW, Cluster, free_ports, run_cox, wait_for
 
 KEY = "sk-bench"
 NAME = "hugging-quants/Meta-Llama-3.1-8B-Instruct-AWQ-INT4"
@@ -27,7 +27,7 @@ def cluster():
 
 
 def serve(url, *args, key=KEY, timeout=60):
-    env = {k: v for k, v in os.environ.items() if k not in ("COX_API_KEY", "OPENAI_API_KEY")}
+    env = {k: v for k, v in os.environ.items() if k not in ("COX_API_KEY", "VLLM_API_KEY", "OPENAI_API_KEY")}
     return run_cox("bench", "serve", "--base-url", url, *args, timeout=timeout, env={**env, **({"OPENAI_API_KEY": key} if key else {})})
 
 
@@ -223,7 +223,7 @@ def test_throughput_of_a_private_cluster(tmp_path):
 def test_latency_of_a_private_cluster(tmp_path):
     """The seed's command line with fewer, shorter batches; each token of a batch is a step of its own."""
     done = offline(tmp_path, "latency", "--tensor-parallel-size", 1, "--model", "null", "--n", 10, "--batch-size", 2, "--output-len", 20, "--num-iters", 3,
-                   "--num-iters-warmup", 1, "--output-json", tmp_path / "r.json", "--", "--null-step-us", STEP_MS * 1000)
+                   "--num-iters-warmup", 1, "--output-json", tmp_path / "r.json", "--null-step-us", STEP_MS * 1000)
     assert done.returncode == 0, done.stderr
     r = json.loads((tmp_path / "r.json").read_text())
     lines = [f"Avg latency: {r['avg_latency']} seconds", *(f"{p}% percentile latency: {r['percentiles'][str(p)]} seconds" for p in (10, 25, 50, 75, 90, 99))]
@@ -355,3 +355,122 @@ def test_startup(tmp_path):
     assert r["avg_warm_startup_time"] == pytest.approx(sum(r["warm_startup_times"]) / 2) and "no files" in done.stderr
     done = offline(tmp_path, "startup", "--model", tmp_path / "nothing")
     assert done.returncode == 1 and "No such file" in done.stderr and done.stderr.count("\n") == 1, done.stderr
+
+# The flags of vLLM's client, as its own list has them (tests of its Rust client), with a value where one is wanted. What becomes of each:
+# it works (""), changes nothing ("ignored"), or would change what is measured and is refused ("refused").
+VLLM_FLAGS = {
+    "": ["--append-result", "--backend vllm", "--base-url http://127.0.0.1:1", "--burstiness 1.0", "--custom-output-len 8", "--dataset-name random",
+         "--dataset-path FILE", "--disable-shuffle", "--disable-tqdm", "--endpoint /v1/completions", "--extra-body {}", "--frequency-penalty 0.1",
+         "--goodput ttft:100 tpot:5", "--header A=b C=d", "--host 127.0.0.1", "--ignore-eos", "--input-len 8", "--insecure", "--label x", "--logprobs 1",
+         "--lora-assignment round-robin", "--lora-modules a b", "--max-concurrency 4", "--metadata a=b c=d", "--metric-percentiles 50,99", "--min-p 0.1",
+         "--model x", "--no-oversample", "--num-prompts 3", "--num-warmups 1", "--output-len 8", "--percentile-metrics ttft", "--port 8000",
+         "--presence-penalty 0.1", "--ramp-up-end-rps 0", "--ramp-up-start-rps 0", "--ramp-up-strategy linear --ramp-up-start-rps 1 --ramp-up-end-rps 2",
+         "--random-input-len 8", "--random-output-len 8", "--random-prefix-len 2", "--random-range-ratio 0.1", "--ready-check-timeout-sec 0",
+         "--repetition-penalty 1.1", "--request-id-prefix a-", "--request-rate 3", "--result-dir .", "--result-filename x.json", "--save-detailed",
+         "--save-result", "--seed 3", "--served-model-name x", "--sharegpt-output-len 8", "--sonnet-input-len 9", "--sonnet-output-len 9",
+         "--sonnet-prefix-len 3", "--temperature 0.5", "--tokenizer FILE", "--top-k 3", "--top-p 0.9"],
+    "ignored": ["--asr-max-audio-len-sec 9", "--asr-min-audio-len-sec 1", "--bfcl-categories simple", "--blazedit-max-distance 1.0",
+                "--blazedit-min-distance 0.0", "--custom-ensure-client-side-data", "--enable-multimodal-chat", "--hf-name a/b", "--hf-output-len 8",
+                "--hf-split train", "--hf-subset x", "--no-reranker", "--no-self-timed", "--no-stream", "--plot-dataset-stats", "--plot-timeline",
+                "--prefix-repetition-num-prefixes 2", "--prefix-repetition-output-len 8", "--prefix-repetition-prefix-len 8",
+                "--prefix-repetition-suffix-len 8", "--random-mm-base-items-per-request 1", "--random-mm-bucket-config {(256,256,1):1.0}",
+                '--random-mm-limit-mm-per-prompt {"image":3}', "--random-mm-num-mm-items-range-ratio 0.0", "--skip-chat-template",
+                "--skip-tokenizer-init", "--spec-bench-category x", "--spec-bench-output-len 8", "--speed-bench-category x",
+                "--speed-bench-dataset-subset x", "--speed-bench-output-len 8", "--timed-trace-chunk-hash-size 16", "--timed-trace-label-hash-ids x",
+                "--timed-trace-label-input-length x", "--timed-trace-label-output-length x", "--timed-trace-label-timestamp x",
+                "--timed-trace-sec-multiplier 1.0", "--timeline-itl-thresholds 25,50", "--tokenizer-mode auto", "--trust-remote-code"],
+    "refused": ['--chat-template-kwargs {"thinking":true}', "--probe-request-rate 1", "--profile", "--random-batch-size 2", "--self-timed",
+                "--use-beam-search"],
+}
+
+
+def test_every_flag_of_vllms_client_is_known(tmp_path):
+    """Nobody listens at the address, so that a command line that is taken ends with exit code 1 and says so."""
+    (tmp_path / "FILE").write_text('{"prompt": "x"}\n')
+    assert len({f.split()[0] for flags in VLLM_FLAGS.values() for f in flags}) == 105
+    for becomes, flags in VLLM_FLAGS.items():
+        for flag in flags:
+            words = [w.replace("FILE", str(tmp_path / "FILE")) for w in flag.split()]
+            done = run_cox("bench", "serve", "--base-url", "http://127.0.0.1:1", *words, cwd=tmp_path)
+            name = words[0].replace("--no-self", "--self")
+            *warnings, last = done.stderr.splitlines()
+            if becomes == "refused":
+                assert done.returncode == 2 and last.startswith(f"cox bench serve: {name} is not supported: ") and not warnings, (flag, done.stderr)
+            else:
+                assert done.returncode == 1 and "cannot connect" in last, (flag, done.stderr)
+                assert len(warnings) == (becomes == "ignored") and all(name in w and "ignored" in w for w in warnings), (flag, done.stderr)
+    for harmless in (["--probe-request-rate", "0"], ["--random-batch-size=1"]):
+        done = run_cox("bench", "serve", "--base-url", "http://127.0.0.1:1", *harmless)
+        assert done.returncode == 1 and "what is done here anyway" in done.stderr
+    done = run_cox("bench", "serve", "--dataset-name", "hf")
+    assert done.returncode == 2 and "as JSON lines with --dataset-path" in done.stderr
+
+
+class Asked(BaseHTTPRequestHandler):
+    """Answers as a server of one model, and keeps what it was asked."""
+
+    def log_message(self, *_):
+        pass
+
+    def do_GET(self):
+        self.say(b'{"data": [{"id": "m"}]}', "application/json")
+
+    def do_POST(self):
+        body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        if "stream" not in body:
+            return self.say(b'{"tokens": [1, 2]}', "application/json") if self.path == "/tokenize" else self.send_error(404)
+        self.server.asked.append((self.headers.get("X-Request-Id"), body["model"]))
+        events = [json.dumps({"choices": [{"index": 0, "text": t, "finish_reason": f}]}) for t, f in ((" a", None), ("", "stop"))]
+        return self.say("".join(f"data: {e}\n\n" for e in [*events, "[DONE]"]).encode(), "text/event-stream")
+
+    def say(self, body, kind):
+        self.send_response(200)
+        self.send_header("Content-Type", kind)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+
+def test_ids_and_adapters_of_requests():
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Asked)
+    server.asked = []
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    try:
+        def ask(*more):
+            server.asked.clear()
+            done = serve(f"http://127.0.0.1:{server.server_port}", "--num-prompts", 6, "--max-concurrency", 1, "--ready-check-timeout-sec", 0,
+                         "--header", "X-A=b", "--random-input-len", 2, *more)
+            assert done.returncode == 0, done.stderr
+            return list(server.asked)
+        assert ask() == [(None, "m")] * 6
+        turns = ask("--request-id-prefix", "run-7-", "--lora-assignment", "round-robin", "--lora-modules", "a", "b")
+        assert turns == [(f"run-7-{i}", "ab"[i % 2]) for i in range(6)]
+        drawn = ask("--lora-modules", "a", "b", "--seed", 3)
+        assert {name for _, name in drawn} == {"a", "b"} and drawn == ask("--lora-modules", "a", "b", "--seed", 3)
+    finally:
+        server.shutdown()
+        server.server_close()
+
+
+@pytest.mark.parametrize("url", ["http://127.0.0.1:{}", "http://127.1.2.3:{}/v1", "http://localhost:{}", "http://[::1]:{}", "http://user:pw@localhost:{}"])
+def test_a_closed_port_of_this_machine_is_not_waited_for(url):
+    done = serve(url.format(free_ports(1)[0]), "--num-prompts", 1)
+    assert done.returncode == 1 and "cannot connect" in done.stderr and done.stderr.count("\n") == 1, done.stderr
+
+
+def test_a_server_that_is_not_there_yet(tmp_path):
+    """Where the time to wait is given, it is waited for on this machine, too."""
+    port = free_ports(1)[0]
+    p = subprocess.Popen([str(BIN / "cox"), "bench", "serve", "--port", str(port), "--num-prompts", "2", "--ready-check-timeout-sec", "60",
+                          "--random-input-len", "2"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    line = p.stderr.readline()
+    assert "waiting for it, up to 60 s" in line, line
+    server = ThreadingHTTPServer(("127.0.0.1", port), Asked)
+    server.asked = []
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    try:
+        said, errors = p.communicate(timeout=30 * SLOW)
+    finally:
+        server.shutdown()
+        server.server_close()
+    assert p.returncode == 0 and "Successful requests" in said, errors

@@ -11,7 +11,7 @@ import subprocess
 
 import pytest
 from cluster import BIN, SLOW, Cluster, run_cox, wait_for
-from hub_server import Server
+from hub_server import Server, tiny_model
 
 UP, PASTE, PASTED = "\x1b[A", "\x1b[200~", "\x1b[201~"
 
@@ -21,16 +21,18 @@ class Gateway(Server):
 
     def __init__(self):
         super().__init__()
-        self.bodies, self.reasons, self.fails, self.holds = [], False, False, False
+        self.bodies, self.reasons, self.fails, self.holds, self.is_base = [], False, False, False, False
 
     def answer(self, h, path, action):
-        return h.say(200, b'{"data": [{"id": "m1"}]}')
+        return h.say(200, b'{"data": [{"id": "m1"}, {"id": "other"}]}')
 
     def post(self, h, path, body):
         asked = json.loads(body)
         self.bodies.append(asked)
         if self.fails:
             return h.say(400, b'{"error": {"message": "not today"}}')
+        if self.is_base and asked["model"] == "m1" and path.endswith("/chat/completions"):
+            return h.say(400, b'{"error": {"message": "This model has no chat template: use /v1/completions."}}')
         h.send_response(200)
         h.send_header("Content-Type", "text/event-stream")
         h.end_headers()
@@ -153,6 +155,44 @@ def test_a_conversation(gateway, env, tmp_path):
     os.close(t.fd)
 
 
+@pytest.mark.parametrize("columns", [60, 80, 120])
+def test_a_model_that_is_not_served(gateway, env, columns):
+    t = Terminal("chat", "--url", gateway.url, env=env, columns=columns)
+    t.ask("/model foo\r")
+    t.until('cox chat: /model: "foo" is not served here. The gateway serves: m1, other.')
+    t.ask("hello\r")
+    t.until("1 of <hello>")
+    assert gateway.bodies[-1]["model"] == "m1"
+    assert t.end() == 0
+
+
+@pytest.mark.parametrize("columns", [60, 80, 120])
+def test_a_base_model_continues_text(gateway, env, columns):
+    gateway.is_base = True
+    t = Terminal("chat", "--url", gateway.url, "--system", "be short", env=env, columns=columns)
+    t.ask("once\r")
+    t.until("cox chat: m1 is a base model: it has no chat template. It continues your text instead, as with --completion; it sees no")
+    t.until("the first after")
+    t.ask("twice\r")
+    assert "base model" not in t.until("the first after")
+    assert [b.get("prompt") for b in gateway.bodies] == [None, "once", "twice"]
+    t.ask("/model other\r")  # which has a template
+    t.ask("hello\r")
+    t.until("2 of <hello>")
+    assert t.end() == 0
+    done = run_cox("chat", "--url", gateway.url, env=env, input="a\nb\n")
+    assert (done.returncode, done.stdout) == (0, " and on\n and on\n") and done.stderr.count("is a base model") == 1
+
+
+def test_one_message(gateway, env):
+    for args in (["-q", "hello", "--model-name", "other", "--system-prompt", "be short"], ["--quick=hello", "--model", "other", "--system", "be short"]):
+        done = run_cox("chat", "--url", gateway.url, *args, env=env, input="not read")
+        assert (done.returncode, done.stdout, done.stderr) == (0, "2 of <hello>\n", "")
+        assert gateway.bodies[-1]["model"] == "other"
+    gateway.fails = True
+    assert run_cox("chat", "--url", gateway.url, "-q", "hello", env=env).returncode == 1
+
+
 def test_several_lines(gateway, env):
     t = Terminal("chat", "--url", gateway.url, "--history", "off", env=env)
     t.ask('"""\r')
@@ -227,7 +267,8 @@ def test_pipes_have_no_commands_and_no_colours(gateway, env):
     assert (done.returncode, done.stdout, done.stderr) == (0, "1 of </help>\n3 of <a\nb>\n", "")
 
 
-@pytest.mark.parametrize("args, said", [(["one text"], ""), ([], "one text\n"), ([], "one text"), (["--text", "one text"], "not read")])
+@pytest.mark.parametrize("args, said", [(["one text"], ""), ([], "one text\n"), ([], "one text"), (["--text", "one text"], "not read"),
+                                        (["-q", "one text", "--model-name", "m1"], "not read")])
 def test_complete(gateway, env, args, said):
     done = run_cox("complete", *args, "--url", gateway.url, "--max-tokens", "7", "--temperature", "0", env=env, input=said)
     assert (done.returncode, done.stdout, done.stderr) == (0, " and on\n", "")
@@ -276,3 +317,13 @@ def test_with_a_real_gateway(env):
         t.ask("hi\r")
         assert "5 tokens, " in t.until("the first after")
         assert t.end() == 0
+
+
+def test_a_base_model_at_a_real_gateway(env, tmp_path):
+    (tmp_path / "base").mkdir()
+    for name, content in tiny_model().items():
+        (tmp_path / "base" / name).write_bytes(content)
+    with Cluster("--device", "null", workers=1, tp=1, model=str(tmp_path / "base")) as c:
+        done = run_cox("chat", "--url", c.url, "--max-tokens", "5", "-q", "hi", env=env)
+        assert done.returncode == 0 and len(done.stdout) > 1, done.stderr
+        assert done.stderr == "cox chat: base is a base model: it has no chat template. It continues your text instead, as with --completion.\n"

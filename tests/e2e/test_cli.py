@@ -135,6 +135,17 @@ def test_an_answer_s_own_words_come_first(code, exit_code):
     assert done.stderr == f"cox drain: do ?[2Jthis (http://{at}/api/drain answered {code})\n"
 
 
+def test_a_list_of_no_adapters(cluster, tmp_path):
+    done = run_cox("lora", "list", "--address", cluster.admin.removeprefix("http://"))
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout == "No adapter is loaded, and this cluster takes none: start it with --enable-lora.\n"
+    with Cluster("--enable-lora", "--max-loras", 2, "--lora-root", tmp_path, workers=1, tp=1) as c:
+        done = run_cox("lora", "list", "--address", c.admin.removeprefix("http://"))
+        assert (done.returncode, done.stderr) == (0, "")
+        assert done.stdout == "No adapter is loaded; there is room for 2 (--max-loras). `cox lora load NAME=FOLDER` loads one.\n"
+        assert json.loads(run_cox("lora", "list", "--json", "--address", c.admin.removeprefix("http://")).stdout)["adapters"] == []
+
+
 def test_events_have_a_time(cluster):
     address = cluster.admin.removeprefix("http://")
     lines = run_cox("events", "--address", address).stdout.splitlines()

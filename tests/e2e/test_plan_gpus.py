@@ -40,6 +40,17 @@ def test_degrees_are_what_the_machine_allows():
     assert of == {"L40S": [1, 2, 4, 8], "6xL40S": [1, 2, 4, 6], "p4d": [1, 2, 4, 8], "g5.xlarge": [1]}
 
 
+def test_a_shape_without_a_length():
+    """What does not depend on it: weights, and the KV cache of a token."""
+    shape = SHAPE[:SHAPE.index("--batch")]
+    done = run_cox("plan", *shape)
+    assert done.returncode == 0 and not done.stderr
+    assert "weights      26.00 GB (24.21 GiB)\n" in done.stdout and "819200 bytes a token\n--max-model-len N also gives" in done.stdout
+    got = json.loads(run_cox("plan", *shape, "--json").stdout)
+    assert (got["weights_bytes"], got["kv_bytes_per_token"], got["max_model_len"]) == (26_000_000_000, 819_200, None)
+    assert "3276800 bytes for a token of each of 4 sequences" in run_cox("plan", *shape, "--batch", 4).stdout
+
+
 def test_a_shape_on_all_gpus():
     text = run_cox("plan", *SHAPE).stdout
     for name in ("A10G", "L4", "L40S", "A100-40", "A100-80", "H100", "H200", "B200", "V100-16", "T4", "26.00 GB", "13.42 GB", "39.42 GB",

@@ -7,6 +7,7 @@ import subprocess
 import null_oracle as oracle
 import pytest
 from cluster import BIN, SLOW, Cluster, alive, free_ports, run_cox, wait_for
+from hub_server import Server
 
 KEY = "sk-run-batch"
 
@@ -60,12 +61,14 @@ def test_every_url_and_errors(cluster, tmp_path):
         line("chat", "/v1/chat/completions", messages=[{"role": "user", "content": "Hi"}], max_tokens=5)
         + line("vector", "/v1/embeddings", input="abc") + line("wrong", prompt="x", temperature=9) + line("nobody", model="nobody", prompt="x"))
     done = run(cluster, tmp_path)
-    assert done.returncode == 1 and "4 of 4 answered, 2 with an error" in done.stderr, done.stderr
+    assert done.returncode == 0 and "4 of 4 answered, 2 with an error" in done.stderr, done.stderr
     chat, vector, wrong, nobody = rows(tmp_path)
     assert chat["response"]["body"]["usage"]["completion_tokens"] == 5
     assert vector["response"]["body"]["data"][0]["embedding"] == [float(ord("c") >> i & 1) for i in range(8)]
     assert (wrong["response"]["status_code"], wrong["response"]["body"], wrong["error"]["param"]) == (400, None, "temperature")
     assert (nobody["response"]["status_code"], nobody["error"]["code"]) == (404, "model_not_found")
+    (tmp_path / "out.jsonl").unlink()
+    assert run(cluster, tmp_path, "--fail-on-error").returncode == 1
 
 
 def test_resume_asks_for_what_is_not_there(cluster, tmp_path):
@@ -116,14 +119,77 @@ def test_a_gateway_that_dies_is_waited_for(cluster, tmp_path):
     cluster.wait_ready()
 
 
-@pytest.mark.parametrize("text,words", [
-    ("", "is empty"), ("\n\n", "has no line"), ("{\n", "in.jsonl:1: no JSON"), (completions(2) + completions(1), "lines 1 and 3 have one custom_id"),
-    (completions(1) + line("x", "/v1/files"), "in.jsonl:2: url \"/v1/files\""), (line("x", stream=True), "answered whole"),
-    (line("x", prompt="y").replace("POST", "GET"), "\"POST\" is the only one")])
-def test_what_is_no_batch_is_not_begun(cluster, tmp_path, text, words):
-    (tmp_path / "in.jsonl").write_text(text)
+REFUSED = [("{\n", None, "no JSON"), ('{"custom_id": ""}\n', None, "custom_id"), (line("files", "/v1/files"), "files", 'The url "/v1/files" is not answered here: /v1'),
+           (line("score", "/v1/score"), "score", "since there are no scores, reranking and audio"),
+           (line("rerank", "/rerank"), "rerank", "since there are no scores"), (line("hear", "/v1/audio/transcriptions"), "hear", "audio"),
+           (line("stream", stream=True), "stream", "answered whole"), (line("get", prompt="y").replace("POST", "GET"), "get", '"POST" is the only one')]
+
+
+def test_a_line_that_is_none_has_an_error_and_the_rest_an_answer(cluster, tmp_path):
+    (tmp_path / "in.jsonl").write_text(completions(2) + "".join(text for text, _, _ in REFUSED) + completions(3))
     done = run(cluster, tmp_path)
-    assert done.returncode == 2 and words in done.stderr and not (tmp_path / "out.jsonl").exists(), done.stderr
+    assert done.returncode == 0 and f"{len(REFUSED) + 5} of {len(REFUSED) + 5} answered, {len(REFUSED)} with an error" in done.stderr, done.stderr
+    assert "2 lines have the custom_id of an earlier line" in done.stderr
+    got = rows(tmp_path)
+    assert [r["custom_id"] for r in got] == ["line 0", "line 1", *(name for _, name, _ in REFUSED), "line 0", "line 1", "line 2"]
+    assert all(r["error"] is None for r in got[:2] + got[-3:])
+    for (_, name, words), r in zip(REFUSED, got[2:-3]):
+        assert (r["response"]["status_code"], r["response"]["body"], r["error"]["type"]) == (400, None, "invalid_request_error")
+        assert words in r["error"]["message"], (name, r)
+    whole = (tmp_path / "out.jsonl").read_text().splitlines(keepends=True)
+    (tmp_path / "out.jsonl").write_text("".join(whole[:3]))  # up to the first line without a custom_id
+    assert run(cluster, tmp_path, "--resume").returncode == 0
+    assert [r["custom_id"] for r in rows(tmp_path)] == [r["custom_id"] for r in got]
+
+
+@pytest.mark.parametrize("text", ["", "\n\n"])
+def test_an_empty_file_has_an_empty_output(tmp_path, text):
+    (tmp_path / "in.jsonl").write_text(text)
+    for model in ([], ["--model", "no-such-model"]):  # nothing is started for it
+        done = run_cox("run-batch", "-i", tmp_path / "in.jsonl", "-o", tmp_path / "out.jsonl", *model)
+        assert (done.returncode, done.stderr) == (0, "cox run-batch: 0 of 0 answered, 0 with an error\n")
+        assert (tmp_path / "out.jsonl").read_text() == ""
+
+
+class Store(Server):
+    """A web server that has in.jsonl and takes out.jsonl."""
+
+    def __init__(self):
+        super().__init__()
+        self.given, self.taken, self.code = b"", None, 200
+
+    def answer(self, h, path, action):
+        return h.say(200, self.given) if path == "/in.jsonl" else h.say(403, b"no")
+
+    def put(self, h, path):
+        self.taken = h.rfile.read(int(h.headers["Content-Length"]))
+        return h.say(self.code, b"")
+
+
+def test_files_that_are_urls(cluster, tmp_path):
+    env = {**os.environ, "COX_API_KEY": KEY, "TMPDIR": str(tmp_path)}
+    with Store() as store:
+        def both(source, to, *more):
+            return run_cox("run-batch", "-i", f"{store.url}{source}?sig=secret", "-o", f"{store.url}{to}?sig=secret", "--url", cluster.url, *more, env=env)
+        store.given = completions(3).encode()
+        done = both("/in.jsonl", "/out.jsonl")
+        assert done.returncode == 0 and list(tmp_path.iterdir()) == [], done.stderr
+        assert [json.loads(s)["custom_id"] for s in store.taken.splitlines()] == ["line 0", "line 1", "line 2"]
+        store.given = b""
+        assert both("/in.jsonl", "/out.jsonl").returncode == 0 and store.taken == b""
+        store.given = completions(3).encode()
+        done = both("/nothing", "/out.jsonl")
+        assert done.returncode == 2 and done.stderr == f"cox run-batch: -i {store.url}/nothing: the server answered 403 to GET\n"
+        done = both("/in.jsonl", "/out.jsonl", "--resume")
+        assert done.returncode == 2 and "-o is a URL" in done.stderr
+        store.code = 500
+        done = both("/in.jsonl", "/out.jsonl")
+        assert done.returncode == 1 and f"-o {store.url}/out.jsonl: the server answered 500 to PUT" in done.stderr and "secret" not in done.stderr
+        kept, = tmp_path.iterdir()
+        assert f"the answers are kept in {kept}" in done.stderr and kept.read_text().count("\n") == 3
+        kept.unlink()
+        done = run_cox("run-batch", "-i", "http://127.0.0.1:1/in?sig=secret", "-o", tmp_path / "x", env=env)
+        assert done.returncode == 2 and "-i http://127.0.0.1:1/in" in done.stderr and "secret" not in done.stderr
 
 
 def test_what_cannot_be_asked(cluster, tmp_path):
@@ -133,7 +199,7 @@ def test_what_cannot_be_asked(cluster, tmp_path):
     port = free_ports(1)[0]
     done = run(cluster, tmp_path, "--url", f"http://127.0.0.1:{port}", "--retry-timeout", 1)
     assert done.returncode == 1 and "cannot connect" in done.stderr and "0 of 3 answered" in done.stderr
-    for args, words in ((["-i", "https://x/y", "-o", "z"], "files of this machine only"), (["-i", tmp_path / "in.jsonl"], "-o FILE"),
+    for args, words in ((["-i", "s3://x/y", "-o", "z"], "a file of this machine or an http:// or https:// URL"), (["-i", tmp_path / "in.jsonl"], "-o FILE"),
                         (["-i", tmp_path / "nothing", "-o", "z"], "No such file"),
                         (["-i", tmp_path / "in.jsonl", "-o", tmp_path / "in.jsonl"], "is the input")):
         done = run_cox("run-batch", *args)
@@ -155,7 +221,9 @@ def left(folder):
 
 def test_a_cluster_for_the_file(tmp_path):
     (tmp_path / "in.jsonl").write_text(completions(20))
-    done = run_cox("run-batch", "null", "-i", tmp_path / "in.jsonl", "-o", tmp_path / "out.jsonl", *up_options(), timeout=60,
+    _, *options = up_options()  # without --, as vLLM's
+    done = run_cox("run-batch", "-i", tmp_path / "in.jsonl", "-o", tmp_path / "out.jsonl", *options, "--max-model-len", 4096, "--reasoning-parser", "qwen3",
+                   "--no-enable-prefix-caching", "--enable-metrics", "--disable-log-requests", "--model", "null", timeout=60,
                    env={**os.environ, "TMPDIR": str(tmp_path)})
     assert done.returncode == 0 and "20 of 20 answered, 0 with an error" in done.stderr, done.stderr
     assert_answers(tmp_path, 20)
@@ -168,6 +236,7 @@ def test_a_cluster_that_cannot_start(tmp_path):
     files = ["-i", tmp_path / "in.jsonl", "-o", tmp_path / "out.jsonl"]
     for args, words in ((["--model", tmp_path / "nothing", *files], "has ended"),
                         (["null", *files, "--", "--no-such-flag"], "--no-such-flag"),
+                        ([*files, "--max-model-len", 4096], "--max-model-len is an option of a cluster that is started for the file: name its MODEL"),
                         (["null", *files, "--", "--ssl-certfile", "x"], "serves nobody else"),
                         (["null", *files, "--uds", "/x"], "give one of them")):
         done = run_cox("run-batch", *args, timeout=60, env=env)

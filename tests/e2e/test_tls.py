@@ -271,6 +271,11 @@ def test_cox_up(authority, tmp_path, wanted):
         assert said.returncode == 0 and said.stdout.strip(), said
         if wanted:
             assert run_cox("chat", "--url", url, *ask, input="Hi\n").returncode != 0
+        bench = ["bench", "serve", "--base-url", url, "--num-prompts", 2, "--random-input-len", 4, "--random-output-len", 2]
+        known_key = known[known.index("--cert"):] if "--cert" in known else []
+        assert run_cox(*bench, *known_key).returncode == 1  # the authority is not the system's
+        said = run_cox(*bench, *known_key, "--insecure")
+        assert said.returncode == 0, said.stderr
         said = run_cox("chat", "--url", url, "--completion", input="Hi\n")
         assert said.returncode != 0 and "--cacert" in said.stderr, said
         said = run_cox("chat", "--url", url.replace("https", "http"), *known, input="Hi\n")

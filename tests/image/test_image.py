@@ -117,6 +117,7 @@ def test_only_what_is_needed(archive):
     """No shell, no package manager, no interpreter: the programs and their loader are all that can be run."""
     runs = {e.name for _, e, data in archive.members() if e.isreg() and e.name.startswith(("usr/bin/", "usr/sbin/", "bin/", "sbin/"))}
     assert runs == {f"usr/bin/{p}" for p in ("cox", "cox-head", "cox-gateway", "cox-worker")}
+    assert [e.linkname for _, e, _ in archive.members() if e.issym() and e.name == "usr/bin/vllm"] == ["cox"]
     for _, e, data in archive.members():
         if e.isreg() and not e.name.startswith("usr/share/doc/"):
             assert not data.startswith(b"#!"), e.name
@@ -130,7 +131,7 @@ def test_a_layer_for_packages_and_one_for_our_programs(archive):
         if not e.isdir():
             where.setdefault(i, set()).add(e.name)
     assert set(where) == {0, 1}
-    ours = re.compile(r"usr/bin/cox|usr/share/coxswain/|usr/share/doc/coxswain/")
+    ours = re.compile(r"usr/bin/(cox|vllm$)|usr/share/coxswain/|usr/share/doc/coxswain/")
     assert all(ours.match(name) for name in where[1]) and not any(ours.match(name) for name in where[0])
 
 
@@ -278,6 +279,7 @@ def test_programs_start_as_any_user(rootfs, archive, tmp_path):
                 done = pod.run(f"/usr/bin/{program}", "--version", uid=uid)
                 assert done.returncode == 0 and re.match(r"cox[\w-]* \d+\.\d+", done.stdout), done.stderr
         assert pod.run("/usr/bin/cox").returncode == 2  # says what its commands are
+        assert "vLLM's command lines" in pod.run("/usr/bin/vllm", "--help").stdout
 
 
 def start(pod, model, *worker):

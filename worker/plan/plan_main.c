@@ -58,6 +58,17 @@ static int plan_here(const char *model, const struct plan_options *o)
     return code;
 }
 
+static int print_shape(const struct shape *shape)
+{
+    struct error err = {0};
+    struct strbuf b;
+    strbuf_init(&b, 0);
+    if (shape_print(shape, &b, &err) == STATUS_OK)
+        return show(&b, EXIT_FITS);
+    strbuf_fini(&b);
+    return fail(&err);
+}
+
 /* model NULL: a bare shape. */
 static int plan_elsewhere(const char *model, const struct plan_options *o)
 {
@@ -66,6 +77,8 @@ static int plan_elsewhere(const char *model, const struct plan_options *o)
     struct shape shape;
     struct strbuf b;
     enum status s = shape_open(model, o, &shape, &err);
+    if (s == STATUS_OK && shape.max_model_len == 0)
+        return print_shape(&shape);
     if (s == STATUS_OK)
         s = targets_make(&shape, &t, &err);
     if (s != STATUS_OK) {

@@ -167,6 +167,12 @@ static enum status take_shape(const struct plan_options *o, struct shape *s, str
     return STATUS_OK;
 }
 
+/* Sizes alone: no GPU has to hold it. */
+static bool asks_for_sizes(const struct plan_options *o)
+{
+    return o->gpus.n_items + o->instances.n_items == 0 && o->context == 0;
+}
+
 static enum status check_bare(const struct plan_options *o, struct error *err)
 {
     const struct {
@@ -175,7 +181,7 @@ static enum status check_bare(const struct plan_options *o, struct error *err)
     } needed[] = {{"--params", o->shape.params != NULL},
                   {"--layers", o->shape.layers > 0},
                   {"--hidden", o->shape.hidden > 0},
-                  {"--max-model-len", o->worker.max_model_len > 0}};
+                  {"--max-model-len", o->worker.max_model_len > 0 || asks_for_sizes(o)}};
     for (size_t i = 0; i < sizeof needed / sizeof needed[0]; i++)
         if (!needed[i].is_said)
             return error_set(err, STATUS_INVALID,

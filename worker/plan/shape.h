@@ -30,7 +30,7 @@ struct shape {
     const struct plan_options *options; /* borrowed */
     struct plan_counts counts;
     uint64_t weights_bytes;  /* of one whole copy */
-    uint32_t max_model_len;  /* that is planned for */
+    uint32_t max_model_len;  /* that is planned for; 0: none, of a bare shape */
     uint32_t most_model_len; /* that the model was made for */
     bool is_counted, activations_estimated;
 };
@@ -38,6 +38,8 @@ struct shape {
 /* model NULL: by the options alone. STATUS_INVALID names the option that makes no sense. */
 MUST_USE enum status shape_open(const char *model, const struct plan_options *o, struct shape *out,
                                 struct error *err);
+/* Without --max-model-len: weights, and the KV cache of a token. */
+MUST_USE enum status shape_print(const struct shape *s, struct strbuf *out, struct error *err);
 /* On GPUs with so much memory. STATUS_UNSUPPORTED: it cannot be cut so. */
 MUST_USE enum status shape_rank_of(const struct shape *s, uint32_t tp, uint64_t gpu_memory_bytes,
                                    struct shape_rank *out, struct error *err);

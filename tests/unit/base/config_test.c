@@ -570,13 +570,10 @@ static void test_secrets_of_the_environment(void **state)
     static const struct {
         const char *env, *want; /* joined by '|'; NULL: refused */
     } cases[] = {
-        {"COX_PASS=a\n", "a"},
-        {"COX_PASS=a,b\r\n", "a|b"},
-        {"COX_PASS=\n", NULL},
-        {"COX_PASS=,", NULL},
-        {"COX_PASS=", ""},
-        {"OTHERS_PASS=x,y\n", "x,y"},
-        {"OTHERS_PASS=x COX_PASS=a", "a"},
+        {"COX_PASS=a\n", "a"},         {"COX_PASS=a,b\r\n", "a|b"},
+        {"COX_PASS=a\t,b\t\n", "a|b"}, {"COX_PASS=\n", NULL},
+        {"COX_PASS=,", NULL},          {"COX_PASS=", ""},
+        {"OTHERS_PASS=x,y\n", "x,y"},  {"OTHERS_PASS=x COX_PASS=a", "a"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct parsed p = parse("", cases[i].env);
@@ -659,6 +656,49 @@ static void test_urls_for_people(void **state)
     strbuf_fini(&b);
 }
 
+static void test_words_of_an_option(void **state)
+{
+    static const struct {
+        const char *args;
+        size_t want;
+    } cases[] = {
+        {"--max-num-seqs 3 --model", 2},
+        {"--max_num_seqs=3 x", 1},
+        {"--prefix-caching x", 1},
+        {"--no-prefix-caching x", 1},
+        {"-m x y", 2},
+        {"--alias a b -3 --model m", 4},
+        {"--alias=a b", 1},
+        {"--root a b", 3},
+        {"--served-model-name a b", 2},
+        {"--main x y", 2},
+        {"--swap-space 4 5", 2},
+        {"--eager true x", 2},
+        {"--eager x", 1},
+        {"--token", 1},
+        {"--sizes 1 2 3", 4},
+        {"-O3 x", 1},
+        {"--swap-space.a 3 x", 2},
+        {"--max-num-seqs", 1}, /* what is missing is said when it is parsed */
+        {"--unknown x", 0},
+        {"--help", 0},
+        {"--config f", 0},
+        {"word", 0},
+        {"-", 0},
+        {"--", 0},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char text[128], *words[16] = {NULL}, *save;
+        int n = 0;
+        snprintf(text, sizeof text, "%s", cases[i].args);
+        for (char *w = strtok_r(text, " ", &save); w; w = strtok_r(NULL, " ", &save))
+            words[n++] = w;
+        size_t got = config_count_words(specs, N_SPECS, n, words, 0);
+        if (got != cases[i].want)
+            fail_msg("%s: %zu, not %zu", cases[i].args, got, cases[i].want);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -680,6 +720,7 @@ int main(void)
         cmocka_unit_test(test_yaml_refused),
         cmocka_unit_test(test_secret_is_never_shown),
         cmocka_unit_test(test_secrets_of_the_environment),
+        cmocka_unit_test(test_words_of_an_option),
         cmocka_unit_test(test_printed_yaml_reads_back),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

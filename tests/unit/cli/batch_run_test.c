@@ -37,6 +37,8 @@ static void test_lines(void **state)
         {"a", 404, STR("{\"error\":\"text\"}"),
          ID "\"a\",\"response\":{\"status_code\":404," REQUEST
             "null},\"error\":{\"message\":\"the answer (404) is no JSON of a gateway's\"}}\n"},
+        {NULL, 400, STR("{\"error\":{}}"),
+         ID "null,\"response\":{\"status_code\":400," REQUEST "null},\"error\":{}}\n"},
         {"", 200, STR(""),
          ID "\"\",\"response\":{\"status_code\":200," REQUEST
             "null},\"error\":{\"message\":\"the answer (200) is no JSON of a gateway's\"}}\n"},

@@ -54,15 +54,31 @@ static void test_seed_000(void **state)
         "8080 --shutdown-timeout 20 --stats-format vllm0 --invocations rolling --max-num-seqs 2 "
         "--tensor-parallel-size 8 --pipeline-parallel-size 1 --dtype float16 "
         "--max-model-len 8192 --gpu-memory-utilization 0.9 --startup-timeout 1200 "
-        "--chunk-timeout 120 --max-body-bytes 67108864 --max-waiting 1000");
+        "--chunk-timeout 120 --max-body-bytes 67108864 --max-waiting 1000 "
+        "VLLM_MAX_NUM_SEQS=16 has no effect: DJL's setting for the same says 2");
+}
+
+struct settings_case {
+    const char *env, *properties, *want; /* is in what comes out; !TEXT: is not */
+    uint32_t n_gpus;
+};
+
+static void check_settings(const struct settings_case *cases, size_t n)
+{
+    char got[JOINED_BYTES];
+    for (size_t i = 0; i < n; i++) {
+        const char *want = cases[i].want;
+        bool absent = *want == '!';
+        read_settings(cases[i].env, cases[i].properties, cases[i].n_gpus, got);
+        if (!strstr(got, want + absent) != absent)
+            fail_msg("%zu: %s / %s: no \"%s\" in: %s", i, cases[i].env, cases[i].properties, want,
+                     got);
+    }
 }
 
 static void test_settings(void **state)
 {
-    static const struct {
-        const char *env, *properties, *want; /* is in what comes out; !TEXT: is not */
-        uint32_t n_gpus;
-    } cases[] = {
+    static const struct settings_case cases[] = {
         {"", "option.max_model_len=77\n", "--max-model-len 77", 0}, /* 13: the file ... */
         {"OPTION_MAX_MODEL_LEN=77", "", "--max-model-len 77", 0},   /* ... as the environment */
         {"OPTION_DTYPE=bf16", " # x\noption.dtype : fp32\r\n", "--dtype float32", 0}, /* 14 */
@@ -127,15 +143,21 @@ static void test_settings(void **state)
         {"OPTION_ROLLING_BATCH=vllm", "batch_size=4", "turns rolling_batch off", 0},
         {"OPTION_ROLLING_BATCH=vllm\nSERVING_BATCH_SIZE=1", "", "--invocations rolling", 0},
     };
-    char got[JOINED_BYTES];
-    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        const char *want = cases[i].want;
-        bool absent = *want == '!';
-        read_settings(cases[i].env, cases[i].properties, cases[i].n_gpus, got);
-        if (!strstr(got, want + absent) != absent)
-            fail_msg("%zu: %s / %s: no \"%s\" in: %s", i, cases[i].env, cases[i].properties, want,
-                     got);
-    }
+    check_settings(cases, sizeof cases / sizeof *cases);
+}
+
+static void test_variables_of_vllm(void **state)
+{
+    static const struct settings_case cases[] = {
+        {"VLLM_MAX_NUM_SEQS=16", "", "--max-num-seqs 16", 0},
+        {"OPTION_ROLLING_BATCH=vllm\nVLLM_MAX_NUM_SEQS=16", "", "--max-num-seqs 16", 0},
+        {"VLLM_MAX_NUM_SEQS=16\nOPTION_MAX_NUM_SEQS=16", "", "!no effect", 0},
+        {"VLLM_MAX_NUM_SEQS=16", "option.max_num_seqs=4", "--max-num-seqs 4", 0},
+        {"VLLM_MAX_MODEL_LEN=100", "", "--max-model-len 100", 0},
+        {"VLLM_MAX_NUM_BATCHED_TOKENS=64", "", "--max-num-batched-tokens 64", 0},
+        {"VLLM_GPU_MEMORY_UTILIZATION=0.5", "", "--gpu-memory-utilization 0.5", 0},
+    };
+    check_settings(cases, sizeof cases / sizeof *cases);
 }
 
 /* What DJL waits for before a static batch begins: nothing waits here. */
@@ -171,39 +193,43 @@ static void test_settings_in_the_log(void **state)
     strbuf_init(&b, 0);
     assert_int_equal(sagemaker_read(&in, &arena, &o, &err), STATUS_OK);
     sagemaker_settings(&in, &o, &b);
+    assert_string_equal(strbuf_str(&b).ptr, "[INFO ] ModelServer -\n"
+                                            "Inference address: http://0.0.0.0:8080\n"
+                                            "Management address: http://0.0.0.0:8080\n"
+                                            "Default job_queue_size: 1000\n"
+                                            "Default batch_size: 1\n"
+                                            "Default max_batch_delay: 100\n"
+                                            "Default max_idle_time: 60\n"
+                                            "Model Store: /opt/ml/model\n"
+                                            "Initial Models: ALL\n"
+                                            "Netty threads: 0\n"
+                                            "Maximum Request Size: 67108864\n"
+                                            "Environment variables:\n"
+                                            "    HF_TOKEN: ***\n"
+                                            "    OPTION_MAX_NUM_BATCHED_TOKENS: 16\n"
+                                            "    SAGEMAKER_REGION: a?b\n"
+                                            "    SAGEMAKER_API_KEY: ***\n");
+    strbuf_reset(&b);
+    sagemaker_model_settings(&in, &o, &b);
     assert_string_equal(strbuf_str(&b).ptr,
-                        "[INFO ] ModelServer -\n"
-                        "Inference address: http://0.0.0.0:8080\n"
-                        "Management address: http://0.0.0.0:8080\n"
-                        "Default job_queue_size: 1000\n"
-                        "Default batch_size: 1\n"
-                        "Default max_batch_delay: 100\n"
-                        "Default max_idle_time: 60\n"
-                        "Model Store: /opt/ml/model\n"
-                        "Initial Models: ALL\n"
-                        "Netty threads: 0\n"
-                        "Maximum Request Size: 67108864\n"
-                        "Environment variables:\n"
-                        "    HF_TOKEN: ***\n"
-                        "    OPTION_MAX_NUM_BATCHED_TOKENS: 16\n"
-                        "    SAGEMAKER_REGION: a?b\n"
-                        "    SAGEMAKER_API_KEY: ***\n"
                         "[INFO ] ModelInfo - M-0001: Apply per model settings:\n"
                         "    job_queue_size: 1000\n"
                         "    max_dynamic_batch_size: 1\n"
                         "    max_batch_delay: 100\n"
                         "    max_idle_time: 60\n"
                         "    load_on_devices: *\n"
+                        "    option.max_num_batched_tokens: 16\n"
                         "    option.dtype=fp16\n"
                         "    option.hf_token=***\n");
     strbuf_reset(&b);
-    const struct sagemaker_model m = {"m", "llama", "rolling", "0.0.0.0", 8080, 2, 2, 4};
+    const struct sagemaker_model m = {"m", "llama", "rolling", "0.0.0.0", 8080, 2, 2, 4, "set\n"};
     sagemaker_loading(&m, &b);
     sagemaker_ready(&m, &b);
     assert_string_equal(
         strbuf_str(&b).ptr,
         "[INFO ] LmiUtils - Detected mpi_mode: false, rolling_batch: rolling, "
         "tensor_parallel_degree: 2, for modelType: llama\n"
+        "set\n"
         "[INFO ] WorkLoadManager - Model [m] initialized.\n"
         "[INFO ] WorkerThread - Starting worker thread WT-0001 for model m (M-0001, READY) on "
         "device gpu(0)\n"
@@ -217,9 +243,9 @@ static void test_settings_in_the_log(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_seed_000),
-                                       cmocka_unit_test(test_settings),
-                                       cmocka_unit_test(test_batch_delay_is_warned_of),
-                                       cmocka_unit_test(test_settings_in_the_log)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_seed_000), cmocka_unit_test(test_settings),
+        cmocka_unit_test(test_variables_of_vllm), cmocka_unit_test(test_batch_delay_is_warned_of),
+        cmocka_unit_test(test_settings_in_the_log)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
