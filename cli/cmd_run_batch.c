@@ -12,6 +12,7 @@
 #include "cli/batch_cluster.h"
 #include "cli/batch_run.h"
 #include "cli/command.h"
+#include "cli/pull/pull.h"
 #include "cli/tables.h"
 
 enum { UP_WORDS_MAX = 256 };
@@ -124,7 +125,8 @@ static enum status start_cluster(struct run_batch_options *o, const struct optio
                          "--uds names a running cluster, and MODEL starts one: give one of them");
     if (o->gateway.api_key && setenv("COX_API_KEY", o->gateway.api_key, 1) != 0)
         return error_set(err, STATUS_LIMIT, "the environment takes no --api-key");
-    TRY(batch_cluster_start(c, words->items[0], words->items + 1, words->n_items - 1, err));
+    TRY(batch_cluster_start(c, "run-batch", words->items[0], words->items + 1, words->n_items - 1,
+                            err));
     o->gateway.uds = c->uds;
     snprintf(base, size, "http://localhost");
     return STATUS_OK;
@@ -148,6 +150,7 @@ static int run(struct run_batch_options *o, const struct option_list *words)
     if (s == STATUS_OK) {
         code = EXIT_FAILED;
         s = start_cluster(o, words, &cluster, base, sizeof base, &err);
+        code = cluster.has_not_come ? pull_exit_code(s) : code;
     }
     if (s == STATUS_OK) {
         s = batch_run(o, base, &f, fd, &totals, &err);

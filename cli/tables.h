@@ -72,7 +72,7 @@ struct up_options {
     int64_t tokenizer_threads, tokenizer_queue;
     double queue_timeout_s, head_timeout_s, pause_timeout_s;
     double chunk_timeout_s, startup_timeout_s;
-    bool sagemaker;
+    bool sagemaker, offline;
 };
 extern const struct option_spec up_specs[];
 extern const size_t up_n_specs;
