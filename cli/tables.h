@@ -142,6 +142,13 @@ extern const size_t run_batch_n_specs;
 extern const struct option_spec pull_specs[]; /* struct pull_options is cli/pull/pull.h's */
 extern const size_t pull_n_specs;
 
+struct models_options { /* cox models, cox rm */
+    const char *cache_dir;
+    bool json;
+};
+extern const struct option_spec models_specs[], rm_specs[];
+extern const size_t models_n_specs, rm_n_specs;
+
 struct keys_options {
     struct admin_access admin; /* the first: its rows are shared */
     const char *keys_dir, *head, *rotate, *retire;
