@@ -268,8 +268,7 @@ static enum status check_machine(struct up *u, struct error *err)
 
 /* ---- a model that is not there yet ---- */
 
-/* Into the cache, before any process is there: the children find it. The times that are said and
- * bounded (--startup-timeout) begin behind it. */
+/* The children find it in the cache. The times that are said and bounded begin behind it. */
 static enum status fetch_model(struct up *u, struct error *err)
 {
     const struct pull_ensure e = {u->name, u->o.cache_dir, u->o.offline};
@@ -351,6 +350,7 @@ static enum status prepare(struct up *u, struct error *err)
 {
     const char *tmp_dir = getenv("TMPDIR");
     tmp_dir = tmp_dir && tmp_dir[0] ? tmp_dir : "/tmp";
+    TRY(model_with_revision(u->model, u->o.revision, &u->arena, &u->model, err));
     if (u->o.load_format >= UP_LOAD_STREAM) {
         (void)unsetenv("COX_CONFIG");
         TRY(stream_model(u, tmp_dir, err));

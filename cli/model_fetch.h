@@ -8,6 +8,7 @@
 
 #include "cli/pull/pull_ensure.h"
 
+struct arena;
 struct speculation_options;
 struct worker_options;
 
@@ -16,6 +17,11 @@ MUST_USE enum status model_fetch(const struct pull_ensure *e, const char *model,
                                  const struct speculation_options *o, bool *was_fetched,
                                  struct error *err);
 
+/* MODEL of a hub at that revision (NULL: as MODEL says); *out is model itself, or the arena's. A
+ * model that is no hub's has none: "main" is let pass, as vLLM's command lines may say it of any.
+ */
+MUST_USE enum status model_with_revision(const char *model, const char *revision,
+                                         struct arena *arena, const char **out, struct error *err);
 /* An exit code; EXIT_FINE: go on. What is wrong has been said. */
 int model_fetch_for_worker(int argc, char **argv);
 int model_fetch_for_gateway(int argc, char **argv);

@@ -13,6 +13,7 @@ enum { UP_LOAD_STREAM = 7 }; /* and what is behind it in --load-format's choices
 enum up_device { UP_DEVICE_AUTO, UP_DEVICE_NULL, UP_DEVICE_CPU, UP_DEVICE_CUDA };
 struct up_options {
     const char *host, *head_host, *admin_host, *comm_host, *cache_dir, *chat_template;
+    const char *revision; /* of a hub's MODEL; NULL: what MODEL says */
     const char *nccl_library, *zone;
     int device;                    /* enum up_device */
     double gpu_memory_utilization; /* 0: as cox worker */

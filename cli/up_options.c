@@ -216,6 +216,9 @@ const struct option_spec up_specs[] = {
                "folder of the cluster's keys; default: throw-away keys, removed at the end"),
     ROW_CACHE_DIR(S),
     ROW_OFFLINE(S, offline),
+    OPT_STRING(S, revision, "revision", NULL,
+               "Branch, tag or commit of a hub's MODEL, as ORG/NAME@REVISION names it (default: "
+               "main)."),
     OPT_STRING(S, print_pids, "print-pids", NULL,
                "file with a \"name pid\" line per process, kept up to date"),
     ROW_LOG_LEVEL(S),
@@ -422,7 +425,6 @@ const struct option_spec up_specs[] = {
     REFUSED("response-role", NULL, ONE, "assistant", "answers have the role assistant"),
     REFUSED("return-tokens-as-token-ids", NULL, NOTHING, NULL,
             "put \"return_tokens_as_token_ids\": true into the request"),
-    REFUSED("revision", NULL, ONE, "main", "name it behind the model: ORG/NAME@REVISION"),
     REFUSED("rope-scaling", NULL, ONE, NULL, CONFIG),
     REFUSED("rope-theta", NULL, ONE, NULL, CONFIG),
     REFUSED("runner", NULL, ONE, "auto|generate", NO_POOLING),

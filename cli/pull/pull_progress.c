@@ -100,7 +100,7 @@ static void left_text(char *out, size_t size, uint64_t s)
 {
     if (s < 100)
         snprintf(out, size, "%llu s left", (unsigned long long)s);
-    else if (s < 100 * 60)
+    else if (s < 6000)
         snprintf(out, size, "%llu min left", (unsigned long long)((s + 30) / 60));
     else
         snprintf(out, size, "%llu h left", (unsigned long long)((s + 1800) / 3600));

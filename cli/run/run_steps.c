@@ -131,7 +131,7 @@ enum status run_pull_model(struct run_keeper *k, struct error *err)
     const char *const offline[] = {
         k->program, "pull", k->file->model.s, "--offline", cache ? "--cache-dir" : NULL,
         cache,      NULL};
-    if (!k->file->model.s)
+    if (!k->file->model.s || k->file->up.revision) /* cox up knows which, and fetches it */
         return STATUS_OK;
     TRY(model_ref_parse(k->file->model.s, &ref, err));
     bool wants = run_file_pulls(k->file, &ref);

@@ -183,6 +183,19 @@ def test_a_file_of_requests_and_a_draft_model(world, hub, tmp_path):  # noqa: F8
     assert done.returncode == 2 and "org/draft: 127.0.0.1 does not have it (404)" in done.stderr, done.stderr
 
 
+def test_a_revision(world, hub, tmp_path):  # noqa: F811
+    c = Container(world, tmp_path, 0, HF_MODEL_ID="org/tiny", OPTION_REVISION="v1", HF_ENDPOINT=hub.url)
+    try:
+        wait_for("it serves", c.serves)
+    finally:
+        ends([c])
+    assert hub.asked("/revision/v1") and not hub.asked("/revision/main")
+    for model, revision, says in (("org/tiny", "nope", "does not have it (404)"), ("org/tiny@v1", "main", "model hf:org/tiny@v1 names another revision: give one of them"),
+                                  ("null", "v1", "is of no hub and has no revisions"), ("org/tiny", "../x", "a hub's model is hf:ORG/NAME")):
+        done = run("up", model, "--revision", revision, world=world, hub=hub)
+        assert done.returncode == 2 and says in done.stderr, done.stderr
+
+
 @pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM])
 def test_stopped_while_it_fetches(world, hub, tmp_path, how):  # noqa: F811
     hub.faults[AT] = [NEVER_DONE]
