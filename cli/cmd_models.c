@@ -3,7 +3,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "cli/cache_list.h"
 #include "cli/cache_remove.h"
@@ -107,34 +109,119 @@ static const char *revision_text(const struct cached_model *m, char out[260])
     return out;
 }
 
+/* ---- the table ---- */
+
+enum { COL_NAME, COL_SIZE, COL_FORMAT, COL_REVISION, COL_FETCHED, COL_USED, COL_STATE, N_COLUMNS };
+enum { GAP = 2, NAME_MIN = 8, NAME_WANTED = 24 };
+
+static const char *const titles[N_COLUMNS] = {"NAME",    "SIZE",      "FORMAT", "REVISION",
+                                              "FETCHED", "LAST USED", "STATE"};
+
+/* The text of a cell, for mem_free. */
+static char *cell(const struct cached_model *m, int column)
+{
+    char text[260];
+    switch (column) {
+    case COL_NAME:
+        return mem_strdup(m->name);
+    case COL_SIZE:
+        return mem_strdup(pull_bytes_text(text, sizeof text, m->n_bytes));
+    case COL_FORMAT:
+        return mem_strdup(m->format[0] ? m->format : "-");
+    case COL_REVISION:
+        return mem_strdup(revision_text(m, text));
+    case COL_STATE:
+        return mem_strdup(cached_state_name(m->state));
+    default:
+        time_text(column == COL_USED ? m->used_s : m->fetched_s, "%Y-%m-%d %H:%M", true, text);
+        return mem_strdup(text[0] ? text : "-");
+    }
+}
+
+/* Columns of the terminal that the table goes to; 0: none, it may be as wide as it is. */
+static size_t terminal_columns(void)
+{
+    struct winsize w;
+    return isatty(STDOUT_FILENO) == 1 && ioctl(STDOUT_FILENO, TIOCGWINSZ, &w) == 0 ? w.ws_col : 0;
+}
+
+static size_t table_width(const size_t widths[N_COLUMNS])
+{
+    size_t all = 0;
+    for (int c = 0; c < N_COLUMNS; c++)
+        all += widths[c] > 0 ? widths[c] + GAP : 0;
+    return all - GAP;
+}
+
+/* Widths of the columns; 0: it has no room. A name is cut when nothing else can be left out. */
+static void choose_widths(const struct cached_models *l, size_t widths[N_COLUMNS])
+{
+    static const int left_out[] = {COL_USED, COL_REVISION, COL_FORMAT, COL_FETCHED, COL_SIZE};
+    size_t room = terminal_columns(), n_out = 0;
+    for (int c = 0; c < N_COLUMNS; c++) {
+        widths[c] = strlen(titles[c]);
+        for (uint32_t i = 0; i < l->n_items; i++) {
+            char *text = cell(&l->items[i], c);
+            size_t n = pull_columns_of(text);
+            widths[c] = n > widths[c] ? n : widths[c];
+            mem_free(text);
+        }
+    }
+    if (room == 0)
+        return;
+    size_t name = widths[COL_NAME], name_min = name < NAME_WANTED ? name : NAME_WANTED;
+    widths[COL_NAME] = name_min;
+    while (table_width(widths) > room && n_out < sizeof left_out / sizeof *left_out)
+        widths[left_out[n_out++]] = 0;
+    size_t others = table_width(widths) - name_min;
+    widths[COL_NAME] = room > others + NAME_MIN ? room - others : NAME_MIN;
+    widths[COL_NAME] = name < widths[COL_NAME] ? name : widths[COL_NAME];
+}
+
+/* The last column has no blanks behind it. */
+static void print_cell(int column, const char *text, size_t width)
+{
+    struct strbuf b;
+    strbuf_init(&b, 0);
+    pull_append_name(&b, text, width);
+    size_t n = pull_columns_of(b.len > 0 ? strbuf_str(&b).ptr : "");
+    int blanks = (int)(width > n ? width - n : 0);
+    if (column == COL_SIZE)
+        printf("%*s" STR_FMT "  ", blanks, "", STR_ARG(strbuf_str(&b)));
+    else if (column == COL_STATE)
+        printf(STR_FMT "\n", STR_ARG(strbuf_str(&b)));
+    else
+        printf(STR_FMT "%*s  ", STR_ARG(strbuf_str(&b)), blanks, "");
+    strbuf_fini(&b);
+}
+
 static void print_table(const char *cache_dir, const struct cached_models *l)
 {
-    static const char *const states[CACHED_STATES] = {"", "damaged: `cox pull` fetches it again",
-                                                      "parts; `cox pull` goes on with them",
-                                                      "parts; it is being fetched"};
-    int name_width = 4, revision_width = 8;
-    char size[24], fetched[32], used[32], revision[260];
-    for (uint32_t i = 0; i < l->n_items; i++) {
-        int n = (int)strlen(l->items[i].name);
-        int m = (int)strlen(revision_text(&l->items[i], revision));
-        name_width = n > name_width ? n : name_width;
-        revision_width = m > revision_width ? m : revision_width;
-    }
+    static const char *const next[CACHED_STATES] = {
+        NULL, "damaged: `cox pull MODEL` fetches it again.",
+        "parts: `cox pull MODEL` goes on with them.", NULL};
+    size_t widths[N_COLUMNS];
+    bool has[CACHED_STATES] = {false};
     if (l->n_items == 0) {
         printf("No model is in the cache (%s). `cox pull MODEL` fetches one.\n", cache_dir);
         return;
     }
-    printf("%-*s  %10s  %-11s  %-*s  %-16s  %-16s  STATE\n", name_width, "NAME", "SIZE", "FORMAT",
-           revision_width, "REVISION", "FETCHED", "LAST USED");
+    choose_widths(l, widths);
+    for (int c = 0; c < N_COLUMNS; c++)
+        if (widths[c] > 0)
+            print_cell(c, titles[c], widths[c]);
     for (uint32_t i = 0; i < l->n_items; i++) {
-        const struct cached_model *m = &l->items[i];
-        time_text(m->fetched_s, "%Y-%m-%d %H:%M", true, fetched);
-        time_text(m->used_s, "%Y-%m-%d %H:%M", true, used);
-        printf("%-*s  %10s  %-11s  %-*s  %-16s  %-16s  %s\n", name_width, m->name,
-               pull_bytes_text(size, sizeof size, m->n_bytes), m->format[0] ? m->format : "-",
-               revision_width, revision_text(m, revision), fetched[0] ? fetched : "-",
-               used[0] ? used : "-", m->state == CACHED_WHOLE ? "whole" : states[m->state]);
+        has[l->items[i].state] = true;
+        for (int c = 0; c < N_COLUMNS; c++) {
+            char *text = widths[c] > 0 ? cell(&l->items[i], c) : NULL;
+            if (text)
+                print_cell(c, text, widths[c]);
+            mem_free(text);
+        }
     }
+    for (int s = 0; s < CACHED_STATES; s++)
+        if (has[s] && next[s])
+            printf("%s\n", next[s]);
 }
 
 int cmd_models(int argc, char **argv)

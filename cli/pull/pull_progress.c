@@ -57,7 +57,7 @@ static size_t char_at(const char *s, size_t *columns)
     return n;
 }
 
-static size_t columns_of(const char *s)
+size_t pull_columns_of(const char *s)
 {
     size_t all = 0, columns;
     for (; *s; s += char_at(s, &columns), all += columns)
@@ -79,10 +79,10 @@ static size_t fitting(const char *s, size_t room)
     return n;
 }
 
-/* "model-0...ensors" */
-static void append_name(struct strbuf *out, const char *name, size_t room)
+void pull_append_name(struct strbuf *out, const char *name, size_t room)
 {
-    size_t all = columns_of(name), head = (room - 3 + 1) / 2, tail = (room - 3) / 2, columns;
+    size_t all = pull_columns_of(name), columns;
+    size_t head = room > 3 ? (room - 3 + 1) / 2 : 0, tail = room > 3 ? (room - 3) / 2 : 0;
     if (all <= room) {
         strbuf_append_c(out, name);
         return;
@@ -146,7 +146,7 @@ void pull_progress_bar(const struct pull_progress *p, uint64_t per_s, unsigned c
 {
     char words[4][160], cells[CELLS_MAX + 1];
     const char *text;
-    size_t room = columns > 1 ? columns - 1 : 0, n_cells = 0, n_name = columns_of(p->name);
+    size_t room = columns > 1 ? columns - 1 : 0, n_cells = 0, n_name = pull_columns_of(p->name);
     bool has_cells = room >= CELLS_MIN + 3 + PERCENT;
     choose_words(p, per_s, has_cells ? room - CELLS_MIN - 3 : room, words, &text);
     size_t free_columns = room - strlen(text);
@@ -168,7 +168,7 @@ void pull_progress_bar(const struct pull_progress *p, uint64_t per_s, unsigned c
     if (n_cells == 0 || n_name == 0 || free_columns < NAME_MIN_SHOWN + 2)
         return;
     strbuf_append_c(out, "  ");
-    append_name(out, p->name, free_columns - 2);
+    pull_append_name(out, p->name, free_columns - 2);
 }
 
 static unsigned terminal_columns(void)
@@ -196,7 +196,7 @@ static void draw(struct pull_progress *p, uint64_t per_s)
     pull_progress_bar(p, per_s, columns, &b);
     wipe(p, columns);
     fwrite(strbuf_str(&b).ptr, 1, b.len, stderr);
-    p->n_drawn = (unsigned)columns_of(strbuf_str(&b).ptr);
+    p->n_drawn = (unsigned)pull_columns_of(strbuf_str(&b).ptr);
     strbuf_fini(&b);
 }
 

@@ -34,5 +34,9 @@ void pull_progress_clear(struct pull_progress *p);
  * the sizes. per_s: bytes a second; 0: not known. */
 void pull_progress_bar(const struct pull_progress *p, uint64_t per_s, unsigned columns,
                        struct strbuf *out);
+/* Columns of s on a terminal, at most: 2 for each character that is not ASCII. */
+size_t pull_columns_of(const char *s);
+/* name in at most room columns (3 or more), cut in its middle: "model-0...ensors". */
+void pull_append_name(struct strbuf *out, const char *name, size_t room);
 /* "1.5 GiB" */
 const char *pull_bytes_text(char *out, size_t size, uint64_t n_bytes);

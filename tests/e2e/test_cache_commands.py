@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from cluster import SLOW, Cluster, run_cox, wait_for
 from hub_server import COMMIT, Hub, tiny_model
-from test_pull import AT, NEVER_DONE, WEIGHTS, World, good
+from test_pull import AT, NEVER_DONE, WEIGHTS, Screen, World, good
 from test_pull_hf_cache import Shared
 
 GGUF = "tiny-q4.gguf"
@@ -71,7 +71,7 @@ def test_a_damaged_one_and_parts(world, hub):
     folder = good(world.pull("org/tiny", hub=hub))
     (folder / WEIGHTS).write_bytes(b"short")
     assert listed(world)["org/tiny"]["state"] == "damaged" and "5 bytes" in listed(world)["org/tiny"]["problem"]
-    assert "damaged: `cox pull` fetches it again" in cox(world, "models").stdout
+    assert "damaged\ndamaged: `cox pull MODEL` fetches it again.\n" in cox(world, "models").stdout
     hub.faults[AT.replace("tiny", "other")] = [NEVER_DONE]
     p = world.start("org/other", hub=hub)
     try:
@@ -87,6 +87,20 @@ def test_a_damaged_one_and_parts(world, hub):
     for name in ("org/other", "org/tiny"):
         assert cox(world, "rm", name).returncode == 0
     assert world.names() == []
+
+
+@pytest.mark.parametrize("columns", [30, 60, 80, 120])
+def test_the_list_fits_the_terminal(world, hub, columns):
+    long_name = "organisation-of-a-long-name/model-of-a-long-name-with-many-parts-instruct"
+    hub.models[long_name] = tiny_model()
+    for model in (long_name, "org/tiny"):
+        good(world.pull(model, hub=hub))
+    with Screen(columns, "models", env=world.env, stream="stdout") as s:
+        lines = s.read().decode().replace("\r", "").splitlines()
+    assert all(len(line) <= columns for line in lines) and len(lines) == 3, lines
+    assert lines[1].startswith("org/tiny ") and (re.match(r"organis.*-instruct ", lines[2]) or columns == 30), lines
+    shown = {30: "NAME STATE", 60: "NAME SIZE FETCHED STATE", 80: "NAME SIZE FORMAT FETCHED STATE", 120: "NAME SIZE FORMAT REVISION FETCHED LAST USED STATE"}[columns]
+    assert (" ".join(lines[0].split()) == shown or columns == 30) and all(line.endswith("whole") for line in lines[1:]), lines
 
 
 def test_one_that_is_served_stays(world, hub):
