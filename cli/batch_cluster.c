@@ -10,6 +10,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "cli/model_fetch.h"
 #include "common/base/mem.h"
 #include "common/net/http_client.h"
 
@@ -83,8 +84,8 @@ static bool serves(const struct batch_cluster *c)
     return s == STATUS_OK && code == 200;
 }
 
-enum status batch_cluster_start(struct batch_cluster *c, const char *model, const char *const *args,
-                                size_t n_args, struct error *err)
+enum status batch_cluster_start(struct batch_cluster *c, const char *command, const char *model,
+                                const char *const *args, size_t n_args, struct error *err)
 {
     struct sigaction sa = {.sa_handler = on_interrupt};
     *c = (struct batch_cluster){0};
@@ -93,6 +94,10 @@ enum status batch_cluster_start(struct batch_cluster *c, const char *model, cons
             return error_set(err, STATUS_INVALID,
                              "%s: this cluster serves nobody else, on a socket of its own",
                              args[i]);
+    (void)unsetenv("COX_CONFIG"); /* it has been read, and is not of cox up */
+    enum status s = model_fetch_for_up(command, model, args, n_args, err);
+    c->has_not_come = s != STATUS_OK;
+    TRY(s);
     (void)sigaction(SIGINT, &sa, NULL);
     (void)sigaction(SIGTERM, &sa, NULL);
     TRY(make_socket_dir(c, err));

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "cli/command.h"
+#include "cli/model_fetch.h"
 #include "cli/plan_remote.h"
 #include "cli/worker_stream.h"
 #include "common/base/mem.h"
@@ -75,10 +76,13 @@ int cmd_worker(int argc, char **argv)
 {
     char **args = argv;
     int code = worker_stream(argc, argv, &args);
+    if (code == EXIT_FINE && args == argv)
+        code = model_fetch_for_worker(argc, argv);
     return code != EXIT_FINE ? code : become("cox-worker", args);
 }
 
 int cmd_gateway(int argc, char **argv)
 {
-    return become("cox-gateway", argv);
+    int code = model_fetch_for_gateway(argc, argv);
+    return code != EXIT_FINE ? code : become("cox-gateway", argv);
 }

@@ -10,6 +10,7 @@
 #include "cli/tables.h"
 #include "common/base/mem.h"
 #include "common/model/model_info.h"
+#include "common/options/model.h"
 #include "common/options/rows.h"
 
 extern char **environ;
@@ -32,6 +33,7 @@ const struct option_spec pull_specs[] = {
              "fetch nothing: exit code 0 when it is there whole, 1 when it is not"),
     OPT_BOOL(S, verify, "verify", NULL, "read what is there and compare every SHA-256"),
     OPT_BOOL(S, quiet, "quiet", NULL, "say nothing of how far it is"),
+    ROW_OFFLINE(S, offline),
     OPT_INT(S, parallel, "parallel", 1, 64, "8",
             "connections at once: files, and ranges of 16 MiB of larger ones"),
     OPT_INT(S, retries, "retries", 0, 1000, "8",
@@ -47,7 +49,7 @@ const struct option_spec pull_specs[] = {
             "system's"),
     FOREIGN(hf_endpoint, "hf-endpoint", "HF_ENDPOINT", "https://huggingface.co",
             "the model hub, or a mirror that speaks its API (HF_ENDPOINT)"),
-    SECRET(hf_token, "hf-token", "HF_TOKEN",
+    SECRET(hf_token, "hf-token", "HF_TOKEN,HUGGING_FACE_HUB_TOKEN",
            "token for private and gated models; better in HF_TOKEN than on a command line"),
     FOREIGN(hf_cache, "hf-cache", "HF_HUB_CACHE,HUGGINGFACE_HUB_CACHE", "auto",
             "the cache of Python's huggingface_hub, which is shared: a folder, off, or auto: that "
@@ -93,11 +95,30 @@ static bool complete(struct pull_options *o)
     return cache_dir[0] != '\0';
 }
 
+/* Whether the variable is of the command that fetches, and not of `cox pull`. */
+static bool is_of_another(const char *entry)
+{
+    static const char *const names[] = {"COX_CONFIG=", "COX_CHECK=", "COX_VERIFY=", "COX_MODEL="};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        if (strncmp(entry, names[i], strlen(names[i])) == 0)
+            return true;
+    return false;
+}
+
 enum status pull_options_read(struct pull_options *o, struct config_result *res, struct error *err)
 {
     static char name[] = "cox";
     static char *const argv[] = {name, NULL};
-    TRY(config_parse(pull_specs, pull_n_specs, 1, argv, environ, o, res, err));
+    size_t n_all = 0, n = 0;
+    while (environ[n_all])
+        n_all++;
+    char **own = mem_array(n_all + 1, sizeof *own);
+    for (size_t i = 0; i < n_all; i++)
+        if (!is_of_another(environ[i]))
+            own[n++] = environ[i];
+    enum status s = config_parse(pull_specs, pull_n_specs, 1, argv, own, o, res, err);
+    mem_free(own);
+    TRY(s);
     return complete(o) ? STATUS_OK
                        : error_set(err, STATUS_INVALID, "the cache folder's path is too long");
 }

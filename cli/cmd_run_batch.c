@@ -15,6 +15,7 @@
 #include "cli/batch_url.h"
 #include "cli/command.h"
 #include "cli/engine_words.h"
+#include "cli/pull/pull.h"
 #include "cli/tables.h"
 #include "common/base/mem.h"
 
@@ -148,7 +149,8 @@ static enum status start_cluster(struct run_batch_options *o, const struct optio
                          "--uds names a running cluster, and MODEL starts one: give one of them");
     if (o->gateway.api_key && setenv("COX_API_KEY", o->gateway.api_key, 1) != 0)
         return error_set(err, STATUS_LIMIT, "the environment takes no --api-key");
-    TRY(batch_cluster_start(c, words->items[0], words->items + 1, words->n_items - 1, err));
+    TRY(batch_cluster_start(c, "run-batch", words->items[0], words->items + 1, words->n_items - 1,
+                            err));
     o->gateway.uds = c->uds;
     snprintf(base, size, "http://localhost");
     return STATUS_OK;
@@ -225,6 +227,7 @@ static int run(struct run_batch_options *o, const struct option_list *words)
     if (s == STATUS_OK) {
         code = EXIT_FAILED;
         s = ask_all(&b, words, &err);
+        code = b.cluster.has_not_come ? pull_exit_code(s) : code;
     }
     batch_cluster_end(&b.cluster);
     if (b.out_fd >= 0 && close(b.out_fd) != 0 && s == STATUS_OK)

@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "cli/command.h"
+#include "cli/model_fetch.h"
 #include "cli/models.h"
 #include "cli/preflight.h"
 #include "cli/pull/pull_stop.h"
@@ -271,6 +272,19 @@ static enum status check_machine(struct up *u, struct error *err)
     return STATUS_OK;
 }
 
+/* ---- a model that is not there yet ---- */
+
+/* The children find it in the cache. The times that are said and bounded begin behind it. */
+static enum status fetch_model(struct up *u, struct error *err)
+{
+    const struct pull_ensure e = {u->name, u->o.cache_dir, u->o.offline};
+    bool was_fetched;
+    enum status s = model_fetch(&e, u->model, &u->o.speculation, &was_fetched, err);
+    u->has_not_come = s != STATUS_OK;
+    u->begin_ns = was_fetched ? clock_mono_ns() : u->begin_ns;
+    return s;
+}
+
 /* ---- a model that comes straight into memory ---- */
 
 static void say_of_stream(const char *text)
@@ -285,6 +299,7 @@ static enum status stream_model(struct up *u, const char *tmp_dir, struct error 
     struct config_result res = {0};
     enum status s = pull_options_read(&o, &res, err);
     o.cache_dir = u->o.cache_dir ? u->o.cache_dir : o.cache_dir;
+    o.offline = u->o.offline;
     o.is_stopped = pull_is_stopped;
     o.say = say_of_stream;
     if (s == STATUS_OK && pull_stream_wanted(&o, u->model)) {
@@ -341,9 +356,12 @@ static enum status prepare(struct up *u, struct error *err)
 {
     const char *tmp_dir = getenv("TMPDIR");
     tmp_dir = tmp_dir && tmp_dir[0] ? tmp_dir : "/tmp";
+    TRY(model_with_revision(u->model, u->o.revision, &u->arena, &u->model, err));
     if (u->o.load_format >= UP_LOAD_STREAM) {
         (void)unsetenv("COX_CONFIG");
         TRY(stream_model(u, tmp_dir, err));
+    } else {
+        TRY(fetch_model(u, err));
     }
     TRY(check_model(&u->o, u->model, &u->family, err));
     TRY(export_secrets(&u->o, err));
@@ -524,7 +542,7 @@ int cmd_up(int argc, char **argv)
         if (res.positional.n_items == 0) {
             fprintf(stderr,
                     "cox %s: which model? usage: %s; MODEL is null, demo, a GGUF file, a "
-                    "model folder, or what `cox pull` has fetched\n",
+                    "model folder, or a name that `cox pull` takes (ORG/NAME, s3://…)\n",
                     argv[0], line.usage);
             code = EXIT_USAGE;
         } else {

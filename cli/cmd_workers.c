@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "cli/command.h"
+#include "cli/model_fetch.h"
 #include "cli/supervisor.h"
 #include "cli/tables.h"
 #include "common/base/host.h"
@@ -287,6 +288,9 @@ static int start(struct workers *k, int argc, char **argv)
     struct error err = {0};
     log_init("workers", (enum log_level)k->o.worker.log_level,
              (enum log_format)k->o.worker.log_format);
+    int code = model_fetch_for_workers(&k->o.worker);
+    if (code != EXIT_FINE)
+        return code;
     enum status s = build(k, argc, argv, &err);
     if (s == STATUS_OK)
         s = run(k, &err);

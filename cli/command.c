@@ -25,6 +25,8 @@ const struct command commands[] = {
     {"up", "MODEL [OPTION...]", "a whole cluster on this machine, supervised", cmd_up, TABLE(up)},
     {"serve", "MODEL [OPTION...]", "the same as up, by vLLM's name", cmd_serve, TABLE(up)},
     {"pull", "MODEL [OPTION...]", "fetch a model into the cache", cmd_pull, TABLE(pull)},
+    {"models", "[OPTION...]", "list the models in the cache", cmd_models, TABLE(models)},
+    {"rm", "MODEL... [OPTION...]", "remove models from the cache", cmd_rm, TABLE(rm)},
     {"head", "[OPTION...]", "one head (cox-head)", cmd_head, head_option_specs,
      &head_n_option_specs},
     {"worker", "[OPTION...]", "one worker (cox-worker)", cmd_worker, worker_option_specs,

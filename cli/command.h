@@ -41,6 +41,8 @@ int cmd_chat(int argc, char **argv);
 int cmd_complete(int argc, char **argv);
 int cmd_smoke(int argc, char **argv);
 int cmd_pull(int argc, char **argv);
+int cmd_models(int argc, char **argv);
+int cmd_rm(int argc, char **argv);
 int cmd_run_batch(int argc, char **argv);
 int cmd_keys(int argc, char **argv);
 int cmd_join_token(int argc, char **argv);

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "cli/command.h"
+#include "cli/pull/pull_ensure.h"
 #include "cli/pull/pull_stop.h"
 #include "cli/pull/pull_stream.h"
 #include "common/base/mem.h"
@@ -25,7 +26,8 @@ static void say(const char *text)
 
 /* The model that is named, and where the cache is; what is wrong with the options cox-worker says.
  * For mem_free; NULL: none. */
-static char *model_of(int argc, char **argv, char **owned_cache_dir, bool *is_named)
+static char *model_of(int argc, char **argv, char **owned_cache_dir, bool *is_named,
+                      bool *is_offline)
 {
     struct plan_options o = {0};
     struct config_result res = {0};
@@ -36,23 +38,10 @@ static char *model_of(int argc, char **argv, char **owned_cache_dir, bool *is_na
         out = mem_strdup(res.positional.items[0]);
         *owned_cache_dir = o.worker.cache_dir ? mem_strdup(o.worker.cache_dir) : NULL;
         *is_named = o.shown_as != NULL;
+        *is_offline = o.worker.offline;
     }
     config_fini(&res);
     return out;
-}
-
-/* The options of cox pull by its variables; COX_CONFIG holds those of this command. */
-static enum status read_options(struct pull_options *o, struct config_result *res,
-                                struct error *err)
-{
-    const char *there = getenv("COX_CONFIG");
-    char *config = there ? mem_strdup(there) : NULL;
-    (void)unsetenv("COX_CONFIG");
-    enum status s = pull_options_read(o, res, err);
-    if (config && setenv("COX_CONFIG", config, 1) != 0 && s == STATUS_OK)
-        s = error_set(err, STATUS_LIMIT, "the environment takes no COX_CONFIG");
-    mem_free(config);
-    return s;
 }
 
 /* Until it has ended; a signal of ours is its signal, too. 2: it was killed, and 1 says that the
@@ -111,10 +100,10 @@ int plan_remote(int argc, char **argv, int (*become)(int argc, char **argv))
     struct error err = {0};
     const char *tmp_dir = getenv("TMPDIR");
     char *cache_dir = NULL;
-    bool is_named = false;
-    char *model = model_of(argc, argv, &cache_dir, &is_named);
+    bool is_named = false, is_offline = false, was_fetched;
+    char *model = model_of(argc, argv, &cache_dir, &is_named, &is_offline);
     int code = -1;
-    enum status s = model ? read_options(&o, &res, &err) : STATUS_OK;
+    enum status s = model ? pull_options_read(&o, &res, &err) : STATUS_OK;
     o.cache_dir = cache_dir ? cache_dir : o.cache_dir;
     o.is_stopped = pull_is_stopped;
     o.say = say;
@@ -123,6 +112,11 @@ int plan_remote(int argc, char **argv, int (*become)(int argc, char **argv))
         o.retries = RETRIES;
     if (s != STATUS_OK) {
         code = fail(&err);
+    } else if (model && is_offline) { /* huggingface_hub's cache may have it */
+        const struct pull_ensure e = {"plan", cache_dir, true};
+        code = pull_ensure(&e, model, &was_fetched, &err) == STATUS_OK ? -1 : EXIT_USAGE;
+        if (code == EXIT_USAGE)
+            say(err.text);
     } else if (model && pull_stream_wanted(&o, model)) {
         pull_stop_on_signals();
         s = pull_stream_open_heads(&o, model, tmp_dir && tmp_dir[0] ? tmp_dir : "/tmp", &stream,

@@ -271,6 +271,8 @@ static enum status read_model(struct reader *r)
             *c = '_';
     arg(r, mounted ? store : id);
     flag(r, "--served-model-name", given ? given : name);
+    if (!mounted && !strstr(id, "://"))
+        flag(r, "--revision", option(r, "revision", "HF_REVISION"));
     return STATUS_OK;
 }
 

@@ -13,6 +13,7 @@ enum { UP_LOAD_STREAM = 7 }; /* and what is behind it in --load-format's choices
 enum up_device { UP_DEVICE_AUTO, UP_DEVICE_NULL, UP_DEVICE_CPU, UP_DEVICE_CUDA };
 struct up_options {
     const char *host, *head_host, *admin_host, *comm_host, *cache_dir, *chat_template;
+    const char *revision; /* of a hub's MODEL; NULL: what MODEL says */
     const char *nccl_library, *zone;
     int device;                    /* enum up_device */
     double gpu_memory_utilization; /* 0: as cox worker */
@@ -72,7 +73,7 @@ struct up_options {
     int64_t tokenizer_threads, tokenizer_queue;
     double queue_timeout_s, head_timeout_s, pause_timeout_s;
     double chunk_timeout_s, startup_timeout_s;
-    bool sagemaker;
+    bool sagemaker, offline;
 };
 extern const struct option_spec up_specs[];
 extern const size_t up_n_specs;
@@ -141,6 +142,13 @@ extern const size_t run_batch_n_specs;
 
 extern const struct option_spec pull_specs[]; /* struct pull_options is cli/pull/pull.h's */
 extern const size_t pull_n_specs;
+
+struct models_options { /* cox models, cox rm */
+    const char *cache_dir;
+    bool json;
+};
+extern const struct option_spec models_specs[], rm_specs[];
+extern const size_t models_n_specs, rm_n_specs;
 
 struct keys_options {
     struct admin_access admin; /* the first: its rows are shared */

@@ -5,6 +5,7 @@
 #include "cli/up_plan.h"
 #include "common/options/capacity.h"
 #include "common/options/kv_dtype.h"
+#include "common/options/model.h"
 #include "common/options/rows.h"
 #include "common/options/structured.h"
 
@@ -28,7 +29,7 @@
 #define GPU        "it tunes another engine's GPU kernels or compiler"
 #define GRAMMAR    "constrained output has one backend here, llguidance"
 #define HOSTS      "workers of other machines join with cox worker, see cox join-token"
-#define LOCAL      "MODEL is a file or folder of this machine; nothing is fetched"
+#define LOCAL      "a MODEL that is missing is fetched as by cox pull, into --cache-dir"
 #define LOGS       "see --log-level and --log-format"
 #define MEDIA      "text only; requests with images, audio or video are refused"
 #define MEMORY     "weights and KV cache are in main memory"
@@ -214,6 +215,10 @@ const struct option_spec up_specs[] = {
     OPT_STRING(S, keys_dir, "keys-dir", NULL,
                "folder of the cluster's keys; default: throw-away keys, removed at the end"),
     ROW_CACHE_DIR(S),
+    ROW_OFFLINE(S, offline),
+    OPT_STRING(S, revision, "revision", NULL,
+               "Branch, tag or commit of a hub's MODEL, as ORG/NAME@REVISION names it (default: "
+               "main)."),
     OPT_STRING(S, print_pids, "print-pids", NULL,
                "file with a \"name pid\" line per process, kept up to date"),
     ROW_LOG_LEVEL(S),
@@ -237,8 +242,7 @@ const struct option_spec up_specs[] = {
     IGNORED("calculate-kv-scales", NULL, NOTHING, GPU),
     REFUSED("chat-template-content-format", NULL, ONE, "auto|string",
             "the parts of a message reach the template as one text"),
-    REFUSED("code-revision", NULL, ONE, "main",
-            "give the path of the revision that you want as MODEL"),
+    REFUSED("code-revision", NULL, ONE, "main", "no code of a model is run"),
     IGNORED("collect-detailed-traces", NULL, MANY, METRICS),
     IGNORED("compilation-config", "cc", ONE, GPU),
     REFUSED("config-format", NULL, ONE, "auto|hf",
@@ -337,7 +341,7 @@ const struct option_spec up_specs[] = {
     REFUSED("headless", NULL, NOTHING, NULL, HOSTS),
     REFUSED("hf-config-path", NULL, ONE, NULL, CONFIG),
     REFUSED("hf-overrides", NULL, ONE, NULL, CONFIG),
-    IGNORED("hf-token", NULL, PERHAPS_ONE, LOCAL),
+    IGNORED("hf-token", NULL, PERHAPS_ONE, "set HF_TOKEN, which `ps` does not show"),
     IGNORED("ignore-patterns", NULL, MANY, LOCAL),
     IGNORED("interleave-mm-strings", NULL, NOTHING, MEDIA),
     REFUSED("io-processor-plugin", NULL, ONE, NULL, "there are no plugins"),
@@ -421,7 +425,6 @@ const struct option_spec up_specs[] = {
     REFUSED("response-role", NULL, ONE, "assistant", "answers have the role assistant"),
     REFUSED("return-tokens-as-token-ids", NULL, NOTHING, NULL,
             "put \"return_tokens_as_token_ids\": true into the request"),
-    REFUSED("revision", NULL, ONE, "main", "give the path of the revision that you want as MODEL"),
     REFUSED("rope-scaling", NULL, ONE, NULL, CONFIG),
     REFUSED("rope-theta", NULL, ONE, NULL, CONFIG),
     REFUSED("runner", NULL, ONE, "auto|generate", NO_POOLING),
@@ -455,7 +458,7 @@ const struct option_spec up_specs[] = {
     IGNORED("tokenizer-pool-size", NULL, ONE, FRONT),
     IGNORED("tokenizer-pool-type", NULL, ONE, FRONT),
     REFUSED("tokenizer-revision", NULL, ONE, "main",
-            "give the path of the revision that you want as MODEL"),
+            "the model's own tokenizer is used: ORG/NAME@REVISION names both"),
     REFUSED("tokens-only", NULL, NOTHING, NULL, "the API is OpenAI's over HTTP"),
     REFUSED("tool-parser-plugin", NULL, ONE, NULL, TOOLS),
     REFUSED("tool-server", NULL, ONE, NULL, TOOLS),

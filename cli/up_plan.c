@@ -4,9 +4,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "cli/up_numa.h"
 #include "common/model/model_info.h"
+#include "common/model/model_ref.h"
 #include "common/options/head.h"
 #include "common/options/worker.h"
 
@@ -576,9 +578,17 @@ static enum status check_ports(const struct up_plan *plan, struct error *err)
 static const char *served_name(struct builder *b)
 {
     struct str name = model_name_of(b->model);
+    struct model_ref r;
+    struct error unread;
+    const char *out = text(b, STR_FMT, STR_ARG(name));
     if (b->o->served_model_names.n_items > 0)
         return b->o->served_model_names.items[0];
-    return text(b, STR_FMT, STR_ARG(name));
+    if (model_ref_parse(b->model, &r, &unread) != STATUS_OK)
+        return out;
+    if (model_ref_is_remote(&r) && !(r.is_plain && access(b->model, F_OK) == 0))
+        out = text(b, "%s", r.name);
+    model_ref_fini(&r);
+    return out;
 }
 
 int64_t up_plan_n_workers(const struct up_options *o)

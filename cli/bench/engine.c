@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "cli/engine_words.h"
+#include "cli/pull/pull.h"
 #include "common/base/mem.h"
 #include "common/base/random.h"
 
@@ -106,9 +107,15 @@ static enum status start(struct batch_cluster *c, struct bench_engine_options *o
         args[n++] = extra[i];
     for (size_t i = 0; i < words->n_items; i++)
         args[n++] = words->items[i];
-    enum status s = batch_cluster_start(c, o->access.model, args, n, err);
+    enum status s = batch_cluster_start(c, "bench", o->access.model, args, n, err);
     mem_free(args);
-    return s;
+    return c->has_not_come ? bench_fetch_status(s, err) : s;
+}
+
+/* Exit code 2 where the name, or the token, has to be another one. */
+enum status bench_fetch_status(enum status s, struct error *err)
+{
+    return s != STATUS_OK && pull_exit_code(s) == EXIT_USAGE ? (err->status = STATUS_INVALID) : s;
 }
 
 enum status bench_engine_start(struct batch_cluster *c, struct bench_engine_options *o,

@@ -67,6 +67,8 @@ struct bench_offline {
     enum status (*measure)(const void *options, const struct bench_target *target,
                            const struct bench_prompts *prompts, struct error *err);
 };
+/* The status of a fetch of the model, for bench_fail. */
+enum status bench_fetch_status(enum status s, struct error *err);
 MUST_USE enum status bench_offline_run(const struct bench_offline *b,
                                        struct bench_engine_options *engine,
                                        const struct option_list *words, struct error *err);

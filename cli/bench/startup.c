@@ -11,6 +11,7 @@
 
 #include "cli/bench/engine.h"
 #include "cli/command.h"
+#include "cli/model_fetch.h"
 #include "common/base/clock.h"
 #include "common/base/mem.h"
 #include "common/model/gguf.h"
@@ -196,11 +197,14 @@ static enum status run(void *options, const struct option_list *words, struct er
     char *path = NULL;
     if (!o->engine.access.model)
         return error_set(err, STATUS_INVALID, "--model MODEL is wanted: its cluster is started");
+    enum status s = model_fetch_for_up("bench startup", o->engine.access.model,
+                                       (const char *const *)words->items, words->n_items, err);
+    TRY(bench_fetch_status(s, err));
     TRY(find_model(o->engine.access.model, &path, err));
     bench_catch_signals();
     if (!path && o->n_cold > 0)
         command_warn("bench startup", "this model has no files: its cold starts are warm ones");
-    enum status s = start_often(o, words, o->n_cold, path, &cold, err);
+    s = start_often(o, words, o->n_cold, path, &cold, err);
     if (s == STATUS_OK)
         s = start_often(o, words, o->n_warmups, NULL, &before, err);
     if (s == STATUS_OK)

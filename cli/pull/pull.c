@@ -15,6 +15,7 @@
 
 #include "cli/pull/pull_head.h"
 #include "cli/pull/pull_hub.h"
+#include "cli/pull/pull_mark.h"
 #include "cli/pull/pull_s3.h"
 #include "common/base/mem.h"
 #include "common/model/model_info.h"
@@ -221,7 +222,9 @@ static enum status list_url(struct pull *p, struct error *err)
 static enum status make_list(struct pull *p, struct error *err)
 {
     enum status s;
-    if (p->r->kind == MODEL_REF_HUB)
+    if (p->o->offline)
+        s = hf_cache_list(&p->hf_cache, p->r, &p->list, err);
+    else if (p->r->kind == MODEL_REF_HUB)
         s = pull_hub_list(&p->source, p->r, p->endpoint, &p->list, err);
     else if (p->r->kind == MODEL_REF_S3)
         s = pull_s3_list(&p->source, p->r, p->endpoint, p->region, &p->list, err);
@@ -349,24 +352,32 @@ static enum status fetch(struct pull *p, struct pull_result *out, struct error *
     remove_leftovers(p);
     if (mkdir(p->staging, 0777) != 0 && errno != EEXIST)
         return error_set(err, STATUS_IO, "%s: %s", p->staging, strerror(errno));
+    pull_mark_write(p->staging, p->r->text);
     TRY(take_files(p, err));
     for (uint32_t i = 0; i < p->list.n_files; i++) {
         have += pull_file_have(&p->list.files[i], p->staging);
         room += pull_file_room(&p->list.files[i], p->staging);
     }
     TRY(pull_check_space(p->staging, all - room, err));
+    if (p->o->offline && have < all)
+        return error_set(err, STATUS_NOT_FOUND,
+                         "model %s is not whole in huggingface_hub's cache (%s), and nothing is "
+                         "fetched offline: " PULL_ONLINE,
+                         p->r->text, p->hf_cache.folder, p->r->text);
     struct pulled done = {.folder = mem_strdup(p->staging),
                           .commit = mem_strdup(p->list.commit),
                           .files = mem_array(p->list.n_files, sizeof *done.files)};
     struct pull_progress progress;
-    pull_progress_start(&progress, p->o->quiet, have, all);
+    pull_progress_start(&progress, p->o->command, p->o->quiet, have, all);
     enum status s = fetch_files(p, &done, &progress, err);
     pull_progress_clear(&progress);
     out->fetched_bytes = progress.fetched;
     if (s == STATUS_OK)
         s = pulled_write(p->r, &done, err);
     if (s == STATUS_OK) {
-        give_files(p);
+        if (!p->o->offline)
+            give_files(p);
+        pull_mark_remove(p->staging);
         s = publish(p, err);
     }
     pulled_fini(&done);
@@ -404,6 +415,40 @@ static bool is_done(void *ctx)
     return look(ctx, &err) == STATUS_OK;
 }
 
+/* Without a network a hub's model may be had from huggingface_hub's cache. */
+static enum status look_offline(struct pull *p, struct error *err)
+{
+    struct error why = {0};
+    struct pull_list there = {0};
+    char where[sizeof why.text + 128] = "";
+    if (p->r->kind == MODEL_REF_HUB) {
+        const struct pull_options *o = p->o;
+        const struct hf_cache_places places = {o->hf_cache, o->hf_home, o->xdg_cache_home, o->home};
+        hf_cache_find(&places, &p->hf_cache);
+        enum status s = hf_cache_list(&p->hf_cache, p->r, &there, &why);
+        pull_list_fini(&there);
+        if (s == STATUS_OK)
+            return s;
+    }
+    if (p->hf_cache.folder)
+        snprintf(where, sizeof where, ", nor whole in huggingface_hub's (%s: %s)",
+                 p->hf_cache.folder, why.text);
+    return error_set(
+        err, STATUS_NOT_FOUND,
+        "model %s is not in the cache (%s)%s, and nothing is fetched offline: " PULL_ONLINE,
+        p->r->text, p->folder, where, p->r->text);
+}
+
+static enum status find_what_there_is(struct pull *p, struct error *err)
+{
+    if (!p->o->offline)
+        return find_source(p, err);
+    TRY(look_offline(p, err));
+    p->source.net = p->net;
+    p->source.n_parallel = 1;
+    return STATUS_OK;
+}
+
 static enum status pull_remote(struct pull *p, struct pull_result *out, struct error *err)
 {
     p->folder = pulled_folder(p->r, p->o->cache_dir);
@@ -417,7 +462,7 @@ static enum status pull_remote(struct pull *p, struct pull_result *out, struct e
     if (s != STATUS_NOT_FOUND)
         p->o->say(err->text);
     p->source.lock = &p->lock;
-    TRY(find_source(p, err));
+    TRY(find_what_there_is(p, err));
     TRY(pull_make_folders(p->o->cache_dir, "models/pulled", err));
     const struct pull_lock_wait wait = {p->o->lock_silence_s, p->o->is_stopped, p->o->say, is_done,
                                         p};
@@ -485,7 +530,11 @@ enum status pull_into(const struct pull_options *o, const struct model_ref *r,
     struct pulled done = {0};
     struct pull_progress progress;
     p.source.follows_links = true;
-    enum status s = find_source(&p, err);
+    enum status s = o->offline ? error_set(err, STATUS_NOT_FOUND,
+                                           "model %s is not in the cache (%s), and nothing is "
+                                           "fetched offline: " PULL_ONLINE,
+                                           r->text, o->cache_dir, r->text)
+                               : find_source(&p, err);
     if (s == STATUS_OK)
         s = make_list(&p, err);
     if (s == STATUS_OK && sink->only_heads)
@@ -496,7 +545,7 @@ enum status pull_into(const struct pull_options *o, const struct model_ref *r,
         s = fetch_heads(&p, err);
     } else if (s == STATUS_OK) {
         done.files = mem_array(p.list.n_files, sizeof *done.files);
-        pull_progress_start(&progress, o->quiet, 0, pull_list_bytes(&p.list));
+        pull_progress_start(&progress, o->command, o->quiet, 0, pull_list_bytes(&p.list));
         s = fetch_files(&p, &done, &progress, err);
         pull_progress_clear(&progress);
     }

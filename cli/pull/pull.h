@@ -12,10 +12,11 @@ struct pull_options {
     const char *cache_dir, *ca_file;
     const char *hf_endpoint, *hf_token, *hf_cache, *index;
     const char *aws_id, *aws_secret, *aws_session, *aws_region, *aws_endpoint;
-    bool check, verify, quiet;
+    bool check, verify, quiet, offline;
     int64_t retries, parallel;
     double retry_wait_s, stall_s, lock_silence_s;
     /* set by who calls, never by an option */
+    const char *command;                  /* in front of lines of progress; NULL: "pull" */
     const char *(*env)(const char *name); /* getenv */
     const char *hf_home, *xdg_cache_home, *home;
     bool (*is_stopped)(void);
@@ -30,7 +31,8 @@ struct pull_result {
 MUST_USE enum status pull_model(const struct pull_options *o, const char *model,
                                 struct pull_result *out, struct error *err);
 
-/* The options as environment and defaults have them; res owns their texts (config_fini). */
+/* The options as environment and defaults have them, without COX_CONFIG, COX_CHECK and COX_VERIFY,
+ * which are of other commands; res owns their texts (config_fini). */
 MUST_USE enum status pull_options_read(struct pull_options *o, struct config_result *res,
                                        struct error *err);
 /* Of a fetch that ended so: 1 where trying again may help, 2 where something has to be changed
@@ -51,6 +53,12 @@ MUST_USE enum status pull_into(const struct pull_options *o, const struct model_
                                const struct pull_sink *sink, struct error *err);
 
 /* ---- shared with pull_demo.c ---- */
+
+/* The end of an error of a model that is missing offline; takes the model's name. */
+#define PULL_ONLINE                                                                                \
+    "`cox pull %s` where there is a network, or leave out --offline (COX_OFFLINE, "                \
+    "HF_HUB_OFFLINE, "                                                                             \
+    "TRANSFORMERS_OFFLINE)"
 
 MUST_USE enum status pull_demo(const struct pull_options *o, const struct fetch_net *net,
                                struct pull_result *out, struct error *err);

@@ -171,7 +171,7 @@ static enum status fetch_parts(struct demo *d, struct pull_result *out, struct e
     }
     uint64_t all = pull_list_bytes(&d->list);
     TRY(pull_check_space(d->folder, all - have + MODEL_BYTES, err));
-    pull_progress_start(&progress, d->o->quiet, have, all);
+    pull_progress_start(&progress, d->o->command, d->o->quiet, have, all);
     enum status s = STATUS_OK;
     for (uint32_t i = 0; s == STATUS_OK && i < d->list.n_files; i++) {
         const struct pull_file *f = &d->list.files[i];
@@ -334,6 +334,11 @@ static enum status pull_it(struct demo *d, struct pull_result *out, struct error
         return STATUS_OK;
     if (d->o->check)
         return error_set(err, STATUS_NOT_FOUND, "the demo model is not whole at %s", d->path);
+    if (d->o->offline)
+        return error_set(
+            err, STATUS_NOT_FOUND,
+            "the demo model is not at %s, and nothing is fetched offline: " PULL_ONLINE, d->path,
+            "demo");
     d->index = mem_strdup(d->o->index);
     d->user = fetch_take_user(d->index);
     TRY(fetch_check_endpoint("--index (COX_INDEX, PIP_INDEX_URL)", d->index, err));

@@ -4,4 +4,5 @@
 #include <stdbool.h>
 
 void pull_stop_on_signals(void); /* from now on, until somebody else takes them */
+void pull_stop_end(void);        /* gives them back to whoever had them before */
 bool pull_is_stopped(void);      /* one of them came; for pull_options.is_stopped */

@@ -128,12 +128,16 @@ enum status run_pull_model(struct run_keeper *k, struct error *err)
     const char *cache = k->file->up.cache_dir;
     const char *const argv[] = {k->program, "pull", k->file->model.s, cache ? "--cache-dir" : NULL,
                                 cache,      NULL};
-    if (!k->file->model.s)
+    const char *const offline[] = {
+        k->program, "pull", k->file->model.s, "--offline", cache ? "--cache-dir" : NULL,
+        cache,      NULL};
+    if (!k->file->model.s || k->file->up.revision) /* cox up knows which, and fetches it */
         return STATUS_OK;
     TRY(model_ref_parse(k->file->model.s, &ref, err));
     bool wants = run_file_pulls(k->file, &ref);
     model_ref_fini(&ref);
-    return wants ? run_step(k, "cox pull", argv, NULL, -1, err) : STATUS_OK;
+    return wants ? run_step(k, "cox pull", k->file->up.offline ? offline : argv, NULL, -1, err)
+                 : STATUS_OK;
 }
 
 /* The content of the place into FOLDER, which is made. */

@@ -84,18 +84,28 @@ static enum status check_files(const struct pulled *p, struct error *err)
     return STATUS_OK;
 }
 
+/* Of p->folder; reference may be NULL. */
+static enum status read_folder(struct pulled *p, char **reference, struct error *why)
+{
+    json_t *root = NULL;
+    enum status s = hf_json_load(p->folder, PULLED_MANIFEST, 0, &root, why);
+    const char *text = json_string_value(json_object_get(root, "reference"));
+    if (reference && text)
+        *reference = mem_strdup(text);
+    if (s == STATUS_OK)
+        s = read_manifest(root, p, why);
+    if (s == STATUS_OK)
+        s = check_files(p, why);
+    json_decref(root);
+    return s;
+}
+
 enum status pulled_open(const struct model_ref *r, const char *cache_dir, struct pulled *out,
                         struct error *err)
 {
-    json_t *root = NULL;
     struct error why = {0};
     *out = (struct pulled){.folder = pulled_folder(r, cache_dir ? cache_dir : ".")};
-    enum status s = hf_json_load(out->folder, PULLED_MANIFEST, 0, &root, &why);
-    if (s == STATUS_OK)
-        s = read_manifest(root, out, &why);
-    if (s == STATUS_OK)
-        s = check_files(out, &why);
-    json_decref(root);
+    enum status s = read_folder(out, NULL, &why);
     if (s == STATUS_OK)
         return STATUS_OK;
     if (s == STATUS_NOT_FOUND)
@@ -107,6 +117,14 @@ enum status pulled_open(const struct model_ref *r, const char *cache_dir, struct
         error_set(err, s, "%s: %s: `cox pull %s` fetches it again", out->folder, why.text, r->text);
     pulled_fini(out);
     return s;
+}
+
+enum status pulled_open_folder(const char *folder, struct pulled *out, char **reference,
+                               struct error *err)
+{
+    *out = (struct pulled){.folder = mem_strdup(folder)};
+    *reference = NULL;
+    return read_folder(out, reference, err);
 }
 
 /* ---- writing ---- */

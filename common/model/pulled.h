@@ -30,6 +30,10 @@ char *pulled_folder(const struct model_ref *r, const char *cache_dir);
  * manifest is damaged, or a file is not as it says. Both texts say to pull it. */
 MUST_USE enum status pulled_open(const struct model_ref *r, const char *cache_dir,
                                  struct pulled *out, struct error *err);
+/* The same of a folder, whatever model it is. *reference: the manifest's own word for it, or NULL;
+ * it and out are the caller's to free in any case. out has what could be read. */
+MUST_USE enum status pulled_open_folder(const char *folder, struct pulled *out, char **reference,
+                                        struct error *err);
 /* The manifest into p->folder, on disk when this returns. */
 MUST_USE enum status pulled_write(const struct model_ref *r, const struct pulled *p,
                                   struct error *err);

@@ -3,14 +3,14 @@
 #include "common/options/bounds.h"
 #include "common/options/capacity.h"
 #include "common/options/front.h"
+#include "common/options/model.h"
 #include "common/options/rows.h"
 #include "common/options/structured.h"
 
 #define S gateway_config
 
 const struct option_spec gateway_options[] = {
-    OPT_STRING(S, model, "model", NULL,
-               "null, demo, a GGUF file, a model folder, or what cox pull has fetched"),
+    OPT_STRING(S, model, "model", NULL, MODEL_HELP),
     OPT_WORDS(
         S, served_model_names, "served-model-name", WORDS_ARE_VALUES,
         "names in /v1/models and in requests, the first one in answers; several, or repeated; "
@@ -20,6 +20,7 @@ const struct option_spec gateway_options[] = {
         "file, name of a built-in template, or the template in one line; default: the model's "
         "own"),
     ROW_CACHE_DIR(S),
+    ROW_OFFLINE(S, offline),
     OPT_STRING(S, head, "head", "127.0.0.1:7000",
                "the head's HOST:PORT; of several heads all, A:7000,B:7000"),
     OPT_STRING(S, keys_dir, "keys-dir", NULL, "folder with gateway.key, gateway.pub and head.pub"),

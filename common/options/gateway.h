@@ -44,6 +44,7 @@ struct gateway_config {
     int invocations;    /* enum invocations_form */
     struct option_list invocations_statuses;
     bool sagemaker;
+    bool offline; /* of `cox gateway`, which fetches the model; cox-gateway never does */
 };
 
 extern const struct option_spec gateway_options[];

@@ -1,6 +1,7 @@
 #include "common/options/plan.h"
 
 #include "common/options/kv_dtype.h"
+#include "common/options/model.h"
 #include "common/options/rows.h"
 
 #define S plan_options
@@ -78,6 +79,7 @@ const struct option_spec plan_specs[] = {
         "what each GPU has beside weights, activations and KV cache, in place of what is counted"),
     OPT_STRING(S, shown_as, "served-model-name", NULL,
                "what is shown for MODEL; default: its path"),
+    ROW_OFFLINE(S, worker.offline),
     OPT_BOOL(S, json, "json", NULL, "one JSON object"),
 };
 #undef S

@@ -1,15 +1,16 @@
 #include "common/options/worker.h"
 
+#include "common/options/model.h"
 #include "common/options/rows.h"
 
 #define S worker_options
 
 const struct option_spec worker_option_specs[] = {
-    OPT_STRING(S, model, "model", "null",
-               "null, demo, a GGUF file, a model folder, or what cox pull has fetched"),
+    OPT_STRING(S, model, "model", "null", MODEL_HELP),
     OPT_WORDS(S, served_model_names, "served-model-name", WORDS_ARE_VALUES,
               "the first one is the name shown in status; default: the model's own"),
     ROW_CACHE_DIR(S),
+    ROW_OFFLINE(S, offline),
     OPT_ENUM(S, device, "device", "auto|null|cpu|cuda", "auto",
              "what computes; auto: a GPU where there is one, else the CPU; null answers by a rule, "
              "without a model"),

@@ -55,6 +55,7 @@ struct worker_options {
     bool metrics_public;
     const char *admin_key_file;
     int log_level, log_format;
+    bool offline; /* of `cox worker`, which fetches the model; cox-worker never does */
     int64_t drain_timeout_s;
     int64_t step_timeout_s; /* 0: 60, in tables that have no such row */
     int64_t null_step_us, null_token_us, null_fail_join, null_load_ms, null_stall_after_step,

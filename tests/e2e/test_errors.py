@@ -49,6 +49,9 @@ CASES = [
     ("join-token", 2, "--keys-dir DIR: which folder"),
     ("completion tcsh", 2, "usage: cox completion bash"),
     ("pull", 2, "which model|usage: cox pull"),
+    ("models all", 2, 'unexpected argument "all"; usage: cox models'),
+    ("rm", 2, "which model\\? usage: cox rm MODEL.*`cox models` shows them"),
+    ("rm org/none --cache-dir {tmp}/cache", 1, "model org/none is not in the cache \\(.*/cache\\), which has none"),
     ("run-batch", 2, "-i"),
     (f"smoke --url http://{NOBODY} --timeout 1", 1, re.escape(ASK)),
     ("help nosuch", 2, '"nosuch"; `cox help` lists them'),
@@ -88,6 +91,7 @@ CASES = [
     ("pull hf:a/b --retries 0 --cache-dir {tmp}/cache", 1, "127.0.0.1 cannot be reached .*is there a network, or a proxy"),
     ("pull demo --retries 0 --cache-dir {tmp}/cache", 1, "127.0.0.1 cannot be reached .*is there a network, or a proxy"),
     ("pull s3://bucket/model --retries 0 --cache-dir {tmp}/cache", 1, "127.0.0.1 cannot be reached"),
+    ("up hf:a/b --offline --cache-dir {tmp}/cache", 2, "model hf:a/b@main is not in the cache .*, and nothing is fetched offline: `cox pull hf:a/b@main`"),
     ("pull http://127.0.0.1:1/m.gguf --retries 0 --cache-dir {tmp}/cache", 2, "sha256"),
 ]
 OFFLINE = {"HF_ENDPOINT": f"http://{NOBODY}", "COX_INDEX": f"http://{NOBODY}/simple", "AWS_ENDPOINT_URL": f"http://{NOBODY}",

@@ -220,7 +220,7 @@ def test_idle_cluster_is_quiet():
     (["up", "null", "--tp", "nonsense"], ["tp"]),
     (["status", "--address", "127.0.0.1:1"], ["127.0.0.1:1"]),
     (["up", "/no/such/model"], ["/no/such/model"]),
-    (["up", "google/gemma-3-270m"], ["cox pull hf:google/gemma-3-270m@main"]),
+    (["up", "google/gemma-3-270m", "--offline"], ["cox pull hf:google/gemma-3-270m@main"]),
 ])
 def test_bad_command_lines(args, words):
     done = run_cox(*args)

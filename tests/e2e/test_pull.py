@@ -1,18 +1,21 @@
 """`cox pull` from a hub of ours on loopback, with everything that may go wrong on the way."""
+import fcntl
 import hashlib
 import json
 import os
 import pty
+import re
 import shutil
 import signal
+import struct
 import subprocess
+import termios
 import threading
 import time
 from pathlib import Path
 
-import httpx
 import pytest
-from cluster import BIN, SLOW, Cluster, run_cox, wait_for
+from cluster import BIN, SLOW, run_cox, wait_for
 from hub_server import COMMIT, CONFIG, Hub, Server, bytes_of, tiny_model
 
 TOKEN = "hf_SECRETSECRETSECRET"
@@ -533,21 +536,98 @@ def test_how_far_it_is(world, hub):
     good(done, f"s left: {WEIGHTS}")
     assert "\x1b" not in done.stderr and "\r" not in done.stderr
     shutil.rmtree(world.cache)
-    hub.faults[AT] = [("slow", 0.15, 20_000)]
-    ours, theirs = pty.openpty()
-    p = subprocess.Popen([str(BIN / "cox"), "pull", "org/tiny"], env=world.env | {"HF_ENDPOINT": hub.url},
-                         stdout=subprocess.DEVNULL, stderr=theirs)
-    os.close(theirs)
-    said = b""
-    try:
-        while piece := os.read(ours, 4096):
-            said += piece
-    except OSError:  # the other end is closed
-        pass
-    os.close(ours)
-    assert p.wait(20) == 0 and b"[###" in said and b" %  " in said and said.endswith(b"\r\x1b[K"), said
-    shutil.rmtree(world.cache)
     assert world.pull("hf:org/tiny", "--quiet", hub=hub).stderr == ""
+
+
+class Screen:
+    """`cox ARGS` in a terminal of so many columns; what it draws there is judged by its bytes."""
+
+    def __init__(self, columns, *args, env, stream="stderr"):
+        self.ours, theirs = pty.openpty()
+        self.resize(columns)
+        self.process = subprocess.Popen([str(BIN / "cox"), *args], env=env, **({"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL} | {stream: theirs}))
+        os.close(theirs)
+        self.said = b""
+
+    def resize(self, columns):
+        fcntl.ioctl(self.ours, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
+
+    def read(self, until=lambda: False):
+        """To the end, or until that is so."""
+        try:
+            while not until():
+                piece = os.read(self.ours, 4096)
+                if not piece:
+                    break
+                self.said += piece
+        except OSError:  # the other end is closed
+            pass
+        return self.said
+
+    def bars(self, begin=0):
+        """The texts of the bars that were drawn, without what moves the cursor."""
+        return [re.sub(rb"\x1b\[[0-9]*[A-Z]", b"", s).decode() for s in self.said[begin:].split(b"\r") if b" %" in s]
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        if self.process.poll() is None:
+            self.process.kill()
+        self.process.wait()
+        os.close(self.ours)
+
+
+@pytest.mark.parametrize("columns", [12, 30, 60, 80, 120])
+def test_the_bar_fits_the_terminal(world, hub, columns):
+    long_name = "model-of-a-name-that-is-cut-in-its-middle-00001-of-00001.safetensors"
+    hub.models["org/tiny"] = {long_name if n == WEIGHTS else n: b for n, b in hub.models["org/tiny"].items()}
+    hub.faults[AT.replace(WEIGHTS, long_name)] = [("slow", 0.11, 25_000)]
+    with Screen(columns, "pull", "org/tiny", env=world.env | {"HF_ENDPOINT": hub.url}) as s:
+        s.read()
+        assert s.process.wait(20 * SLOW) == 0
+        bars = s.bars()
+        assert bars and all(0 < len(b) < columns and "\n" not in b for b in bars), bars
+        assert s.said.endswith(b"\r\x1b[K"), s.said
+    assert all(re.match(r"\[[#.]{10}", b) for b in bars) == (columns >= 30), bars
+    if columns == 120:
+        assert any(re.search(r" % +[0-9.]+ KiB of 199.7 KiB  [0-9.]+ [KM]?i?B/s  \d+ s left  model-of-.*\.\.\..*safetensors$", b) for b in bars), bars
+    if columns == 60:
+        assert all("KiB of 199.7 KiB" in b for b in bars), bars
+
+
+def test_the_bar_follows_the_terminal(world, hub):
+    hub.models["org/tiny"] |= tiny_model(weights=8_000_000)
+    plain, go_on = hub.answer, threading.Event()
+
+    def answer(h, path, action):
+        """In small pieces, until the test has seen enough."""
+        body = hub.models["org/tiny"][WEIGHTS]
+        if not path.endswith(WEIGHTS):
+            return plain(h, path, action)
+        h.send_response(200)
+        h.send_header("Content-Length", str(len(body)))
+        h.end_headers()
+        for at in range(0, len(body), 2000):
+            h.wfile.write(body[at:at + 2000])
+            go_on.wait(0.05)
+        return None
+
+    hub.answer = answer
+    with Screen(120, "pull", "org/tiny", env=world.env | {"HF_ENDPOINT": hub.url}) as s:
+        s.read(until=lambda: b"left  model" in s.said)
+        s.resize(40)
+        begin = len(s.said)  # the bar was broken into several lines: all of them go
+        s.read(until=lambda: b"A\r\x1b[J" in s.said[begin:] and len(s.bars(begin)) > 3)
+        narrow = s.bars(s.said.index(b"A\r\x1b[J"))[1:-1]
+        s.resize(100)
+        begin = len(s.said)
+        s.read(until=lambda: any(len(b) > 45 for b in s.bars(begin)[:-1]))
+        go_on.set()
+        s.read()
+        assert s.process.wait(20 * SLOW) == 0
+        assert narrow and all(len(b) < 40 for b in narrow), narrow
+        assert any(40 < len(b) < 100 for b in s.bars(begin)), s.bars(begin)
 
 
 def test_paths_are_models_already(world, tmp_path):
@@ -558,17 +638,3 @@ def test_paths_are_models_already(world, tmp_path):
     for name, body in tiny_model().items():
         (folder / name).write_bytes(body)
     assert good(world.pull(f"file:{folder}"), "it is there") == folder
-
-
-def test_a_cluster_serves_what_was_pulled(world, hub):
-    done = run_cox("up", "org/tiny", "--device", "null", env=world.env, timeout=60)
-    assert done.returncode == 2 and "`cox pull hf:org/tiny@main` first" in done.stderr, done.stderr
-    folder = good(world.pull(hub=hub))
-    c = Cluster("--device", "null", model="hf:org/tiny", env=world.env)
-    with c:
-        models = httpx.get(f"{c.url}/v1/models", timeout=30).json()["data"]
-        assert [m["id"] for m in models] == ["org/tiny"]
-        answer = httpx.post(f"{c.url}/v1/completions", timeout=60, json={
-            "model": "org/tiny", "prompt": "a", "max_tokens": 3})
-        assert answer.status_code == 200 and answer.json()["usage"]["completion_tokens"] == 3
-    assert folder.exists()

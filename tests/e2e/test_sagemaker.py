@@ -381,7 +381,7 @@ def test_14_23_the_file_wins():
 
 @pytest.mark.parametrize("variables, why", [({"OPTION_DTYPE": "fp17"}, "dtype=fp17"),
                                             ({"HF_MODEL_ID": ""}, "no config.json"),
-                                            ({"HF_MODEL_ID": "org/nowhere"}, "org/nowhere")])
+                                            ({"HF_MODEL_ID": "org/nowhere", "HF_HUB_OFFLINE": "1"}, "model hf:org/nowhere@main is not in the cache")])
 def test_8_21_what_cannot_be_loaded_ends(variables, why):
     c = Container()
     c.env.update(variables)

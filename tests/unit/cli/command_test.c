@@ -133,7 +133,7 @@ static void test_command_lines_of_vllm(void **state)
         {"MODEL --speculative-config.method ngram", "--speculative-config", 0},
         {"MODEL --load-format safetensors --quantization None --revision main --nnodes 1 "
          "--generation-config vllm --runner generate",
-         NULL, 3},
+         NULL, 2},
         {"MODEL --generation-config auto --allowed-origins [\"*\"] --allow-credentials --root-path "
          "/x",
          NULL, 0},

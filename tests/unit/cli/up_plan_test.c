@@ -261,7 +261,8 @@ static void test_everything_is_passed_on(void **state)
 /* Options that cox up says by itself; other ways to the head than its own; options without a use
  * where everything stops at once; options for tests. */
 static const char *const of_worker[] = {"model",
-                                        "role", /* by how many there are of each */
+                                        "offline", /* cox up fetches */
+                                        "role",    /* by how many there are of each */
                                         "head",
                                         "ordinal",
                                         "numa-node", /* both by --numa-bind... */
@@ -282,6 +283,7 @@ static const char *const of_worker[] = {"model",
                                         NULL};
 
 static const char *const of_gateway[] = {"model",
+                                         "offline",
                                          "head",
                                          "keys-dir",
                                          "insecure",
@@ -597,6 +599,8 @@ static void test_reachable(void **state)
 static void test_served_name(void **state)
 {
     static const char *const cases[][2] = {{"null", "null"},
+                                           {"org/name", "org/name"},
+                                           {"hf:org/name@v1", "org/name"},
                                            {"/m/gemma-3.gguf", "gemma-3"},
                                            {"models/llama/", "llama"},
                                            {"/", ""},

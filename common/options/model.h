@@ -1,0 +1,15 @@
+#pragma once
+/* The model that is named, and whether it may be fetched: rows that several programs share. */
+#include "common/base/config.h"
+
+#define MODEL_HELP                                                                                 \
+    "The model: a GGUF file, a folder, null, demo, or a name that `cox pull` takes (ORG/NAME). "   \
+    "`cox` fetches what is missing."
+#define ROW_OFFLINE(S, field)                                                                      \
+    {                                                                                              \
+        .name = "offline", .type = OPTION_BOOL, .offset = offsetof(struct S, field),               \
+        .env = "HF_HUB_OFFLINE,TRANSFORMERS_OFFLINE",                                              \
+        .help = "Fetch nothing: a model that is missing in the cache is an error. Without it, "    \
+                "`cox` fetches the model as `cox pull` does (HF_HUB_OFFLINE, "                     \
+                "TRANSFORMERS_OFFLINE; default: off)."                                             \
+    }
