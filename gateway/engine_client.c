@@ -338,6 +338,6 @@ void engine_client_tick(struct engine_client *c, uint64_t now_ns)
 
 void engine_client_goodbye(struct engine_client *c, const char *why)
 {
-    struct msg m = {.type = MSG_GOODBYE, .goodbye = {.text = str_from(why)}};
+    struct msg m = {.type = MSG_GOODBYE, .goodbye = {.text = str_from(why), .planned = true}};
     (void)!engine_client_send(c, &m);
 }

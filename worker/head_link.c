@@ -18,6 +18,7 @@ enum {
     CONNECT_MS = 500, /* at each of several addresses */
     REFUSED_MAX = 3,  /* one may be a frame that was spoiled on its way */
     OUTBOX_MAX = 256,
+    GOODBYE_LINGER_MS = 500,
     DECODE_LIMIT = 512 << 20,
     SCRATCH_LIMIT = 256 << 20
 };
@@ -167,6 +168,13 @@ void head_link_send(struct head_link *k, const struct msg *m)
     } else if (s != STATUS_OK) {
         go_down(k, "cannot send");
     }
+}
+
+void head_link_goodbye(struct head_link *k, const char *why, bool planned)
+{
+    head_link_send(k, &(struct msg){.type = MSG_GOODBYE,
+                                    .goodbye = {.text = str_from(why), .planned = planned}});
+    bus_linger(k->bus, GOODBYE_LINGER_MS);
 }
 
 static void send_credit(struct head_link *k, enum msg_type type, uint64_t frame_bytes)

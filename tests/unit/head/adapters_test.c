@@ -301,9 +301,9 @@ static void what_a_head_is_told_at_its_start_counts(void **state)
         struct adapters *t = &f->core->cluster.adapters;
         struct error err;
         t->max_loras = 2;
-        assert_int_equal(
-            head_core_load_adapter(f->core, STR("sql"), STR("/l/new"), false, f->now, &err),
-            STATUS_OK);
+        assert_int_equal(head_core_load_adapter(f->core, STR("sql"), STR("/l/new"), false, "a test",
+                                                f->now, &err),
+                         STATUS_OK);
         uint64_t drawn = t->all[0].id;
         const struct msg_adapter held[] = {
             {41, true, STR("sql"), same ? STR("/l/new") : STR("/l/old"), {1, 2}}};
