@@ -390,11 +390,16 @@ static void on_shutdown_timeout(void *ctx)
     say_last_words(g, LAST_WORDS_MS);
 }
 
+static void begin_ending(struct gateway *g)
+{
+    g->stopping = g->serving.draining = g->engine.ends = true;
+}
+
 /* What is open is told so first, for a cut connection looks like a fault to its client. */
 static void end_hastily(struct gateway *g)
 {
     log_info("ends_at_once", "open_requests=%u", g->serving.n_requests);
-    g->stopping = g->serving.draining = true;
+    begin_ending(g);
     if (!g->closed)
         http_server_stop_accepting(g->server);
     g->closed = true;
@@ -434,8 +439,7 @@ static void on_signal(void *ctx, int signum)
         end_hastily(g);
         return;
     }
-    g->stopping = true;
-    g->serving.draining = true;
+    begin_ending(g);
     if (delay_ms == 0) {
         close_doors(g);
         return;
