@@ -235,16 +235,22 @@ static void get_ping(struct gateway *g, struct http_request *r, const struct rou
         get_health(g, r, row, tenant);
 }
 
+static const char *who_asks(const struct gateway *g, const struct http_request *r)
+{
+    const char *who = admin_keys_who(&g->admin_keys, http_header(r, "authorization"));
+    return who ? who : "";
+}
+
 static void post_load_adapter(struct gateway *g, struct http_request *r, const struct route *row,
                               uint64_t tenant)
 {
-    gateway_adapters_call(&g->adapters, r, true, http_body(r), clock_mono_ns());
+    gateway_adapters_call(&g->adapters, r, true, http_body(r), who_asks(g, r), clock_mono_ns());
 }
 
 static void post_unload_adapter(struct gateway *g, struct http_request *r, const struct route *row,
                                 uint64_t tenant)
 {
-    gateway_adapters_call(&g->adapters, r, false, http_body(r), clock_mono_ns());
+    gateway_adapters_call(&g->adapters, r, false, http_body(r), who_asks(g, r), clock_mono_ns());
 }
 
 static void call_state(struct gateway *g, struct http_request *r, const struct route *row,

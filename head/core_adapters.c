@@ -120,8 +120,10 @@ void core_order_adapter(struct head_core *h, struct gateway *g, const struct msg
     struct adapter_order o = order(m->name, m->path, model.name);
     o.in_place = m->in_place;
     o.asker = (struct adapter_asker){g->instance, m->ticket};
-    char by[sizeof g->node + 16];
-    snprintf(by, sizeof by, "the gateway %s", g->node);
+    char by[sizeof g->node + 96];
+    int n = (int)(m->by.len < 64 ? m->by.len : 64);
+    snprintf(by, sizeof by, "%.*s%sthe gateway %s", n, n > 0 ? m->by.ptr : "", n > 0 ? ", at " : "",
+             g->node);
     enum status s = m->on ? load(h, &o, &err) : adapters_unload(&h->cluster, &o, &err);
     if (told(h, &o, m->on, by, s) == STATUS_OK)
         return;

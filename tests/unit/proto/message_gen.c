@@ -106,7 +106,8 @@ TABLE(msg_adapters, fix_none, X_ARRAY(msg_adapters, list, n, table_adapter_name,
       X(msg_adapters, n, F_COUNT));
 TABLE(msg_adapter_order, fix_none, X(msg_adapter_order, ticket, F_U64),
       X(msg_adapter_order, on, F_BOOL), X(msg_adapter_order, in_place, F_BOOL),
-      X(msg_adapter_order, name, F_STR), X(msg_adapter_order, path, F_STR));
+      X(msg_adapter_order, name, F_STR), X(msg_adapter_order, path, F_STR),
+      X(msg_adapter_order, by, F_TEXT));
 TABLE(msg_adapter_answer, fix_none, X(msg_adapter_answer, ticket, F_U64),
       X_ENUM(msg_adapter_answer, status, STATUS_COUNT), X(msg_adapter_answer, text, F_TEXT));
 
