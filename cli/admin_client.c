@@ -5,21 +5,30 @@
 #include <string.h>
 
 #include "cli/status_view.h"
+#include "common/net/api_keys.h"
 #include "common/net/http_client.h"
 
 enum { CALL_TIMEOUT_MS = 5000, ANSWER_LIMIT = 64 << 20, KEY_BYTES = 512, INSTANCE_DIGITS = 16 };
 
+/* The first key of the file that can be sent: comments and hashes of keys cannot. */
 static enum status read_key(const char *path, char *out, size_t size, struct error *err)
 {
     FILE *f = fopen(path, "re");
     if (!f)
         return error_set(err, STATUS_IO, "%s: %s (--admin-key-file, COX_ADMIN_KEY_FILE)", path,
                          strerror(errno));
-    bool got = fgets(out, (int)size, f) != NULL;
+    bool got = false;
+    while (!got && fgets(out, (int)size, f)) {
+        const char *at = out;
+        struct str key = key_next_word(&at);
+        got = key.len > 0 && key.ptr[0] != '#' && !str_starts(key, STR("sha256:"));
+        if (!got)
+            continue;
+        memmove(out, key.ptr, key.len);
+        out[key.len] = '\0';
+    }
     fclose(f);
-    if (got)
-        out[strcspn(out, "\r\n \t")] = '\0';
-    if (!got || !out[0])
+    if (!got)
         return error_set(err, STATUS_INVALID,
                          "%s holds no key (--admin-key-file, COX_ADMIN_KEY_FILE)", path);
     return STATUS_OK;

@@ -31,6 +31,7 @@
 #include "common/net/http_client.h"
 #include "common/net/keys.h"
 
+enum { LAST_WORDS_MS = 9000 }; /* more than a gateway gives its clients to read them */
 enum { HEALTH_EVERY_MS = 10, HEALTH_TIMEOUT_MS = 500, PATH_BYTES = 4096 };
 
 struct up {
@@ -445,6 +446,7 @@ static void start_control(struct up *u)
         .loop = u->loop,
         .folder = u->throw_away.path,
         .admin = up_plan_reachable(&u->arena, u->o.admin_host, u->o.admin_port),
+        .admin_key_file = u->o.admin_key_file,
         .group = (uint32_t)(u->o.tp * u->o.pp),
         .n_workers = n_workers,
         .scale = scale,
@@ -459,6 +461,12 @@ static void start_control(struct up *u)
     }
 }
 
+/* The gateways end by themselves when the time is over, and tell their clients first. */
+static uint32_t drain_ms(double shutdown_timeout_s)
+{
+    return shutdown_timeout_s > 0 ? (uint32_t)(shutdown_timeout_s * 1000) + LAST_WORDS_MS : 0;
+}
+
 static enum status run(struct up *u, struct error *err)
 {
     bool color = u->o.color == 1 || (u->o.color == 0 && isatty(STDERR_FILENO));
@@ -466,7 +474,7 @@ static enum status run(struct up *u, struct error *err)
                                           .plan = &u->plan,
                                           .pids_file = u->o.print_pids,
                                           .drain_role = UP_GATEWAY,
-                                          .drain_ms = (uint32_t)(u->o.shutdown_timeout_s * 1000),
+                                          .drain_ms = drain_ms(u->o.shutdown_timeout_s),
                                           .color = color,
                                           .on_line = on_line,
                                           .ctx = u};

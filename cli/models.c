@@ -27,7 +27,7 @@ struct models {
     struct model_table table;
     struct model_host host;
     struct http_server *server;
-    char admin_key[256];
+    struct admin_keys admin_keys;
     struct api_keys keys;         /* users' */
     struct loop_timer *keys_look; /* NULL: they have no file */
     bool stopping;
@@ -282,7 +282,7 @@ static bool may_ask(struct models *s, struct http_request *r)
 {
     if (s->keys.n == 0 ||
         api_keys_know(&s->keys, http_header(r, "Authorization"), http_header(r, "x-api-key")) ||
-        (s->admin_key[0] && admin_key_ok(r, s->admin_key)))
+        admin_keys_who(&s->admin_keys, http_header(r, "Authorization")))
         return true;
     answer_key_wanted(r);
     return false;
@@ -291,9 +291,9 @@ static bool may_ask(struct models *s, struct http_request *r)
 /* Who changes models, and sees them. On SageMaker the platform asks, without any key. */
 static bool may_manage(struct models *s, struct http_request *r)
 {
-    if (s->admin_key[0] && !admin_key_ok(r, s->admin_key))
+    if (!admin_keys_admit(&s->admin_keys, http_header(r, "Authorization")))
         answer_error(r, 401, "The admin key is wanted: send it as \"Authorization: Bearer KEY\".");
-    else if (!s->admin_key[0] && s->keys.n > 0)
+    else if (s->admin_keys.n == 0 && s->keys.n > 0)
         answer_error(r, 403,
                      "Models are not managed here: there are API keys and no --admin-key-file.");
     else
@@ -382,20 +382,6 @@ static void on_keys_look(void *ctx)
         log_info("keys_read", "keys=%u", s->keys.n);
 }
 
-static enum status read_admin_key(struct models *s, struct error *err)
-{
-    if (!s->o.admin_key_file)
-        return STATUS_OK;
-    FILE *f = fopen(s->o.admin_key_file, "re");
-    bool got = f && fgets(s->admin_key, sizeof s->admin_key, f);
-    if (f)
-        (void)fclose(f);
-    s->admin_key[got ? strcspn(s->admin_key, "\r\n \t") : 0] = '\0';
-    return s->admin_key[0] ? STATUS_OK
-                           : error_set(err, STATUS_INVALID, "--admin-key-file %s: no key in it",
-                                       s->o.admin_key_file);
-}
-
 static enum status start(struct models *s, int argc, char **argv, struct error *err)
 {
     const char *port = sagemaker_variable(environ, "SAGEMAKER_BIND_TO_PORT");
@@ -403,7 +389,8 @@ static enum status start(struct models *s, int argc, char **argv, struct error *
     uint64_t n_port = 8080;
     if (port && (str_to_u64(str_from(port), &n_port) != STATUS_OK || n_port > 65535))
         return error_set(err, STATUS_INVALID, "SAGEMAKER_BIND_TO_PORT=%s: a port", port);
-    TRY(read_admin_key(s, err));
+    if (s->o.admin_key_file)
+        TRY(admin_keys_read(s->o.admin_key_file, &s->admin_keys, err));
     TRY(api_keys_init(&s->keys, &s->o.api_keys, s->o.api_key_file, err));
     TRY(model_table_init(&s->table, sagemaker_gpus(environ),
                          sagemaker_variable(environ, "SAGEMAKER_SAFE_PORT_RANGE"), err));
@@ -466,6 +453,7 @@ int models_serve(int argc, char **argv)
         model_host_fini(&s->host);
         loop_timer_stop(s->keys_look);
         api_keys_fini(&s->keys);
+        admin_keys_fini(&s->admin_keys);
         if (s->loop)
             loop_free(s->loop);
     }

@@ -6,6 +6,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "cli/scale_note.h"
 #include "common/base/mem.h"
 #include "common/net/http_server.h"
 
@@ -15,6 +16,7 @@ enum { LINES_KEPT = 4096, LINE_MAX_BYTES = 2000, ANSWER_LIMIT = 9 << 20, BODY_LI
 struct up_control {
     struct up_control_options o;
     struct http_server *server;
+    struct scale_note *note;
     char *lines[LINES_KEPT]; /* "NAME\tTEXT\n"; line n is at n % LINES_KEPT */
     uint64_t n_lines;        /* so far */
 };
@@ -81,7 +83,11 @@ static void scale(const struct up_control *c, struct http_request *r)
             ? c->o.scale(c->o.ctx, (uint32_t)json_integer_value(n), &err)
             : error_set(&err, STATUS_INVALID, "from 0 to 1024 workers");
     json_decref(j);
-    uint32_t is = c->o.n_workers(c->o.ctx);
+    uint32_t is = c->o.n_workers(c->o.ctx), uid = getuid();
+    if (s == STATUS_OK && is != was) {
+        (void)http_peer_uid(r, &uid);
+        scale_note_tell(c->note, was, is, uid);
+    }
     if (s == STATUS_OK)
         respond_json(r, 200,
                      json_pack("{s:i,s:i,s:i}", "was", (int)was, "workers", (int)is, "group",
@@ -123,6 +129,7 @@ enum status up_control_start(const struct up_control_options *o, struct up_contr
         mem_free(c);
         return s;
     }
+    c->note = scale_note_new(o->admin, o->admin_key_file);
     *out = c;
     return STATUS_OK;
 }
@@ -132,6 +139,7 @@ void up_control_free(struct up_control *c)
     if (!c)
         return;
     http_server_close(c->server);
+    scale_note_free(c->note);
     for (size_t i = 0; i < LINES_KEPT; i++)
         mem_free(c->lines[i]);
     mem_free(c);

@@ -13,7 +13,8 @@ struct up_control_options {
     struct loop *loop;
     const char *folder; /* of the socket */
     const char *admin;  /* HOST:PORT of the head's admin API, by which people know the cluster */
-    uint32_t group;     /* workers of a whole group */
+    const char *admin_key_file; /* of that API, with which the head is told; NULL: none */
+    uint32_t group;             /* workers of a whole group */
     uint32_t (*n_workers)(void *ctx);
     enum status (*scale)(void *ctx, uint32_t n_workers, struct error *err);
     void *ctx;

@@ -204,7 +204,9 @@ const struct option_spec up_specs[] = {
                "which cluster of those that share a Redis; default: \"default\", and with "
                "throw-away keys a name of its own, as no other head can be of such a cluster"),
     ROW_LEASE_TTL(S),
-    OPT_STRING(S, admin_key_file, "admin-key-file", NULL, "file with the key of the admin API"),
+    OPT_STRING(
+        S, admin_key_file, "admin-key-file", NULL,
+        "File with the keys of the admin API, a line each: KEY [NAME]; events say the name."),
     OPT_STRING(
         S, state_dir, "state-dir", NULL,
         "folder of uploaded files and batches, in it one per gateway; without it there are none"),

@@ -145,11 +145,11 @@ static void send_order(struct gateway_adapters *a, void *reply, const struct msg
 }
 
 void gateway_adapters_call(struct gateway_adapters *a, void *reply, bool on, struct str body,
-                           uint64_t now_ns)
+                           const char *by, uint64_t now_ns)
 {
     struct api_error e = {0};
     json_t *json = params_parse_json(body, &e);
-    struct msg_adapter_order m = {.ticket = ++a->n_tickets, .on = on};
+    struct msg_adapter_order m = {.ticket = ++a->n_tickets, .on = on, .by = str_from(by)};
     if (!json)
         serving_respond_error(a->ops, reply, NULL, &e);
     else if (read_order(a, reply, json, on, &m))

@@ -34,9 +34,10 @@ void gateway_adapters_fini(struct gateway_adapters *a);
 const char *gateway_adapters_find(const struct gateway_adapters *a, struct str name);
 void gateway_adapters_on_names(struct gateway_adapters *a, const struct msg_adapters *m);
 
-/* The body of one of the two calls. Answers it now, or when the head does. */
+/* The body of one of the two calls. Answers it now, or when the head does. by: the name of the key
+ * that asked, for the head's events; "": there is none. */
 void gateway_adapters_call(struct gateway_adapters *a, void *reply, bool on, struct str body,
-                           uint64_t now_ns);
+                           const char *by, uint64_t now_ns);
 void gateway_adapters_on_answer(struct gateway_adapters *a, const struct msg_adapter_answer *m);
 /* The client is gone. False: the reply is none of these. */
 bool gateway_adapters_on_abort(struct gateway_adapters *a, const void *reply);

@@ -105,9 +105,10 @@ static void lose(struct engine_client *c, const char *why, bool drop)
     c->retry_ns = c->now_ns + wait_ms[i < last ? i : last] * NS_PER_MS;
     c->n_failures = was_open ? 0 : c->n_failures + 1;
     if (was_open)
-        log_warn("head_lost", "why=%s", log_quote(why));
+        log_event(c->ends ? LOG_INFO : LOG_WARN, "head_lost", "why=%s", log_quote(why));
     else if (c->n_failures == 1 || c->n_failures % 60 == 0)
-        log_warn("head_unreachable", "why=%s attempts=%u", log_quote(why), c->n_failures);
+        log_event(c->ends ? LOG_INFO : LOG_WARN, "head_unreachable", "why=%s attempts=%u",
+                  log_quote(why), c->n_failures);
     if (drop)
         reconnect(c);
     if (was_open)
@@ -283,7 +284,7 @@ void engine_client_on_connection(struct engine_client *c, bool up, const char *w
         if (c->state == ENGINE_DOWN)
             set_refused(c, STATUS_OK);
         if (c->state == ENGINE_DOWN && c->n_failures++ % 60 == 0)
-            log_warn("head_unreachable", "why=%s", log_quote(why));
+            log_event(c->ends ? LOG_INFO : LOG_WARN, "head_unreachable", "why=%s", log_quote(why));
         c->tried_ns = 0; /* of several the next one is tried with the next tick */
         return;
     }
@@ -338,6 +339,6 @@ void engine_client_tick(struct engine_client *c, uint64_t now_ns)
 
 void engine_client_goodbye(struct engine_client *c, const char *why)
 {
-    struct msg m = {.type = MSG_GOODBYE, .goodbye = {.text = str_from(why)}};
+    struct msg m = {.type = MSG_GOODBYE, .goodbye = {.text = str_from(why), .planned = true}};
     (void)!engine_client_send(c, &m);
 }

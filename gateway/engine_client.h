@@ -56,6 +56,7 @@ struct engine_client {
     uint64_t tried_ns; /* when this connection was begun */
     uint64_t term_seen, head_instance;
     uint64_t credit_owed;
+    bool ends;             /* this process was told to end: a head that goes first is no fault */
     uint32_t n_failures;   /* Hellos in a row that led to nothing */
     enum status refused;   /* as on_refused was told last */
     char why_refused[256]; /* as the log was */

@@ -33,8 +33,10 @@ enum {
     SUBMIT_TIMEOUT_S = 5,
     BUS_HWM = 10000,
     ADMIN_CONNECTIONS = 64,
-    ADDRESS_MAX = 1024,   /* of several heads */
-    LAST_WORDS_MS = 3000, /* until clients have read that their requests were ended */
+    ADDRESS_MAX = 1024,      /* of several heads */
+    GOODBYE_LINGER_MS = 200, /* until the head has it */
+    LAST_WORDS_MS = 8000,    /* until clients have read that their requests were ended, */
+    HASTY_WORDS_MS = 1000,   /* and when a second signal says to hurry */
 };
 
 /* ---- replies through the HTTP server ---- */
@@ -315,7 +317,12 @@ static void on_engine_tick(void *ctx)
 
 static void stop_now(struct gateway *g)
 {
+    if (g->stopped)
+        return;
+    g->stopped = true;
     engine_client_goodbye(&g->engine, "the gateway ends");
+    if (g->bus)
+        bus_linger(g->bus, GOODBYE_LINGER_MS);
     loop_stop(g->loop);
 }
 
@@ -330,8 +337,6 @@ static void on_serving_tick(void *ctx)
     serving_tick(&g->serving);
     state_calls_tick(g->state);
     gateway_adapters_tick(&g->adapters, clock_mono_ns());
-    if (g->closed && !has_work(g))
-        stop_now(g);
 }
 
 static void on_auth_tick(void *ctx)
@@ -359,6 +364,8 @@ static void on_turn_end(void *ctx)
     }
     if (g->has_serving)
         serving_sweep(&g->serving);
+    if (g->closed && !has_work(g))
+        stop_now(g);
 }
 
 static void on_last_words_timeout(void *ctx)
@@ -366,14 +373,40 @@ static void on_last_words_timeout(void *ctx)
     stop_now(ctx);
 }
 
-/* on_serving_tick stops as soon as the last of them was told. */
+/* Each open request is told that it is over; on_turn_end stops when the last of them has read it.
+ */
+static void say_last_words(struct gateway *g, uint64_t ms)
+{
+    g->has_said_last_words = true;
+    loop_timer_stop(g->shutdown_timer);
+    serving_end_all(&g->serving);
+    g->shutdown_timer = loop_timer_start(g->loop, ms, 0, on_last_words_timeout, g);
+}
+
 static void on_shutdown_timeout(void *ctx)
 {
     struct gateway *g = ctx;
     log_warn("shutdown_timeout", "open_requests=%u", g->serving.n_requests);
-    loop_timer_stop(g->shutdown_timer);
-    serving_end_all(&g->serving);
-    g->shutdown_timer = loop_timer_start(g->loop, LAST_WORDS_MS, 0, on_last_words_timeout, g);
+    say_last_words(g, LAST_WORDS_MS);
+}
+
+static void begin_ending(struct gateway *g)
+{
+    g->stopping = g->serving.draining = g->engine.ends = true;
+}
+
+/* What is open is told so first, for a cut connection looks like a fault to its client. */
+static void end_hastily(struct gateway *g)
+{
+    log_info("ends_at_once", "open_requests=%u", g->serving.n_requests);
+    begin_ending(g);
+    if (!g->closed)
+        http_server_stop_accepting(g->server);
+    g->closed = true;
+    if (has_work(g))
+        say_last_words(g, HASTY_WORDS_MS);
+    else
+        stop_now(g);
 }
 
 /* No new connections; what those that there are have asked, or are about to ask, is answered. */
@@ -393,17 +426,20 @@ static void close_doors(void *ctx)
 }
 
 /* SIGTERM: probes say no at once; with a delay, whoever has not heard of it yet is served for so
- * long. SIGINT, or a second signal: at once. */
+ * long. SIGINT, or a second signal: open requests are ended now. A further one: nobody is told. */
 static void on_signal(void *ctx, int signum)
 {
     struct gateway *g = ctx;
     uint64_t delay_ms = (uint64_t)(g->config->shutdown_delay_s * 1000);
-    if (signum == SIGINT || g->stopping) {
+    if (g->has_said_last_words) {
         stop_now(g);
         return;
     }
-    g->stopping = true;
-    g->serving.draining = true;
+    if (signum == SIGINT || g->stopping) {
+        end_hastily(g);
+        return;
+    }
+    begin_ending(g);
     if (delay_ms == 0) {
         close_doors(g);
         return;
@@ -671,7 +707,7 @@ static void set_host_rules(struct gateway *g)
                                     .origins = &c->front.allowed_origins};
     g->hosts = g->admin_hosts = lists;
     g->hosts.on = host_rule_applies(c->host, c->uds, has_keys);
-    g->admin_hosts.on = host_rule_applies(c->admin_host, NULL, has_keys || g->admin_key[0] != '\0');
+    g->admin_hosts.on = host_rule_applies(c->admin_host, NULL, has_keys || g->admin_keys.n > 0);
 }
 
 static enum status start_server(struct gateway *g, struct error *err)
@@ -725,22 +761,6 @@ static enum status start_admin_server(struct gateway *g, struct error *err)
     return STATUS_OK;
 }
 
-/* The file's first word. */
-static enum status read_admin_key(const char *path, char *out, size_t size, struct error *err)
-{
-    FILE *f = fopen(path, "re");
-    if (!f)
-        return error_set(err, STATUS_IO, "--admin-key-file %s: %m", path);
-    bool got = fgets(out, (int)size, f) != NULL;
-    fclose(f);
-    size_t n = got ? strcspn(out, " \t\r\n") : 0;
-    out[n] = '\0';
-    return n >= 8 && n < size - 1
-               ? STATUS_OK
-               : error_set(err, STATUS_INVALID,
-                           "--admin-key-file %s: a key has 8 to %zu characters", path, size - 2);
-}
-
 static enum status start(struct gateway *g, const char *cache_dir, struct error *err)
 {
     const struct gateway_config *c = g->config;
@@ -753,7 +773,7 @@ static enum status start(struct gateway *g, const char *cache_dir, struct error 
     TRY(front_trace(&g->front, &c->trace, g->node, g->metrics, err));
     TRY(auth_init(&g->auth, &c->api_keys, c->api_key_file, err));
     if (c->admin_key_file)
-        TRY(read_admin_key(c->admin_key_file, g->admin_key, sizeof g->admin_key, err));
+        TRY(admin_keys_read(c->admin_key_file, &g->admin_keys, err));
     TRY(gateway_tls_init(g, err));
     g->adapters.ops = &gateway_reply_ops;
     g->adapters.engine = &g->engine;
@@ -856,6 +876,7 @@ void gateway_free(struct gateway *g)
         model_info_fini(&g->model);
     gateway_adapters_fini(&g->adapters);
     auth_fini(&g->auth);
+    admin_keys_fini(&g->admin_keys);
     tls_server_free(g->tls);
     front_fini(&g->front);
     metrics_free(g->metrics);

@@ -2,6 +2,7 @@
 /* The gateway's struct, for gateway.c and routes.c only. */
 #include "common/base/metrics.h"
 #include "common/model/model_info.h"
+#include "common/net/admin_keys.h"
 #include "common/net/bus.h"
 #include "common/net/host_rule.h"
 #include "common/net/http_server.h"
@@ -51,8 +52,8 @@ struct gateway {
     struct metric *compiles_waiting;
     struct gateway_adapters adapters;
     struct state_calls *state;
-    struct strbuf openapi; /* what /openapi.json answers */
-    char admin_key[256];   /* of the calls that change adapters; "": nobody may */
+    struct strbuf openapi;        /* what /openapi.json answers */
+    struct admin_keys admin_keys; /* of the calls that change adapters; none: nobody may */
     struct serving serving;
     bool has_serving;
     char node[256]; /* this host's name, for the head */
@@ -67,6 +68,8 @@ struct gateway {
     struct http_server *server;
     struct http_server *admin_server; /* NULL: admin routes are at the same address */
     struct loop_timer *engine_timer, *serving_timer, *shutdown_timer, *auth_timer, *tls_timer;
+    bool has_said_last_words; /* every open request was ended, and told so */
+    bool stopped;             /* the loop ends with this turn */
     bool stopping;   /* told to end: probes say so, requests are taken for --shutdown-delay */
     bool closed;     /* takes no new connection, and ends with its last request */
     bool has_served; /* /ping has said so once: what comes after is a failure */

@@ -236,16 +236,22 @@ static void get_ping(struct gateway *g, struct http_request *r, const struct rou
         get_health(g, r, row, tenant);
 }
 
+static const char *who_asks(const struct gateway *g, const struct http_request *r)
+{
+    const char *who = admin_keys_who(&g->admin_keys, http_header(r, "authorization"));
+    return who ? who : "";
+}
+
 static void post_load_adapter(struct gateway *g, struct http_request *r, const struct route *row,
                               uint64_t tenant)
 {
-    gateway_adapters_call(&g->adapters, r, true, http_body(r), clock_mono_ns());
+    gateway_adapters_call(&g->adapters, r, true, http_body(r), who_asks(g, r), clock_mono_ns());
 }
 
 static void post_unload_adapter(struct gateway *g, struct http_request *r, const struct route *row,
                                 uint64_t tenant)
 {
-    gateway_adapters_call(&g->adapters, r, false, http_body(r), clock_mono_ns());
+    gateway_adapters_call(&g->adapters, r, false, http_body(r), who_asks(g, r), clock_mono_ns());
 }
 
 static void call_state(struct gateway *g, struct http_request *r, const struct route *row,
@@ -453,12 +459,12 @@ static void answer_unauthorized(struct http_request *r, const struct dialect *d)
 static enum access_verdict verdict_of(const struct gateway *g, const struct http_request *r,
                                       const struct route *row, bool on_admin_address, bool has_key)
 {
-    const struct access_caller caller = {.on_admin_address = on_admin_address,
-                                         .has_key = has_key,
-                                         .has_admin_key =
-                                             g->admin_key[0] && admin_key_ok(r, g->admin_key)};
+    const struct access_caller caller = {
+        .on_admin_address = on_admin_address,
+        .has_key = has_key,
+        .has_admin_key = admin_keys_who(&g->admin_keys, http_header(r, "authorization")) != NULL};
     const struct access_rules rules = {.keys = g->auth.n_entries > 0,
-                                       .admin_key = g->admin_key[0] != '\0',
+                                       .admin_key = g->admin_keys.n > 0,
                                        .admin_address = g->admin_server != NULL,
                                        .metrics_public = g->config->metrics_public};
     return access_decide(&rules, &caller, row);

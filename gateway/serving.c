@@ -280,6 +280,14 @@ static bool give_no_group(const struct serving *s, struct api_error *e)
     return api_error_set(e, 503, NULL, "Workers are being started: try again later.");
 }
 
+/* How long a stream may stand still. A gateway that ends cannot outwait the cluster: all of it may
+ * be ending, and its client can ask another one. */
+static uint64_t pause_limit(const struct serving *s)
+{
+    const uint64_t most = SERVING_DRAIN_PAUSE_NS;
+    return s->draining && s->o.pause_timeout_ns > most ? most : s->o.pause_timeout_ns;
+}
+
 static bool waited_too_long(const struct serving *s, const struct api_request *r, uint64_t t,
                             struct api_error *e)
 {
@@ -294,12 +302,12 @@ static bool waited_too_long(const struct serving *s, const struct api_request *r
     if (serving_is_of_another_model(s))
         return !api_error_set(e, 503, NULL, OTHER_MODEL_SORRY);
     if (!s->link_up) {
-        uint64_t limit = begun ? s->o.pause_timeout_ns : s->o.head_timeout_ns;
+        uint64_t limit = begun ? pause_limit(s) : s->o.head_timeout_ns;
         if (t - later(since, s->link_changed_ns) > limit)
             return !api_error_set(e, 503, NULL,
                                   "The cluster's head cannot be reached: try again later.");
     } else if (s->n_groups_ready == 0 && s->group_lost_ns) {
-        uint64_t limit = begun ? s->o.pause_timeout_ns : s->o.queue_timeout_ns;
+        uint64_t limit = begun ? pause_limit(s) : s->o.queue_timeout_ns;
         if (t - later(since, later(s->group_lost_ns, s->link_changed_ns)) > limit)
             return !give_no_group(s, e);
     } else if (!begun) {

@@ -3,6 +3,7 @@
  * has said of the cluster, and the deadlines. It talks to the head through engine_ops and to
  * clients through reply_ops, and gets the time as an argument: the whole serving path runs in a
  * unit test without sockets. Loop thread only. */
+#include "common/base/clock.h"
 #include "gateway/encode_pool.h"
 #include "gateway/limits.h"
 #include "gateway/prepare.h"
@@ -92,6 +93,7 @@ struct serving_options {
 };
 
 enum { SERVING_BUCKETS = 4096 };
+#define SERVING_DRAIN_PAUSE_NS (30 * NS_PER_S)
 
 struct serving {
     struct serving_options o;
@@ -106,8 +108,9 @@ struct serving {
     struct request_id grammar_of; /* whose grammar this session sent last; 0: none */
     bool awaits_credit;           /* a large one of them does: what brings none need not look */
     uint32_t n_requests, n_open_choices;
-    bool draining;
-    bool over; /* every request was ended: whoever comes now is told so as well */
+    bool draining; /* the gateway is to end: a stream stands still for SERVING_DRAIN_PAUSE_NS at
+                      most */
+    bool over;     /* every request was ended: whoever comes now is told so as well */
     bool link_up;
     enum status refused; /* why the head takes this gateway not; STATUS_OK: it may */
     uint64_t link_changed_ns, group_lost_ns; /* group_lost_ns: 0 while one is ready */

@@ -14,6 +14,9 @@
 #include "head/runs.h"
 #include "head/stream.h"
 
+enum { MAX_ASKER = 64 }; /* bytes */
+#define BY_LOCAL "local" /* without keys: somebody on this machine */
+
 struct admin_api {
     struct loop *loop;
     struct http_server *server;
@@ -22,7 +25,8 @@ struct admin_api {
     struct stream *stream;
     struct runs *runs; /* NULL: no page of runs */
     struct admin_options common;
-    const char *key;
+    const struct admin_keys *keys;
+    const char *by; /* who sent the request that is being handled: a key's name, or BY_LOCAL */
     bool metrics_public;
     const struct standby *standby;
     admin_take_key_fn *take_key;
@@ -196,10 +200,10 @@ static void post_adapters(struct admin_api *a, struct http_request *r)
                   "wanted: {\"name\": NAME, \"path\": FOLDER}, and to unload one {\"name\": "
                   "NAME, \"on\": false}");
     else if (off)
-        s = head_core_unload_adapter(a->core, str_from(name), now, &err);
+        s = head_core_unload_adapter(a->core, str_from(name), a->by, now, &err);
     else
         s = head_core_load_adapter(a->core, str_from(name), str_from(path), json_is_true(in_place),
-                                   now, &err);
+                                   a->by, now, &err);
     if (s == STATUS_OK)
         answer_json(r, 202, json_pack("{s:s, s:b}", "name", name, "on", !off));
     else
@@ -227,15 +231,51 @@ static void post_drain(struct admin_api *a, struct http_request *r)
     else if (!all)
         s = head_core_find_worker(a->core, str_from(worker), &instance, &err);
     if (s == STATUS_OK && all)
-        head_core_drain_all(a->core, json_is_true(on), now);
+        head_core_drain_all(a->core, json_is_true(on), a->by, now);
     else if (s == STATUS_OK)
-        s = head_core_drain_worker(a->core, instance, json_is_true(on), now);
+        s = head_core_drain_worker(a->core, instance, json_is_true(on), a->by, now);
     if (!all)
         snprintf(name, sizeof name, "%016" PRIx64, instance);
     if (s == STATUS_OK)
         answer_json(r, 200, json_pack("{s:s, s:b}", "worker", name, "draining", json_is_true(on)));
     else
         answer_error(r, s == STATUS_NOT_FOUND ? 404 : 400, err.text);
+    json_decref(in);
+}
+
+/* Who asks, as the caller says it of somebody else: `cox up` says whose `cox scale` it was. The
+ * key's name stays, since the key alone is proof. */
+static void add_asker(const struct admin_api *a, const char *said, char *out, size_t size)
+{
+    if (said && said[0] && a->keys->n > 0)
+        snprintf(out, size, "%s (%s)", said, a->by);
+    else
+        snprintf(out, size, "%s", said && said[0] ? said : a->by);
+}
+
+/* {"was": N, "workers": N, "by": NAME}: whoever starts the workers has changed their number. */
+static void post_scaled(struct admin_api *a, struct http_request *r)
+{
+    if (!wants_json(r))
+        return;
+    char by[160];
+    json_t *in = body_json(r);
+    const json_t *was = json_object_get(in, "was"), *workers = json_object_get(in, "workers");
+    const json_t *said = json_object_get(in, "by");
+    json_int_t n_was = json_integer_value(was), n = json_integer_value(workers);
+    bool sane = json_is_integer(was) && json_is_integer(workers) && n_was >= 0 && n >= 0 &&
+                n_was <= INT32_MAX && n <= INT32_MAX &&
+                (!said || (json_is_string(said) && json_string_length(said) <= MAX_ASKER));
+    if (sane) {
+        add_asker(a, json_string_value(said), by, sizeof by);
+        head_core_note_scaled(a->core, (uint32_t)n_was, (uint32_t)n, by, loop_now_ns(a->loop));
+        answer_json(r, 200, json_pack("{s:s}", "by", by));
+    } else {
+        answer_error(
+            r, 400,
+            "wanted: {\"was\": N, \"workers\": N, \"by\": NAME}; NAME has at most 64 bytes "
+            "and may be left out");
+    }
     json_decref(in);
 }
 
@@ -322,14 +362,14 @@ static const struct route {
     {"GET", "/scale", get_scale},           {"POST", "/api/drain", post_drain},
     {"GET", "/api/adapters", get_adapters}, {"POST", "/api/adapters", post_adapters},
     {"POST", "/api/keys", post_keys},       {"GET", "/api/runs", get_runs},
-    {"POST", "/api/runs", post_runs},
+    {"POST", "/api/runs", post_runs},       {"POST", "/api/scaled", post_scaled},
 };
 
 /* ---- who may ask ---- */
 
 static bool names_us(const struct admin_api *a, struct http_request *r)
 {
-    const struct host_rule rule = {.on = !a->key}; /* then it listens on loopback only */
+    const struct host_rule rule = {.on = a->keys->n == 0}; /* then it listens on loopback only */
     if (host_rule_refuses(&rule, r)) {
         answer_error(r, 403,
                      "without an admin key requests must name this machine: ask for 127.0.0.1 or "
@@ -339,11 +379,12 @@ static bool names_us(const struct admin_api *a, struct http_request *r)
     return true;
 }
 
-static bool may_ask(const struct admin_api *a, struct http_request *r)
+static bool may_ask(struct admin_api *a, struct http_request *r)
 {
     if (!names_us(a, r))
         return false;
-    if (!admin_key_ok(r, a->key)) {
+    a->by = a->keys->n == 0 ? BY_LOCAL : admin_keys_who(a->keys, http_header(r, "authorization"));
+    if (!a->by) {
         answer_error(r, 401, "the admin key is wanted: Authorization: Bearer KEY");
         return false;
     }
@@ -451,7 +492,7 @@ enum status admin_api_start(struct loop *l, const struct admin_api_options *o,
     struct admin_api *a = mem_zalloc(sizeof *a);
     a->loop = l;
     a->core = core;
-    a->key = o->key;
+    a->keys = o->keys;
     a->metrics_public = o->metrics_public;
     a->standby = o->standby;
     a->take_key = o->take_key;
@@ -467,7 +508,7 @@ enum status admin_api_start(struct loop *l, const struct admin_api_options *o,
                                        .why_not_ready = why_not_ready,
                                        .before_metrics = before_metrics,
                                        .ctx = a,
-                                       .metrics_key = o->metrics_public ? NULL : o->key};
+                                       .metrics_keys = o->metrics_public ? NULL : o->keys};
     struct http_options http = {.host = o->host,
                                 .port = o->port,
                                 .limits = {.max_connections = 256,

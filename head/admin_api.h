@@ -5,6 +5,7 @@
  * must name a loopback host, so that no web page can reach the API through a browser. Loop thread.
  */
 #include "common/base/metrics.h"
+#include "common/net/admin_keys.h"
 #include "common/net/http_server.h"
 #include "common/net/keys.h"
 #include "head/core.h"
@@ -18,9 +19,9 @@ typedef enum status admin_take_key_fn(void *ctx, char fingerprint[KEYS_FINGERPRI
 struct admin_api_options {
     const char *host;
     uint16_t port;
-    const char *key;   /* borrowed; NULL: none */
-    const char *model; /* for metric labels; NULL: none */
-    const char *runs;  /* the program that is asked about runs; NULL: none */
+    const struct admin_keys *keys; /* borrowed; none: whoever is on this machine may ask */
+    const char *model;             /* for metric labels; NULL: none */
+    const char *runs;              /* the program that is asked about runs; NULL: none */
     bool metrics_public;
     const struct standby *standby; /* borrowed; NULL: this head alone serves */
     admin_take_key_fn *take_key;

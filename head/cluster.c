@@ -371,15 +371,15 @@ void cluster_add_failure(struct cluster *c, const char *node, const char *what, 
     snprintf(f->reason, sizeof f->reason, "%s", reason);
 }
 
-void cluster_lose(struct cluster *c, struct worker *w, const char *why)
+static void forget(struct cluster *c, struct worker *w, const char *why, bool planned)
 {
     c->stirred = true;
-    c->n_worker_losses++;
-    events_add(c->events, c->now_ns, LOG_WARN, "worker_lost", "node=%s instance=%016llx reason=%s",
-               log_quote(w->peer->node), (unsigned long long)w->peer->instance, log_quote(why));
-    cluster_add_failure(c, w->peer->node, "worker_lost", why);
+    events_add(c->events, c->now_ns, planned ? LOG_INFO : LOG_WARN,
+               planned ? "worker_left" : "worker_lost",
+               "node=%s instance=%016llx ordinal=%d reason=%s", log_quote(w->peer->node),
+               (unsigned long long)w->peer->instance, w->desc.ordinal, log_quote(why));
     if (w->group)
-        group_member_lost(c, w->group, w, why);
+        group_member_gone(c, w->group, w, why, planned);
     struct worker **at = &c->workers;
     while (*at != w)
         at = &(*at)->next;
@@ -388,6 +388,19 @@ void cluster_lose(struct cluster *c, struct worker *w, const char *why)
     peers_remove(c->peers, w->peer);
     mem_free(w);
     c->place_dirty = true;
+}
+
+void cluster_lose(struct cluster *c, struct worker *w, const char *why)
+{
+    c->n_worker_losses++;
+    cluster_add_failure(c, w->peer->node, "worker_lost", why);
+    forget(c, w, why, false);
+}
+
+void cluster_leave(struct cluster *c, struct worker *w, const char *why)
+{
+    c->n_worker_departures++;
+    forget(c, w, why, true);
 }
 
 static void on_heartbeat(struct cluster *c, struct worker *w, const struct msg_heartbeat *m)
@@ -413,6 +426,15 @@ static void on_heartbeat(struct cluster *c, struct worker *w, const struct msg_h
     }
 }
 
+static void on_drain_wish(struct cluster *c, struct worker *w, const struct msg_drain_wish *m)
+{
+    char by[128];
+    snprintf(by, sizeof by, "the worker: %.*s", (int)(m->text.len < 100 ? m->text.len : 100),
+             m->text.len > 0 ? m->text.ptr : "");
+    w->drain_wish = true;
+    cluster_drain(c, w, true, m->text.len > 0 ? by : "the worker");
+}
+
 void cluster_on_msg(struct cluster *c, struct worker *w, const struct msg *m)
 {
     c->stirred |= m->type != MSG_HEARTBEAT; /* those come from a thousand, four times a second */
@@ -421,13 +443,12 @@ void cluster_on_msg(struct cluster *c, struct worker *w, const struct msg *m)
         on_heartbeat(c, w, &m->heartbeat);
         return;
     case MSG_DRAIN_WISH:
-        w->drain_wish = true;
-        cluster_drain(c, w, true);
+        on_drain_wish(c, w, &m->drain_wish);
         return;
     case MSG_ADAPTER_DONE:
         adapters_on_done(c, w, &m->adapter_done);
         return;
-    case MSG_GOODBYE: /* the caller's: it ends in cluster_lose */
+    case MSG_GOODBYE: /* the caller's: it ends in cluster_lose or cluster_leave */
         return;
     case MSG_ABORTED:
         if (m->aborted.term_epoch != w->abort_epoch || w->abort_epoch == 0)
@@ -449,7 +470,7 @@ void cluster_on_msg(struct cluster *c, struct worker *w, const struct msg *m)
 
 /* ---- draining ---- */
 
-void cluster_drain(struct cluster *c, struct worker *w, bool on)
+void cluster_drain(struct cluster *c, struct worker *w, bool on, const char *by)
 {
     c->stirred = true;
     if (w->draining == on && w->knows_drain == on)
@@ -457,8 +478,8 @@ void cluster_drain(struct cluster *c, struct worker *w, bool on)
     w->draining = on;
     c->place_dirty = true;
     events_add(c->events, c->now_ns, LOG_INFO, on ? "worker_draining" : "worker_undrained",
-               "node=%s instance=%016llx by=%s", log_quote(w->peer->node),
-               (unsigned long long)w->peer->instance, w->drain_wish ? "worker" : "operator");
+               "node=%s instance=%016llx ordinal=%d by=%s", log_quote(w->peer->node),
+               (unsigned long long)w->peer->instance, w->desc.ordinal, log_quote(by));
     struct group *g = w->group;
     if (!g)
         return;

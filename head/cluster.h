@@ -151,10 +151,9 @@ struct cluster {
      * another are given no requests. Of who does not say which it has, it is the configuration. */
     bool has_config;
     uint8_t config_hash[32], model_hash[32];
-    uint64_t config_seen_ns;
-    uint64_t n_formations, n_formation_failures, n_worker_losses, n_adoptions;
+    uint64_t config_seen_ns, n_formations, n_formation_failures, n_adoptions, n_failures;
+    uint64_t n_worker_losses, n_worker_departures;     /* told to leave */
     struct cluster_failure failures[CLUSTER_FAILURES]; /* ring */
-    uint64_t n_failures;
     struct adapters adapters;
 };
 
@@ -174,11 +173,12 @@ MUST_USE enum status cluster_check_hello(const struct cluster *c, const struct m
                                          struct error *err);
 void cluster_on_hello(struct cluster *c, struct peer *peer, const struct msg_hello *h);
 void cluster_on_msg(struct cluster *c, struct worker *w, const struct msg *m);
-/* The worker is gone (heartbeats, Goodbye, stuck): it and its peer are forgotten. */
+/* It and its peer are forgotten: it is lost (silent, stuck, a fault), or was told to leave. */
 void cluster_lose(struct cluster *c, struct worker *w, const char *why);
+void cluster_leave(struct cluster *c, struct worker *w, const char *why);
 /* Ends the group's epoch: Abort to every rank. is_failure: back off before the next formation. */
 void cluster_dissolve(struct cluster *c, struct group *g, const char *why, bool is_failure);
-void cluster_drain(struct cluster *c, struct worker *w, bool on);
+void cluster_drain(struct cluster *c, struct worker *w, bool on, const char *by);
 /* Deadlines, stuck ranks, adoption, draining. */
 void cluster_tick(struct cluster *c, uint64_t now_ns);
 /* Places free workers and sends what is owed. Call at the end of every turn. */

@@ -169,30 +169,44 @@ void head_core_set_term(struct head_core *h, uint64_t term, uint64_t now_ns)
     cluster_set_term(&h->cluster, term);
 }
 
-static void lose(struct head_core *h, struct peer *peer, const char *why, bool is_goodbye)
+static void forget_gateway(struct head_core *h, struct peer *peer, bool is_goodbye)
 {
-    if (peer->role == ROLE_WORKER && peer->owner) {
-        cluster_lose(&h->cluster, peer->owner, why);
-        return;
-    }
     if (peer->role == ROLE_GATEWAY && peer->owner)
         gateways_on_lost(h, peer->owner, is_goodbye);
     peers_remove(&h->peers, peer);
 }
 
-static void on_goodbye(struct head_core *h, struct peer *peer, struct str text)
+/* A worker of before `planned` has said that it wishes to go, and then one of these. */
+static bool is_planned(const struct worker *w, const struct msg_goodbye *m)
+{
+    static const char *const said[] = {"drained", "told to stop, no head to drain to",
+                                       "drain took too long", "told to stop twice"};
+    for (size_t i = 0; w->drain_wish && i < sizeof said / sizeof said[0]; i++)
+        if (str_eq_c(m->text, said[i]))
+            return true;
+    return m->planned;
+}
+
+static void on_goodbye(struct head_core *h, struct peer *peer, const struct msg_goodbye *m)
 {
     char why[256];
-    bool says = text.len > 0;
-    snprintf(why, sizeof why, "said goodbye%s%.*s", says ? ": " : "",
-             (int)(text.len < 200 ? text.len : 200), says ? text.ptr : "");
-    lose(h, peer, why, true);
+    struct worker *w = peer->role == ROLE_WORKER ? peer->owner : NULL;
+    bool says = m->text.len > 0, planned = w && is_planned(w, m);
+    snprintf(why, sizeof why, "%s%s%.*s", planned ? "" : "said goodbye",
+             !planned && says ? ": " : "", (int)(m->text.len < 200 ? m->text.len : 200),
+             says ? m->text.ptr : "");
+    if (planned)
+        cluster_leave(&h->cluster, w, why);
+    else if (w)
+        cluster_lose(&h->cluster, w, why);
+    else
+        forget_gateway(h, peer, true);
 }
 
 static void on_msg(struct head_core *h, struct peer *peer, const struct msg *m)
 {
     if (m->type == MSG_GOODBYE) {
-        on_goodbye(h, peer, m->goodbye.text);
+        on_goodbye(h, peer, &m->goodbye);
         return;
     }
     if (peer->role == ROLE_WORKER && m->type == MSG_RESULT)
@@ -230,7 +244,11 @@ void head_core_on_frame(struct head_core *h, struct bus_peer from, enum peer_rol
 
 static void on_lost(void *ctx, struct peer *peer)
 {
-    lose(ctx, peer, "no heartbeat", false);
+    struct head_core *h = ctx;
+    if (peer->role == ROLE_WORKER && peer->owner)
+        cluster_lose(&h->cluster, peer->owner, "no heartbeat");
+    else
+        forget_gateway(h, peer, false);
 }
 
 static void fill_heartbeat(void *ctx, const struct peer *peer, struct msg_heartbeat *m)
@@ -302,12 +320,12 @@ void head_core_authorize(struct head_core *h, const struct authorized *authorize
 
 /* ---- operators ---- */
 
-void head_core_drain_all(struct head_core *h, bool on, uint64_t now_ns)
+void head_core_drain_all(struct head_core *h, bool on, const char *by, uint64_t now_ns)
 {
     set_now(h, now_ns);
     if (h->draining != on)
         events_add(&h->events, now_ns, LOG_INFO, on ? "cluster_draining" : "cluster_undrained",
-                   "by=operator");
+                   "by=%s", log_quote(by));
     h->draining = on;
 }
 
@@ -321,14 +339,23 @@ enum status head_core_find_worker(const struct head_core *h, struct str name, ui
     return STATUS_OK;
 }
 
-enum status head_core_drain_worker(struct head_core *h, uint64_t instance, bool on, uint64_t now_ns)
+enum status head_core_drain_worker(struct head_core *h, uint64_t instance, bool on, const char *by,
+                                   uint64_t now_ns)
 {
     set_now(h, now_ns);
     struct worker *w = cluster_find_worker(&h->cluster, instance);
     if (!w)
         return STATUS_NOT_FOUND;
-    cluster_drain(&h->cluster, w, on);
+    cluster_drain(&h->cluster, w, on, by);
     return STATUS_OK;
+}
+
+void head_core_note_scaled(struct head_core *h, uint32_t was, uint32_t workers, const char *by,
+                           uint64_t now_ns)
+{
+    set_now(h, now_ns);
+    events_add(&h->events, now_ns, LOG_INFO, "scaled", "was=%u workers=%u by=%s", was, workers,
+               log_quote(by));
 }
 
 bool head_core_is_ready(const struct head_core *h)
@@ -394,6 +421,7 @@ void head_core_get_stats(const struct head_core *h, struct head_stats *out)
         .n_formations = h->cluster.n_formations,
         .n_formation_failures = h->cluster.n_formation_failures,
         .n_worker_losses = h->cluster.n_worker_losses,
+        .n_worker_departures = h->cluster.n_worker_departures,
         .n_adoptions = h->cluster.n_adoptions,
         .n_transfers = h->transfers.n_done,
         .n_transfer_failures = h->transfers.n_failed,

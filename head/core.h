@@ -55,19 +55,24 @@ void head_core_turn(struct head_core *h, uint64_t now_ns);
  * keys that are gone end. Borrowed; never called: whoever is connected. */
 void head_core_authorize(struct head_core *h, const struct authorized *authorized, uint64_t now_ns);
 void head_core_tick(struct head_core *h, uint64_t now_ns);
-/* Refuses new requests (resubmissions go on) while on. */
-void head_core_drain_all(struct head_core *h, bool on, uint64_t now_ns);
+/* by, here and below: who asks, for the event; a name that people know.
+ * Refuses new requests (resubmissions go on) while on. */
+void head_core_drain_all(struct head_core *h, bool on, const char *by, uint64_t now_ns);
 /* Of worker_name.h: 16 digits, a node or an ordinal. */
 MUST_USE enum status head_core_find_worker(const struct head_core *h, struct str name,
                                            uint64_t *instance, struct error *err);
 /* STATUS_NOT_FOUND: no such worker. */
 MUST_USE enum status head_core_drain_worker(struct head_core *h, uint64_t instance, bool on,
-                                            uint64_t now_ns);
+                                            const char *by, uint64_t now_ns);
+/* Whoever starts and ends the workers says that it changed their number: an event. */
+void head_core_note_scaled(struct head_core *h, uint32_t was, uint32_t workers, const char *by,
+                           uint64_t now_ns);
 /* Adapters: as adapters.h has them. */
 MUST_USE enum status head_core_load_adapter(struct head_core *h, struct str name, struct str path,
-                                            bool in_place, uint64_t now_ns, struct error *err);
-MUST_USE enum status head_core_unload_adapter(struct head_core *h, struct str name, uint64_t now_ns,
-                                              struct error *err);
+                                            bool in_place, const char *by, uint64_t now_ns,
+                                            struct error *err);
+MUST_USE enum status head_core_unload_adapter(struct head_core *h, struct str name, const char *by,
+                                              uint64_t now_ns, struct error *err);
 bool head_core_is_ready(const struct head_core *h); /* a group serves, or none has to */
 bool head_core_rests(const struct head_core *h);    /* none has to: scale_hint_rests */
 
@@ -79,7 +84,8 @@ struct head_stats {
     uint64_t request_bytes; /* of max_request_bytes */
     uint64_t n_prompt_tokens, n_generated_tokens, prefix_hit_tokens, prefix_query_tokens;
     uint64_t n_blocks, n_blocks_used;
-    uint64_t n_formations, n_formation_failures, n_worker_losses, n_adoptions, n_recoveries;
+    uint64_t n_formations, n_formation_failures, n_worker_losses, n_worker_departures;
+    uint64_t n_adoptions, n_recoveries;
     uint64_t n_evictions, n_copied_blocks, n_draft_steps, n_drafted, n_accepted;
     uint64_t n_transfers, n_transfer_failures, n_transfer_bytes, n_moved, n_recomputed_moves;
     uint32_t n_transfers_under_way;

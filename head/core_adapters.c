@@ -75,22 +75,34 @@ static enum status load(struct head_core *h, const struct adapter_order *o, stru
     return adapters_load(&h->cluster, o, &h->rng, err);
 }
 
+static enum status told(struct head_core *h, const struct adapter_order *o, bool on, const char *by,
+                        enum status s)
+{
+    char name[128];
+    snprintf(name, sizeof name, "%.*s", (int)(o->name.len < 127 ? o->name.len : 127), o->name.ptr);
+    if (s == STATUS_OK)
+        events_add(&h->events, h->now_ns, LOG_INFO, on ? "adapter_load" : "adapter_unload",
+                   "name=%s by=%s", log_quote(name), log_quote(by));
+    return s;
+}
+
 enum status head_core_load_adapter(struct head_core *h, struct str name, struct str path,
-                                   bool in_place, uint64_t now_ns, struct error *err)
+                                   bool in_place, const char *by, uint64_t now_ns,
+                                   struct error *err)
 {
     struct served_model model = router_model(h);
     struct adapter_order o = order(name, path, model.name);
     o.in_place = in_place;
     h->now_ns = h->cluster.now_ns = now_ns;
-    return load(h, &o, err);
+    return told(h, &o, true, by, load(h, &o, err));
 }
 
-enum status head_core_unload_adapter(struct head_core *h, struct str name, uint64_t now_ns,
-                                     struct error *err)
+enum status head_core_unload_adapter(struct head_core *h, struct str name, const char *by,
+                                     uint64_t now_ns, struct error *err)
 {
     struct adapter_order o = order(name, STR(""), "");
     h->now_ns = h->cluster.now_ns = now_ns;
-    return adapters_unload(&h->cluster, &o, err);
+    return told(h, &o, false, by, adapters_unload(&h->cluster, &o, err));
 }
 
 static bool send_answer(struct head_core *h, const struct gateway *g,
@@ -108,8 +120,12 @@ void core_order_adapter(struct head_core *h, struct gateway *g, const struct msg
     struct adapter_order o = order(m->name, m->path, model.name);
     o.in_place = m->in_place;
     o.asker = (struct adapter_asker){g->instance, m->ticket};
+    char by[sizeof g->node + 96];
+    int n = (int)(m->by.len < 64 ? m->by.len : 64);
+    snprintf(by, sizeof by, "%.*s%sthe gateway %s", n, n > 0 ? m->by.ptr : "", n > 0 ? ", at " : "",
+             g->node);
     enum status s = m->on ? load(h, &o, &err) : adapters_unload(&h->cluster, &o, &err);
-    if (s == STATUS_OK)
+    if (told(h, &o, m->on, by, s) == STATUS_OK)
         return;
     struct adapter_answer a = {.to = o.asker, .status = s};
     snprintf(a.text, sizeof a.text, "%.*s", (int)sizeof a.text - 1, err.text);

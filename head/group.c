@@ -221,7 +221,9 @@ void cluster_dissolve(struct cluster *c, struct group *g, const char *why, bool 
     char epoch[32];
     cluster_epoch_text(g->epoch, epoch);
     bool was_ready = g->state == GROUP_READY;
-    events_add(c->events, c->now_ns, LOG_WARN, "group_dissolved",
+    /* somebody wants it so: a drain, or a group that is to be whole again */
+    bool planned = (g->draining || g->grows) && !g->lost_rank && !is_failure;
+    events_add(c->events, c->now_ns, planned ? LOG_INFO : LOG_WARN, "group_dissolved",
                "group=%llu epoch=%s state=%s reason=%s", (unsigned long long)g->id, epoch,
                group_state_name(g->state), log_quote(why));
     if (was_ready && c->now_ns - g->ready_ns >= 2 * c->config.retry_max_ns)
@@ -252,14 +254,16 @@ void cluster_dissolve(struct cluster *c, struct group *g, const char *why, bool 
     group_check_aborted(c, g); /* all of them may be lost already */
 }
 
-void group_member_lost(struct cluster *c, struct group *g, struct worker *w, const char *why)
+void group_member_gone(struct cluster *c, struct group *g, struct worker *w, const char *why,
+                       bool planned)
 {
     g->members[w->position] = NULL;
     w->group = NULL;
     if (g->state == GROUP_ABORTING)
         group_check_aborted(c, g);
     else {
-        g->lost_rank = true;
+        g->lost_rank = g->lost_rank || !planned;
+        g->draining = g->draining || planned;
         cluster_dissolve(c, g, why, false);
     }
 }

@@ -15,7 +15,9 @@ void group_form(struct cluster *c, struct group *g, uint32_t tp, struct worker *
 void group_reset(struct cluster *c, struct group *g, uint32_t tp, struct worker *const *members,
                  uint64_t old_epoch);
 void group_on_msg(struct cluster *c, struct group *g, struct worker *w, const struct msg *m);
-void group_member_lost(struct cluster *c, struct group *g, struct worker *w, const char *why);
+/* planned: it was told to end; no fault of the group, and no request is blamed for it. */
+void group_member_gone(struct cluster *c, struct group *g, struct worker *w, const char *why,
+                       bool planned);
 void group_check_aborted(struct cluster *c, struct group *g);
 void group_tick(struct cluster *c, struct group *g);
 void group_send_todo(struct cluster *c, struct worker *w);

@@ -37,7 +37,7 @@ struct head {
     struct authorized authorized;
     char endpoint[300];
     char address[LEASE_ADDRESS_BYTES]; /* as the lease says it */
-    char admin_key[256];
+    struct admin_keys admin_keys;
     uint64_t instance;
     struct loop_timer *rebind; /* NULL: the bus is bound, or was never */
     uint64_t rebind_until_ns;
@@ -79,22 +79,6 @@ static void on_tick(void *ctx)
         head_core_get_stats(h->core, &s);
         stats_line_log(&h->stats_line, &s, now);
     }
-}
-
-/* The file's first line, without blanks around it. */
-static enum status read_admin_key(const char *path, char *out, size_t size, struct error *err)
-{
-    FILE *f = fopen(path, "re");
-    if (!f)
-        return error_set(err, STATUS_IO, "--admin-key-file %s: %m", path);
-    char *line = fgets(out, (int)size, f);
-    fclose(f);
-    size_t n = line ? strcspn(out, " \t\r\n") : 0;
-    if (n < 8 || n >= size - 1)
-        return error_set(err, STATUS_INVALID, "--admin-key-file %s: a key has 8 to %zu characters",
-                         path, size - 2);
-    out[n] = '\0';
-    return STATUS_OK;
 }
 
 static void raise_file_limit(uint32_t max_peers)
@@ -360,7 +344,7 @@ static enum status load_adapters(struct head *h, const struct head_options *o, s
         struct lora_module m;
         TRY(lora_module_read(o->lora_modules.items[i], &m, err));
         enum status s = head_core_load_adapter(h->core, str_from(m.name), str_from(m.path), false,
-                                               loop_now_ns(h->loop), err);
+                                               "--lora-modules", loop_now_ns(h->loop), err);
         if (s != STATUS_OK)
             return error_prefix(err, s, "--lora-modules %s", m.name);
     }
@@ -370,7 +354,7 @@ static enum status load_adapters(struct head *h, const struct head_options *o, s
 static enum status start(struct head *h, const struct head_options *o, struct error *err)
 {
     if (o->admin_key_file)
-        TRY(read_admin_key(o->admin_key_file, h->admin_key, sizeof h->admin_key, err));
+        TRY(admin_keys_read(o->admin_key_file, &h->admin_keys, err));
     TRY(prepare_bus(h, o, err));
     if (!has_store(o))
         TRY(bind_bus(h, err));
@@ -385,7 +369,7 @@ static enum status start(struct head *h, const struct head_options *o, struct er
         TRY(wait_for_lease(h, o, err));
     struct admin_api_options a = {.host = o->admin_host,
                                   .port = (uint16_t)o->admin_port,
-                                  .key = h->admin_key[0] ? h->admin_key : NULL,
+                                  .keys = &h->admin_keys,
                                   .metrics_public = o->metrics_public,
                                   .model = o->model,
                                   .runs = o->runs,
@@ -427,6 +411,7 @@ void head_free(struct head *h)
     loop_timer_stop(h->rebind);
     key_watch_free(h->key_watch);
     admin_api_free(h->admin);
+    admin_keys_fini(&h->admin_keys);
     standby_free(h->standby);
     bus_close(h->bus);
     explicit_bzero(&h->bus_options.keys, sizeof h->bus_options.keys);

@@ -70,6 +70,8 @@ static const struct row {
     COUNTER64(n_formation_failures, "coxswain_formation_failures_total", "Formations failed."),
     COUNTER64(n_adoptions, "coxswain_adoptions_total", "Groups adopted after a head restart."),
     COUNTER64(n_worker_losses, "coxswain_worker_losses_total", "Workers lost."),
+    COUNTER64(n_worker_departures, "coxswain_worker_departures_total",
+              "Workers that were told to end and said Goodbye; they are not lost."),
 #undef GAUGE32
 #undef GAUGE64
 #undef COUNTER64

@@ -49,6 +49,7 @@ struct msg_adapter_order {
     uint64_t ticket;
     bool on, in_place; /* in_place: it may take the place of one of that name */
     struct str name, path;
+    struct str by; /* the name of the admin key that asked; "": none is known */
 };
 struct msg_adapter_answer {
     uint64_t ticket;

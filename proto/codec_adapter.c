@@ -78,6 +78,7 @@ static ProtobufCMessage *put_adapter_order(struct wire *w, const struct msg *m)
     p->in_place = m->adapter_order.in_place;
     p->name = wire_put_str(m->adapter_order.name);
     p->path = wire_put_str(m->adapter_order.path);
+    p->by = wire_put_text(m->adapter_order.by);
     return &p->base;
 }
 
@@ -88,7 +89,8 @@ static void get_adapter_order(struct wire *w, const ProtobufCMessage *base, stru
                                                   .on = p->on != 0,
                                                   .in_place = p->in_place != 0,
                                                   .name = wire_get_str(p->name),
-                                                  .path = wire_get_str(p->path)};
+                                                  .path = wire_get_str(p->path),
+                                                  .by = wire_get_str(p->by)};
 }
 
 static ProtobufCMessage *put_adapter_answer(struct wire *w, const struct msg *m)

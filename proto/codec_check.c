@@ -283,6 +283,7 @@ static void check_adapters(struct check *c, const struct msg *m)
         break;
     case MSG_ADAPTER_ORDER:
         check_adapter(c, m->adapter_order.name, m->adapter_order.path);
+        text(c, m->adapter_order.by);
         break;
     case MSG_ADAPTER_ANSWER:
         in_enum(c, "status", (int)m->adapter_answer.status, STATUS_COUNT);

@@ -335,12 +335,15 @@ static ProtobufCMessage *put_goodbye(struct wire *w, const struct msg *m)
 {
     WIRE_PUT(Goodbye, goodbye);
     p->text = wire_put_text(m->goodbye.text);
+    p->planned = m->goodbye.planned;
     return &p->base;
 }
 
 static void get_goodbye(struct wire *w, const ProtobufCMessage *base, struct msg *m)
 {
-    m->goodbye.text = wire_get_str(((const Cox__Goodbye *)base)->text);
+    const Cox__Goodbye *p = (const Cox__Goodbye *)base;
+    m->goodbye.text = wire_get_str(p->text);
+    m->goodbye.planned = p->planned;
 }
 
 static ProtobufCMessage *put_form(struct wire *w, const struct msg *m)

@@ -146,8 +146,7 @@ struct msg_heartbeat {
     struct gpu_state gpu;
     uint64_t own_ns, own_steps; /* its life's work, no waiting for others; 0: not measured */
     struct host_state host;
-    bool serves;         /* its group does */
-    bool spare;          /* no group can have it with the workers that are here */
+    bool serves, spare;  /* its group does; no group can have it with the workers here */
     bool has_vocabulary; /* in every eighth, once the worker knows its model's tokens */
     struct vocabulary vocabulary;
 };
@@ -156,6 +155,7 @@ struct msg_credit {
 };
 struct msg_goodbye {
     struct str text;
+    bool planned; /* a worker's: it was told to end, nothing has failed */
 };
 
 /* ---- gateway ⇄ head ---- */

@@ -18,6 +18,7 @@ enum {
     CONNECT_MS = 500, /* at each of several addresses */
     REFUSED_MAX = 3,  /* one may be a frame that was spoiled on its way */
     OUTBOX_MAX = 256,
+    GOODBYE_LINGER_MS = 500,
     DECODE_LIMIT = 512 << 20,
     SCRATCH_LIMIT = 256 << 20
 };
@@ -38,6 +39,7 @@ struct outbox_item {
 
 struct head_link {
     struct head_link_options o;
+    bool ends; /* this process was told to end */
     struct head_link_handlers h;
     struct loop *loop;
     struct bus *bus;
@@ -73,6 +75,12 @@ static void drop_outbox(struct head_link *k)
     k->n_out = 0;
 }
 
+/* Where all of a cluster ends, its head may go first. */
+static enum log_level level_of(const struct head_link *k)
+{
+    return k->ends ? LOG_INFO : LOG_WARN;
+}
+
 /* Ends whatever there was; the timer reconnects after the back-off. */
 static void go_down(struct head_link *k, const char *why)
 {
@@ -82,7 +90,7 @@ static void go_down(struct head_link *k, const char *why)
     if (k->state == LINK_DOWN)
         return;
     if (was_open)
-        log_warn("head_lost", "reason=%s", log_quote(why));
+        log_event(level_of(k), "head_lost", "reason=%s", log_quote(why));
     k->state = LINK_DOWN;
     drop_outbox(k);
     link_init(&k->link, k->o.window_bytes);
@@ -158,6 +166,7 @@ static void keep(struct head_link *k, const struct msg *m)
 
 void head_link_send(struct head_link *k, const struct msg *m)
 {
+    k->ends |= m->type == MSG_DRAIN_WISH;
     if (k->state != LINK_OPEN)
         return;
     enum status s = k->out_first && !link_is_free(m->type) ? STATUS_AGAIN : transmit(k, m);
@@ -167,6 +176,13 @@ void head_link_send(struct head_link *k, const struct msg *m)
     } else if (s != STATUS_OK) {
         go_down(k, "cannot send");
     }
+}
+
+void head_link_goodbye(struct head_link *k, const char *why, bool planned)
+{
+    head_link_send(k, &(struct msg){.type = MSG_GOODBYE,
+                                    .goodbye = {.text = str_from(why), .planned = planned}});
+    bus_linger(k->bus, GOODBYE_LINGER_MS);
 }
 
 static void send_credit(struct head_link *k, enum msg_type type, uint64_t frame_bytes)
@@ -384,7 +400,8 @@ static void on_link(void *ctx, bool up, const char *why)
         return;
     }
     if (!k->was_told_down)
-        log_warn("head_unreachable", "endpoint=%s reason=%s", bus_endpoint(k->bus), log_quote(why));
+        log_event(level_of(k), "head_unreachable", "endpoint=%s reason=%s", bus_endpoint(k->bus),
+                  log_quote(why));
     k->was_told_down = true;
     /* the only address is tried again by the socket itself */
     bool to_next = k->state == LINK_CONNECTING && bus_n_addresses(k->bus) > 1;

@@ -39,5 +39,8 @@ void head_link_send(struct head_link *k, const struct msg *m);
 void head_link_consumed(struct head_link *k, uint64_t session, uint64_t frame_bytes);
 /* The address of the head that it is connected to, or tries: "tcp://HOST:PORT". */
 const char *head_link_endpoint(const struct head_link *k);
+/* The last message of this process: it leaves although the link is closed soon after. planned: the
+ * process was told to end, and has not failed. */
+void head_link_goodbye(struct head_link *k, const char *why, bool planned);
 bool head_link_is_open(const struct head_link *k);
 uint64_t head_link_reconnects(const struct head_link *k);

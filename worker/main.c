@@ -61,7 +61,7 @@ static void on_signal(void *ctx, int signum)
 {
     struct process *p = ctx;
     log_info("signal", "number=%d", signum);
-    worker_stop(p->worker);
+    worker_stop(p->worker, signum == SIGTERM ? "SIGTERM" : "SIGINT");
 }
 
 /* What others are told of where it listens: "everywhere" is no address. */
@@ -77,15 +77,15 @@ static enum status start_http(struct process *p, struct error *err)
                                    .port = worker_options_http_port(&p->o),
                                    .server_name = "cox-worker"};
     const struct http_handlers h = {.ctx = p, .on_request = on_request};
-    p->admin = (struct admin_options){.loop = p->loop,
-                                      .metrics = p->metrics,
-                                      .ready = is_ready,
-                                      .why_not_ready = why_not_ready,
-                                      .ctx = p,
-                                      .metrics_key = p->startup.admin_key[0] && !p->o.metrics_public
-                                                         ? p->startup.admin_key
-                                                         : NULL};
-    p->admin.names_itself = host_rule_applies(o.host, NULL, p->admin.metrics_key != NULL);
+    p->admin = (struct admin_options){
+        .loop = p->loop,
+        .metrics = p->metrics,
+        .ready = is_ready,
+        .why_not_ready = why_not_ready,
+        .ctx = p,
+        .metrics_keys =
+            p->startup.admin_keys.n > 0 && !p->o.metrics_public ? &p->startup.admin_keys : NULL};
+    p->admin.names_itself = host_rule_applies(o.host, NULL, p->admin.metrics_keys != NULL);
     TRY(http_server_start(p->loop, &o, &h, &p->http, err));
     snprintf(p->http_address, sizeof p->http_address, "%s:%u", reachable_host(&p->o),
              http_server_port(p->http));
@@ -142,6 +142,7 @@ static void finish(struct process *p)
     if (p->executor)
         p->executor->ops->close(p->executor);
     metrics_free(p->metrics);
+    admin_keys_fini(&p->startup.admin_keys);
 }
 
 static int fail(enum status s, const struct error *err)

@@ -61,8 +61,7 @@ enum status startup_prepare(const struct worker_options *o, struct startup *out,
     if (gethostname(out->node, sizeof out->node - 1) != 0)
         snprintf(out->node, sizeof out->node, "unknown");
     if (o->admin_key_file)
-        TRY(read_word("--admin-key-file", o->admin_key_file, out->admin_key, sizeof out->admin_key,
-                      err));
+        TRY(admin_keys_read(o->admin_key_file, &out->admin_keys, err));
     TRY(find_keys(o, out, err));
     out->link.bus.endpoint = out->endpoint;
     out->link.bus.insecure = o->insecure;

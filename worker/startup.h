@@ -1,5 +1,6 @@
 #pragma once
 /* What main needs from the options before the worker can run: keys, addresses, the memory table. */
+#include "common/net/admin_keys.h"
 #include "worker/executor.h"
 #include "worker/head_link.h"
 
@@ -7,7 +8,7 @@ struct startup {
     char node[256];
     char endpoint[1100]; /* tcp://, then --head as it is */
     char head_public_key[41], other_head_key[41];
-    char admin_key[512]; /* "": none */
+    struct admin_keys admin_keys; /* none: /metrics is open */
     struct head_link_options link;
 };
 

@@ -44,6 +44,7 @@ struct worker {
     bool draining, stopping, drained_by_head;
     bool had_place; /* its group served, or it was a spare: once is enough */
     uint64_t drain_deadline_ns;
+    char told[48];     /* "told to end (SIGTERM)", once it was */
     char refusal[256]; /* why the head takes this worker never; "": it may */
     char failure[256]; /* why the process has to end; "": it has not */
     bool failed_for_good;
@@ -219,13 +220,16 @@ static void stop_loop(void *ctx)
     loop_stop(w->s.loop);
 }
 
-static void leave(struct worker *w, const char *why)
+/* planned: it was told to end, and why says how that went; else it cannot go on. */
+static void leave(struct worker *w, const char *why, bool planned)
 {
+    char text[sizeof w->told + sizeof w->failure];
     if (w->stopping)
         return;
     w->stopping = true;
-    log_info("worker_leaves", "reason=%s", log_quote(why));
-    head_link_send(w->link, &(struct msg){.type = MSG_GOODBYE, .goodbye = {str_from(why)}});
+    snprintf(text, sizeof text, "%s%s", planned ? w->told : "", why);
+    log_info("worker_leaves", "reason=%s", log_quote(text));
+    head_link_goodbye(w->link, text, planned);
     loop_timer_stop(w->drain_timer);
     /* zmq needs a moment to put the goodbye on the wire */
     w->drain_timer = loop_timer_start(w->s.loop, GOODBYE_MS, 0, stop_loop, w);
@@ -236,26 +240,27 @@ static void drain_check(void *ctx)
 {
     struct worker *w = ctx;
     if (w->rank.phase == RANK_IDLE)
-        leave(w, "drained");
+        leave(w, "", true);
     else if (!head_link_is_open(w->link))
-        leave(w, "told to stop, no head to drain to");
+        leave(w, ", and no head takes its work", true);
     else if (loop_now_ns(w->s.loop) >= w->drain_deadline_ns)
-        leave(w, "drain took too long");
+        leave(w, ", and its work was not handed over within --drain-timeout", true);
 }
 
 static void send_drain_wish(struct worker *w)
 {
-    head_link_send(w->link, &(struct msg){.type = MSG_DRAIN_WISH,
-                                          .drain_wish = {STR("the worker was told to stop")}});
+    head_link_send(w->link,
+                   &(struct msg){.type = MSG_DRAIN_WISH, .drain_wish = {str_from(w->told)}});
 }
 
-void worker_stop(struct worker *w)
+void worker_stop(struct worker *w, const char *signal_name)
 {
     if (w->draining) {
-        leave(w, "told to stop twice");
+        leave(w, ", twice", true);
         return;
     }
     w->draining = true;
+    snprintf(w->told, sizeof w->told, "told to end (%s)", signal_name);
     w->drain_deadline_ns =
         loop_now_ns(w->s.loop) + (uint64_t)w->s.options->drain_timeout_s * NS_PER_S;
     log_info("drain_begins", "phase=%s", rank_phase_name(w->rank.phase));
@@ -274,7 +279,7 @@ static void look_for_loss(struct worker *w)
     w->failed_for_good = why.status == STATUS_UNSUPPORTED;
     log_error("worker_must_end", "error=%s", log_quote(w->failure));
     metric_add(w->m.aborts_lost, 1);
-    leave(w, w->failure);
+    leave(w, w->failure, false);
 }
 
 /* The compute thread waits for it, and may for ever. */
@@ -284,7 +289,7 @@ static void look_for_stuck_transfer(struct worker *w)
         return;
     snprintf(w->failure, sizeof w->failure, "a KV transfer of an epoch that is over does not end");
     log_error("worker_must_end", "error=%s", log_quote(w->failure));
-    leave(w, w->failure);
+    leave(w, w->failure, false);
 }
 
 /* ---- the state machine's wishes ---- */

@@ -21,8 +21,9 @@ struct worker_setup {
 };
 MUST_USE enum status worker_start(const struct worker_setup *s, struct worker **out,
                                   struct error *err);
-/* First call: hand the work over, then stop the loop. Second: stop at once. */
-void worker_stop(struct worker *w);
+/* First call: hand the work over, then stop the loop. Second: stop at once. signal_name: what asks
+ * for it, as the head's events say it. */
+void worker_stop(struct worker *w, const char *signal_name);
 /* Its group has served, or it is a spare, and no drain is on (docs/protocol.md, "Readiness"). */
 bool worker_is_ready(const struct worker *w);
 const char *worker_why_not_ready(const struct worker *w);

@@ -1,27 +1,11 @@
 #include "common/net/admin.h"
 
 #include <stdio.h>
-#include <string.h>
-#include <strings.h>
-
-#include <sodium.h>
 
 #include "common/base/clock.h"
 #include "common/net/host_rule.h"
 
 #define LIVE_LAG_MAX_NS (5 * NS_PER_S)
-
-bool admin_key_ok(const struct http_request *r, const char *key)
-{
-    if (!key)
-        return true;
-    struct str auth = http_header(r, "authorization");
-    if (auth.len < 7 || strncasecmp(auth.ptr, "Bearer ", 7) != 0)
-        return false;
-    struct str given = {auth.ptr + 7, auth.len - 7}, want = str_from(key);
-    /* The length may leak, the content may not. */
-    return given.len == want.len && sodium_memcmp(given.ptr, want.ptr, want.len) == 0;
-}
 
 static void respond_text(struct http_request *r, int status, const char *text)
 {
@@ -30,7 +14,7 @@ static void respond_text(struct http_request *r, int status, const char *text)
 
 static void respond_metrics(const struct admin_options *o, struct http_request *r)
 {
-    if (!admin_key_ok(r, o->metrics_key)) {
+    if (o->metrics_keys && !admin_keys_admit(o->metrics_keys, http_header(r, "authorization"))) {
         const struct http_header_kv h = {"WWW-Authenticate", "Bearer"};
         http_respond(r, 401, "text/plain; charset=utf-8",
                      STR("/metrics wants the key: Authorization: Bearer KEY\n"), &h, 1);

@@ -664,6 +664,13 @@ enum status bus_rebind(struct bus *b, const struct curve_keys *keys, struct erro
     return open_socket(b, err);
 }
 
+void bus_linger(struct bus *b, int ms)
+{
+    assert(!b->is_router);
+    if (b->data)
+        (void)set_int(b->data->socket, ZMQ_LINGER, ms);
+}
+
 void bus_close(struct bus *b)
 {
     if (!b)
@@ -672,7 +679,7 @@ void bus_close(struct bus *b)
     loop_timer_stop(b->try_others);
     zap_stop(b->zap);
     if (b->context)
-        zmq_ctx_term(b->context); /* linger 0 everywhere: does not wait */
+        zmq_ctx_term(b->context); /* waits for bus_linger's time at most */
     explicit_bzero(&b->keys, sizeof b->keys);
     mem_free(b);
 }

@@ -64,4 +64,6 @@ void bus_swap_authorized(struct bus *b, struct authorized *mine, struct authoriz
  * Not from on_frame. STATUS_EXISTS: the port is not free yet, as it is a moment after every call:
  * once more, soon; until then nothing is sent or comes. */
 MUST_USE enum status bus_rebind(struct bus *b, const struct curve_keys *keys, struct error *err);
-void bus_close(struct bus *b); /* linger 0; NULL is fine */
+/* DEALER: bus_close gives what is queued so long to leave; 0 without this call. */
+void bus_linger(struct bus *b, int ms);
+void bus_close(struct bus *b); /* NULL is fine */

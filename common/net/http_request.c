@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <strings.h>
+#include <sys/socket.h>
 
 #include "common/base/mem.h"
 #include "common/net/http_internal.h"
@@ -32,6 +33,19 @@ struct str http_query(const struct http_request *r)
 struct str http_authority(const struct http_request *r)
 {
     return http_parser_message(conn_of(r)->parser)->authority;
+}
+
+bool http_peer_uid(const struct http_request *r, uint32_t *uid)
+{
+    const struct conn *c = conn_of(r);
+    struct ucred peer;
+    socklen_t n = sizeof peer;
+    uv_os_fd_t fd;
+    if (!c->server->is_unix || uv_fileno(&c->io.handle, &fd) != 0 ||
+        getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &n) != 0)
+        return false;
+    *uid = peer.uid;
+    return true;
 }
 
 struct str http_body(const struct http_request *r)

@@ -35,8 +35,8 @@ const struct option_spec gateway_options[] = {
     ROW_API_KEY_FILE(S),
     ROW_REDIS(S),
     OPT_STRING(S, admin_key_file, "admin-key-file", NULL,
-               "file with the key of the calls that load and unload adapters; without it there are "
-               "none"),
+               "File with the keys of the calls that load and unload adapters, a line each: KEY "
+               "[NAME]. Without it there are no such calls."),
     OPT_STRING(S, admin_host, "admin-host", "127.0.0.1", "address of --admin-port"),
     OPT_INT(S, admin_port, "admin-port", -1, 65535, "-1",
             "port for admin routes, /metrics, /livez and /readyz; 0: any free one; -1: they are at "
@@ -49,8 +49,10 @@ const struct option_spec gateway_options[] = {
                "folder of uploaded files and batches; each gateway has its own; without it there "
                "are none"),
     ROWS_CAPACITY(S),
-    OPT_FLOAT(S, shutdown_timeout_s, "shutdown-timeout", 0, 86400, "30",
-              "seconds for open requests after SIGTERM"),
+    OPT_FLOAT(S, shutdown_timeout_s, "shutdown-timeout", 0, 86400, "3600",
+              "Seconds that open requests may go on after SIGTERM (default 3600). Whoever sends "
+              "SIGKILL later has to wait about ten seconds longer: open streams are then told that "
+              "they were ended."),
     OPT_FLOAT(
         S, shutdown_delay_s, "shutdown-delay", 0, 3600, "0",
         "seconds after SIGTERM in which requests are still taken while probes say no already, "

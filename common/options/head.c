@@ -13,8 +13,10 @@ const struct option_spec head_option_specs[] = {
     OPT_STRING(S, admin_host, "admin-host", "127.0.0.1",
                "address of the dashboard, the admin API and /metrics"),
     OPT_INT(S, admin_port, "admin-port", 0, 65535, "8265", "its port; 0: any free one"),
-    OPT_STRING(S, admin_key_file, "admin-key-file", NULL,
-               "file with the key of the admin API; needed beyond loopback"),
+    OPT_STRING(
+        S, admin_key_file, "admin-key-file", NULL,
+        "File with the keys of the admin API, a line each: KEY [NAME]; events say the name. It is "
+        "needed when --admin-host can be reached by others."),
     OPT_STRING(S, runs, "runs", NULL,
                "path of the program cox: the dashboard has a page of the runs that `cox run` keeps "
                "here"),

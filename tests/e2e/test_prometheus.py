@@ -131,11 +131,11 @@ class Prometheus:
             return found if are_numbers(found) else None
         return wait_for(f"numbers of {expression}", some)
 
-    def is_scraped(self):
+    def is_scraped(self, n_targets=5):
         if get(f"http://127.0.0.1:{self.port}/-/ready")[0] != 200:
             return False
         targets = self.ask("targets")["activeTargets"]
-        return len(targets) == 5 and all(t["health"] == "up" for t in targets)
+        return len(targets) == n_targets and all(t["health"] == "up" for t in targets)
 
 
 def load(cluster, until):

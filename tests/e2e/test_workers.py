@@ -54,7 +54,7 @@ def test_two_pods_of_two_ranks(tmp_path):
             c.started["pod-1"].terminate()
             assert c.started["pod-1"].wait(60 * SLOW) == 0
             assert not any(alive(p) for p in ranks)
-            assert c.log("pod-1").count('worker_leaves reason="drained"') == 2
+            assert c.log("pod-1").count('worker_leaves reason="told to end (SIGTERM)"') == 2
             done = load.check().n_done
             wait_for("streams go on", lambda: load.check().n_done > done + 8, 60)
         assert c.serving() == 1

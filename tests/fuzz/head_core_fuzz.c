@@ -236,7 +236,7 @@ static void move(void)
         for (int i = 0; i < 3; i++)
             honest_result();
     }
-    if (head_core_drain_worker(w.core, 101, true, w.now_ns) == STATUS_OK)
+    if (head_core_drain_worker(w.core, 101, true, "a test", w.now_ns) == STATUS_OK)
         pass_time(0);
 }
 

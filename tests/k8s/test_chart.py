@@ -3,6 +3,7 @@ import base64
 import json
 import re
 import shutil
+import subprocess
 import tarfile
 
 import chart as c
@@ -517,8 +518,23 @@ def test_notes():
     text = c.notes({"worker": {"tp": 4, "replicas": 6}, "gateway": {"apiKeys": {"generate": True}}})
     for part in ("kubectl -n ns exec sts/demo-coxswain-head -- cox status", "helm test -n ns demo",
                  "port-forward svc/demo-coxswain 8000:80", "2 of the 6 workers will be spares", "worker.replicas=10",
-                 "get secret demo-coxswain-api-keys", 'Authorization: Bearer $KEY'):
+                 "get secret demo-coxswain-api-keys", 'Authorization: Bearer $KEY', 'echo "$KEY"', "http://127.0.0.1:8000/ is a page",
+                 "port-forward sts/demo-coxswain-head 8265:8265", "get secret demo-coxswain-admin -o jsonpath='{.data.admin-key}'"):
         assert part in text, part
+    # the commands print what the Secrets have, names and comments left out
+    for line, key in ((r"get secret demo-coxswain-admin .*", "admin-key"), (r"get secret demo-coxswain-api-keys [^\n]*(?=\))", "api-keys")):
+        command = re.search(line, text)[0].split(" | ", 1)
+        assert f"jsonpath='{{.data.{key}}}'" in command[0]
+        encoded = base64.b64encode(b"# whose\n\nsha256:00 bob\nthe-key alice\nanother\n").decode()
+        shown = subprocess.run(["sh", "-c", f"printf %s {encoded} | {command[1]}"], capture_output=True, text=True)
+        assert (shown.returncode, shown.stdout) == (0, "the-key\n"), shown.stderr
+    other = c.notes({"admin": {"existingSecret": "led", "key": "a.key"}, "gateway": {"tls": {"existingSecret": "t"}}})
+    assert r"get secret led -o jsonpath='{.data.a\.key}'" in other and "https://127.0.0.1:8000/ is a page" in other
+    assert "image.registry" in text and "must already have the image coxswain:0.1.0." in text and "docker://REGISTRY/coxswain:0.1.0" in text
+    gpu = c.notes({"worker": {"device": "cuda", "gpus": 1}})
+    assert "coxswain:0.1.0-cuda" in gpu and "--variant cuda" in gpu and "docker://REGISTRY/coxswain:0.1.0-cuda" in gpu
+    for image in ({"registry": "registry.example/team"}, {"repository": "quay.io/team/coxswain"}):
+        assert "No registry is set" not in c.notes({"image": image})
     assert "Whoever reaches the Service may ask" not in text and "Whoever reaches" in c.notes({})
     assert "needs Kubernetes 1.35" in c.notes({"worker": {"maxUnavailable": 4}}, kube="v1.34.0")
     assert "needs Kubernetes 1.35" not in c.notes({"worker": {"maxUnavailable": 4}}, kube="v1.35.0")

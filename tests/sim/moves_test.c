@@ -433,7 +433,8 @@ static void transfer_some(struct world *w, bool all)
 static void drain(struct world *w, uint32_t i, bool on)
 {
     w->ranks[i].draining = on;
-    assert_int_equal(head_core_drain_worker(w->f->core, 100 + i, on, w->f->now), STATUS_OK);
+    assert_int_equal(head_core_drain_worker(w->f->core, 100 + i, on, "a test", w->f->now),
+                     STATUS_OK);
 }
 
 static void lose(struct world *w, uint32_t i)

@@ -335,6 +335,26 @@ static void test_stream_survives_a_long_pause(void **state)
     assert_non_null(strstr(strbuf_str(&w.client.body).ptr, "data: {\"error\""));
 }
 
+/* The whole cluster may be ending: its client asks another gateway, and need not wait for this one.
+ */
+static void test_a_gateway_that_ends_waits_less(void **state)
+{
+    post("{\"prompt\":\"hi\",\"stream\":true}");
+    tokens(0, 0, "a", FINISH_NONE);
+    w.s.draining = true;
+    w.now_ns += 100000000000ull;
+    serving_tick(&w.s);
+    assert_false(w.client.ended); /* it stands still, but somebody is at work */
+    serving_on_link(&w.s, false);
+    w.now_ns += 29000000000ull;
+    serving_tick(&w.s);
+    assert_false(w.client.ended);
+    w.now_ns += 2000000000ull;
+    serving_tick(&w.s);
+    assert_true(w.client.ended);
+    assert_non_null(strstr(strbuf_str(&w.client.body).ptr, "data: {\"error\""));
+}
+
 static void test_no_credit(void **state)
 {
     w.no_credit = true;
@@ -830,6 +850,7 @@ int main(void)
         TEST(test_waiting_for_the_head),
         TEST(test_another_models_gateway),
         TEST(test_stream_survives_a_long_pause),
+        TEST(test_a_gateway_that_ends_waits_less),
         TEST(test_no_credit),
         TEST(test_logprobs_and_ids),
         TEST(test_best_of),

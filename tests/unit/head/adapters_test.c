@@ -22,9 +22,19 @@ static struct fixture *cluster(void)
 static void order(struct fixture *f, bool on, const char *name, bool in_place)
 {
     say(f, GATEWAY,
-        &(struct msg){
-            .type = MSG_ADAPTER_ORDER,
-            .adapter_order = {TICKET, on, in_place, str_from(name), str_from(on ? "/l/a" : "")}});
+        &(struct msg){.type = MSG_ADAPTER_ORDER,
+                      .adapter_order = {TICKET, on, in_place, str_from(name),
+                                        str_from(on ? "/l/a" : ""), STR("alice")}});
+}
+
+static bool event_says(const struct fixture *f, const char *name, const char *fields)
+{
+    bool found = false;
+    for (uint64_t seq = 1; seq < f->core->events.next_seq; seq++) {
+        const struct event *e = events_get(&f->core->events, seq);
+        found = found || (strcmp(e->name, name) == 0 && strcmp(e->fields, fields) == 0);
+    }
+    return found;
 }
 
 static void done(struct fixture *f, uint8_t conn, uint64_t id, bool on, enum status s)
@@ -293,6 +303,19 @@ static void a_head_that_waited_takes_over(void **state)
     takes_over(true);
 }
 
+static void events_say_who_asked(void **state)
+{
+    struct fixture *f = cluster();
+    struct error err;
+    load(f, "sql");
+    assert_true(event_says(f, "adapter_load", "name=\"sql\" by=\"alice, at the gateway g\""));
+    order(f, false, "nobody", false); /* refused: nothing has happened */
+    assert_false(event_says(f, "adapter_unload", "name=\"nobody\" by=\"alice, at the gateway g\""));
+    assert_int_equal(head_core_unload_adapter(f->core, STR("sql"), "bob", f->now, &err), STATUS_OK);
+    assert_true(event_says(f, "adapter_unload", "name=\"sql\" by=\"bob\""));
+    fixture_free(f);
+}
+
 /* --lora-modules of a restarted head: what it says is what is loaded, by the path it says. */
 static void what_a_head_is_told_at_its_start_counts(void **state)
 {
@@ -301,9 +324,9 @@ static void what_a_head_is_told_at_its_start_counts(void **state)
         struct adapters *t = &f->core->cluster.adapters;
         struct error err;
         t->max_loras = 2;
-        assert_int_equal(
-            head_core_load_adapter(f->core, STR("sql"), STR("/l/new"), false, f->now, &err),
-            STATUS_OK);
+        assert_int_equal(head_core_load_adapter(f->core, STR("sql"), STR("/l/new"), false, "a test",
+                                                f->now, &err),
+                         STATUS_OK);
         uint64_t drawn = t->all[0].id;
         const struct msg_adapter held[] = {
             {41, true, STR("sql"), same ? STR("/l/new") : STR("/l/old"), {1, 2}}};
@@ -616,6 +639,7 @@ int main(void)
         cmocka_unit_test(in_place_is_another_one),
         cmocka_unit_test(a_new_head_takes_over),
         cmocka_unit_test(a_head_that_waited_takes_over),
+        cmocka_unit_test(events_say_who_asked),
         cmocka_unit_test(what_a_head_is_told_at_its_start_counts),
         cmocka_unit_test(a_group_that_lacks_one_is_not_adopted),
         cmocka_unit_test(strays_are_dropped),

@@ -616,6 +616,80 @@ static void a_worker_that_wishes_to_go_is_let_go_when_free(void **state)
     fixture_free(f);
 }
 
+static const struct event *newest_event(const struct fixture *f, const char *name)
+{
+    const struct events *all = &f->core->events;
+    const struct event *found = NULL;
+    for (uint64_t seq = 1; seq < all->next_seq; seq++) {
+        const struct event *e = events_get(all, seq);
+        if (strcmp(e->name, name) == 0)
+            found = e;
+    }
+    return found;
+}
+
+/* Told to end and gone with a word; a fault that is said is a loss; older workers have no flag. */
+static void a_planned_departure_is_no_loss(void **state)
+{
+    static const struct {
+        const char *text;
+        bool planned, wished, lost;
+    } cases[] = {
+        {"told to end (SIGTERM)", true, true, false},
+        {"told to end (SIGTERM), twice", true, true, false},
+        {"told to end (SIGINT)", true, false, false}, /* its wish was lost with a session */
+        {"the GPU is lost", false, true, true},
+        {"", false, true, true},
+        {"drained", false, true, false},
+        {"drain took too long", false, true, false},
+        {"told to stop twice", false, true, false},
+        {"drained", false, false, true}, /* no older worker says so without a wish */
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        struct fixture *f = fixture_new(2);
+        form_pair(f);
+        if (cases[i].wished)
+            say(f, 2,
+                &(struct msg){.type = MSG_DRAIN_WISH,
+                              .drain_wish = {STR("told to end (SIGTERM)")}});
+        say(f, 2,
+            &(struct msg){.type = MSG_GOODBYE,
+                          .goodbye = {str_from(cases[i].text), cases[i].planned}});
+        struct head_stats stats;
+        head_core_get_stats(f->core, &stats);
+        assert_int_equal(stats.n_workers, 1);
+        assert_int_equal(stats.n_worker_losses, cases[i].lost);
+        assert_int_equal(stats.n_worker_departures, !cases[i].lost);
+        assert_int_equal(f->core->cluster.n_failures, cases[i].lost);
+        const struct event *e = newest_event(f, cases[i].lost ? "worker_lost" : "worker_left");
+        assert_non_null(e);
+        assert_int_equal(e->level, cases[i].lost ? LOG_WARN : LOG_INFO);
+        assert_non_null(strstr(e->fields, cases[i].text));
+        e = newest_event(f, "group_dissolved");
+        assert_int_equal(e->level, cases[i].lost ? LOG_WARN : LOG_INFO);
+        assert_null(newest_event(f, cases[i].lost ? "worker_left" : "worker_lost"));
+        fixture_free(f);
+    }
+}
+
+static void events_say_who_asked(void **state)
+{
+    struct fixture *f = fixture_new(2);
+    form_pair(f);
+    assert_int_equal(head_core_drain_worker(f->core, 102, true, "alice", f->now), STATUS_OK);
+    assert_non_null(strstr(newest_event(f, "worker_draining")->fields, "by=\"alice\""));
+    assert_int_equal(head_core_drain_worker(f->core, 102, false, "bob", f->now), STATUS_OK);
+    assert_non_null(strstr(newest_event(f, "worker_undrained")->fields, "by=\"bob\""));
+    head_core_drain_all(f->core, true, "a \"quote\"", f->now);
+    assert_non_null(strstr(newest_event(f, "cluster_draining")->fields, "by=\"a \\\"quote\\\"\""));
+    head_core_note_scaled(f->core, 2, 4, "carol", f->now);
+    assert_string_equal(newest_event(f, "scaled")->fields, "was=2 workers=4 by=\"carol\"");
+    say(f, 1, &(struct msg){.type = MSG_DRAIN_WISH, .drain_wish = {STR("told to end (SIGTERM)")}});
+    assert_non_null(strstr(newest_event(f, "worker_draining")->fields,
+                           "by=\"the worker: told to end (SIGTERM)\""));
+    fixture_free(f);
+}
+
 static void a_drained_rank_is_replaced_by_a_spare_at_once(void **state)
 {
     struct fixture *f = fixture_new(2);
@@ -633,7 +707,7 @@ static void a_drained_rank_is_replaced_by_a_spare_at_once(void **state)
                                             .n_prompt_logprobs = -1,
                                             .max_tokens = 4}}};
     say(f, 4, &m); /* it runs */
-    assert_int_equal(head_core_drain_worker(f->core, 102, true, f->now), STATUS_OK);
+    assert_int_equal(head_core_drain_worker(f->core, 102, true, "a test", f->now), STATUS_OK);
     wait_ms(f, 200, 0x16);
     assert_int_equal(group0(f)->state, GROUP_READY); /* nobody could take its place */
     struct msg spare = worker_hello(103, 2);
@@ -650,11 +724,11 @@ static void the_end_of_a_drain_is_told(void **state)
     struct fixture *f = fixture_new(2);
     struct msg m = worker_hello(101, 0);
     say(f, 1, &m);
-    assert_int_equal(head_core_drain_worker(f->core, 101, true, f->now), STATUS_OK);
+    assert_int_equal(head_core_drain_worker(f->core, 101, true, "a test", f->now), STATUS_OK);
     wait_ms(f, 50, 0x2);
     assert_true(box_find(f, 1, MSG_DRAIN)->drain.on);
     box_clear(f);
-    assert_int_equal(head_core_drain_worker(f->core, 101, false, f->now), STATUS_OK);
+    assert_int_equal(head_core_drain_worker(f->core, 101, false, "a test", f->now), STATUS_OK);
     wait_ms(f, 50, 0x2);
     assert_non_null(box_find(f, 1, MSG_DRAIN));
     assert_false(box_find(f, 1, MSG_DRAIN)->drain.on);
@@ -697,6 +771,8 @@ int main(void)
         cmocka_unit_test(a_drained_rank_is_replaced_by_a_spare_at_once),
         cmocka_unit_test(the_end_of_a_drain_is_told),
         cmocka_unit_test(a_worker_that_wishes_to_go_is_let_go_when_free),
+        cmocka_unit_test(a_planned_departure_is_no_loss),
+        cmocka_unit_test(events_say_who_asked),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

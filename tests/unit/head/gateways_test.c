@@ -809,7 +809,7 @@ static void a_priority_is_refused_unless_there_are_some(void **state)
 static void a_draining_cluster_takes_nothing_new(void **state)
 {
     struct fixture *f = ready_cluster();
-    head_core_drain_all(f->core, true, f->now);
+    head_core_drain_all(f->core, true, "a test", f->now);
     head_core_turn(f->core, f->now);
     assert_true(box_find(f, 3, MSG_CLUSTER)->cluster.draining);
     struct msg m = submit_of(1, 1, 3), again = submit_of(2, 2, 3);

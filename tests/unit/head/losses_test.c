@@ -221,7 +221,7 @@ static void a_drain_is_no_loss(void **state)
     struct fixture *f = ready_cluster();
     f->core->cluster.config.drain_timeout_ns = NS_PER_S;
     submit(f, 1);
-    assert_int_equal(head_core_drain_worker(f->core, 101, true, f->now), STATUS_OK);
+    assert_int_equal(head_core_drain_worker(f->core, 101, true, "a test", f->now), STATUS_OK);
     wait_ms(f, 1050, 1u << 1 | 1u << 2 | 1u << 3); /* it does not end by itself */
     assert_int_equal(f->core->cluster.groups[0]->state, GROUP_ABORTING);
     assert_int_equal(request_of(f, 1)->n_losses, 0);

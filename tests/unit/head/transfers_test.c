@@ -215,7 +215,8 @@ static uint64_t begin_drain(struct fixture *f, uint64_t *lo, int *from)
         assert_true(answer(f, *from));
     assert_int_equal(n_heard(f, 1, 0), 3);
     assert_int_equal(
-        head_core_drain_worker(f->core, conns[*from][0] == 1 ? 101 : 103, true, f->now), STATUS_OK);
+        head_core_drain_worker(f->core, conns[*from][0] == 1 ? 101 : 103, true, "a test", f->now),
+        STATUS_OK);
     wait_ms(f, 50, ALIVE);
     const struct transfer *x = transfers_of(f)->first;
     assert_true(x && x->state == TRANSFER_COPYING);
@@ -288,9 +289,9 @@ static void a_drained_group_is_not_done_while_one_leaves(void **state)
             submit(f, lo, 40);
             from = (int)request_of(f, lo)->i_group;
             assert_true(answer(f, from));
-            assert_int_equal(
-                head_core_drain_worker(f->core, conns[from][0] == 1 ? 101 : 103, true, f->now),
-                STATUS_OK);
+            assert_int_equal(head_core_drain_worker(f->core, conns[from][0] == 1 ? 101 : 103, true,
+                                                    "a test", f->now),
+                             STATUS_OK);
             wait_ms(f, 50, ALIVE);
         }
         assert_int_equal(request_of(f, lo)->i_group, from); /* two steps are in flight */
@@ -427,7 +428,7 @@ static void make_trouble(struct fixture *f, enum trouble what, uint64_t id, int 
         answer_all(f, id, STATUS_OK);
         break;
     case UNDRAINED:
-        assert_int_equal(head_core_drain_worker(f->core, from ? 103 : 101, false, f->now),
+        assert_int_equal(head_core_drain_worker(f->core, from ? 103 : 101, false, "a test", f->now),
                          STATUS_OK);
         answer_all(f, id, STATUS_OK);
         break;
@@ -491,7 +492,7 @@ static void without_a_way_it_is_computed_again(void **state)
         for (int k = 0; k < 3; k++)
             answer(f, (int)from);
         uint32_t n = n_heard(f, 1, 0);
-        assert_int_equal(head_core_drain_worker(f->core, from ? 103 : 101, true, f->now),
+        assert_int_equal(head_core_drain_worker(f->core, from ? 103 : 101, true, "a test", f->now),
                          STATUS_OK);
         wait_ms(f, 50, ALIVE);
         while (answer(f, (int)from))
@@ -512,7 +513,7 @@ static void without_room_it_stays(void **state)
     if (request_of(f, 1)->i_group == 1 || request_of(f, 1)->i_group == NO_GROUP)
         fail_msg("it was given to a group in which it does not fit");
     answer(f, 0);
-    assert_int_equal(head_core_drain_worker(f->core, 101, true, f->now), STATUS_OK);
+    assert_int_equal(head_core_drain_worker(f->core, 101, true, "a test", f->now), STATUS_OK);
     wait_ms(f, 200, ALIVE);
     assert_int_equal(request_of(f, 1)->i_group, 0);
     assert_int_equal(transfers_of(f)->n, 0);

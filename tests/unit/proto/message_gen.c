@@ -106,7 +106,8 @@ TABLE(msg_adapters, fix_none, X_ARRAY(msg_adapters, list, n, table_adapter_name,
       X(msg_adapters, n, F_COUNT));
 TABLE(msg_adapter_order, fix_none, X(msg_adapter_order, ticket, F_U64),
       X(msg_adapter_order, on, F_BOOL), X(msg_adapter_order, in_place, F_BOOL),
-      X(msg_adapter_order, name, F_STR), X(msg_adapter_order, path, F_STR));
+      X(msg_adapter_order, name, F_STR), X(msg_adapter_order, path, F_STR),
+      X(msg_adapter_order, by, F_TEXT));
 TABLE(msg_adapter_answer, fix_none, X(msg_adapter_answer, ticket, F_U64),
       X_ENUM(msg_adapter_answer, status, STATUS_COUNT), X(msg_adapter_answer, text, F_TEXT));
 
@@ -209,7 +210,7 @@ TABLE(msg_heartbeat, fix_heartbeat, X(msg_heartbeat, time_ns, F_U64),
       X(msg_heartbeat, serves, F_BOOL), X(msg_heartbeat, spare, F_BOOL),
       X(msg_heartbeat, has_vocabulary, F_BOOL), X_SUB(msg_heartbeat, vocabulary, table_vocabulary));
 TABLE(msg_credit, fix_none, X(msg_credit, bytes, F_U64));
-TABLE(msg_goodbye, fix_none, X(msg_goodbye, text, F_TEXT));
+TABLE(msg_goodbye, fix_none, X(msg_goodbye, text, F_TEXT), X(msg_goodbye, planned, F_BOOL));
 
 TABLE(request_id, fix_none, X(request_id, hi, F_U64), X(request_id, lo, F_U64));
 TABLE(logit_bias, fix_none, X(logit_bias, token, F_U32), X(logit_bias, bias, F_F32));
