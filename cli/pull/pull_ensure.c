@@ -1,6 +1,7 @@
 #include "cli/pull/pull_ensure.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <unistd.h>
 
 #include "cli/pull/pull.h"
@@ -80,28 +81,43 @@ static enum status fetch(const struct pull_options *o, const char *model, const 
     return s;
 }
 
+/* The options of the fetch are read only when there is one. */
+static enum status fetch_missing(const struct pull_ensure *e, const char *cache_dir,
+                                 const char *model, const char *name, struct error *err)
+{
+    struct pull_options o = {0};
+    struct config_result res = {0};
+    enum status s = pull_options_read(&o, &res, err);
+    command = e->command;
+    o.cache_dir = cache_dir;
+    o.offline = e->offline;
+    o.command = e->command;
+    o.is_stopped = pull_is_stopped;
+    o.say = say;
+    if (s == STATUS_OK)
+        s = fetch(&o, model, name, err);
+    config_fini(&res);
+    return s;
+}
+
 enum status pull_ensure(const struct pull_ensure *e, const char *model, bool *was_fetched,
                         struct error *err)
 {
     struct model_ref r;
-    struct pull_options o = {0};
-    struct config_result res = {0};
     struct error unread;
+    char cache_dir[4096];
+    enum status s = STATUS_OK;
     *was_fetched = false;
     if (model_ref_parse(model, &r, &unread) != STATUS_OK)
         return STATUS_OK;
-    enum status s = pull_options_read(&o, &res, err);
-    o.cache_dir = e->cache_dir ? e->cache_dir : o.cache_dir;
-    if (s == STATUS_OK && is_missing(model, &r, o.cache_dir)) {
-        command = e->command;
-        o.offline = e->offline;
-        o.command = e->command;
-        o.is_stopped = pull_is_stopped;
-        o.say = say;
-        s = fetch(&o, model, r.text, err);
+    model_cache_dir(e->cache_dir, getenv("HOME"), cache_dir, sizeof cache_dir);
+    if (!cache_dir[0]) {
+        s = error_set(err, STATUS_INVALID,
+                      "the cache folder's path is too long: set COX_CACHE to another place");
+    } else if (is_missing(model, &r, cache_dir)) {
+        s = fetch_missing(e, cache_dir, model, r.text, err);
         *was_fetched = s == STATUS_OK;
     }
-    config_fini(&res);
     model_ref_fini(&r);
     return s;
 }

@@ -7,7 +7,7 @@
 
 struct pull_ensure {
     const char *command;   /* "up": in front of what is said */
-    const char *cache_dir; /* NULL: COX_CACHE, or ~/.cache/coxswain */
+    const char *cache_dir; /* as the command was told; NULL: ~/.cache/coxswain */
     bool offline;          /* a model that is missing is an error */
 };
 
