@@ -10,7 +10,7 @@ import httpx
 import null_oracle as oracle
 import pytest
 import scripted_model
-from cluster import SLOW, get
+from cluster import SANITIZED, SLOW, get, wait_for
 from test_sagemaker import Container
 
 PROMPTS = [f"({i}) The meaning of life is" for i in range(40)]
@@ -128,7 +128,7 @@ def resident_bytes(pids):
 
 @pytest.mark.skipif(why_not() is not None, reason=f"SKIPPED: {why_not()}")
 def test_serverless():
-    """No GPU, nothing to write to but /tmp, no home, no core to itself; it serves within the memory of the smallest endpoint."""
+    """No GPU, nothing to write to but /tmp, no home; it serves within the memory of the smallest endpoint."""
     c = Container(OPTION_ROLLING_BATCH="vllm", OPTION_MAX_ROLLING_BATCH_SIZE="2", OPTION_MAX_MODEL_LEN="2048", HOME="/nonexistent",
                   PROBE=os.path.join(os.path.dirname(__file__), "probe"), TENSOR_PARALLEL_DEGREE="max")
     del c.env["HF_MODEL_ID"]
@@ -140,5 +140,5 @@ def test_serverless():
         assert get(c.url + "/ping")[1].split() == ['{', '"model":', '{', '"status":', '"Healthy"', '}', '}']
         r = httpx.post(c.url + "/invocations", json={"messages": [{"role": "user", "content": "hi"}]}, timeout=60 * SLOW)
         assert r.status_code == 200 and r.json()["choices"][0]["message"]["content"] == scripted_model.HELLO
-        assert resident_bytes(c.pids().values()) < MEGABYTES << 20
-        assert "on device cpu()" in c.log()
+        assert SANITIZED or resident_bytes(c.pids().values()) < MEGABYTES << 20
+        wait_for("the log says that it serves", lambda: "on device cpu()" in c.log())

@@ -2,7 +2,7 @@
 import importlib.util
 from pathlib import Path
 
-import pytest
+from seeds import rows
 
 _path = Path(__file__).resolve().parents[1] / "e2e/conftest.py"
 _spec = importlib.util.spec_from_file_location("e2e_conftest", _path)
@@ -21,22 +21,30 @@ def pytest_configure(config):
     config.addinivalue_line("markers", "seed_line(place, quotes): the place of a line in tests/seeds/README.md, and its words")
 
 
-@pytest.hookimpl(wrapper=True)
-def pytest_runtest_makereport(item, call):
-    report = yield
-    mark = item.get_closest_marker("seed_line")
-    if mark:
-        report.seed_line = item.path.stem.removeprefix("test_seed_"), mark.args[0]
-    return report
+def pytest_collection_modifyitems(items):
+    for item in items:
+        mark = item.get_closest_marker("seed_line")
+        if mark:
+            item.user_properties.append(("seed_line", (item.path.stem.removeprefix("test_seed_"), mark.args[0])))
 
 
 def pytest_report_teststatus(report, config):
     """The line in place of a dot."""
-    if not config.getoption("--lines") or not hasattr(report, "seed_line"):
+    typed = dict(getattr(report, "user_properties", [])).get("seed_line")
+    if not config.getoption("--lines") or not typed:
         return None
     if report.when != "call" and report.outcome == "passed":
         return None
     word = {"passed": "ok", "skipped": "skip", "failed": "FAILED"}[report.outcome]
     why = f": {report.longrepr[2].removeprefix('Skipped: ')}" if report.outcome == "skipped" else ""
-    said = f"{word:<6} {' '.join(report.seed_line)}{why}"
-    return report.outcome, f"{said}\n", said
+    said = f"{word:<6} {' '.join(typed)}{why}"
+    quoted = next((r.line for r in rows() if (r.document, r.place) == typed), "")
+    return report.outcome, f"{said}\n         {quoted}\n", said
+
+
+def pytest_terminal_summary(terminalreporter, config):
+    if config.getoption("--lines"):
+        terminalreporter.section("lines that are not typed")
+        for r in rows():
+            if not r.place:
+                terminalreporter.write_line(f"{r.document} {r.line}\n         {r.last}")

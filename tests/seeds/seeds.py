@@ -4,6 +4,7 @@ import re
 import shlex
 import subprocess
 from pathlib import Path
+from typing import NamedTuple
 
 import findings
 import pytest
@@ -19,6 +20,23 @@ needs_clients = pytest.mark.skipif(not PYTHON.exists(), reason="no boto3 and sag
 def path_of(number):
     """The file of a document; None: it is not at hand."""
     return next(DOCUMENTS.glob(f"{number}_*"), None)
+
+
+class Row(NamedTuple):
+    document: str
+    place: str  # "": no test types it
+    line: str
+    last: str  # what is looked for, or why the line is not typed
+
+
+def rows():
+    """README.md's."""
+    number = None
+    for text in (HERE / "README.md").read_text().splitlines():
+        if m := re.match(r"## (\d{3}): ", text):
+            number = m[1]
+        elif number and (m := re.match(r"\| (`[^`]+`|–) \|(.+)\|(.*)\|(.+)\|$", text)):
+            yield Row(number, m[1].strip("`–"), m[2].strip(), m[4].strip())
 
 
 def line(place, *quotes):

@@ -92,28 +92,43 @@ def test_engine_settings_in_the_log(container):
         assert word in said
 
 
-@line("4.3.4", "the current vLLM instance can use total_gpu_memory (39.39GiB) x gpu_memory_utilization (0.90) = 35.45GiB",
-      "model weights take 3.97GiB; non_torch_memory takes 2.10GiB; PyTorch activation peak memory takes 0.36GiB; "
-      "the rest of the memory reserved for KV Cache is 29.02GiB.")
-@pytest.mark.skipif(SANITIZED or not EMULATED.exists(), reason="no emulated GPU in this build")
-def test_memory_in_the_log(tmp_path):
-    """On a GPU that is emulated; the figures of the document itself are in tests/unit/worker/gpu_log_test.c."""
+@pytest.fixture(scope="module")
+def on_gpu(tmp_path_factory):
+    """The log of the same deployment on a GPU that is emulated, when it has answered."""
+    if SANITIZED or not EMULATED.exists():
+        pytest.skip("no emulated GPU in this build")
+    programs = tmp_path_factory.mktemp("bin")
     for name in ("cox", "cox-head", "cox-gateway"):
-        shutil.copy(BIN / name, tmp_path / name)
-    shutil.copy(EMULATED, tmp_path / "cox-worker")
+        shutil.copy(BIN / name, programs / name)
+    shutil.copy(EMULATED, programs / "cox-worker")
     c = Container(**DEPLOY_ENV, LD_LIBRARY_PATH=str(BIN.parent / "tests/nvml"))
     del c.env["HF_MODEL_ID"]
     scripted_model.write(c.store, {})
-    c.command = [str(tmp_path / "cox"), *c.command[1:], "--device", "cuda", "--nccl-library", str(BIN.parent / "tests/libfakenccl_emulated.so"),
+    c.command = [str(programs / "cox"), *c.command[1:], "--device", "cuda", "--nccl-library", str(BIN.parent / "tests/libfakenccl_emulated.so"),
                  "--num-gpu-blocks-override", "96", "--max-model-len", "512", "--max-num-batched-tokens", "64"]
     with c:
-        wait_for("the line of the cache", lambda: "reserved for KV Cache" in c.log())
-        log = c.log()
+        body = {"inputs": "hi", "parameters": {"max_new_tokens": 6, "ignore_eos_token": True}}
+        assert httpx.post(c.url + "/invocations", json=body, timeout=60 * SLOW).status_code == 200
+        wait_for("a pass was recorded", lambda: "Graph capturing" in c.log())
+        yield c.log()
+
+
+@line("4.3.4", "the current vLLM instance can use total_gpu_memory (39.39GiB) x gpu_memory_utilization (0.90) = 35.45GiB",
+      "model weights take 3.97GiB; non_torch_memory takes 2.10GiB; PyTorch activation peak memory takes 0.36GiB; "
+      "the rest of the memory reserved for KV Cache is 29.02GiB.")
+def test_memory_in_the_log(on_gpu):
+    """The figures of the document itself are in tests/unit/worker/gpu_log_test.c."""
     total, share, budget = map(float, re.search(
-        r"the current vLLM instance can use total_gpu_memory \(([\d.]+)GiB\) x gpu_memory_utilization \(([\d.]+)\) = ([\d.]+)GiB", log).groups())
+        r"the current vLLM instance can use total_gpu_memory \(([\d.]+)GiB\) x gpu_memory_utilization \(([\d.]+)\) = ([\d.]+)GiB", on_gpu).groups())
     parts = re.search(r"model weights take ([\d.]+)GiB; non_torch_memory takes ([\d.]+)GiB; PyTorch activation peak memory takes ([\d.]+)GiB; "
-                      r"the rest of the memory reserved for KV Cache is ([\d.]+)GiB", log).groups()
+                      r"the rest of the memory reserved for KV Cache is ([\d.]+)GiB", on_gpu).groups()
     assert share == 0.9 and abs(total * share - budget) < 0.02 and abs(sum(map(float, parts)) - budget) < 0.03
+
+
+@line("4.3.5, graphs", "Graph capturing finished in 5 secs, took 0.47 GiB", "init engine (profile, create kv cache, warmup model) took 15.79 seconds")
+def test_graphs_in_the_log(on_gpu):
+    """Passes are recorded when the first requests run, so that this line comes after the engine's."""
+    in_order(on_gpu, "init engine (profile, create kv cache, warmup model) took … seconds", "Graph capturing finished in … secs, took … GiB")
 
 
 @line("4.3.5", "Model [model] initialized.", "Starting worker thread WT-0001 for model model (M-0001, READY) on device",

@@ -1,23 +1,10 @@
 """README.md says which line of the documents is typed by which test, and the documents have the words that the tests quote."""
 import importlib
-import re
 
 import pytest
-from seeds import HERE, path_of
+from seeds import HERE, path_of, rows
 
 FILES = {p.stem.removeprefix("test_seed_"): p for p in sorted(HERE.glob("test_seed_*.py"))}
-
-
-def rows():
-    """{document: [place or None, where no test is]}"""
-    out, number = {}, None
-    for text in (HERE / "README.md").read_text().splitlines():
-        if m := re.match(r"## (\d{3}): ", text):
-            number = m[1]
-        elif number and (m := re.match(r"\| (`[^`]+`|–) \|(.+)\|(.*)\|(.+)\|$", text)):
-            assert m[4].strip(), text
-            out.setdefault(number, []).append(None if m[1] == "–" else m[1].strip("`"))
-    return out
 
 
 def marks(path):
@@ -28,7 +15,7 @@ def marks(path):
 
 @pytest.mark.parametrize("number", FILES)
 def test_the_page_has_the_tests(number):
-    assert sorted(p for p in rows()[number] if p) == sorted(place for place, _ in marks(FILES[number]))
+    assert sorted(r.place for r in rows() if r.document == number and r.place) == sorted(place for place, _ in marks(FILES[number]))
 
 
 @pytest.mark.parametrize("number", FILES)
