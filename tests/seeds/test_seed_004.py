@@ -9,6 +9,7 @@ import pytest
 import scripted_model
 from cluster import Cluster, wait_for
 from hub_server import Hub
+from real_model import needs_model
 from seeds import in_order, line, type_line
 
 # What is looked for and not there yet; each has its one place below.
@@ -64,6 +65,16 @@ def test_curl(cluster):
     assert (choice["index"], choice["text"], choice["logprobs"], choice["finish_reason"]) == (0, oracle.text("Singapore is a", 64, temperature=0), None, "length")
     usage = said["usage"]
     assert usage["completion_tokens"] == 64 and usage["total_tokens"] == usage["prompt_tokens"] + 64
+
+
+@line("curl, the demo model", "Singapore is a", "small island nation")
+@needs_model
+def test_curl_of_real_text():
+    """Two ranks of a model that has read of Singapore: words, as the document shows them, and none of a null worker."""
+    with Cluster("--device", "cpu", "--served-model-name", NAME, "--max-model-len", "2048", model="demo", workers=2, tp=2) as c:
+        said = json.loads(type_line(f'curl -s {c.url}/v1/completions -H "Content-Type: application/json" -d {REQUEST}'))
+    text = said["choices"][0]["text"]
+    assert said["usage"]["completion_tokens"] == 64 and len(text.split()) > 20 and re.search(r"\b(country|city|nation|state|island)\b", text), text
 
 
 @line("hey", '$ hey -c 5 -m POST -n 50 -H "Content-Type: application/json" -d \'{', "  [200]	50 responses")
