@@ -36,82 +36,36 @@ static bool is_secret(struct str name)
     return false;
 }
 
-/* "    NAME: VALUE", on one line whatever VALUE holds. */
-static void append_setting(struct strbuf *out, struct str name, struct str value)
-{
-    struct str shown = is_secret(name) ? STR("***") : value;
-    strbuf_append_c(out, "    ");
-    strbuf_append_str(out, name);
-    strbuf_append_c(out, ": ");
-    for (size_t i = 0; i < shown.len; i++)
-        strbuf_append(out, iscntrl((unsigned char)shown.ptr[i]) ? "?" : shown.ptr + i, 1);
-    strbuf_append_c(out, "\n");
-}
-
 static void append_variable(struct strbuf *out, const char *variable)
 {
     const char *end = strchr(variable, '=');
-    append_setting(out, (struct str){variable, (size_t)(end - variable)}, str_from(end + 1));
+    struct str name = {variable, (size_t)(end - variable)};
+    strbuf_append_c(out, "    ");
+    strbuf_append_str(out, name);
+    strbuf_append_c(out, ": ");
+    for (const char *c = is_secret(name) ? "***" : end + 1; *c; c++)
+        strbuf_append(out, iscntrl((unsigned char)*c) ? "?" : c, 1); /* one line each */
+    strbuf_append_c(out, "\n");
 }
 
-static struct str trim(struct str s)
-{
-    while (s.len > 0 && isspace((unsigned char)*s.ptr))
-        s = (struct str){s.ptr + 1, s.len - 1};
-    while (s.len > 0 && isspace((unsigned char)s.ptr[s.len - 1]))
-        s.len--;
-    return s;
-}
-
-/* The next line of serving.properties that sets something. */
-static bool next_property(struct str *rest, struct str *name, struct str *value)
-{
-    while (rest->len > 0) {
-        const char *end = memchr(rest->ptr, '\n', rest->len);
-        struct str line = {rest->ptr, end ? (size_t)(end - rest->ptr) : rest->len};
-        size_t n = line.len + (end != NULL), at = 0;
-        *rest = (struct str){rest->ptr + n, rest->len - n};
-        line = trim(line);
-        while (at < line.len && line.ptr[at] != '=' && line.ptr[at] != ':')
-            at++;
-        *name = trim((struct str){line.ptr, at});
-        *value = trim((struct str){line.ptr + at, line.len - at});
-        if (value->len > 0)
-            *value = trim((struct str){value->ptr + 1, value->len - 1});
-        if (name->len > 0 && *name->ptr != '#' && *name->ptr != '!')
-            return true;
-    }
-    return false;
-}
-
-static bool file_sets(struct str properties, struct str option)
-{
-    struct str name, value;
-    while (next_property(&properties, &name, &value))
-        if (value.len > 0 && str_eq(name, option))
-            return true;
-    return false;
-}
-
-/* A line for each option: those of the file, which win, then those of OPTION_ variables. */
+/* "    option.NAME: VALUE" for each; the file's win. */
 static void append_options(const struct sagemaker_input *in, struct strbuf *out)
 {
-    static const char prefix[] = "OPTION_";
-    struct str rest = in->properties, name, value;
-    while (next_property(&rest, &name, &value))
-        append_setting(out, name, value);
-    for (char *const *v = in->environ_; *v; v++) {
-        const char *end = strchr(*v, '=');
-        struct strbuf option;
-        if (!end || !end[1] || strncmp(*v, prefix, strlen(prefix)) != 0)
-            continue;
-        strbuf_init(&option, 0);
-        strbuf_append_c(&option, "option.");
-        for (const char *c = *v + strlen(prefix); c < end; c++)
-            strbuf_append(&option, &(char){(char)tolower((unsigned char)*c)}, 1);
-        if (!file_sets(in->properties, strbuf_str(&option)))
-            append_setting(out, strbuf_str(&option), str_from(end + 1));
-        strbuf_fini(&option);
+    struct str rest = in->properties;
+    while (rest.len > 0) {
+        const char *end = memchr(rest.ptr, '\n', rest.len);
+        struct str line = {rest.ptr, end ? (size_t)(end - rest.ptr) : rest.len};
+        const char *equals = memchr(line.ptr, '=', line.len);
+        if (line.len > 0 && *line.ptr != '#' && *line.ptr != '!') {
+            struct str name = {line.ptr, equals ? (size_t)(equals - line.ptr) : line.len};
+            strbuf_append_c(out, "    ");
+            for (size_t i = 0; i < (is_secret(name) ? name.len : line.len); i++)
+                if (!iscntrl((unsigned char)line.ptr[i]))
+                    strbuf_append(out, line.ptr + i, 1);
+            strbuf_append_c(out, is_secret(name) ? "=***\n" : "\n");
+        }
+        size_t n = line.len + (end != NULL);
+        rest = (struct str){rest.ptr + n, rest.len - n};
     }
 }
 
@@ -152,8 +106,7 @@ void sagemaker_settings(const struct sagemaker_input *in, const struct sagemaker
                   "    max_dynamic_batch_size: 1\n"
                   "    max_batch_delay: 100\n"
                   "    max_idle_time: 60\n"
-                  "    load_on_devices: *\n"
-                  "    mpi_mode: null\n",
+                  "    load_on_devices: *\n",
                   queue);
     append_options(in, out);
 }
@@ -161,7 +114,7 @@ void sagemaker_settings(const struct sagemaker_input *in, const struct sagemaker
 void sagemaker_loading(const struct sagemaker_model *m, struct strbuf *out)
 {
     strbuf_printf(out,
-                  "[INFO ] LmiUtils - Detected mpi_mode: null, rolling_batch: %s, "
+                  "[INFO ] LmiUtils - Detected mpi_mode: false, rolling_batch: %s, "
                   "tensor_parallel_degree: %u, for modelType: %s\n",
                   m->rolling_batch, m->tp, m->family ? m->family : "unknown");
 }

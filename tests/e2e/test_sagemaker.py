@@ -343,7 +343,7 @@ def test_62_settings_in_the_log(container):
     at = 0
     for line in ("[INFO ] ModelServer -", "Default job_queue_size: 1000", "Default max_batch_delay: 100",
                  "Maximum Request Size: 67108864", "ModelInfo - M-0001: Apply per model settings:",
-                 "LmiUtils - Detected mpi_mode: null, rolling_batch: vllm", "Model [null] initialized.",
+                 "LmiUtils - Detected mpi_mode: false, rolling_batch: vllm", "Model [null] initialized.",
                  "Starting worker thread WT-0001 for model null (M-0001, READY) on device",
                  f"BOTH API bind to: http://0.0.0.0:{container.ports[0]}"):
         at = log.index(line, at)

@@ -138,20 +138,6 @@ static void test_settings(void **state)
     }
 }
 
-/* Batch transform's own variables. A payload of 0 MB is its word for no bound. */
-static void test_batch_transform(void **state)
-{
-    char got[JOINED_BYTES];
-    read_settings("SAGEMAKER_MAX_PAYLOAD_IN_MB=0", "", 0, got);
-    assert_non_null(strstr(got, "--max-body-bytes 67108864"));
-    read_settings("SERVING_MAX_REQUEST_SIZE=5000\nSAGEMAKER_MAX_PAYLOAD_IN_MB=0", "", 0, got);
-    assert_non_null(strstr(got, "--max-body-bytes 5000"));
-    read_settings("SAGEMAKER_BATCH_STRATEGY=MULTI_RECORD", "", 0, got);
-    assert_non_null(strstr(got, "set BatchStrategy to SingleRecord"));
-    read_settings("SAGEMAKER_BATCH_STRATEGY=SINGLE_RECORD", "", 0, got);
-    assert_null(strstr(got, "BatchStrategy"));
-}
-
 /* What DJL waits for before a static batch begins: nothing waits here. */
 static void test_batch_delay_is_warned_of(void **state)
 {
@@ -208,17 +194,15 @@ static void test_settings_in_the_log(void **state)
                         "    max_batch_delay: 100\n"
                         "    max_idle_time: 60\n"
                         "    load_on_devices: *\n"
-                        "    mpi_mode: null\n"
-                        "    option.dtype: fp16\n"
-                        "    option.hf_token: ***\n"
-                        "    option.max_num_batched_tokens: 16\n");
+                        "    option.dtype=fp16\n"
+                        "    option.hf_token=***\n");
     strbuf_reset(&b);
     const struct sagemaker_model m = {"m", "llama", "rolling", "0.0.0.0", 8080, 2, 2, 4};
     sagemaker_loading(&m, &b);
     sagemaker_ready(&m, &b);
     assert_string_equal(
         strbuf_str(&b).ptr,
-        "[INFO ] LmiUtils - Detected mpi_mode: null, rolling_batch: rolling, "
+        "[INFO ] LmiUtils - Detected mpi_mode: false, rolling_batch: rolling, "
         "tensor_parallel_degree: 2, for modelType: llama\n"
         "[INFO ] WorkLoadManager - Model [m] initialized.\n"
         "[INFO ] WorkerThread - Starting worker thread WT-0001 for model m (M-0001, READY) on "
@@ -233,9 +217,9 @@ static void test_settings_in_the_log(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_seed_000), cmocka_unit_test(test_settings),
-        cmocka_unit_test(test_batch_transform), cmocka_unit_test(test_batch_delay_is_warned_of),
-        cmocka_unit_test(test_settings_in_the_log)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_seed_000),
+                                       cmocka_unit_test(test_settings),
+                                       cmocka_unit_test(test_batch_delay_is_warned_of),
+                                       cmocka_unit_test(test_settings_in_the_log)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
