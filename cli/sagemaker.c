@@ -348,15 +348,26 @@ static enum status read_max_body(struct reader *r)
     const char *bytes = variable_of(r, "SAGEMAKER_MAX_REQUEST_SIZE"),
                *mb_text = variable_of(r, "SAGEMAKER_MAX_PAYLOAD_IN_MB");
     if (!bytes && mb_text) {
-        if (str_to_u64(str_from(mb_text), &mb) != STATUS_OK || mb == 0 || mb > 1024)
+        if (str_to_u64(str_from(mb_text), &mb) != STATUS_OK || mb > 1024)
             return error_set(r->err, STATUS_INVALID,
-                             "SAGEMAKER_MAX_PAYLOAD_IN_MB=%s: a number from 1 to 1024", mb_text);
-        bytes = text(r, "%llu", (unsigned long long)mb << 20);
+                             "SAGEMAKER_MAX_PAYLOAD_IN_MB=%s: a number from 0 to 1024 is wanted",
+                             mb_text);
+        if (mb > 0) /* 0: batch transform sets no bound, so that the server's own one holds */
+            bytes = text(r, "%llu", (unsigned long long)mb << 20);
     }
     if (!bytes)
         bytes = server_option(r, "max_request_size");
     flag(r, "--max-body-bytes", bytes ? bytes : "67108864");
     return STATUS_OK;
+}
+
+/* SageMaker tells a container of batch transform how its job sends records. */
+static void read_batch_strategy(struct reader *r)
+{
+    const char *v = variable_of(r, "SAGEMAKER_BATCH_STRATEGY");
+    if (v && strcmp(v, "MULTI_RECORD") == 0)
+        warn(r, "BatchStrategy MultiRecord puts several records into a request, which is refused "
+                "here: set BatchStrategy to SingleRecord, and SplitType to Line");
 }
 
 static enum status read_megabytes(struct reader *r, const char *name, uint64_t usual, uint64_t *out)
@@ -419,6 +430,7 @@ enum status sagemaker_read(const struct sagemaker_input *in, struct arena *arena
     read_chat(&r);
     read_timeouts(&r);
     TRY(read_max_body(&r));
+    read_batch_strategy(&r);
     read_statuses(&r);
     TRY(read_megabytes(&r, "required_memory_mb", 0, &out->required_memory_mb));
     TRY(read_megabytes(&r, "reserved_memory_mb", 500, &out->reserved_memory_mb));

@@ -1,10 +1,22 @@
 /* A body's text to its JSON tree. */
+#include <string.h>
+
 #include "common/json/json_bounded.h"
 #include "gateway/params.h"
 
 struct str params_json_str(const json_t *string)
 {
     return (struct str){json_string_value(string), json_string_length(string)};
+}
+
+#define SEVERAL_VALUES                                                                             \
+    " A body is one request: send each line as a request of its own (batch transform: "            \
+    "SplitType Line, BatchStrategy SingleRecord)."
+
+/* JSON lines: jansson has read a value and finds another one behind it. */
+static bool has_more_values(const struct json_refusal *r)
+{
+    return strncmp(r->json.text, "end of file expected near '{'", 29) == 0;
 }
 
 static void refuse(const struct json_refusal *r, struct api_error *e)
@@ -23,8 +35,9 @@ static void refuse(const struct json_refusal *r, struct api_error *e)
         api_error_set(e, 400, NULL, "The body is not valid UTF-8 at byte %zu.", r->at);
         break;
     case JSON_NO_JSON:
-        api_error_set(e, 400, NULL, "The body is not valid JSON: %s (line %d, column %d).",
-                      r->json.text, r->json.line, r->json.column);
+        api_error_set(e, 400, NULL, "The body is not valid JSON: %s (line %d, column %d).%s",
+                      r->json.text, r->json.line, r->json.column,
+                      has_more_values(r) ? SEVERAL_VALUES : "");
         break;
     }
 }

@@ -324,6 +324,7 @@ static const struct route routes[] = {
     {"GET", "/accepting", ACCESS_OPEN, get_accepting, NULL},
     {"GET", "/ping", ACCESS_OPEN, get_ping, NULL},
     {"POST", "/ping", ACCESS_OPEN, get_ping, NULL},
+    {"GET", "/execution-parameters", ACCESS_KEY, sagemaker_get_execution_parameters, NULL},
     {"GET", "/version", ACCESS_KEY, get_version, NULL},
     {"GET", "/openapi.json", ACCESS_KEY, get_openapi, NULL},
     {"GET", "/livez", ACCESS_PROBE, get_admin, NULL},

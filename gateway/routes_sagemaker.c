@@ -8,6 +8,9 @@
 
 #define JSON_TYPE "application/json"
 
+/* Batch transform allows so many requests times megabytes at once. */
+enum { TRANSFORM_TOTAL_MB = 100 };
+
 static const struct dialect *form_of(const struct gateway *g)
 {
     static const struct dialect *const forms[] = {[INVOCATIONS_ROLLING] = &dialect_djl,
@@ -190,6 +193,31 @@ bool sagemaker_get_ping(struct gateway *g, struct http_request *r)
     strbuf_printf(&b, ": {\n    \"status\": \"%s\"\n  }\n}\n", healthy ? "Healthy" : "Unhealthy");
     respond(r, healthy ? 200 : 500, &b, NULL);
     return true;
+}
+
+/* The longest prompt in JSON: a token is about two characters, each up to six bytes as \u writes
+ * them. The request's other members add little. */
+static uint64_t payload_mb(const struct gateway *g)
+{
+    enum { TOKEN_BYTES = 12 };
+    const uint64_t most = g->config->max_body_bytes >> 20;
+    uint64_t mb = 1 + ((uint64_t)serving_max_model_len(&g->serving) * TOKEN_BYTES >> 20);
+    if (most > 0 && mb > most)
+        mb = most;
+    return mb < TRANSFORM_TOTAL_MB ? mb : TRANSFORM_TOTAL_MB;
+}
+
+void sagemaker_get_execution_parameters(struct gateway *g, struct http_request *r,
+                                        const struct route *row, uint64_t tenant)
+{
+    const uint64_t mb = payload_mb(g);
+    struct strbuf b;
+    strbuf_init(&b, 0);
+    strbuf_printf(&b,
+                  "{\"MaxConcurrentTransforms\":%llu,\"BatchStrategy\":\"SingleRecord\","
+                  "\"MaxPayloadInMB\":%llu}",
+                  (unsigned long long)(TRANSFORM_TOTAL_MB / mb), (unsigned long long)mb);
+    respond(r, 200, &b, NULL);
 }
 
 void sagemaker_answer_unknown(struct http_request *r, int status, const char *allow)

@@ -19,13 +19,15 @@ struct run_command {
     struct yaml_mark at;
 };
 
-enum run_import_kind { RUN_IMPORT_GIT, RUN_IMPORT_MODEL, RUN_IMPORT_FILE };
+enum run_import_kind { RUN_IMPORT_GIT, RUN_IMPORT_MODEL, RUN_IMPORT_FILE, RUN_IMPORT_ARTIFACT };
 struct run_import {
     const char *path; /* "/code", without a slash at its end */
     struct yaml_mark at;
     enum run_import_kind kind;
-    const char *what; /* git: a URL that `git` takes; model: a reference; file: an absolute path */
-    const char *ref;  /* git; NULL: the remote's HEAD */
+    /* git: a URL that `git` takes; model: a reference; file: an absolute path; artifact: the name
+     * of a volume, "ORG/PROJECT/NAME" */
+    const char *what;
+    const char *ref; /* git; NULL: the remote's HEAD */
 };
 
 enum run_volume_kind { RUN_VOLUME_HOST, RUN_VOLUME_CLAIM, RUN_VOLUME_SIZE };
@@ -72,7 +74,7 @@ struct run_file {
     RUN_LIST(const char *) tags;
     RUN_LIST(struct run_command) commands;
     RUN_LIST(struct run_import) imports;
-    RUN_LIST(struct run_import) exports; /* kind FILE alone */
+    RUN_LIST(struct run_import) exports; /* kinds FILE and ARTIFACT alone */
     RUN_LIST(struct run_volume) volumes;
     RUN_LIST(struct run_port) ports;
     RUN_LIST(struct run_env) env;
@@ -95,5 +97,10 @@ void run_file_options(const struct run_file *f, struct strbuf *out);
 uint16_t run_file_prometheus_port(const struct run_file *f);
 /* Is that model fetched into the cache before `cox up`? Not one that it streams. */
 bool run_file_pulls(const struct run_file *f, const struct model_ref *ref);
+/* Whether an artifact is imported and exported at one path: then the place is the volume itself. */
+bool run_file_keeps(const struct run_file *f, const struct run_import *im);
+/* The place where Hugging Face's programs of a container look for models (~/.cache/huggingface),
+ * where the file brings or keeps one. NULL: it does not, or says itself what HF_HOME is. */
+const char *run_file_hf_home(const struct run_file *f);
 /* Does path lie at or below an import or a volume? */
 bool run_file_brings(const struct run_file *f, const char *path);

@@ -318,8 +318,8 @@ static enum status run_all(struct run_keeper *k, struct error *err)
     if (k->file->imports.n > 0 || k->file->model.s)
         say_state(k, RUN_IMPORTING, NULL);
     TRY(run_import_all(k, err));
-    TRY(run_pull_model(k, err));
     TRY(run_link_volumes(k, err));
+    TRY(run_pull_model(k, err));
     TRY(run_start_monitoring(k, err));
     say_state(k, RUN_RUNNING, "began");
     TRY(run_commands(k, err));

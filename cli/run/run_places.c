@@ -8,7 +8,7 @@
 #include "cli/run/run_reader.h"
 #include "common/model/model_ref.h"
 
-enum { PLACES_MAX = 64, PATH_MAX_BYTES = 1024 };
+enum { PLACES_MAX = 64, PATH_MAX_BYTES = 1024, ARTIFACT_NAME_MAX = 100 };
 
 const char *run_read_path(struct run_reader *r, const char *text, struct yaml_mark at)
 {
@@ -145,6 +145,47 @@ static void set_model(struct run_reader *r, struct run_import *im, const char *s
     }
 }
 
+static const char artifact_scheme[] = "vessl-artifact://";
+
+static bool is_artifact(const char *s)
+{
+    return strncmp(s, artifact_scheme, strlen(artifact_scheme)) == 0;
+}
+
+/* Three names, each of which is one folder's. */
+static bool is_artifact_name(const char *s)
+{
+    size_t n_names = 0;
+    for (;; s++) {
+        size_t n = strcspn(s, "/");
+        bool is_good = n > 0 && n <= ARTIFACT_NAME_MAX && s[0] != '.';
+        for (size_t i = 0; i < n && is_good; i++)
+            is_good = isalnum((unsigned char)s[i]) || strchr("._-{}", s[i]);
+        n_names++;
+        s += n;
+        if (!is_good || !*s)
+            return is_good && n_names == 3;
+    }
+}
+
+static void set_artifact(struct run_reader *r, struct run_import *im, const struct yaml_node *v)
+{
+    const char *name = v->text + strlen(artifact_scheme);
+    im->kind = RUN_IMPORT_ARTIFACT;
+    if (!is_artifact_name(name)) {
+        run_problem(r->p, v->at,
+                    "\"%.80s\": an artifact has three names of letters, digits, '.', '_' and '-': "
+                    "vessl-artifact://ORGANIZATION/PROJECT/NAME",
+                    v->text);
+        return;
+    }
+    if (strpbrk(name, "{}"))
+        run_note(r->p, v->at,
+                 "\"%.80s\" has a name in braces, as documents have it: it is taken as it is",
+                 name);
+    im->what = name;
+}
+
 static void refuse_artifact(struct run_reader *r, const struct yaml_node *v, const char *what)
 {
     run_problem(r->p, v->at,
@@ -191,6 +232,8 @@ static void read_import_text(struct run_reader *r, const struct yaml_node *v, st
         set_file(r, im, s + 5, v->at);
     else if (strncmp(s, "hf:", 3) == 0 || strncmp(s, "s3://", 5) == 0)
         set_model(r, im, s, v->at);
+    else if (is_artifact(s))
+        set_artifact(r, im, v);
     else if (strstr(s, "://") && strncmp(s, "https://", 8) != 0)
         refuse_artifact(r, v, s);
     else
@@ -244,10 +287,14 @@ void run_read_exports(struct run_reader *r, const struct yaml_node *v, void *ctx
         im->path = read_place(r, c);
         if (c->kind == YAML_KIND_TEXT && strncmp(c->text, "file:", 5) == 0)
             set_file(r, im, c->text + 5, c->at);
+        else if (c->kind == YAML_KIND_TEXT && is_artifact(c->text))
+            set_artifact(r, im, c);
         else if (c->kind == YAML_KIND_TEXT && strstr(c->text, "://"))
             refuse_artifact(r, c, c->text);
         else
-            run_problem(r->p, c->at, "an export goes to file:FOLDER of this machine");
+            run_problem(r->p, c->at,
+                        "an export goes to file:FOLDER of this machine, or to "
+                        "vessl-artifact://ORGANIZATION/PROJECT/NAME, a volume of it");
     }
 }
 
@@ -305,11 +352,49 @@ void run_read_volumes(struct run_reader *r, const struct yaml_node *v, void *ctx
 
 /* ---- together ---- */
 
+static bool is_same_artifact(const struct run_import *a, const struct run_import *b)
+{
+    return a->kind == RUN_IMPORT_ARTIFACT && b->kind == RUN_IMPORT_ARTIFACT && a->path && b->path &&
+           a->what && b->what && strcmp(a->path, b->path) == 0 && strcmp(a->what, b->what) == 0;
+}
+
 /* Is a path at b or below it? */
 static bool lies_in(const char *a, const char *b)
 {
     size_t n = strlen(b);
     return strncmp(a, b, n) == 0 && (a[n] == '/' || a[n] == '\0');
+}
+
+bool run_file_keeps(const struct run_file *f, const struct run_import *im)
+{
+    bool is_imported = false, is_exported = false;
+    for (size_t i = 0; i < f->imports.n; i++)
+        is_imported = is_imported || is_same_artifact(&f->imports.items[i], im);
+    for (size_t i = 0; i < f->exports.n; i++)
+        is_exported = is_exported || is_same_artifact(&f->exports.items[i], im);
+    return is_imported && is_exported;
+}
+
+static bool is_hf_home(const char *path)
+{
+    static const char tail[] = "/.cache/huggingface";
+    size_t n = path ? strlen(path) : 0;
+    return n >= strlen(tail) && strcmp(path + n - strlen(tail), tail) == 0;
+}
+
+const char *run_file_hf_home(const struct run_file *f)
+{
+    const char *found = NULL;
+    for (size_t i = 0; i < f->exports.n; i++)
+        found = is_hf_home(f->exports.items[i].path) ? f->exports.items[i].path : found;
+    for (size_t i = 0; i < f->volumes.n; i++)
+        found = is_hf_home(f->volumes.items[i].path) ? f->volumes.items[i].path : found;
+    for (size_t i = 0; i < f->imports.n; i++)
+        found = is_hf_home(f->imports.items[i].path) ? f->imports.items[i].path : found;
+    for (size_t i = 0; i < f->env.n; i++)
+        if (strcmp(f->env.items[i].name, "HF_HOME") == 0)
+            return NULL;
+    return found;
 }
 
 bool run_file_brings(const struct run_file *f, const char *path)

@@ -187,6 +187,9 @@ static void add_env(struct renderer *k)
                               json_pack("{s:s, s:{s:{s:s, s:s}}}", "name", e->name, "valueFrom",
                                         "secretKeyRef", "name", k->name, "key", e->name));
     }
+    if (run_file_hf_home(k->f))
+        json_array_append_new(
+            k->env, json_pack("{s:s, s:s}", "name", "HF_HOME", "value", run_file_hf_home(k->f)));
     if (!has_home) /* the only folder that may be written to, whatever the image says */
         json_array_append_new(k->env, json_pack("{s:s, s:s}", "name", "HOME", "value", "/tmp"));
 }
@@ -251,6 +254,33 @@ static void import_git(struct renderer *k, const struct run_import *im, const ch
     strbuf_fini(&b);
 }
 
+/* A claim of the artifact's name; what nothing exports is only read. */
+static void mount_artifact(struct renderer *k, const struct run_import *im, const char *volume,
+                           bool is_read_only)
+{
+    char claim[NAME_BYTES];
+    make_name(im->what, claim);
+    run_note(k->p, im->at, "a pod has the artifact %s in the claim %s, which has to be there",
+             im->what, claim);
+    add_volume(k, volume, json_pack("{s:{s:s}}", "persistentVolumeClaim", "claimName", claim),
+               im->path, is_read_only);
+}
+
+static void add_exports(struct renderer *k)
+{
+    for (size_t i = 0; i < k->f->exports.n; i++) {
+        const struct run_import *ex = &k->f->exports.items[i];
+        bool is_artifact = ex->kind == RUN_IMPORT_ARTIFACT;
+        if (is_artifact && run_file_keeps(k->f, ex))
+            continue; /* by its import */
+        if (is_artifact && !run_file_brings(k->f, ex->path) && !is_mounted(k, ex->path))
+            mount_artifact(k, ex, run_print(&k->texts, "export-%zu", i), false);
+        else
+            run_note(k->p, ex->at,
+                     "from a pod nothing is exported: a volume with `claim` keeps it");
+    }
+}
+
 static void add_imports(struct renderer *k)
 {
     for (size_t i = 0; i < k->f->imports.n; i++) {
@@ -259,6 +289,10 @@ static void add_imports(struct renderer *k)
         bool is_model = im->kind == RUN_IMPORT_MODEL;
         if (is_model && k->f->model.s && strcmp(k->f->model.s, im->path) == 0) {
             k->model = im->what; /* `cox up` finds it in the cache by its own name */
+            continue;
+        }
+        if (im->kind == RUN_IMPORT_ARTIFACT) {
+            mount_artifact(k, im, volume, !run_file_keeps(k->f, im));
             continue;
         }
         if (is_model)
@@ -273,9 +307,7 @@ static void add_imports(struct renderer *k)
             import_git(k, im, volume);
         add_empty(k, volume, im->path);
     }
-    for (size_t i = 0; i < k->f->exports.n; i++)
-        run_note(k->p, k->f->exports.items[i].at,
-                 "from a pod nothing is exported: a volume with `claim` keeps it");
+    add_exports(k);
 }
 
 static void add_volumes(struct renderer *k)
@@ -554,6 +586,8 @@ static void check_file(struct renderer *k)
         check_own_place(k, k->f->imports.items[i].path, k->f->imports.items[i].at);
     for (size_t i = 0; i < k->f->volumes.n; i++)
         check_own_place(k, k->f->volumes.items[i].path, k->f->volumes.items[i].at);
+    for (size_t i = 0; i < k->f->exports.n; i++)
+        check_own_place(k, k->f->exports.items[i].path, k->f->exports.items[i].at);
     make_name(k->f->name.s, k->name);
     if (!k->model && !k->f->image.s && k->f->commands.n > 0)
         run_problem(k->p, k->f->commands.items[0].at,

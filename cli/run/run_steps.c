@@ -92,6 +92,35 @@ static enum status import_model(struct run_keeper *k, const struct run_import *i
     return s;
 }
 
+/* RUNS/volumes/artifact/ORG/PROJECT/NAME */
+static enum status artifact_folder(struct run_keeper *k, const char *name, char out[RUN_PATH_BYTES],
+                                   struct error *err)
+{
+    int n = snprintf(out, RUN_PATH_BYTES, "%s/volumes/artifact/%s", k->start->store->dir, name);
+    return n > 0 && n < RUN_PATH_BYTES
+               ? STATUS_OK
+               : error_set(err, STATUS_INVALID, "%s: the path is too long", name);
+}
+
+/* The volume itself where the run exports it to the same place, else a copy. */
+static enum status import_artifact(struct run_keeper *k, const struct run_import *im,
+                                   const char *to, struct error *err)
+{
+    char folder[RUN_PATH_BYTES];
+    const char *const copy[] = {"cp", "-a", "--", folder, to, NULL};
+    TRY(artifact_folder(k, im->what, folder, err));
+    if (!run_file_keeps(k->file, im)) {
+        if (access(folder, F_OK) != 0)
+            return error_set(err, STATUS_NOT_FOUND,
+                             "there is no artifact %s yet: a run that exports it makes it",
+                             im->what);
+        return run_step(k, "cp", copy, NULL, -1, err);
+    }
+    TRY(make_folders(folder, k->start->store->dir, true, err));
+    return symlink(folder, to) == 0 ? STATUS_OK
+                                    : error_set(err, STATUS_IO, "%s: %s", to, strerror(errno));
+}
+
 static enum status import_one(struct run_keeper *k, const struct run_import *im, struct error *err)
 {
     char to[RUN_PATH_BYTES];
@@ -104,6 +133,8 @@ static enum status import_one(struct run_keeper *k, const struct run_import *im,
         return import_git(k, im, to, err);
     case RUN_IMPORT_MODEL:
         return import_model(k, im, to, err);
+    case RUN_IMPORT_ARTIFACT:
+        return import_artifact(k, im, to, err);
     case RUN_IMPORT_FILE:
         break;
     }
@@ -145,15 +176,21 @@ enum status run_export_all(struct run_keeper *k, struct error *err)
 {
     for (size_t i = 0; i < k->file->exports.n; i++) {
         const struct run_import *ex = &k->file->exports.items[i];
-        char from[RUN_PATH_BYTES], inside[RUN_PATH_BYTES + 2];
+        char from[RUN_PATH_BYTES], inside[RUN_PATH_BYTES + 2], folder[RUN_PATH_BYTES];
+        if (run_file_keeps(k->file, ex))
+            continue; /* the place is the volume */
+        if (ex->kind == RUN_IMPORT_ARTIFACT)
+            TRY(artifact_folder(k, ex->what, folder, err));
+        else
+            snprintf(folder, sizeof folder, "%s", ex->what);
         TRY(run_place(k, ex->path, false, from, err));
         if (access(from, F_OK) != 0) {
             run_log_say(&k->log, "export of %s: there is nothing", ex->path);
             continue;
         }
         snprintf(inside, sizeof inside, "%s/.", from);
-        const char *const make[] = {"mkdir", "-p", "--", ex->what, NULL};
-        const char *const copy[] = {"cp", "-a", "--", inside, ex->what, NULL};
+        const char *const make[] = {"mkdir", "-p", "--", folder, NULL};
+        const char *const copy[] = {"cp", "-a", "--", inside, folder, NULL};
         enum status s = run_step(k, "mkdir", make, NULL, -1, err);
         if (s == STATUS_OK)
             s = run_step(k, "cp", copy, NULL, -1, err);
@@ -224,6 +261,10 @@ static bool is_overruled(const struct run_keeper *k, const char *entry)
     for (size_t i = 0; i < sizeof own / sizeof *own; i++)
         if (is_of_option(entry, own[i]))
             return true;
+    if (run_file_hf_home(k->file) &&
+        (strncmp(entry, "HF_HOME=", strlen("HF_HOME=")) == 0 ||
+         strncmp(entry, "HF_HUB_CACHE=", strlen("HF_HUB_CACHE=")) == 0))
+        return true;
     for (size_t i = 0; i < k->file->options.n; i++)
         if (is_of_option(entry, k->file->options.items[i].name))
             return true;
@@ -273,6 +314,11 @@ void run_build_env(struct run_keeper *k)
     add_names(k, &n);
     add(k, &n, "COX_RUNS", k->program);
     add(k, &n, "COX_RUNS_DIR", k->start->store->dir);
+    if (run_file_hf_home(k->file)) {
+        char place[2 * RUN_PATH_BYTES];
+        snprintf(place, sizeof place, "%s%s", k->root, run_file_hf_home(k->file));
+        add(k, &n, "HF_HOME", place);
+    }
     /* git asks nobody at a terminal, and speaks what a run file may name */
     add(k, &n, "GIT_TERMINAL_PROMPT", "0");
     add(k, &n, "GIT_ALLOW_PROTOCOL", "https:ssh:file");

@@ -1,12 +1,12 @@
 """What notebooks do with boto3 and the sagemaker package, run by test_sagemaker_clients.py in .venv-clients:
 sagemaker_client.py URL KEY SCENARIO prints what came as JSON. Nothing here knows who answers."""
-import io
 import json
 import sys
 
 import boto3
 from botocore.config import Config
 from botocore.exceptions import ClientError, EventStreamError
+from line_iterator import LineIterator
 
 URL, KEY, SCENARIO = sys.argv[1:]
 ENDPOINT = "deepseek-lite-v2-endpoint-2024"
@@ -21,31 +21,6 @@ def open_client(**config):
         client.meta.events.register("before-call.sagemaker-runtime",
                                     lambda params, **_: params["headers"].update({"x-api-key": KEY}))
     return client
-
-
-class LineIterator:
-    """Lines of a stream whose parts end anywhere; as the notebooks have it, whose last line must end."""
-
-    def __init__(self, stream):
-        self.parts, self.buffer, self.at = iter(stream), io.BytesIO(), 0
-
-    def __iter__(self):
-        return self
-
-    def __next__(self):
-        while True:
-            self.buffer.seek(self.at)
-            line = self.buffer.readline()
-            if line.endswith(b"\n"):
-                self.at += len(line)
-                return line[:-1]
-            try:
-                part = next(self.parts)
-            except StopIteration:
-                assert self.at == self.buffer.getbuffer().nbytes, "the last line has no end"
-                raise
-            self.buffer.seek(0, io.SEEK_END)
-            self.buffer.write(part["PayloadPart"]["Bytes"])
 
 
 def failure(call):

@@ -56,8 +56,8 @@ def test_the_file_of_another_platform_validates(runs):
 
 
 def test_the_file_of_the_page_validates(runs):
-    [text] = re.findall(r"```yaml\n(.*?)```", (ROOT / "docs/runs.md").read_text(), re.S)
-    done = runs.cox("--check", "-f", runs.file(text))
+    first, more = re.findall(r"```yaml\n(.*?)```", (ROOT / "docs/runs.md").read_text(), re.S)
+    done = runs.cox("--check", "-f", runs.file(first + more))
     assert (done.returncode, done.stderr) == (0, "")
 
 
@@ -183,6 +183,25 @@ run:
                         (text.replace(str(host), "/not/here"), "volume /host/deep (line 6): /not/here: No such file"),
                         (text.replace(str(data), "/not/here"), "import of /data (line 4): cp ended with exit code 1")):
         assert reason in runs.wait(runs.create(bad), "failed")["reason"]
+
+
+def test_artifacts_are_volumes_of_this_machine(runs):
+    """What is imported and exported at one place is kept as it is written; alone, each is a copy."""
+    keeps = ("import: {/root/.cache/huggingface/: 'vessl-artifact://org/project/models'}\n"
+             "export: {/root/.cache/huggingface/: 'vessl-artifact://org/project/models'}\n")
+    kept = runs.dir / "volumes/artifact/org/project/models"
+    for n in (1, 2):
+        run = runs.create(f"name: keeps\nrun: 'echo 1 >> $HF_HOME/n; echo HF_HUB_CACHE=$HF_HUB_CACHE.'\n{keeps}", HF_HOME="/not/here", HF_HUB_CACHE="/not/here")
+        assert runs.wait(run, "completed", "failed")["status"] == "completed", runs.log(run)
+        assert (kept / "n").read_text() == "1\n" * n and "HF_HUB_CACHE=.\n" in runs.log(run)
+    assert runs.cox("delete", run).returncode == 0 and (kept / "n").exists()
+    run = runs.create("name: reads\nrun: 'cat in/n > out; echo 3 >> in/n; mkdir more; cp out more'\n"
+                      "import: {/in: 'vessl-artifact://org/project/models'}\nexport: {/more: 'vessl-artifact://org/project/more'}\n")
+    assert runs.wait(run, "completed", "failed")["status"] == "completed", runs.log(run)
+    assert (kept / "n").read_text() == "1\n1\n", "an import without export is a copy"
+    assert (runs.dir / "volumes/artifact/org/project/more/out").read_text() == "1\n1\n"
+    state = runs.wait(runs.create("name: none\nrun: ls\nimport: {/in: 'vessl-artifact://org/project/nobody'}\n"), "failed")
+    assert "there is no artifact org/project/nobody yet: a run that exports it makes it" in state["reason"]
 
 
 def test_a_model_is_fetched(runs):

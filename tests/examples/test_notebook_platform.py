@@ -1,6 +1,6 @@
 """deploy/examples/notebook-platform on a platform that this file plays: pods are network namespaces on a bridge, without
 root, capabilities or new privileges, that share one folder; an application is reached at 127.0.0.1:$CDSW_APP_PORT by a proxy
-that keeps the name in the URL; cdsw.launch_workers (platform/cdsw.py) starts more pods."""
+that keeps the name in the URL; launch_workers of cdsw (platform/cdsw.py) or of cml.workers_v1 starts more pods."""
 import json
 import os
 import re
@@ -30,7 +30,7 @@ AS_USER = ["setpriv", "--reuid", str(USER), "--regid", str(USER), "--clear-group
 class Platform(Shells):
     def __init__(self, folder, readme, project):
         super().__init__(folder, readme)
-        self.project, self.launched = project, []
+        self.project, self.launched, self.libraries = project, [], set()
         self.owned_by_user(readme.folder)
 
     def __enter__(self):
@@ -71,6 +71,7 @@ class Platform(Shells):
 
     def answer(self, call):
         if call["call"] == "launch":
+            self.libraries.add(call["library"])
             assert call["code"].startswith("!") and call["gpus"] == 1 and not call["script"], call
             for i in range(call["n"]):
                 at = WORKERS[len(self.launched)]
@@ -156,6 +157,7 @@ def test_as_its_readme_says(home, model, tp):
             platform.terminal(head, "pull")
         platform.start_in(head, "application-head", "python3 head.py")
         platform.wait("four workers were launched", lambda: len(platform.launched) == 4)
+        assert platform.libraries == {"cdsw"}
         api = platform.pod("api", API)
         platform.start_in(api, "application-api", "python3 api.py")
         platform.wait("the api serves", lambda: platform.through_the_proxy(api, "/health")[0] == 200, 60)
@@ -216,13 +218,15 @@ def test_programs_from_the_projects_folder(home):
 
 
 def test_a_key_and_a_spare(home):
-    """COX_API_KEY and WORKERS of the project, and a pod that the platform takes away."""
+    """COX_API_KEY and WORKERS of the project, and a pod that the platform takes away; its library has its newer name, too."""
     readme = Readme("notebook-platform", home, "null")
-    project = {**variables(readme), "COX_MODEL": "null", "COX_API_KEY": "k1", "WORKERS": 5, "COX_NULL_STEP_US": 20000}
+    project = {**variables(readme), "COX_MODEL": "null", "COX_API_KEY": "k1", "WORKERS": 5, "COX_NULL_STEP_US": 20000,
+               "PYTHONPATH": f"{LIBRARY}/newer:{LIBRARY}"}
     with Platform(home, readme, project) as platform:
         head = platform.pod("head", HEAD)
         platform.start_in(head, "application-head", "python3 head.py")
         platform.wait("five workers were launched", lambda: len(platform.launched) == 5)
+        assert platform.libraries == {"cml.workers_v1"}
         api = platform.pod("api", API)
         platform.start_in(api, "application-api", "python3 api.py")
         platform.wait_shown(head, "4/5 workers serve, 1 spare")

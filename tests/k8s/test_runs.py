@@ -66,6 +66,29 @@ def test_no_place_is_mounted_twice(tmp_path):
     assert code == 2 and "f:3:11: in a pod /etc/coxswain/run has the run's own options" in err
 
 
+def test_artifacts_are_claims(tmp_path):
+    code, objs, err = render(tmp_path, """name: m
+image: registry.example/x:1
+run: ls
+import:
+  /root/.cache/huggingface/: vessl-artifact://my-org/Project/models
+  /data: vessl-artifact://my-org/Project/data
+export:
+  /root/.cache/huggingface/: vessl-artifact://my-org/Project/models
+  /out: vessl-artifact://my-org/Project/out
+""")
+    assert code == 0, err
+    [(_, pod)] = list(objs.pods())
+    [run] = pod["containers"]
+    claims = {v["name"]: v["persistentVolumeClaim"]["claimName"] for v in pod["volumes"] if "persistentVolumeClaim" in v}
+    mounts = {m["mountPath"]: (re.sub("-[0-9a-f]{6}$", "", claims[m["name"]]), m.get("readOnly", False))
+              for m in run["volumeMounts"] if m["name"] in claims}
+    assert mounts == {"/root/.cache/huggingface": ("my-org-project-models", False), "/data": ("my-org-project-data", True),
+                      "/out": ("my-org-project-out", False)}
+    assert all(f"in the claim {claim}, which has to be there" in err for claim in claims.values())
+    assert c.env_of(run)["HF_HOME"]["value"] == "/root/.cache/huggingface"
+
+
 def test_a_streamed_model_is_not_pulled(tmp_path):
     for how in ("stream", "runai_streamer"):
         code, objs, err = render(tmp_path, f"name: m\nmodel: hf:org/name\noptions: {{load-format: {how}}}\n")

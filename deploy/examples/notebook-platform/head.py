@@ -1,11 +1,17 @@
 # The application "head": the head in this pod, and workers in pods that the platform ends with it.
 import os
 import subprocess
+import sys
 
-import cdsw
+try:
+    from cml.workers_v1 import await_workers, launch_workers  # the platform's library, by its newer name
+except ImportError:
+    from cdsw import await_workers, launch_workers
 
 subprocess.run(["./keys"], check=True)
 head = subprocess.Popen(["./head"])
-workers = cdsw.launch_workers(n=int(os.environ.get("WORKERS", "4")), cpu=4, memory=16, nvidia_gpu=1, code="!./worker")
-cdsw.await_workers(workers, wait_for_completion=False)
+workers = launch_workers(n=int(os.environ.get("WORKERS", "4")), cpu=4, memory=16, nvidia_gpu=1, code="!./worker")
+failures = await_workers(workers, wait_for_completion=False)["failures"]
+if failures:
+    print(f"The platform did not start {len(failures)} of {len(workers)} workers: {failures}", file=sys.stderr)
 head.wait()

@@ -16,8 +16,8 @@ def _ask(**what):
     return answer["workers"]
 
 
-def launch_workers(n, cpu, memory, nvidia_gpu=0, kernel="python3", script="", code="", env=None):
-    return _ask(call="launch", n=n, cpu=cpu, memory=memory, gpus=nvidia_gpu, script=script, code=code, env=env or {})
+def launch_workers(n, cpu, memory, nvidia_gpu=0, kernel="python3", script="", code="", env=None, library=__name__):
+    return _ask(call="launch", n=n, cpu=cpu, memory=memory, gpus=nvidia_gpu, script=script, code=code, env=env or {}, library=library)
 
 
 def await_workers(workers, wait_for_completion=True, timeout_seconds=60):

@@ -228,10 +228,16 @@ static const struct row refused[] = {
     {"name: a\nrun: a\nimport: {/x: {git: {url: a.b/c, ref: -x}}}\n",
      "f:3:38: `ref` \"-x\": a branch"},
     {"name: a\nrun: a\nimport: {/x: {git: {url: a.b/c, ref: 'a:b'}}}\n", "`ref` \"a:b\": a branch"},
-    {"name: a\nrun: a\nimport: {/x: vessl-artifact://o/p/q}\n",
-     "f:3:14: vessl-artifact://o/p/q: another platform's"},
-    {"name: a\nrun: a\nexport: {/x: vessl-artifact://o/p/q}\n",
-     "f:3:14: vessl-artifact://o/p/q: another platform's"},
+    {"name: a\nrun: a\nimport: {/x: vessl-dataset://o/q}\n",
+     "f:3:14: vessl-dataset://o/q: another platform's"},
+    {"name: a\nrun: a\nexport: {/x: vessl-dataset://o/q}\n",
+     "f:3:14: vessl-dataset://o/q: another platform's"},
+    {"name: a\nrun: a\nimport: {/x: vessl-artifact://o/p}\n",
+     "f:3:14: \"vessl-artifact://o/p\": an artifact has three names"},
+    {"name: a\nrun: a\nimport: {/x: vessl-artifact://o/p/q/r}\n", "an artifact has three names"},
+    {"name: a\nrun: a\nimport: {/x: vessl-artifact://o/../q}\n", "an artifact has three names"},
+    {"name: a\nrun: a\nexport: {/x: vessl-artifact://o//q}\n", "an artifact has three names"},
+    {"name: a\nrun: a\nexport: {/x: 'vessl-artifact://o/p/a b'}\n", "an artifact has three names"},
     {"name: a\nrun: a\nimport: {/x: {artifact: q}}\n", "f:3:25: `artifact`: another platform's"},
     {"name: a\nrun: a\nimport: {/x: file:data}\n", "f:3:14: file:data: an absolute path"},
     {"name: a\nrun: a\nimport: {/x: what}\n", "f:3:14: \"what\": `git: {url: …}`"},
@@ -293,14 +299,39 @@ static void test_of_another_platform(void **state)
     strbuf_fini(&text);
 }
 
+/* The lines with which VESSL's users keep a cache from one run to the next. */
+static void test_artifacts(void **state)
+{
+    struct parsed p;
+    parse(&p, "name: a\nrun: a\n"
+              "import:\n"
+              "  /root/.cache/huggingface/: vessl-artifact://{ORGANIZATION}/{PROJECT}/models\n"
+              "  /data: vessl-artifact://o/p/data\n"
+              "export:\n"
+              "  /root/.cache/huggingface/: vessl-artifact://{ORGANIZATION}/{PROJECT}/models\n"
+              "  /out: vessl-artifact://o/p/data\n");
+    assert_int_equal(p.problems.n, 0);
+    assert_int_equal(p.problems.n_notes, 2); /* the names in braces */
+    const struct run_import *im = p.file.imports.items, *ex = p.file.exports.items;
+    assert_int_equal(im[0].kind, RUN_IMPORT_ARTIFACT);
+    assert_string_equal(im[0].what, "{ORGANIZATION}/{PROJECT}/models");
+    assert_true(run_file_keeps(&p.file, &im[0]) && run_file_keeps(&p.file, &ex[0]));
+    assert_false(run_file_keeps(&p.file, &im[1])); /* exported from another place */
+    assert_false(run_file_keeps(&p.file, &ex[1]));
+    assert_string_equal(run_file_hf_home(&p.file), "/root/.cache/huggingface");
+    drop(&p);
+    parse(&p, "name: a\nrun: a\nvolumes: {/root/.cache/huggingface: {size: 1Gi}}\n"
+              "env: {HF_HOME: /elsewhere}\n");
+    assert_null(run_file_hf_home(&p.file));
+    drop(&p);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_whole),
-        cmocka_unit_test(test_taken),
-        cmocka_unit_test(test_refused),
-        cmocka_unit_test(test_all_at_once),
-        cmocka_unit_test(test_of_another_platform),
+        cmocka_unit_test(test_whole),     cmocka_unit_test(test_taken),
+        cmocka_unit_test(test_refused),   cmocka_unit_test(test_all_at_once),
+        cmocka_unit_test(test_artifacts), cmocka_unit_test(test_of_another_platform),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -40,6 +40,8 @@ static void test_find(void **state)
         {"DELETE", "/v1/models/x", ROUTE_METHOD_NOT_ALLOWED, "GET"},
         {"POST", "/ping", ROUTE_FOUND, ""},
         {"PUT", "/ping", ROUTE_METHOD_NOT_ALLOWED, "GET, POST"},
+        {"GET", "/execution-parameters", ROUTE_FOUND, ""},
+        {"POST", "/execution-parameters", ROUTE_METHOD_NOT_ALLOWED, "GET"},
         {"POST", "/invocations", ROUTE_FOUND, ""},
         {"GET", "/invocations", ROUTE_METHOD_NOT_ALLOWED, "POST"},
         {"POST", "/predictions/model", ROUTE_FOUND, ""},

@@ -1,0 +1,85 @@
+"""Cells of the notebooks of documents 000 and 002, run in .venv-clients: notebook.py URL CELL [DOCUMENT] prints what the cell does.
+
+`class LineIterator` is the document's own where DOCUMENT, its file, is given; tests/e2e/line_iterator.py does the same."""
+import io
+import json
+import sys
+
+import boto3
+import line_iterator
+
+URL, CELL = sys.argv[1:3]
+KEYS = {"aws_access_key_id": "AKIAEXAMPLE", "aws_secret_access_key": "secret", "region_name": "us-west-2"}
+endpoint_name = "phi-3-mini-4k-instruct"
+smr_client = boto3.client("sagemaker-runtime", endpoint_url=URL, **KEYS)
+
+# How far each of the class's lines is indented, which the document's text has lost; comments and empty lines left out.
+DEPTHS = [0, *map(int, "1 2 2 2 1 2 1 2 3 3 3 4 4 3 4 3 4 5 4 3 4 4 3 3".split())]
+
+
+def documents_class(path):
+    with open(path, encoding="utf-8") as f:
+        text = f.read()
+    begin = text.index("class LineIterator:")
+    end = text.index('self.buffer.write(chunk["PayloadPart"]["Bytes"])', begin)
+    head, _, code = text[begin:text.index("\n", end)].split('"""')
+    lines = [x for x in (head + code).splitlines() if x.strip()]
+    assert len(lines) == len(DEPTHS), lines
+    names = {"io": io}
+    exec("\n".join("    " * depth + x for depth, x in zip(DEPTHS, lines)), names)  # the line that a reader types
+    return names["LineIterator"]
+
+
+LineIterator = documents_class(sys.argv[3]) if len(sys.argv) > 3 else line_iterator.LineIterator
+
+
+def predict():
+    import sagemaker  # which takes seconds
+    sagemaker_session = sagemaker.Session(boto_session=boto3.Session(**KEYS), sagemaker_runtime_client=smr_client,
+                                          sagemaker_client=boto3.client("sagemaker", endpoint_url=URL, **KEYS))
+    predictor = sagemaker.Predictor(
+        endpoint_name=endpoint_name,
+        sagemaker_session=sagemaker_session,
+        serializer=sagemaker.serializers.JSONSerializer(),
+        deserializer=sagemaker.deserializers.JSONDeserializer(),
+    )
+    outputs = predictor.predict(
+        {
+            "inputs": "The meaning of life is",
+            "parameters": {"do_sample": True, "max_new_tokens": 256},
+        }
+    )
+    print(outputs["generated_text"])
+
+
+def stream():
+    stop_token = "\n"
+    body = {
+        "inputs": "The meaning of life",
+        "parameters": {
+            "max_new_tokens": 400,
+        },
+        "stream": True,
+    }
+    resp = smr_client.invoke_endpoint_with_response_stream(
+        EndpointName=endpoint_name, Body=json.dumps(body), ContentType="application/json"
+    )
+    event_stream = resp["Body"]
+    start_json = b"{"
+    for line in LineIterator(event_stream):
+        if line != b"" and start_json in line:
+            data = json.loads(line[line.find(start_json):].decode("utf-8"))
+            if data["token"]["text"] != stop_token:
+                print(data["token"]["text"], end="")
+
+
+def messages():
+    """Document 000's form, a "message prompt"."""
+    body = {"messages": [{"role": "user", "content": "write a quick sort algorithm in python."}], "max_tokens": 64, "stream": True}
+    resp = smr_client.invoke_endpoint_with_response_stream(EndpointName=endpoint_name, Body=json.dumps(body), ContentType="application/json")
+    for line in LineIterator(resp["Body"]):
+        if line:
+            print(json.loads(line)["choices"][0]["delta"].get("content") or "", end="")
+
+
+{f.__name__: f for f in (predict, stream, messages)}[CELL]()
