@@ -14,11 +14,6 @@ from runs import Runs
 from seeds import in_order, line, type_line
 from test_runs import repository
 
-# What is looked for and not there yet; each has its one place below.
-PENDING = {
-    "vllm",   # a link named vllm runs `vllm serve …`
-    "fetch",  # `cox serve ORG/NAME` fetches what is missing
-}
 NAME = "hugging-quants/Meta-Llama-3.1-8B-Instruct-AWQ-INT4"
 FILE = ROOT / "tests/e2e/runs/vessl.yaml"  # the document's, but for the command, which it leaves out
 
@@ -108,14 +103,11 @@ def test_entrypoint(tmp_path):
     name = "casperhansen/llama-3-8b-instruct-awq"
     with Hub({name: {p.name: p.read_bytes() for p in (tmp_path / "model").iterdir()}}) as hub:
         c = Cluster(env={"MODEL_NAME": name, "HF_ENDPOINT": hub.url, "COX_CACHE": str(tmp_path / "cache"), "HF_HOME": str(tmp_path / "hf")})
-        program = "cox" if "vllm" in PENDING else "vllm"
         (tmp_path / "bin").mkdir()
-        (tmp_path / "bin" / program).symlink_to(BIN / "cox")
+        (tmp_path / "bin" / "vllm").symlink_to(BIN / "cox")
         c.env["PATH"] = f"{tmp_path}/bin:{c.env['PATH']}"
-        if "fetch" in PENDING:
-            subprocess.run([BIN / "cox", "pull", name], env=c.env, check=True, capture_output=True)
         own = " ".join(map(shlex.quote, c.command[c.command.index("--host"):]))  # ports, so that tests do not meet
-        c.command = ["sh", "-c", f"exec {program} serve $MODEL_NAME --max-model-len 65536 --disable-frontend-multiprocessing {own}"]
+        c.command = ["sh", "-c", f"exec vllm serve $MODEL_NAME --max-model-len 65536 --disable-frontend-multiprocessing {own}"]
         with c:
             models = json.loads(get(c.url + "/v1/models")[1])["data"]
             assert models[0]["id"] == name and models[0]["max_model_len"] == 65536

@@ -8,8 +8,6 @@ from hub_server import Hub, tiny_model
 from seeds import in_order, line, needs_clients, notebook, path_of, type_line
 from test_sagemaker import Container
 
-# What is looked for and not there yet; each has its one place below.
-PENDING = {"fetch"}  # HF_MODEL_ID is fetched by `cox serve` itself
 NAME = "microsoft/Phi-3-mini-4k-instruct"
 ENV = {
     "HF_MODEL_ID": NAME,
@@ -36,8 +34,6 @@ def endpoint(tmp_path_factory):
     with Hub({NAME: tiny_model()}) as hub:
         c = Container(**ENV, HF_ENDPOINT=hub.url, COX_CACHE=str(folder / "cache"), HF_HOME=str(folder / "hf"))
         c.command += ["--device", "null"]
-        if "fetch" in PENDING:
-            type_line(f"{BIN}/cox pull {NAME}", env=c.env)
         with c:
             yield c
 

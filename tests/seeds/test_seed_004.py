@@ -12,8 +12,6 @@ from hub_server import Hub
 from real_model import needs_model
 from seeds import in_order, line, type_line
 
-# What is looked for and not there yet; each has its one place below.
-PENDING = set()
 NAME = "vicuna-13b-v1.3"
 REQUEST = """'{
 "model": "vicuna-13b-v1.3",
