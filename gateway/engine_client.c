@@ -105,9 +105,10 @@ static void lose(struct engine_client *c, const char *why, bool drop)
     c->retry_ns = c->now_ns + wait_ms[i < last ? i : last] * NS_PER_MS;
     c->n_failures = was_open ? 0 : c->n_failures + 1;
     if (was_open)
-        log_warn("head_lost", "why=%s", log_quote(why));
+        log_event(c->leaving ? LOG_INFO : LOG_WARN, "head_lost", "why=%s", log_quote(why));
     else if (c->n_failures == 1 || c->n_failures % 60 == 0)
-        log_warn("head_unreachable", "why=%s attempts=%u", log_quote(why), c->n_failures);
+        log_event(c->leaving ? LOG_INFO : LOG_WARN, "head_unreachable", "why=%s attempts=%u",
+                  log_quote(why), c->n_failures);
     if (drop)
         reconnect(c);
     if (was_open)
@@ -143,6 +144,7 @@ static void welcomed(struct engine_client *c, const struct frame_header *h,
     link_open(&c->link, w->session, w->credit_bytes);
     c->state = ENGINE_OPEN;
     c->keeps_grammar = w->keeps_grammar;
+    c->silent_ns = silence_limit_ns(w->suspect_ms);
     c->n_failures = 0;
     set_refused(c, STATUS_OK);
     c->heard_ns = c->beat_ns = c->now_ns;
@@ -283,7 +285,8 @@ void engine_client_on_connection(struct engine_client *c, bool up, const char *w
         if (c->state == ENGINE_DOWN)
             set_refused(c, STATUS_OK);
         if (c->state == ENGINE_DOWN && c->n_failures++ % 60 == 0)
-            log_warn("head_unreachable", "why=%s", log_quote(why));
+            log_event(c->leaving ? LOG_INFO : LOG_WARN, "head_unreachable", "why=%s",
+                      log_quote(why));
         c->tried_ns = 0; /* of several the next one is tried with the next tick */
         return;
     }
@@ -297,7 +300,9 @@ void engine_client_on_connection(struct engine_client *c, bool up, const char *w
 static void lose_silent(struct engine_client *c)
 {
     set_refused(c, STATUS_OK);
-    lose(c, c->state == ENGINE_OPEN ? "silent for 1.5 s" : "no answer to Hello", true);
+    char why[48];
+    snprintf(why, sizeof why, "silent for %g s", (double)c->silent_ns / 1e9);
+    lose(c, c->state == ENGINE_OPEN ? why : "no answer to Hello", true);
 }
 
 /* Of several heads the one that serves is looked for; the socket would try one for ever. */
@@ -324,7 +329,8 @@ void engine_client_tick(struct engine_client *c, uint64_t now_ns)
     uint64_t since_ns = c->state == ENGINE_OPEN       ? c->heard_ns
                         : c->state == ENGINE_GREETING ? c->greeted_ns
                                                       : now_ns;
-    if (silence_is_over(&c->is_overdue, now_ns - since_ns, ENGINE_SILENT_NS))
+    if (silence_is_over(&c->is_overdue, now_ns - since_ns,
+                        c->state == ENGINE_OPEN ? c->silent_ns : SILENCE_USUAL_NS))
         lose_silent(c);
     look_further(c);
     greet(c);

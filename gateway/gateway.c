@@ -315,6 +315,7 @@ static void on_engine_tick(void *ctx)
 
 static void stop_now(struct gateway *g)
 {
+    g->engine.leaving = true;
     engine_client_goodbye(&g->engine, "the gateway ends");
     loop_stop(g->loop);
 }

@@ -38,6 +38,8 @@ void head_link_close(struct head_link *k); /* NULL is fine */
 void head_link_send(struct head_link *k, const struct msg *m);
 void head_link_consumed(struct head_link *k, uint64_t session, uint64_t frame_bytes);
 /* The address of the head that it is connected to, or tries: "tcp://HOST:PORT". */
+/* The worker ends: a head that is gone from now on is worth no warning. */
+void head_link_leave(struct head_link *k);
 const char *head_link_endpoint(const struct head_link *k);
 bool head_link_is_open(const struct head_link *k);
 uint64_t head_link_reconnects(const struct head_link *k);

@@ -256,6 +256,7 @@ void worker_stop(struct worker *w)
         return;
     }
     w->draining = true;
+    head_link_leave(w->link);
     w->drain_deadline_ns =
         loop_now_ns(w->s.loop) + (uint64_t)w->s.options->drain_timeout_s * NS_PER_S;
     log_info("drain_begins", "phase=%s", rank_phase_name(w->rank.phase));
