@@ -467,6 +467,7 @@ static enum status run(struct up *u, struct error *err)
                                           .quiet = u->screen && u->detach.fd < 0,
                                           .on_line = on_line,
                                           .ctx = u};
+    up_detach_begin_log(&u->detach);
     start_control(u);
     enum status s = supervisor_start(&so, &u->supervisor, err);
     if (s != STATUS_OK)
@@ -551,7 +552,8 @@ static bool sagemaker_argv(int *argc, char **argv, struct arena *arena, char ***
 /* Says it; the exit code. */
 static int fail(const struct up *u, enum status s, const struct error *err)
 {
-    if (u->screen) {
+    bool is_log = u->detach.fd >= 0 && u->detach.log_fd < 0; /* what stderr is */
+    if (u->screen && (is_log || u->detach.fd < 0)) {
         char text[sizeof err->text + 32];
         snprintf(text, sizeof text, "cox %s: %s\n", u->name, err->text);
         up_screen_print(u->screen, text);
@@ -587,7 +589,7 @@ static enum status begin(struct up *u, enum up_side *side, int *code, struct err
     bool color = u->o.color == 1 || (u->o.color == 0 && isatty(STDERR_FILENO) == 1);
     const struct option_list *names = &u->o.served_model_names;
     *side = UP_SIDE_CLUSTER;
-    u->detach.fd = -1;
+    up_detach_init(&u->detach);
     TRY(up_name_choose(u->o.name, names->n_items > 0 ? names->items[0] : u->model, u->cluster_name,
                        &u->is_only, err));
     u->screen_options = up_screen_of_stderr(color);

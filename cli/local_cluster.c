@@ -135,35 +135,60 @@ static void append_names(const struct local_cluster *all, size_t n, const char *
                           all[i].name[0] ? all[i].name : "-", all[i].admin);
 }
 
+/* " called NAME at ADDRESS", as far as they are given. */
+static void append_wish(const char *name, const char *address, struct strbuf *out)
+{
+    if (name)
+        strbuf_printf(out, " called %.60s", name);
+    if (address)
+        strbuf_printf(out, " at %.100s", address);
+    strbuf_append(out, "", 1);
+}
+
+/* What there is in place of the one that is not there. */
+static enum status none_is_meant(const char *name, const char *address,
+                                 const struct local_cluster *all, size_t n, struct error *err)
+{
+    struct strbuf wish, names;
+    enum status s;
+    strbuf_init(&wish, 0);
+    strbuf_init(&names, NAMES_BYTES);
+    append_wish(name, address, &wish);
+    append_names(all, n, NULL, NULL, &names);
+    if (n > 0)
+        s = error_set(err, STATUS_NOT_FOUND,
+                      "no cluster%s that `cox up` runs here as this user; these run: " STR_FMT,
+                      wish.ptr, STR_ARG(strbuf_str(&names)));
+    else
+        s = error_set(err, STATUS_NOT_FOUND,
+                      "no cluster%s that `cox up` runs here as this user (control sockets in %s, "
+                      "TMPDIR): start one, or ask as its user and with its TMPDIR",
+                      wish.ptr, local_cluster_folder());
+    strbuf_fini(&names);
+    strbuf_fini(&wish);
+    return s;
+}
+
 enum status local_cluster_find(const char *name, const char *address, struct local_cluster *out,
                                struct error *err)
 {
     struct local_cluster *all;
     size_t n = local_cluster_list(ASK_TIMEOUT_MS, &all), n_meant = 0;
-    struct strbuf names;
-    strbuf_init(&names, NAMES_BYTES);
+    enum status s = STATUS_OK;
     for (size_t i = 0; i < n; i++)
         if (is_meant(&all[i], name, address) && n_meant++ == 0)
             *out = all[i];
-    enum status s = STATUS_OK;
-    append_names(all, n, n_meant > 0 ? name : NULL, n_meant > 0 ? address : NULL, &names);
-    const char *list = names.ptr ? names.ptr : "";
-    if (n_meant > 1)
+    if (n_meant > 1) {
+        struct strbuf names;
+        strbuf_init(&names, NAMES_BYTES);
+        append_names(all, n, name, address, &names);
         s = error_set(err, STATUS_INVALID,
-                      "%zu clusters run here: which? Give its name, or --address: %s", n_meant,
-                      list);
-    else if (n_meant == 0 && n > 0)
-        s = error_set(err, STATUS_NOT_FOUND,
-                      "no cluster%s%s%s%s that `cox up` runs here as this user; these run: %s",
-                      name ? " called " : "", name ? name : "", address ? " at " : "",
-                      address ? address : "", list);
-    else if (n_meant == 0)
-        s = error_set(err, STATUS_NOT_FOUND,
-                      "no cluster%s%s%s%s that `cox up` runs here as this user (control sockets in "
-                      "%s, TMPDIR): start one, or ask as its user and with its TMPDIR",
-                      name ? " called " : "", name ? name : "", address ? " at " : "",
-                      address ? address : "", local_cluster_folder());
-    strbuf_fini(&names);
+                      "%zu clusters run here: which? Give its name, or --address: " STR_FMT,
+                      n_meant, STR_ARG(strbuf_str(&names)));
+        strbuf_fini(&names);
+    } else if (n_meant == 0) {
+        s = none_is_meant(name, address, all, n, err);
+    }
     mem_free(all);
     return s;
 }

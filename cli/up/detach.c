@@ -146,6 +146,12 @@ static bool show(int fd, pid_t cluster)
     }
 }
 
+static bool has_log(const char *path)
+{
+    struct stat st;
+    return stat(path, &st) == 0 && st.st_size > 0;
+}
+
 static int wait_for_start(const char *command, int fd, pid_t cluster, const struct up_detach *d)
 {
     struct sigaction sa = {.sa_handler = on_interrupt};
@@ -162,7 +168,7 @@ static int wait_for_start(const char *command, int fd, pid_t cluster, const stru
     else if (WIFSIGNALED(status))
         fprintf(stderr, "cox %s: the cluster was ended by signal %d (%s); its log is %s\n", command,
                 WTERMSIG(status), strsignal(WTERMSIG(status)), d->log_file);
-    else
+    else if (has_log(d->log_file))
         fprintf(stderr, "cox %s: the cluster has not started; its log is %s\n", command,
                 d->log_file);
     if (n_interrupts > 0 || WIFSIGNALED(status) || WEXITSTATUS(status) == EXIT_FINE)
@@ -204,10 +210,24 @@ enum status up_detach(const char *command, const char *name, struct up_detach *d
         (void)dup2(null_fd, STDIN_FILENO);
     if (null_fd >= 0)
         close(null_fd);
-    (void)dup2(log_fd, STDOUT_FILENO);
-    (void)dup2(log_fd, STDERR_FILENO);
-    close(log_fd); /* its lock stays with the two copies */
+    d->log_fd = log_fd;
     return STATUS_OK;
+}
+
+void up_detach_init(struct up_detach *d)
+{
+    *d = (struct up_detach){.fd = -1, .log_fd = -1};
+}
+
+void up_detach_begin_log(struct up_detach *d)
+{
+    if (d->log_fd < 0)
+        return;
+    fflush(NULL);
+    (void)dup2(d->log_fd, STDOUT_FILENO);
+    (void)dup2(d->log_fd, STDERR_FILENO);
+    close(d->log_fd); /* its lock stays with the two copies */
+    d->log_fd = -1;
 }
 
 void up_detach_ready(struct up_detach *d)

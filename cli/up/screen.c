@@ -16,13 +16,21 @@
 #include "common/base/mem.h"
 #include "common/base/str.h"
 
-enum { PLAIN_COLUMNS = 80, PLAIN_EVERY_S = 5, NAME_WIDTH = 10, LINE_SHOWN = 4000, TIME_CHARS = 24 };
+enum {
+    START_S = 10,
+    PLAIN_COLUMNS = 80,
+    PLAIN_EVERY_S = 5,
+    NAME_WIDTH = 10,
+    LINE_SHOWN = 4000,
+    TIME_CHARS = 24
+};
 
 struct up_screen {
     struct up_screen_options o;
     char progress[512];
     bool is_drawn;
     uint64_t said_ns; /* progress as a line of its own */
+    uint64_t begin_ns;
 };
 
 static void write_all(int fd, const char *bytes, size_t n)
@@ -53,6 +61,7 @@ struct up_screen *up_screen_new(const struct up_screen_options *o)
 {
     struct up_screen *s = mem_zalloc(sizeof *s);
     s->o = *o;
+    s->begin_ns = clock_mono_ns();
     return s;
 }
 
@@ -151,6 +160,15 @@ static void append_visible(struct strbuf *b, const char *text, size_t n)
     }
 }
 
+/* All processes start at once: whoever is ready before the head listens says that nobody does. The
+ * progress says so too when it lasts. */
+static bool is_of_a_start(const struct up_screen *s, const char *event, size_t n)
+{
+    static const char name[] = "head_unreachable ";
+    return n > sizeof name && memcmp(event, name, sizeof name - 1) == 0 &&
+           clock_mono_ns() - s->begin_ns < START_S * NS_PER_S;
+}
+
 void up_screen_line(struct up_screen *s, const char *name, const char *line, size_t n,
                     bool is_stderr)
 {
@@ -159,6 +177,8 @@ void up_screen_line(struct up_screen *s, const char *name, const char *line, siz
     size_t from = 0;
     int level = up_screen_level(line, n, &from);
     if ((level < 0 && !is_stderr) || (level >= 0 && level < LOG_WARN))
+        return;
+    if (is_of_a_start(s, line + from, n - from))
         return;
     struct strbuf b;
     strbuf_init(&b, 0);
