@@ -75,7 +75,7 @@ const struct command commands[] = {
      TABLE(undrain)},
     {"lora", "list | load NAME=FOLDER | unload NAME [OPTION...]",
      "adapters that are loaded, while the cluster runs", cmd_lora, TABLE(lora)},
-    {"ps", "[OPTION...]", "list the clusters that `cox up` runs on this machine", cmd_ps,
+    {"ps", "[NAME] [OPTION...]", "list the clusters that `cox up` runs on this machine", cmd_ps,
      TABLE(ps)},
     {"stop", "[NAME] [OPTION...]", "stop a cluster that `cox up` runs on this machine", cmd_stop,
      TABLE(stop)},

@@ -105,21 +105,40 @@ static void print_json(const struct local_cluster *all, size_t n)
     json_decref(list);
 }
 
+/* Those of that name alone. */
+static size_t keep_named(struct local_cluster *all, size_t n, const char *name)
+{
+    size_t n_kept = 0;
+    for (size_t i = 0; i < n; i++)
+        if (strcmp(all[i].name, name) == 0)
+            all[n_kept++] = all[i];
+    return n_kept;
+}
+
 int cmd_ps(int argc, char **argv)
 {
     struct local_options o = {0};
     struct config_result res;
     int code;
-    const struct command_line line = {
-        .usage = "cox ps [OPTION...]", .specs = ps_specs, .n_specs = ps_n_specs};
+    const struct command_line line = {.usage = "cox ps [NAME] [OPTION...]",
+                                      .specs = ps_specs,
+                                      .n_specs = ps_n_specs,
+                                      .max_positional = 1};
     if (command_parse(&line, argc, argv, &o, &res, &code)) {
         struct local_cluster *all;
         size_t n = local_cluster_list(LOOK_MS, &all);
+        const char *name = res.positional.n_items > 0 ? res.positional.items[0] : NULL;
+        n = name ? keep_named(all, n, name) : n;
         if (o.json)
             print_json(all, n);
         else if (n > 0)
             print_list(all, n);
-        else
+        if (name && n == 0) {
+            fprintf(stderr,
+                    "cox ps: no cluster called %s runs here as this user; `cox ps` lists all\n",
+                    name);
+            code = EXIT_FAILED;
+        } else if (n == 0 && !o.json)
             printf("No cluster runs here as this user (control sockets in %s, TMPDIR). `cox up "
                    "MODEL` starts one.\n",
                    local_cluster_folder());

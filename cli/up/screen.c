@@ -130,9 +130,23 @@ void up_screen_progress(struct up_screen *s, const char *text)
     strbuf_fini(&b);
 }
 
+/* Of a line of JSON, which is shown as it is. */
+static int level_of_json(const char *line, size_t n)
+{
+    static const char *const levels[] = {"\"level\":\"debug\"", "\"level\":\"info\"",
+                                         "\"level\":\"warn\"", "\"level\":\"error\""};
+    for (int i = 0; i < LOG_LEVEL_COUNT; i++)
+        if (memmem(line, n, levels[i], strlen(levels[i])))
+            return i;
+    return -1;
+}
+
 int up_screen_level(const char *line, size_t n, size_t *text)
 {
     static const char *const names[] = {"debug ", "info ", "warn ", "error "};
+    *text = 0;
+    if (n > 0 && line[0] == '{')
+        return level_of_json(line, n);
     if (n < TIME_CHARS + 2 || line[4] != '-' || line[10] != 'T' || line[TIME_CHARS - 1] != 'Z' ||
         line[TIME_CHARS] != ' ')
         return -1;

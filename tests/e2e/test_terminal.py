@@ -177,6 +177,7 @@ def test_in_the_background(here, tmp_path):
     assert re.search(rf"null +serving +{url} +1 +\d+s +0$", table[1])
     listed = httpx.Response(200, text=cox("ps", "--json").stdout).json()
     assert [c["name"] for c in listed] == ["null", "null-2"] and listed[0]["log"] == str(log) and listed[0]["requests"] == 0
+    assert [line.split()[0] for line in cox("ps", "null-2").stdout.splitlines()] == ["NAME", "null-2"]
     for args in (["stop"], ["scale", "1"], ["logs"]):
         done = cox(*args)
         assert done.returncode == 2 and "2 clusters run here: which?" in done.stderr and "null-2 (127.0.0.1:" in done.stderr
