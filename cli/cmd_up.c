@@ -304,6 +304,13 @@ static void on_signal(void *ctx, int signum)
     stop(ctx);
 }
 
+/* `cox stop` never ends open requests at once, however often it is typed. */
+static void stop_in_order(void *ctx)
+{
+    if (!((struct up *)ctx)->is_stopping)
+        stop(ctx);
+}
+
 /* `ps` shows a child's command line to everyone on the machine, its environment only to us. */
 static enum status export_secrets(const struct up_options *o, struct error *err)
 {
@@ -439,7 +446,7 @@ static void start_control(struct up *u)
                                              u->detach.log_file[0] ? u->detach.log_file : NULL,
                                          .state = state,
                                          .process = process,
-                                         .stop = stop,
+                                         .stop = stop_in_order,
                                          .group = (uint32_t)(u->o.tp * u->o.pp),
                                          .max_groups = up_plan_max_groups(&u->o),
                                          .n_workers = n_workers,

@@ -77,6 +77,23 @@ def test_start_and_end_of_cox_up(tmp_path, columns):
         t.end()
 
 
+def test_a_second_interrupt_ends_at_once(tmp_path):
+    command, url = up_command("--null-step-us", 2000, "--shutdown-timeout", 600)
+    t = Terminal(*command, env={**ENV, "TMPDIR": str(tmp_path)})
+    try:
+        t.until("the summary", lambda s: "curl " in s)
+        with streams(url, 2):
+            t.process.send_signal(signal.SIGINT)
+            t.until("it lets the streams go on", lambda s: "Stopping. Ctrl-C again" in s)
+            assert "stopping" in run_cox("ps", env={**os.environ, "TMPDIR": str(tmp_path)}).stdout
+            done = run_cox("stop", "--timeout", 0, env={**os.environ, "TMPDIR": str(tmp_path)})
+            assert done.returncode == 1 and "has not ended within 0 s: it lets open requests finish" in done.stderr
+            t.process.send_signal(signal.SIGINT)
+            assert t.wait() == 0
+    finally:
+        t.end()
+
+
 def test_verbose_shows_the_logs_and_errors_are_always_shown(tmp_path):
     command, _ = up_command("--verbose", workers=1)
     t = Terminal(*command, env={**ENV, "TMPDIR": str(tmp_path)})
