@@ -21,6 +21,7 @@ class Terminal:
         self.fd, self.inner = pty.openpty()
         os.set_blocking(self.fd, False)
         self.resize(columns, rows)
+        self.before = self.settings()
         self.process = subprocess.Popen([BIN / "cox", *map(str, command)], stdin=self.inner, stdout=self.inner, stderr=self.inner, env=env)
         self.raw = self.text = ""
         self.decoder = codecs.getincrementaldecoder("utf-8")("replace")  # a character may come in two reads

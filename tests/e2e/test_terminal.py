@@ -131,7 +131,7 @@ def test_nothing_above_info_without_a_terminal():
 
 
 def test_each_program_alone(tmp_path):
-    """By SIGTERM, as pods end. Whoever is told to end says nothing of a head that is gone by then."""
+    """By SIGTERM, one after the other, as a roll-out ends pods."""
     ports = free_ports(4)
     programs = {"head": ["head", "--insecure", "--port", ports[0], "--admin-port", ports[1]],
                 "worker": ["worker", "--insecure", "--head", f"127.0.0.1:{ports[0]}", "--model", "null", "--http-port", ports[2]],
@@ -146,7 +146,6 @@ def test_each_program_alone(tmp_path):
                      "groups_ready=1" in (tmp_path / "gateway").read_text())
             for name in order:
                 started[name].terminate()
-            for name in order:
                 assert started[name].wait(20 * SLOW) == 0
                 log = (tmp_path / name).read_text()
                 log = log[log.index("head_started" if name == "head" else "head_joined" if name == "worker" else "head_connected"):]
@@ -297,7 +296,6 @@ def test_peer_timeout_forgives_a_pause(cluster):
 def test_top_scrolls_sorts_and_quits(cluster, columns, rows):
     t = Terminal("top", "--interval", 0.2, *at(cluster), columns=columns, rows=rows)
     try:
-        before = t.settings()
         t.until("a first screen", lambda s: "q quit" in s and s.endswith("\033[J"))
         assert "\033[?1049h" in t.raw and "worker-11" not in t.screen()
         first = [line for line in t.screen().splitlines() if line]
@@ -318,7 +316,7 @@ def test_top_scrolls_sorts_and_quits(cluster, columns, rows):
         t.resize(columns + 10, rows + 10)
         t.until("more rows", lambda s: len(t.screen().splitlines()) > len(first) + 5)
         t.press("q")
-        assert t.wait() == 0 and t.raw.endswith("\033[?25h\033[?1049l") and t.settings() == before
+        assert t.wait() == 0 and t.raw.endswith("\033[?25h\033[?1049l") and t.settings() == t.before
     finally:
         t.end()
 
@@ -327,10 +325,9 @@ def test_top_scrolls_sorts_and_quits(cluster, columns, rows):
 def test_top_gives_the_terminal_back(cluster, number):
     t = Terminal("top", *at(cluster), columns=80, rows=24)
     try:
-        before = t.settings()
         t.until("a first screen", lambda s: "q quit" in s)
-        assert t.settings() != before
+        assert t.settings() != t.before
         t.process.send_signal(number)
-        assert t.wait() == -number and t.raw.endswith("\033[?25h\033[?1049l") and t.settings() == before
+        assert t.wait() == -number and t.raw.endswith("\033[?25h\033[?1049l") and t.settings() == t.before
     finally:
         t.end()
