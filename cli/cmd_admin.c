@@ -6,8 +6,10 @@
 #include <unistd.h>
 
 #include "cli/admin_client.h"
+#include "cli/answer.h"
 #include "cli/command.h"
 #include "cli/status_paint.h"
+#include "cli/status_sort.h"
 #include "cli/status_view.h"
 
 enum { EXIT_UNREACHABLE = 2, WATCH_MS = 1000 };
@@ -30,14 +32,18 @@ const struct option_spec events_specs[] = {
 };
 const size_t events_n_specs = sizeof events_specs / sizeof events_specs[0];
 
+#define DRAIN_JSON_ROW                                                                             \
+    OPT_BOOL(admin_access, json, "json", NULL, "Print the head's answer as JSON, for programs.")
+
 const struct option_spec drain_specs[] = {
     ADMIN_ROWS,
     ADMIN_FOLLOW_ROW,
-    OPT_BOOL(admin_access, undo, "undo", NULL, "let the worker have work again"),
+    DRAIN_JSON_ROW,
+    OPT_BOOL(admin_access, undo, "undo", NULL, "Let the worker have work again: `cox undrain`."),
 };
 const size_t drain_n_specs = sizeof drain_specs / sizeof drain_specs[0];
 
-const struct option_spec undrain_specs[] = {ADMIN_ROWS, ADMIN_FOLLOW_ROW};
+const struct option_spec undrain_specs[] = {ADMIN_ROWS, ADMIN_FOLLOW_ROW, DRAIN_JSON_ROW};
 const size_t undrain_n_specs = sizeof undrain_specs / sizeof undrain_specs[0];
 
 const struct option_spec debug_specs[] = {ADMIN_ROWS, ADMIN_FOLLOW_ROW};
@@ -81,6 +87,7 @@ static int show_status(struct admin_access *o)
         struct strbuf b, painted;
         strbuf_init(&b, 0);
         strbuf_init(&painted, 0);
+        status_sort(answer, STATUS_BY_NAME, false);
         status_view_render(answer, &b);
         if (status_paint_wanted(STDOUT_FILENO, getenv("NO_COLOR"), getenv("TERM")))
             status_paint(strbuf_str(&b), &painted);
@@ -180,6 +187,84 @@ int cmd_events(int argc, char **argv)
     return code;
 }
 
+/* What the cluster was before the drain. NULL: it does not say. */
+static const json_t *worker_of(const json_t *status, const char *instance)
+{
+    size_t i;
+    const json_t *w;
+    json_array_foreach(json_object_get(status, "workers"), i,
+                       w) if (strcmp(answer_text(w, "instance"), instance) == 0) return w;
+    return NULL;
+}
+
+static const char *plural(long long n)
+{
+    return n == 1 ? "" : "s";
+}
+
+/* What becomes of the requests of its group: other groups take them, or a spare takes its place. */
+static void say_of_group(const json_t *status, const json_t *worker)
+{
+    const json_t *group = json_object_get(worker, "group"), *o;
+    long long n = 0, n_other = 0, n_spare = 0;
+    size_t i;
+    json_array_foreach(json_object_get(status, "groups"), i, o)
+    {
+        bool is_its =
+            json_is_integer(group) && answer_integer(o, "id") == json_integer_value(group);
+        n = is_its ? answer_integer(o, "running") + answer_integer(o, "waiting") : n;
+        n_other += !is_its && answer_state_is(o, "ready");
+    }
+    json_array_foreach(json_object_get(status, "workers"), i, o) n_spare +=
+        answer_state_is(o, "free") && o != worker;
+    if (!json_is_integer(group))
+        printf("It was in no group, so no request moves.\n");
+    else if (n == 0 && (n_other > 0 || n_spare > 0))
+        printf("No request runs in its group %lld; other workers take what comes.\n",
+               (long long)json_integer_value(group));
+    else if (n_other > 0 || n_spare > 0)
+        printf("%lld request%s of its group %lld move%s to other workers.\n", n, plural(n),
+               (long long)json_integer_value(group), n == 1 ? "s" : "");
+    else
+        printf("No other group serves and no worker is spare: %lld request%s wait%s until one "
+               "does.\n",
+               n, plural(n), n == 1 ? "s" : "");
+}
+
+static void say_drained(const json_t *status, const json_t *answer, const char *word, bool undo)
+{
+    const char *instance = answer_text(answer, "worker");
+    const json_t *w = worker_of(status, instance), *requests = json_object_get(status, "requests");
+    char name[64];
+    if (strcmp(instance, "all") == 0) {
+        long long n = answer_integer(requests, "running") + answer_integer(requests, "waiting");
+        if (undo)
+            printf("The cluster takes new requests again.\n");
+        else
+            printf(
+                "The cluster is draining: it refuses new requests, and %lld that it has go on to "
+                "their end.\n`cox undrain all` undoes it.\n",
+                n);
+        return;
+    }
+    if (w && json_is_integer(json_object_get(w, "ordinal")))
+        snprintf(name, sizeof name, "worker-%lld", answer_integer(w, "ordinal"));
+    else
+        snprintf(name, sizeof name, "%.40s", instance);
+    struct strbuf b;
+    strbuf_init(&b, 0);
+    strbuf_printf(&b, "%s on %.120s", name, answer_text(w, "node"));
+    answer_hide_controls(&b, 0);
+    if (undo) {
+        printf(STR_FMT " takes work again.\n", STR_ARG(strbuf_str(&b)));
+    } else {
+        printf(STR_FMT " is draining: it takes no more work. ", STR_ARG(strbuf_str(&b)));
+        say_of_group(status, w);
+        printf("`cox undrain %s` undoes it.\n", word);
+    }
+    strbuf_fini(&b);
+}
+
 /* Exit codes: 2 as well for a name that is several workers', or nobody's kind of name. */
 static int drain(const char *command, struct admin_access *o, const char *worker)
 {
@@ -194,6 +279,9 @@ static int drain(const char *command, struct admin_access *o, const char *worker
     }
     if (!admin_follow(o, command, false)) /* a standby's own answer says that it waits */
         return EXIT_UNREACHABLE;
+    json_t *before = NULL; /* for the sentence alone: without it there is less to say */
+    if (!o->json && admin_call(o, "GET", "/api/status", NULL, &before, &err) != STATUS_OK)
+        before = NULL;
     json_t *ask = json_pack("{s:s,s:b}", "worker", worker, "on", o->undo ? 0 : 1);
     char *body = ask ? json_dumps(ask, JSON_COMPACT) : NULL;
     enum status s = body ? admin_call(o, "POST", "/api/drain", body, &answer, &err)
@@ -202,9 +290,14 @@ static int drain(const char *command, struct admin_access *o, const char *worker
     json_decref(ask);
     if (s != STATUS_OK) {
         int code = fail(command, s, &err);
+        json_decref(before);
         return s == STATUS_INVALID ? EXIT_USAGE : code;
     }
-    print_json(answer, JSON_COMPACT);
+    if (o->json)
+        print_json(answer, JSON_COMPACT);
+    else
+        say_drained(before, answer, worker, o->undo);
+    json_decref(before);
     json_decref(answer);
     return EXIT_FINE;
 }

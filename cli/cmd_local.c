@@ -13,7 +13,7 @@ enum { FOLLOW_MS = 250, HOST_BYTES = 256, NAME_WIDTH = 10, NEXT_BYTES = 21 };
 
 #define ROW_ADDRESS                                                                                \
     OPT_STRING(local_options, address, "address", NULL,                                            \
-               "HOST:PORT of its admin API, where several run here")
+               "HOST:PORT of the cluster's admin API, where two clusters have one name.")
 
 const struct option_spec logs_specs[] = {
     ROW_ADDRESS,
@@ -23,12 +23,12 @@ const struct option_spec logs_specs[] = {
      .offset = offsetof(struct local_options, lines),
      .max = 4096,
      .def = "100",
-     .help = "how many of the last ones"},
+     .help = "Number of lines, the last ones of the log (default 100)."},
     {.name = "follow",
      .aliases = "f",
      .type = OPTION_BOOL,
      .offset = offsetof(struct local_options, follow),
-     .help = "go on, until Ctrl-C"},
+     .help = "Print further lines as they come, until Ctrl-C."},
 };
 const size_t logs_n_specs = sizeof logs_specs / sizeof logs_specs[0];
 
@@ -99,6 +99,55 @@ static enum status show(const struct local_cluster *c, const struct option_list 
     return s;
 }
 
+static bool has_name(const json_t *names, const char *name)
+{
+    size_t i;
+    const json_t *n;
+    json_array_foreach(names, i, n) if (strcmp(json_string_value(n), name) == 0) return true;
+    return false;
+}
+
+/* Exit code 2 territory: a process that nobody is called as, with those that there are. */
+static enum status check_names(const struct local_cluster *c, const struct option_list *wanted,
+                               struct error *err)
+{
+    json_t *names = wanted->n_items > 0 ? local_cluster_processes(c) : NULL;
+    enum status s = STATUS_OK;
+    for (size_t i = 0; names && i < wanted->n_items && s == STATUS_OK; i++) {
+        struct strbuf list;
+        size_t k;
+        const json_t *n;
+        if (has_name(names, wanted->items[i]))
+            continue;
+        strbuf_init(&list, 0);
+        json_array_foreach(names, k, n)
+            strbuf_printf(&list, "%s%s", k > 0 ? ", " : "", json_string_value(n));
+        s = error_set(err, STATUS_INVALID, "no process \"%s\" in the cluster %s; there are: %.400s",
+                      wanted->items[i], c->name, list.ptr ? list.ptr : "none");
+        strbuf_fini(&list);
+    }
+    json_decref(names);
+    return s;
+}
+
+/* A first word that is a cluster's name says which one; it is left out of *processes. */
+static enum status find_logs(const char *address, const struct option_list *words,
+                             struct local_cluster *c, struct option_list *processes,
+                             struct error *err)
+{
+    *processes = *words;
+    if (words->n_items > 0 &&
+        local_cluster_find(words->items[0], address, c, err) != STATUS_NOT_FOUND) {
+        *processes = (struct option_list){words->items + 1, words->n_items - 1};
+        if (err->status != STATUS_OK)
+            return err->status;
+    } else {
+        *err = (struct error){0};
+        TRY(local_cluster_find(NULL, address, c, err));
+    }
+    return check_names(c, processes, err);
+}
+
 int cmd_logs(int argc, char **argv)
 {
     struct local_options o = {0};
@@ -106,18 +155,19 @@ int cmd_logs(int argc, char **argv)
     struct local_cluster c;
     struct error err = {0};
     int code;
-    const struct command_line line = {.usage = "cox logs [NAME...] [OPTION...]",
+    struct option_list processes;
+    const struct command_line line = {.usage = "cox logs [NAME] [PROCESS...] [OPTION...]",
                                       .specs = logs_specs,
                                       .n_specs = logs_n_specs,
                                       .max_positional = 64};
     if (command_parse(&line, argc, argv, &o, &res, &code)) {
         unsigned long long since = 0;
-        enum status s = local_cluster_find(o.address, &c, &err);
+        enum status s = find_logs(o.address, &res.positional, &c, &processes, &err);
         if (s == STATUS_OK)
-            s = show(&c, &res.positional, o.lines, &since, &err);
+            s = show(&c, &processes, o.lines, &since, &err);
         while (s == STATUS_OK && o.follow && !ferror(stdout)) {
             usleep(FOLLOW_MS * 1000);
-            s = show(&c, &res.positional, -1, &since, &err);
+            s = show(&c, &processes, -1, &since, &err);
         }
         if (s != STATUS_OK)
             code = fail("logs", &err);
@@ -157,9 +207,14 @@ static enum status scale(const struct local_cluster *c, unsigned long long n, st
         json_t *j = json_loadb(answer.ptr, answer.len, 0, NULL);
         long long was = json_integer_value(json_object_get(j, "was"));
         long long is = json_integer_value(json_object_get(j, "workers"));
+        long long groups = is / c->group;
+        groups = c->max_groups > 0 && groups > c->max_groups ? c->max_groups : groups;
         printf("%lld workers, %lld before: %lld group%s of %lld and %lld spare; `cox status` shows "
                "them\n",
-               is, was, is / c->group, is / c->group == 1 ? "" : "s", c->group, is % c->group);
+               is, was, groups, groups == 1 ? "" : "s", c->group, is - groups * c->group);
+        if (c->max_groups > 0 && groups == c->max_groups)
+            printf("More than %lld groups do not serve: `cox up` was started with --dp %lld.\n",
+                   c->max_groups, c->max_groups);
         json_decref(j);
     }
     strbuf_fini(&answer);
@@ -173,18 +228,20 @@ int cmd_scale(int argc, char **argv)
     struct local_cluster c;
     struct error err = {0};
     int code;
-    const struct command_line line = {.usage = "cox scale N [OPTION...]",
+    const struct command_line line = {.usage = "cox scale [NAME] N [OPTION...]",
                                       .specs = scale_specs,
                                       .n_specs = scale_n_specs,
-                                      .max_positional = 1};
+                                      .max_positional = 2};
     if (command_parse(&line, argc, argv, &o, &res, &code)) {
+        size_t n_words = res.positional.n_items;
+        const char *name = n_words > 1 ? res.positional.items[0] : NULL;
         uint64_t n = 0;
-        if (res.positional.n_items == 0 ||
-            str_to_u64(str_from(res.positional.items[0]), &n) != STATUS_OK || n > 1024) {
+        if (n_words == 0 ||
+            str_to_u64(str_from(res.positional.items[n_words - 1]), &n) != STATUS_OK || n > 1024) {
             fprintf(stderr, "cox scale: how many workers, from 0 to 1024? usage: %s\n", line.usage);
             code = EXIT_USAGE;
         } else if (!print_kubectl(n)) {
-            enum status s = local_cluster_find(o.address, &c, &err);
+            enum status s = local_cluster_find(name, o.address, &c, &err);
             if (s == STATUS_OK)
                 s = scale(&c, n, &err);
             if (s != STATUS_OK)

@@ -1,9 +1,8 @@
 /* `cox up MODEL`: a whole cluster on this machine as supervised child processes, with throw-away
- * keys. A small thread asks the first gateway for its health and tells the loop when it serves. */
+ * keys. A small thread (up/probe.h) asks the first gateway for its health and tells the loop when
+ * it serves. A terminal shows the short form of the log (up/screen.h). */
 #include <errno.h>
-#include <pthread.h>
 #include <signal.h>
-#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -19,6 +18,11 @@
 #include "cli/supervisor.h"
 #include "cli/tables.h"
 #include "cli/throw_away.h"
+#include "cli/up/detach.h"
+#include "cli/up/name.h"
+#include "cli/up/probe.h"
+#include "cli/up/ready.h"
+#include "cli/up/screen.h"
 #include "cli/up_control.h"
 #include "cli/up_numa.h"
 #include "cli/up_sagemaker.h"
@@ -28,11 +32,10 @@
 #include "common/base/log.h"
 #include "common/base/mem.h"
 #include "common/model/model_config.h"
-#include "common/net/http_client.h"
 #include "common/net/keys.h"
 
 enum { LAST_WORDS_MS = 9000 }; /* more than a gateway gives its clients to read them */
-enum { HEALTH_EVERY_MS = 10, HEALTH_TIMEOUT_MS = 500, PATH_BYTES = 4096 };
+enum { PATH_BYTES = 4096, LOG_NAME_BYTES = 14 };
 
 struct up {
     struct up_options o;
@@ -53,11 +56,15 @@ struct up {
     char bin_dir[PATH_BYTES], keys_dir[PATH_BYTES];
     struct throw_away throw_away; /* of the control socket, and keys_dir when none was given */
     uint64_t begin_ns;
-    struct loop_wakeup *ready;
-    pthread_t prober;
-    bool probing;
-    _Atomic bool stop_probing, serves, is_late;
-    char url[300], admin_url[300];
+    struct up_probe *probe;
+    struct up_screen *screen; /* NULL: the whole log is on stderr and nothing else */
+    struct up_screen_options screen_options;
+    struct up_detach detach;
+    char cluster_name[UP_NAME_BYTES];
+    bool is_only; /* no other cluster ran here when it was started */
+    bool is_ready, is_late, is_stopping;
+    char url[300];
+    const char *admin; /* HOST:PORT; on the arena */
 };
 
 /* ---- keys ---- */
@@ -77,57 +84,6 @@ static enum status make_keys(struct up *u, const char *tmp_dir, struct error *er
 }
 
 /* ---- readiness ---- */
-
-static bool is_past(uint64_t begin_ns, double timeout_s)
-{
-    return timeout_s > 0 && (double)(clock_mono_ns() - begin_ns) > timeout_s * 1e9;
-}
-
-/* For a gateway that lets in no one without a certificate, who cannot be asked for its health. */
-static bool listens(const struct up *u)
-{
-    char url[sizeof u->url];
-    struct strbuf none;
-    struct error err;
-    int code;
-    snprintf(url, sizeof url, "http%s", u->url + strlen("https")); /* no handshake: TCP alone */
-    strbuf_init(&none, 0);
-    const struct http_call call = {
-        .url = url, .timeout_ms = HEALTH_TIMEOUT_MS, .uds = u->o.uds, .connect_only = true};
-    enum status s = http_client_call(&call, &code, &none, &err);
-    strbuf_fini(&none);
-    return s == STATUS_OK;
-}
-
-static void *probe(void *arg)
-{
-    struct up *u = arg;
-    char url[sizeof u->url + 16];
-    bool by_head = u->o.ssl.cert_reqs == 2;
-    snprintf(url, sizeof url, "%s%s", by_head ? u->admin_url : u->url,
-             by_head ? "/readyz" : "/health");
-    while (!atomic_load(&u->stop_probing)) {
-        if (is_past(u->begin_ns, u->o.startup_timeout_s) && !atomic_exchange(&u->is_late, true))
-            loop_wake(u->ready);
-        struct strbuf answer;
-        struct error err;
-        int code = 0;
-        strbuf_init(&answer, 64 << 10);
-        const struct http_call call = {.url = url,
-                                       .timeout_ms = HEALTH_TIMEOUT_MS,
-                                       .uds = by_head ? NULL : u->o.uds,
-                                       .any_certificate = true};
-        enum status s = http_client_call(&call, &code, &answer, &err);
-        strbuf_fini(&answer);
-        if (s == STATUS_OK && code == 200 && (!by_head || listens(u))) {
-            atomic_store(&u->serves, true);
-            loop_wake(u->ready);
-            return NULL;
-        }
-        usleep(HEALTH_EVERY_MS * 1000);
-    }
-    return NULL;
-}
 
 /* In DJL's words, where its users look for them. */
 static void say_of_model(const struct up *u,
@@ -154,41 +110,74 @@ static void say_of_model(const struct up *u,
     strbuf_fini(&b);
 }
 
-static void on_ready(void *ctx)
+/* Groups that can be whole at once, with no more than --dp where it was given beside --workers. */
+static uint32_t n_groups(const struct up *u)
+{
+    uint32_t group = (uint32_t)(u->o.tp * u->o.pp), n = u->plan.n_workers / group;
+    return up_plan_max_groups(&u->o) > 0 && n > up_plan_max_groups(&u->o)
+               ? up_plan_max_groups(&u->o)
+               : n;
+}
+
+static void say_ready(struct up *u, const json_t *status)
+{
+    struct strbuf text;
+    const struct up_ready r = {.url = u->url,
+                               .uds = u->o.uds,
+                               .admin = u->admin,
+                               .model = u->plan.model_name,
+                               .name = u->cluster_name,
+                               .log_file = u->detach.log_file[0] ? u->detach.log_file : NULL,
+                               .has_key = u->o.api_keys.n_items > 0 || u->o.api_key_file,
+                               .wants_ca = u->o.ssl.certfile,
+                               .wants_certificate = u->o.ssl.cert_reqs == 2,
+                               .is_only = u->is_only,
+                               .is_usual_admin = strcmp(u->admin, "127.0.0.1:8265") == 0,
+                               .n_workers = u->plan.n_workers,
+                               .group = (uint32_t)(u->o.tp * u->o.pp),
+                               .n_groups = n_groups(u),
+                               .n_gateways = (uint32_t)u->o.gateways,
+                               .took_ms = (clock_mono_ns() - u->begin_ns) / NS_PER_MS,
+                               .status = status};
+    strbuf_init(&text, 0);
+    if (u->screen) {
+        up_ready_frame(&r, up_screen_columns(u->screen), up_screen_is_utf8(u->screen), &text);
+        up_screen_print(u->screen, text.ptr);
+        strbuf_reset(&text);
+    }
+    if (u->detach.fd >= 0) { /* the log has all from here on, and nobody else reads */
+        up_screen_free(u->screen);
+        u->screen = NULL;
+    }
+    up_ready_plain(&r, &text);
+    for (char *line = strtok(text.ptr, "\n"); line; line = strtok(NULL, "\n")) {
+        if (!u->screen)
+            supervisor_say(u->supervisor, "%s", line);
+        else if (u->control)
+            up_control_add_line(u->control, "cox", line, strlen(line));
+    }
+    strbuf_fini(&text);
+    up_detach_ready(&u->detach);
+}
+
+static void on_probe(void *ctx)
 {
     struct up *u = ctx;
-    const char *key = u->o.api_keys.n_items > 0 || u->o.api_key_file ? "YOUR-KEY" : NULL;
-    if (atomic_load(&u->is_late)) {
-        atomic_store(&u->stop_probing, true);
+    struct up_probe_state now;
+    up_probe_look(u->probe, &now);
+    if (u->is_ready || u->is_stopping)
+        return;
+    if (now.is_late) {
+        u->is_late = u->is_stopping = true;
+        up_probe_stop(u->probe);
         supervisor_stop(u->supervisor);
-        return;
+    } else if (now.serves) {
+        u->is_ready = true;
+        say_of_model(u, sagemaker_ready);
+        say_ready(u, now.status);
+    } else if (u->screen && now.progress[0]) {
+        up_screen_progress(u->screen, now.progress);
     }
-    if (!atomic_load(&u->serves))
-        return;
-    say_of_model(u, sagemaker_ready);
-    supervisor_say(u->supervisor, "ready in %llu ms",
-                   (unsigned long long)((clock_mono_ns() - u->begin_ns) / NS_PER_MS));
-    supervisor_say(
-        u->supervisor,
-        "curl:      curl -N %s%s%s%s%s%s/v1/completions %s%s%s-H 'Content-Type: application/json' "
-        "-d "
-        "'{\"model\":\"%s\",\"prompt\":\"Once upon a time\",\"max_tokens\":32,\"stream\":true}'",
-        u->o.ssl.certfile ? "--cacert YOUR-CA.pem " : "",
-        u->o.ssl.cert_reqs == 2 ? "--cert YOUR.pem --key YOUR.key " : "",
-        u->o.uds ? "--unix-socket " : "", u->o.uds ? u->o.uds : "", u->o.uds ? " " : "", u->url,
-        key ? "-H 'Authorization: Bearer " : "", key ? key : "", key ? "' " : "",
-        u->plan.model_name);
-    if (!u->o.uds)
-        supervisor_say(u->supervisor,
-                       "python:    python3 -c 'import openai; "
-                       "c = openai.OpenAI(base_url=\"%s/v1\", api_key=\"%s\"); "
-                       "print(c.completions.create(model=\"%s\", prompt=\"Once upon a "
-                       "time\").choices[0].text)'",
-                       u->url, key ? key : "none", u->plan.model_name);
-    const char *admin = up_plan_reachable(&u->arena, u->o.admin_host, u->o.admin_port);
-    bool usual = strcmp(admin, "127.0.0.1:8265") == 0; /* where cox status looks by itself */
-    supervisor_say(u->supervisor, "dashboard: http://%s/   (or: cox status%s%s)", admin,
-                   usual ? "" : " --address ", usual ? "" : admin);
 }
 
 /* ---- start ---- */
@@ -320,11 +309,28 @@ static enum status stream_model(struct up *u, const char *tmp_dir, struct error 
     return s;
 }
 
-static void on_signal(void *ctx, int signum)
+static void stop(void *ctx)
 {
     struct up *u = ctx;
-    atomic_store(&u->stop_probing, true);
+    if (u->screen && !u->is_stopping)
+        up_screen_print(u->screen, u->detach.fd >= 0
+                                       ? "Stopping.\n"
+                                       : "Stopping. Ctrl-C again ends all processes at once.\n");
+    u->is_stopping = true;
+    up_probe_stop(u->probe);
     supervisor_stop(u->supervisor);
+}
+
+static void on_signal(void *ctx, int signum)
+{
+    stop(ctx);
+}
+
+/* `cox stop` never ends open requests at once, however often it is typed. */
+static void stop_in_order(void *ctx)
+{
+    if (!((struct up *)ctx)->is_stopping)
+        stop(ctx);
 }
 
 /* `ps` shows a child's command line to everyone on the machine, its environment only to us. */
@@ -390,19 +396,32 @@ static enum status prepare(struct up *u, struct error *err)
     TRY(up_plan_build(&u->o, u->model, &u->place, &u->arena, &u->plan, err));
     snprintf(u->url, sizeof u->url, "%s://%s", u->o.ssl.certfile ? "https" : "http",
              u->o.uds ? "localhost" : up_plan_reachable(&u->arena, u->o.host, u->o.port));
-    snprintf(u->admin_url, sizeof u->admin_url, "http://%s",
-             up_plan_reachable(&u->arena, u->o.admin_host, u->o.admin_port));
+    u->admin = up_plan_reachable(&u->arena, u->o.admin_host, u->o.admin_port);
     say_of_model(u, sagemaker_loading);
     return check_machine(u, err);
 }
 
 /* ---- cox logs, cox scale ---- */
 
-static void on_line(void *ctx, const char *name, const char *line, size_t n)
+static void on_line(void *ctx, const char *name, const char *line, size_t n, bool is_stderr)
 {
     struct up *u = ctx;
+    if (u->screen)
+        up_screen_line(u->screen, name, line, n, is_stderr);
+    up_detach_logged(&u->detach, n + LOG_NAME_BYTES);
     if (u->control)
         up_control_add_line(u->control, name, line, n);
+}
+
+static const char *state(void *ctx)
+{
+    const struct up *u = ctx;
+    return u->is_stopping ? "stopping" : u->is_ready ? "serving" : "starting";
+}
+
+static const char *process(void *ctx, uint32_t i)
+{
+    return supervisor_name(((struct up *)ctx)->supervisor, i);
 }
 
 static uint32_t n_workers(void *ctx)
@@ -442,22 +461,30 @@ static enum status scale(void *ctx, uint32_t n, struct error *err)
 static void start_control(struct up *u)
 {
     struct error err = {0};
-    const struct up_control_options o = {
-        .loop = u->loop,
-        .folder = u->throw_away.path,
-        .admin = up_plan_reachable(&u->arena, u->o.admin_host, u->o.admin_port),
-        .admin_key_file = u->o.admin_key_file,
-        .group = (uint32_t)(u->o.tp * u->o.pp),
-        .n_workers = n_workers,
-        .scale = scale,
-        .ctx = u};
+    const struct up_control_options o = {.loop = u->loop,
+                                         .folder = u->throw_away.path,
+                                         .admin = u->admin,
+                                         .admin_key_file = u->o.admin_key_file,
+                                         .name = u->cluster_name,
+                                         .model = u->plan.model_name,
+                                         .url = u->o.uds ? u->o.uds : u->url,
+                                         .log_file =
+                                             u->detach.log_file[0] ? u->detach.log_file : NULL,
+                                         .state = state,
+                                         .process = process,
+                                         .stop = stop_in_order,
+                                         .group = (uint32_t)(u->o.tp * u->o.pp),
+                                         .max_groups = up_plan_max_groups(&u->o),
+                                         .n_workers = n_workers,
+                                         .scale = scale,
+                                         .ctx = u};
     enum status s = u->throw_away.path[0]
                         ? up_control_start(&o, &u->control, &err)
                         : error_set(&err, STATUS_IO, "TMPDIR (/tmp) takes no folder");
     if (s != STATUS_OK) {
         u->control = NULL;
         log_warn("no_control", "why=%s next=%s", log_quote(err.text),
-                 "\"cox logs and cox scale do not find this cluster; all else works\"");
+                 "\"cox ps, stop, logs and scale do not find this cluster; all else works\"");
     }
 }
 
@@ -476,19 +503,30 @@ static enum status run(struct up *u, struct error *err)
                                           .drain_role = UP_GATEWAY,
                                           .drain_ms = drain_ms(u->o.shutdown_timeout_s),
                                           .color = color,
+                                          .quiet = u->screen && u->detach.fd < 0,
                                           .on_line = on_line,
                                           .ctx = u};
+    up_detach_begin_log(&u->detach);
     start_control(u);
     enum status s = supervisor_start(&so, &u->supervisor, err);
     if (s != STATUS_OK)
         supervisor_stop(u->supervisor);
-    u->ready = loop_wakeup_new(u->loop, on_ready, u);
-    u->probing = s == STATUS_OK && pthread_create(&u->prober, NULL, probe, u) == 0;
+    const struct up_probe_options po = {.loop = u->loop,
+                                        .url = u->url,
+                                        .uds = u->o.uds,
+                                        .admin = u->admin,
+                                        .admin_key_file = u->o.admin_key_file,
+                                        .by_head = u->o.ssl.cert_reqs == 2,
+                                        .wants_status = u->screen != NULL,
+                                        .timeout_s = u->o.startup_timeout_s,
+                                        .begin_ns = u->begin_ns,
+                                        .n_workers = u->plan.n_workers,
+                                        .on_change = on_probe,
+                                        .ctx = u};
+    u->probe = s == STATUS_OK ? up_probe_start(&po) : NULL;
     loop_run(u->loop);
-    atomic_store(&u->stop_probing, true);
-    if (u->probing)
-        pthread_join(u->prober, NULL);
-    if (s == STATUS_OK && atomic_load(&u->is_late))
+    up_probe_stop(u->probe);
+    if (s == STATUS_OK && u->is_late)
         s = error_set(err, STATUS_TIMEOUT,
                       "no request could be served within %g s "
                       "(--startup-timeout): the log above says what was waited for",
@@ -500,13 +538,12 @@ static enum status run(struct up *u, struct error *err)
 
 static void finish(struct up *u)
 {
+    up_probe_free(u->probe);
     supervisor_free(u->supervisor);
     up_control_free(u->control);
-    if (u->loop) {
-        if (u->ready)
-            loop_wakeup_free(u->ready);
+    if (u->loop)
         loop_free(u->loop);
-    }
+    up_screen_free(u->screen);
     throw_away_remove(&u->throw_away);
     pull_stream_close(&u->stream);
     arena_fini(&u->arena);
@@ -515,13 +552,54 @@ static void finish(struct up *u)
 /* Says it; the exit code. */
 static int fail(const struct up *u, enum status s, const struct error *err)
 {
-    if (log_is_json())
+    bool is_log = u->detach.fd >= 0 && u->detach.log_fd < 0; /* what stderr is */
+    if (u->screen && (is_log || u->detach.fd < 0)) {
+        char text[sizeof err->text + 32];
+        snprintf(text, sizeof text, "cox %s: %s\n", u->name, err->text);
+        up_screen_print(u->screen, text);
+    }
+    if (u->screen && u->detach.fd < 0)
+        (void)0; /* that was standard error */
+    else if (log_is_json())
         log_error("failed", "text=%s", log_quote(err->text));
     else
         fprintf(stderr, "cox %s: %s\n", u->name, err->text);
     if (u->has_not_come)
         return pull_exit_code(s);
     return s == STATUS_IO || s == STATUS_TIMEOUT ? EXIT_FAILED : EXIT_USAGE;
+}
+
+/* On a terminal, or for the command that waits for a cluster in the background. */
+static void open_screen(struct up *u)
+{
+    bool is_short = u->detach.fd >= 0 || (isatty(STDERR_FILENO) == 1 && !u->o.verbose &&
+                                          u->o.log_level >= LOG_INFO && !log_is_json());
+    if (!is_short)
+        return;
+    if (u->detach.fd >= 0)
+        u->screen_options.fd = u->detach.fd;
+    else if (u->o.log_level < LOG_WARN) /* what matters of our own events the supervisor shows */
+        log_init("cox", LOG_WARN, (enum log_format)u->o.log_format);
+    u->screen = up_screen_new(&u->screen_options);
+}
+
+/* *code: of the command, when the cluster is another process. */
+static enum status begin(struct up *u, enum up_side *side, int *code, struct error *err)
+{
+    bool color = u->o.color == 1 || (u->o.color == 0 && isatty(STDERR_FILENO) == 1);
+    const struct option_list *names = &u->o.served_model_names;
+    *side = UP_SIDE_CLUSTER;
+    up_detach_init(&u->detach);
+    TRY(up_name_choose(u->o.name, names->n_items > 0 ? names->items[0] : u->model, u->cluster_name,
+                       &u->is_only, err));
+    u->screen_options = up_screen_of_stderr(color);
+    if (u->o.detach) {
+        u->screen_options.columns = up_screen_width(&u->screen_options); /* a pipe has none */
+        TRY(up_detach(u->name, u->cluster_name, &u->detach, side, code, err));
+    }
+    if (*side == UP_SIDE_CLUSTER)
+        open_screen(u);
+    return STATUS_OK;
 }
 
 int cmd_up(int argc, char **argv)
@@ -557,8 +635,11 @@ int cmd_up(int argc, char **argv)
             u->model = res.positional.items[0];
             log_init("cox", (enum log_level)u->o.log_level, (enum log_format)u->o.log_format);
             arena_init(&u->arena, 0);
-            enum status s = prepare(u, &err);
-            if (s == STATUS_OK)
+            enum up_side side;
+            enum status s = begin(u, &side, &code, &err);
+            if (s == STATUS_OK && side == UP_SIDE_CLUSTER)
+                s = prepare(u, &err);
+            if (s == STATUS_OK && side == UP_SIDE_CLUSTER)
                 s = run(u, &err);
             if (s != STATUS_OK)
                 code = fail(u, s, &err);

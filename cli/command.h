@@ -32,6 +32,8 @@ int cmd_status(int argc, char **argv);
 int cmd_top(int argc, char **argv);
 int cmd_events(int argc, char **argv);
 int cmd_logs(int argc, char **argv);
+int cmd_ps(int argc, char **argv);
+int cmd_stop(int argc, char **argv);
 int cmd_scale(int argc, char **argv);
 int cmd_drain(int argc, char **argv);
 int cmd_undrain(int argc, char **argv);

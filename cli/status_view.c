@@ -6,6 +6,7 @@
 #include <time.h>
 
 #include "cli/answer.h"
+#include "common/base/mem.h"
 
 enum { RECENT_FAILURES_SHOWN = 5, VERSIONS_SHOWN = 8 };
 
@@ -133,6 +134,20 @@ static void render_free(const json_t *s, size_t n_free, size_t n_ready, struct s
         strbuf_printf(b, "%zu %s to be put into a group of %lld\n", n_free, verb, world);
 }
 
+/* What the workers of one machine have together: their threads' CPUs and their containers' memory,
+ * but no more than the machine has. */
+struct host_sums {
+    const char *key;
+    double threads, cpus, memory, machine_memory, resident;
+};
+
+/* By the machine's id; of an older worker, which has said none, by its node. */
+static const char *host_key(const json_t *worker)
+{
+    const char *id = json_string_value(json_object_get(json_object_get(worker, "host"), "id"));
+    return id ? id : answer_text(worker, "node");
+}
+
 /* Is worker i the first of its node? Memory is a node's, and theirs together. */
 static bool is_first_there(const json_t *workers, size_t i)
 {
@@ -143,26 +158,59 @@ static bool is_first_there(const json_t *workers, size_t i)
     return true;
 }
 
+static double at_most(double x, double most)
+{
+    return most > 0 && x > most ? most : x;
+}
+
+/* hosts: room for as many as there are workers. Returns how many there are. */
+static size_t sum_hosts(const json_t *workers, struct host_sums *hosts)
+{
+    const json_t *o;
+    size_t i, n = 0, k;
+    json_array_foreach(workers, i, o)
+    {
+        const json_t *host = json_object_get(o, "host");
+        const char *key = host_key(o);
+        for (k = 0; k < n && strcmp(hosts[k].key, key) != 0; k++)
+            ;
+        if (k == n)
+            hosts[n++] = (struct host_sums){.key = key};
+        hosts[k].threads += answer_number(host, "threads");
+        hosts[k].cpus = answer_number(host, "cpus");
+        hosts[k].machine_memory = answer_number(host, "memory_bytes");
+        hosts[k].resident += answer_number(host, "resident_bytes");
+        hosts[k].memory += is_first_there(workers, i) ? answer_number(o, "memory_bytes") : 0;
+    }
+    return n;
+}
+
 /* Ray's lines, used/total: CPUs, of those that the ranks' threads may take; memory, of their nodes;
- * GPUs, and theirs. */
+ * GPUs, and theirs. A page that several processes map counts for each of them, up to all memory. */
 static void render_resources(const json_t *workers, struct strbuf *b)
 {
     const json_t *o;
-    size_t i, n_gpus = 0, n_used = 0;
+    size_t i, n_gpus = 0, n_used = 0, n = json_array_size(workers);
+    struct host_sums *hosts = mem_array(n > 0 ? n : 1, sizeof *hosts);
     double cores = 0, threads = 0, resident = 0, memory = 0, used = 0, total = 0;
     json_array_foreach(workers, i, o)
     {
-        const json_t *g = json_object_get(o, "gpu"), *host = json_object_get(o, "host");
+        const json_t *g = json_object_get(o, "gpu");
         bool is_gpu = strcmp(answer_text(o, "device"), "cuda") == 0;
         n_gpus += is_gpu;
         n_used += is_gpu && answer_state_is(o, "ready");
-        cores += answer_number(host, "cores_used");
-        threads += answer_number(host, "threads");
-        resident += answer_number(host, "resident_bytes");
-        memory += is_first_there(workers, i) ? answer_number(o, "memory_bytes") : 0;
+        cores += answer_number(json_object_get(o, "host"), "cores_used");
         used += answer_number(g, "memory_used_bytes");
         total += answer_number(g, "memory_total_bytes");
     }
+    n = sum_hosts(workers, hosts);
+    for (i = 0; i < n; i++) {
+        double has = at_most(hosts[i].memory, hosts[i].machine_memory);
+        threads += at_most(hosts[i].threads, hosts[i].cpus);
+        memory += has;
+        resident += at_most(hosts[i].resident, has);
+    }
+    mem_free(hosts);
     strbuf_printf(b, "  %.1f/%.0f CPUs, %zu/%zu GPUs, %.1f/%.1f GiB of memory", cores, threads,
                   n_used, n_gpus, resident / (1 << 30), memory / (1 << 30));
     if (total > 0)

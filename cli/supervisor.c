@@ -14,9 +14,9 @@
 #include "common/base/mem.h"
 
 #ifdef COX_SANITIZED
-enum { STOP_KILL_MS = 6000 }; /* a leak check is let finish */
+enum { STOP_KILL_MS = 8000 }; /* a leak check is let finish */
 #else
-enum { STOP_KILL_MS = 1500 };
+enum { STOP_KILL_MS = 5000 };
 #endif
 enum { STOP_AGAIN_MS = 300, NAME_WIDTH = 10, JSON_TEXT_MAX = 1000, LAST_WORDS_MAX = 700 };
 
@@ -42,10 +42,14 @@ struct supervisor {
     /* draining: the drain_role ends its work; nobody else stops yet, and who dies comes back */
     bool stopping, draining;
     struct loop_timer *stop_timer;
-    int stop_step;
+    uint32_t stop_stage, stopped_ms; /* into stop_order; since stop_all */
     char failure[LAST_WORDS_MAX + 64];
     char sentence[LAST_WORDS_MAX]; /* of the failure */
 };
+
+/* Each role talks to the one behind it until its own end: in this order nobody misses a peer. */
+static const enum up_role stop_order[] = {UP_GATEWAY, UP_WORKER, UP_HEAD};
+enum { N_STAGES = sizeof stop_order / sizeof stop_order[0] };
 
 /* In a JSON log every line is an event: those of the children as they are, anything else in one of
  * ours. */
@@ -62,12 +66,14 @@ static void write_json_line(const char *name, const char *line, size_t n)
 
 /* One write(2) a line, so that lines of children and ours do not mix. */
 static void write_line(const struct supervisor *s, const char *name, unsigned color,
-                       const char *line, size_t n)
+                       const char *line, size_t n, bool is_stderr)
 {
     static const char *const colors[] = {"36", "32", "33", "35", "34", "31"};
     char buf[20000];
     if (s->o.on_line)
-        s->o.on_line(s->o.ctx, name, line, n);
+        s->o.on_line(s->o.ctx, name, line, n, is_stderr);
+    if (s->o.quiet)
+        return;
     if (log_is_json()) {
         write_json_line(name, line, n);
         return;
@@ -99,9 +105,9 @@ void supervisor_say(const struct supervisor *s, const char *fmt, ...)
     if (log_is_json()) {
         log_info("note", "text=%s", log_quote(line));
         if (s->o.on_line)
-            s->o.on_line(s->o.ctx, "cox", line, strlen(line));
+            s->o.on_line(s->o.ctx, "cox", line, strlen(line), true);
     } else {
-        write_line(s, "cox", 0, line, strlen(line));
+        write_line(s, "cox", 0, line, strlen(line), true);
     }
 }
 
@@ -116,7 +122,7 @@ static void keep(const struct supervisor *s, const char *fmt, ...)
     va_start(ap, fmt);
     vsnprintf(line, sizeof line, fmt, ap);
     va_end(ap);
-    s->o.on_line(s->o.ctx, "cox", line, strlen(line));
+    s->o.on_line(s->o.ctx, "cox", line, strlen(line), true);
 }
 
 static void say_ended(const struct supervisor *s, const char *name, int pid, int status,
@@ -124,7 +130,8 @@ static void say_ended(const struct supervisor *s, const char *name, int pid, int
 {
     const char *how = term_signal ? "signal" : "status";
     int code = term_signal ? term_signal : status;
-    log_warn("process_ended", "name=%s pid=%d %s=%d", name, pid, how, code);
+    if (!s->o.quiet)
+        log_warn("process_ended", "name=%s pid=%d %s=%d", name, pid, how, code);
     keep(s, "process_ended name=%s pid=%d %s=%d", name, pid, how, code);
 }
 
@@ -160,7 +167,7 @@ static void on_line(void *ctx, struct loop_child *process, const char *line, siz
         snprintf(c->last_words, sizeof c->last_words, "%.*s", (int)n, line);
     c->held = is_stderr && n > 0 && last_words_is_failure(c->last_words);
     if (!c->held)
-        write_line(c->s, c->plan->name, c->i + 1, line, n);
+        write_line(c->s, c->plan->name, c->i + 1, line, n, is_stderr);
 }
 
 /* What several children say alike, and the end says again, is for one reading. */
@@ -172,7 +179,7 @@ static void write_held(struct child *c)
     c->held = false;
     last_words_sentence(c->last_words, sentence, sizeof sentence);
     if (strcmp(sentence, c->s->sentence) != 0)
-        write_line(c->s, c->plan->name, c->i + 1, c->last_words, strlen(c->last_words));
+        write_line(c->s, c->plan->name, c->i + 1, c->last_words, strlen(c->last_words), true);
 }
 
 static void on_exit_of(void *ctx, struct loop_child *process, int64_t status, int term_signal);
@@ -188,7 +195,8 @@ static enum status start(struct child *c, struct error *err)
     if (c->started_before) {
         const char *event = c->plan->role == UP_WORKER ? "worker_restarted" : "process_restarted";
         int pid = loop_child_pid(c->process);
-        log_info(event, "name=%s pid=%d", c->plan->name, pid);
+        if (!c->s->o.quiet)
+            log_info(event, "name=%s pid=%d", c->plan->name, pid);
         keep(c->s, "%s name=%s pid=%d", event, c->plan->name, pid);
     }
     c->started_before = true;
@@ -198,6 +206,7 @@ static enum status start(struct child *c, struct error *err)
 static void schedule_restart(struct child *c, int pid, uint64_t life_ms, int status,
                              int term_signal);
 static void stop_all(struct supervisor *s);
+static void go_on_stopping(struct supervisor *s);
 
 static void on_restart(void *ctx)
 {
@@ -277,7 +286,7 @@ static void on_exit_of(void *ctx, struct loop_child *process, int64_t status, in
         if (s->draining && signal_role(s, s->o.drain_role, 0) == 0)
             stop_all(s);
         else
-            finish_if_last(s);
+            go_on_stopping(s);
         return;
     }
     if (c->leaving)
@@ -304,6 +313,14 @@ uint32_t supervisor_count(const struct supervisor *s, enum up_role role)
     for (uint32_t i = 0; i < s->n_children; i++)
         n += s->children[i]->plan->role == role && !s->children[i]->leaving;
     return n;
+}
+
+const char *supervisor_name(const struct supervisor *s, uint32_t i)
+{
+    for (uint32_t k = 0; k < s->n_children; k++)
+        if (!s->children[k]->leaving && i-- == 0)
+            return s->children[k]->plan->name;
+    return NULL;
 }
 
 bool supervisor_has(const struct supervisor *s, const char *name)
@@ -355,16 +372,34 @@ static void signal_all(struct supervisor *s, int signum)
             loop_child_kill(s->children[i]->process, signum);
 }
 
+/* Whose turn it is, once those before have ended. */
+static void go_on_stopping(struct supervisor *s)
+{
+    uint32_t was = s->stop_stage;
+    while (!s->draining && s->stop_timer && s->stop_stage < N_STAGES &&
+           signal_role(s, stop_order[s->stop_stage], 0) == 0)
+        s->stop_stage++;
+    if (s->stop_stage > was && s->stop_stage < N_STAGES)
+        (void)signal_role(s, stop_order[s->stop_stage], SIGTERM);
+    finish_if_last(s);
+}
+
+/* A role that takes its time is told again, which means "at once", and the next one its first time.
+ */
 static void on_stop_timer(void *ctx)
 {
     struct supervisor *s = ctx;
     if (s->draining) {
         stop_all(s);
-    } else if (s->stop_step++ == 0) {
-        signal_all(s, SIGTERM);
-        loop_timer_again(s->stop_timer, STOP_KILL_MS - STOP_AGAIN_MS);
-    } else {
+        return;
+    }
+    s->stopped_ms += STOP_AGAIN_MS;
+    if (s->stopped_ms >= STOP_KILL_MS) {
         signal_all(s, SIGKILL);
+    } else if (s->stop_stage < N_STAGES) {
+        (void)signal_role(s, stop_order[s->stop_stage], SIGTERM);
+        if (++s->stop_stage < N_STAGES)
+            (void)signal_role(s, stop_order[s->stop_stage], SIGTERM);
     }
 }
 
@@ -383,9 +418,9 @@ static void stop_all(struct supervisor *s)
     s->draining = false;
     cancel_restarts(s);
     loop_timer_stop(s->stop_timer);
-    signal_all(s, SIGTERM);
-    s->stop_timer = loop_timer_start(s->o.loop, STOP_AGAIN_MS, 0, on_stop_timer, s);
-    finish_if_last(s);
+    s->stop_timer = loop_timer_start(s->o.loop, STOP_AGAIN_MS, STOP_AGAIN_MS, on_stop_timer, s);
+    (void)signal_role(s, stop_order[0], SIGTERM);
+    go_on_stopping(s);
 }
 
 void supervisor_stop(struct supervisor *s)

@@ -12,8 +12,10 @@ struct supervisor_options {
     enum up_role drain_role;    /* who is told first at the end: whose work may take */
     uint32_t drain_ms;          /* so long */
     bool color;
-    /* every line that is written, without the name in front; NULL: nobody keeps them */
-    void (*on_line)(void *ctx, const char *name, const char *line, size_t n);
+    bool quiet; /* stderr gets no line: on_line shows what is to be seen */
+    /* Every line of the log, without the name in front; is_stderr: a program's messages, not what
+     * it prints. NULL: nobody keeps them. */
+    void (*on_line)(void *ctx, const char *name, const char *line, size_t n, bool is_stderr);
     void *ctx;
 };
 
@@ -22,11 +24,14 @@ struct supervisor_options {
 MUST_USE enum status supervisor_start(const struct supervisor_options *o, struct supervisor **out,
                                       struct error *err);
 /* With drain_ms SIGTERM to the drain_role first, until they have ended or that time is over. Then
- * SIGTERM to all; again after 0.3 s (a worker's "at once"); SIGKILL after 1.5 s. When the last one
- * is gone the loop is stopped. A second call kills at once. */
+ * SIGTERM to the gateways, then to the workers, then to the heads, each when those before have
+ * ended or after 0.3 s, when these are told again ("at once"); SIGKILL to all after 5 s. When the
+ * last one is gone the loop is stopped. A second call kills at once. */
 void supervisor_stop(struct supervisor *s);
 /* Children of a role that are to run. */
 uint32_t supervisor_count(const struct supervisor *s, enum up_role role);
+/* The name of the i-th child that is to run; NULL: there are no more. */
+const char *supervisor_name(const struct supervisor *s, uint32_t i);
 bool supervisor_has(const struct supervisor *s, const char *name); /* also one that is leaving */
 /* One more; plan is borrowed. That it cannot start is said and ends nobody else. */
 MUST_USE enum status supervisor_add(struct supervisor *s, const struct up_child *plan,

@@ -26,10 +26,10 @@ struct up_options {
     int64_t prefill_workers, decode_workers; /* the first ones, then the next; the rest: both */
     struct option_list served_model_names, api_keys;
     const char *api_key_file, *admin_key_file, *state_dir, *keys_dir, *print_pids, *redis;
-    const char *cluster_name;
-    bool standby;
+    const char *cluster_name, *name;
+    bool standby, detach, verbose;
     int64_t standby_port, standby_admin_port;
-    double lease_ttl_s;
+    double lease_ttl_s, peer_timeout_s;
     double shutdown_timeout_s, keep_alive_s;
     bool metrics_public, enable_prefix_caching, async_scheduling, no_shared_memory;
     bool elastic_tp;
@@ -94,10 +94,11 @@ extern const size_t undrain_n_specs, top_n_specs;
 struct local_options { /* of a cluster that `cox up` runs here */
     const char *address;
     int64_t lines;
-    bool follow;
+    double timeout_s;
+    bool follow, json, all;
 };
-extern const struct option_spec logs_specs[], scale_specs[];
-extern const size_t logs_n_specs, scale_n_specs;
+extern const struct option_spec logs_specs[], scale_specs[], ps_specs[], stop_specs[];
+extern const size_t logs_n_specs, scale_n_specs, ps_n_specs, stop_n_specs;
 
 struct chat_options {
     struct gateway_access gateway;

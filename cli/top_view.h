@@ -4,6 +4,7 @@
  * status`. */
 #include <jansson.h>
 
+#include "cli/status_sort.h"
 #include "common/base/str.h"
 
 enum { TOP_SAMPLES = 120 };
@@ -15,13 +16,19 @@ struct top_history { /* tokens generated per second, oldest first */
 
 /* utf8: bars and the curve in blocks, else in ASCII. */
 struct top_shape {
-    unsigned columns, rows; /* rows 0: all of it, however long */
+    unsigned columns, rows; /* rows 0: all of it, however long, without the line of keys */
     bool utf8;
+    unsigned scroll;      /* lines of the tables that are above the window */
+    enum status_order by; /* the order that the workers are in, to be said */
+    bool reversed;
 };
 
 void top_history_add(struct top_history *h, const json_t *status);
-/* Lines of at most columns characters; what has no room is counted in the last one. */
-void top_view_render(const json_t *status, const struct top_history *h,
-                     const struct top_shape *shape, struct strbuf *out);
+/* Lines of at most columns characters. On rows the first ones stay, the tables scroll below them,
+ * and the last one says the keys. Returns the largest scroll that shows anything new. */
+unsigned top_view_render(const json_t *status, const struct top_history *h,
+                         const struct top_shape *shape, struct strbuf *out);
+/* Lines that a key of paging moves by in such a window. */
+unsigned top_view_page(const struct top_shape *shape);
 /* A sentence in place of it, in lines of at most columns characters, broken at blanks. */
 void top_view_render_text(const char *text, const struct top_shape *shape, struct strbuf *out);

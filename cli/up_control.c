@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "cli/scale_note.h"
+#include "common/base/clock.h"
 #include "common/base/mem.h"
 #include "common/net/http_server.h"
 
@@ -17,6 +18,7 @@ struct up_control {
     struct up_control_options o;
     struct http_server *server;
     struct scale_note *note;
+    uint64_t begin_ns;
     char *lines[LINES_KEPT]; /* "NAME\tTEXT\n"; line n is at n % LINES_KEPT */
     uint64_t n_lines;        /* so far */
 };
@@ -96,6 +98,23 @@ static void scale(const struct up_control *c, struct http_request *r)
         respond_json(r, 400, json_pack("{s:s}", "error", err.text));
 }
 
+static void give_state(const struct up_control *c, struct http_request *r)
+{
+    const struct up_control_options *o = &c->o;
+    json_t *names = json_pack("[s]", "cox"); /* what `cox up` itself says */
+    const char *name;
+    for (uint32_t i = 0; (name = o->process(o->ctx, i)); i++)
+        json_array_append_new(names, json_string(name));
+    json_t *j = json_pack("{s:s, s:s, s:s, s:s, s:s, s:i, s:I, s:i, s:i, s:o}", "name", o->name,
+                          "model", o->model, "state", o->state(o->ctx), "url", o->url, "admin",
+                          o->admin, "pid", (int)getpid(), "uptime_s",
+                          (json_int_t)((clock_mono_ns() - c->begin_ns) / NS_PER_S), "workers",
+                          (int)o->n_workers(o->ctx), "group", (int)o->group, "processes", names);
+    json_object_set_new(j, "max_groups", json_integer(o->max_groups));
+    json_object_set_new(j, "log", o->log_file ? json_string(o->log_file) : json_null());
+    respond_json(r, 200, j);
+}
+
 static void on_request(void *ctx, struct http_request *r)
 {
     struct up_control *c = ctx;
@@ -105,11 +124,13 @@ static void on_request(void *ctx, struct http_request *r)
     else if (str_eq_c(http_path(r), "/scale") && is_post)
         scale(c, r);
     else if (str_eq_c(http_path(r), "/") && !is_post)
-        respond_json(r, 200,
-                     json_pack("{s:s,s:i,s:i,s:i}", "admin", c->o.admin, "pid", (int)getpid(),
-                               "workers", (int)c->o.n_workers(c->o.ctx), "group", (int)c->o.group));
-    else
-        http_respond(r, 404, TEXT_PLAIN, STR("GET /, GET /logs, POST /scale are here\n"), NULL, 0);
+        give_state(c, r);
+    else if (str_eq_c(http_path(r), "/stop") && is_post) {
+        respond_json(r, 200, json_pack("{s:i}", "pid", (int)getpid()));
+        c->o.stop(c->o.ctx);
+    } else
+        http_respond(r, 404, TEXT_PLAIN,
+                     STR("GET /, GET /logs, POST /scale and POST /stop are here\n"), NULL, 0);
 }
 
 enum status up_control_start(const struct up_control_options *o, struct up_control **out,
@@ -118,6 +139,7 @@ enum status up_control_start(const struct up_control_options *o, struct up_contr
     char path[4096];
     struct up_control *c = mem_zalloc(sizeof *c);
     c->o = *o;
+    c->begin_ns = clock_mono_ns();
     snprintf(path, sizeof path, "%s/control", o->folder);
     const struct http_options http = {
         .uds = path,

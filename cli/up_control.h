@@ -1,9 +1,12 @@
 #pragma once
-/* What `cox logs` and `cox scale` ask a running `cox up`: a Unix socket, "control", in its
- * throw-away folder, which nobody else may enter. It keeps the last lines of the log. Loop thread
- * only.
+/* What `cox ps`, `cox stop`, `cox logs` and `cox scale` ask a running `cox up`: a Unix socket,
+ * "control", in its throw-away folder, which nobody else may enter. It keeps the last lines of the
+ * log. The sockets of a user are the list of this machine's clusters; there is no other. Loop
+ * thread only.
  *
- * GET /            {"admin": HOST:PORT, "pid", "workers", "group"}
+ * GET /            {"name", "model", "state", "url", "admin": HOST:PORT, "pid", "uptime_s",
+ *                   "workers", "group", "max_groups", "processes": [NAME], "log": FILE or null}
+ * POST /stop       {"pid"}, and the cluster ends as after SIGTERM
  * GET /logs?since=N   "NEXT\n", then lines "NAME\tTEXT\n" from N on
  * POST /scale {"workers": N}   {"was", "workers", "group"}, or 400 and {"error"} */
 #include "common/net/loop.h"
@@ -14,8 +17,12 @@ struct up_control_options {
     const char *folder; /* of the socket */
     const char *admin;  /* HOST:PORT of the head's admin API, by which people know the cluster */
     const char *admin_key_file; /* of that API, with which the head is told; NULL: none */
-    uint32_t group;             /* workers of a whole group */
+    const char *name, *model, *url, *log_file; /* log_file NULL: in the foreground */
+    uint32_t group, max_groups; /* workers of a whole group; max_groups 0: no bound */
     uint32_t (*n_workers)(void *ctx);
+    const char *(*state)(void *ctx);               /* "starting", "serving", "stopping" */
+    const char *(*process)(void *ctx, uint32_t i); /* a name; NULL: there are no more */
+    void (*stop)(void *ctx);
     enum status (*scale)(void *ctx, uint32_t n_workers, struct error *err);
     void *ctx;
 };

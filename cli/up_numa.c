@@ -8,8 +8,10 @@
 /* Spares wait: the cores belong to those that are in a group. */
 static uint32_t n_computing(const struct up_options *o, int64_t n_workers)
 {
-    uint32_t n = (uint32_t)n_workers, spares = n % (uint32_t)(o->tp * o->pp);
-    return n > spares ? n - spares : n;
+    uint32_t group = (uint32_t)(o->tp * o->pp), n = (uint32_t)n_workers, spares = n % group;
+    uint32_t most = up_plan_max_groups(o) * group;
+    n = n > spares ? n - spares : n;
+    return most > 0 && n > most ? most : n;
 }
 
 struct up_numa up_numa_of(const struct up_options *o, const struct up_place *place,

@@ -6,6 +6,7 @@
 #include "common/options/capacity.h"
 #include "common/options/kv_dtype.h"
 #include "common/options/model.h"
+#include "common/options/peer_timeout.h"
 #include "common/options/rows.h"
 #include "common/options/structured.h"
 
@@ -45,6 +46,22 @@ const struct option_spec up_specs[] = {
     {.name = "model", .type = OPTION_ARGUMENT, .help = "the same as a bare MODEL"},
     OPT_STRING(S, host, "host", "127.0.0.1", "address the gateways listen on"),
     OPT_INT(S, port, "port", 1, 65535, "8000", "HTTP port; further gateways take the next ones"),
+    {.name = "detach",
+     .aliases = "d",
+     .type = OPTION_BOOL,
+     .offset = offsetof(struct S, detach),
+     .help = "Run the cluster in the background, with its log in a file; the command returns when "
+             "the cluster serves, or with the error."},
+    OPT_STRING(
+        S, name, "name", NULL,
+        "Name of this cluster for `cox ps`, `cox stop`, `cox logs` and `cox scale` (default: "
+        "made of the model's name)."),
+    {.name = "verbose",
+     .aliases = "v",
+     .type = OPTION_BOOL,
+     .offset = offsetof(struct S, verbose),
+     .help = "Show every line of the processes' logs on a terminal too (default there: progress, "
+             "warnings, errors and a summary; elsewhere every line)."},
     OPT_INT(S, gateways, "gateways", 1, 64, "1", "gateways to start"),
     OPT_INT(S, workers, "workers", 0, 1024, "0", "workers to start; 0: TP x PP x DP"),
     OPT_INT(S, prefill_workers, "prefill-workers", 0, 1024, "0",
@@ -55,7 +72,9 @@ const struct option_spec up_specs[] = {
     ROW_SIZE(S, pp, "pp", "pipeline-parallel-size", "stages that share the layers out"),
     ROW_ELASTIC_TP(S),
     ROW_ELASTIC_TP_WAIT(S),
-    ROW_SIZE(S, dp, "dp", "data-parallel-size", "groups that serve side by side"),
+    ROW_SIZE(S, dp, "dp", "data-parallel-size",
+             "Number of groups that serve side by side (default 1). Beside --workers, 2 or more: "
+             "workers that are left over are spares."),
     OPT_ENUM(S, device, "device", "auto|null|cpu|cuda", "auto",
              "what computes; auto: a GPU where there is one, else cpu; null for the model null"),
     OPT_INT(S, gpu, "gpu", -1, 1023, "-1",
@@ -166,6 +185,7 @@ const struct option_spec up_specs[] = {
               "seconds that a stop waits for open requests; a second signal ends at once"),
     ROW_KEEP_ALIVE(S),
     ROW_CHUNK_TIMEOUT(S),
+    ROW_PEER_TIMEOUT(S),
     OPT_FLOAT(S, startup_timeout_s, "startup-timeout", 0, 86400, "0",
               "seconds until requests are served, or it ends with an error; 0: it goes on trying"),
     ROWS_ANSWERS(S),

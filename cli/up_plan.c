@@ -288,6 +288,8 @@ static void build_head(struct builder *b, struct up_child *c, bool is_second)
     flags_of_lease(b, c);
     flag_int(b, c, "--tp", o->tp);
     flag_int(b, c, "--pp", o->pp);
+    flag_if(b, c, "--max-groups", up_plan_max_groups(o));
+    flag(c, "--peer-timeout", text(b, "%.15g", o->peer_timeout_s));
     if (o->elastic_tp) {
         arg(c, "--elastic-tp");
         flag(c, "--elastic-tp-wait", text(b, "%.15g", o->elastic_tp_wait_s));
@@ -595,6 +597,13 @@ int64_t up_plan_n_workers(const struct up_options *o)
 {
     int64_t n_roles = o->prefill_workers + o->decode_workers, all = o->tp * o->pp * o->dp;
     return o->workers > 0 ? o->workers : n_roles > all ? n_roles : all;
+}
+
+/* With workers of two roles --dp alone would leave one of them out. */
+uint32_t up_plan_max_groups(const struct up_options *o)
+{
+    bool has_roles = o->prefill_workers + o->decode_workers > 0;
+    return o->workers > 0 && o->dp > 1 && !has_roles ? (uint32_t)o->dp : 0;
 }
 
 enum status up_plan_worker(const struct up_options *o, const char *model,

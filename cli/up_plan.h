@@ -54,6 +54,10 @@ MUST_USE enum status up_plan_build(const struct up_options *o, const char *model
 /* Workers that it has from the start. */
 int64_t up_plan_n_workers(const struct up_options *o);
 
+/* Groups that serve at once at most; further workers are spares: --dp beside --workers. 0: as many
+ * as there are workers for. */
+uint32_t up_plan_max_groups(const struct up_options *o);
+
 /* Worker i, more than there were at the start; on the arena. */
 MUST_USE enum status up_plan_worker(const struct up_options *o, const char *model,
                                     const struct up_place *place, struct arena *arena, uint32_t i,

@@ -144,6 +144,7 @@ static void welcomed(struct engine_client *c, const struct frame_header *h,
     link_open(&c->link, w->session, w->credit_bytes);
     c->state = ENGINE_OPEN;
     c->keeps_grammar = w->keeps_grammar;
+    c->silent_ns = silence_limit_ns(w->suspect_ms);
     c->n_failures = 0;
     set_refused(c, STATUS_OK);
     c->heard_ns = c->beat_ns = c->now_ns;
@@ -298,7 +299,9 @@ void engine_client_on_connection(struct engine_client *c, bool up, const char *w
 static void lose_silent(struct engine_client *c)
 {
     set_refused(c, STATUS_OK);
-    lose(c, c->state == ENGINE_OPEN ? "silent for 1.5 s" : "no answer to Hello", true);
+    char why[48];
+    snprintf(why, sizeof why, "silent for %g s", (double)c->silent_ns / 1e9);
+    lose(c, c->state == ENGINE_OPEN ? why : "no answer to Hello", true);
 }
 
 /* Of several heads the one that serves is looked for; the socket would try one for ever. */
@@ -325,7 +328,8 @@ void engine_client_tick(struct engine_client *c, uint64_t now_ns)
     uint64_t since_ns = c->state == ENGINE_OPEN       ? c->heard_ns
                         : c->state == ENGINE_GREETING ? c->greeted_ns
                                                       : now_ns;
-    if (silence_is_over(&c->is_overdue, now_ns - since_ns, ENGINE_SILENT_NS))
+    if (silence_is_over(&c->is_overdue, now_ns - since_ns,
+                        c->state == ENGINE_OPEN ? c->silent_ns : SILENCE_USUAL_NS))
         lose_silent(c);
     look_further(c);
     greet(c);

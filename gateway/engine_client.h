@@ -1,8 +1,8 @@
 #pragma once
 /* The gateway's end of the link to the head: Hello, Welcome, heartbeats, credits, and a new Hello
- * whenever the session is lost (head silent for 1.5 s, a wrong number, a new connection). What was
- * submitted in a lost session is the owner's to submit again: on_link tells. Pure but for the bus
- * behind engine_io; time is an argument. Loop thread only.
+ * whenever the session is lost (head silent for --peer-timeout, a wrong number, a new connection).
+ * What was submitted in a lost session is the owner's to submit again: on_link tells. Pure but for
+ * the bus behind engine_io; time is an argument. Loop thread only.
  *
  *   DOWN ──Hello sent──▶ GREETING ──Welcome──▶ OPEN
  *     ▲                     │ refused, no answer     │ silent, broken, reconnected
@@ -11,7 +11,6 @@
 #include "proto/link.h"
 #include "proto/silence.h"
 
-#define ENGINE_SILENT_NS    1500000000ull
 #define ENGINE_HEARTBEAT_NS 250000000ull
 #define ENGINE_CONNECT_NS   500000000ull /* of several heads, each */
 
@@ -51,6 +50,7 @@ struct engine_client {
     struct engine_events events;
     enum engine_state state;
     struct link link;
+    uint64_t silent_ns; /* of an open session, after which the head is lost */
     uint64_t now_ns, heard_ns, greeted_ns, beat_ns, retry_ns; /* retry_ns: no Hello before */
     bool is_overdue;   /* at the last tick the head had been silent for too long */
     uint64_t tried_ns; /* when this connection was begun */

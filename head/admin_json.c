@@ -113,6 +113,11 @@ static json_t *host(const struct host_state *s)
     json_object_set_new(o, "threads", integer(s->threads));
     json_object_set_new(o, "cores_used", json_real(s->millicores / 1000.0));
     json_object_set_new(o, "resident_bytes", integer(s->resident_bytes));
+    /* workers of one id share the machine that cpus and memory_bytes are of */
+    json_object_set_new(o, "id", s->id ? hex(s->id) : json_null());
+    json_object_set_new(o, "cpus", s->cpus ? integer(s->cpus) : json_null());
+    json_object_set_new(o, "memory_bytes",
+                        s->memory_bytes ? integer(s->memory_bytes) : json_null());
     return o;
 }
 

@@ -114,7 +114,7 @@ struct cluster_fns {
 };
 
 struct cluster_config {
-    uint32_t tp, pp, max_groups;
+    uint32_t tp, pp, max_groups, serving_groups; /* slots; that are formed at most, 0: all */
     uint64_t formation_timeout_ns, adoption_window_ns, abort_timeout_ns, settle_ns, stuck_ns;
     uint64_t settle_max_ns; /* who has been free for so long waits for no others that come */
     uint64_t retry_first_ns, retry_max_ns, drain_timeout_ns, surplus_ns;

@@ -109,6 +109,9 @@ static void make_core(struct head *h, const struct head_options *o)
     c.peers.head_instance = h->instance;
     c.cluster.tp = (uint32_t)o->tp;
     c.cluster.pp = (uint32_t)o->pp;
+    c.cluster.serving_groups = (uint32_t)o->max_groups;
+    c.peers.lost_ms = (uint32_t)(o->peer_timeout_s * 1000);
+    c.peers.suspect_ms = c.peers.lost_ms * 2 / 3;
     c.cluster.elastic_tp = o->elastic_tp;
     c.cluster.elastic_wait_ns = (uint64_t)(o->elastic_tp_wait_s * (double)NS_PER_S);
     c.max_num_batched_tokens = (uint32_t)o->max_num_batched_tokens;

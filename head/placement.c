@@ -373,9 +373,11 @@ static bool id_is_held(const struct cluster *c, uint64_t id)
     return false;
 }
 
+/* A group that lost ranks keeps its place: it forms again before there is another one. */
 static bool form_new(struct pick *p, uint64_t id)
 {
-    struct group *g = group_new(p->c, id);
+    uint32_t most = p->c->config.serving_groups;
+    struct group *g = most > 0 && p->c->n_groups >= most ? NULL : group_new(p->c, id);
     if (g)
         group_form(p->c, g, p->tp, p->seats);
     return g != NULL;

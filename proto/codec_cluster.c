@@ -293,6 +293,9 @@ static ProtobufCMessage *put_heartbeat(struct wire *w, const struct msg *m)
     p->cpu_threads = m->heartbeat.host.threads;
     p->cpu_millicores = m->heartbeat.host.millicores;
     p->resident_bytes = m->heartbeat.host.resident_bytes;
+    p->host_id = m->heartbeat.host.id;
+    p->host_cpus = m->heartbeat.host.cpus;
+    p->host_memory_bytes = m->heartbeat.host.memory_bytes;
     if (m->heartbeat.has_vocabulary)
         p->vocabulary = put_vocabulary(w, &m->heartbeat.vocabulary);
     return &p->base;
@@ -313,7 +316,8 @@ static void get_heartbeat(struct wire *w, const ProtobufCMessage *base, struct m
                                        p->gpu_celsius, p->gpu_milliwatts},
                                .own_ns = p->own_ns,
                                .own_steps = p->own_steps,
-                               .host = {p->cpu_threads, p->cpu_millicores, p->resident_bytes},
+                               .host = {p->cpu_threads, p->cpu_millicores, p->resident_bytes,
+                                        p->host_id, p->host_cpus, p->host_memory_bytes},
                                .serves = p->serves != 0,
                                .spare = p->spare != 0};
     m->heartbeat.has_vocabulary = get_vocabulary(w, p->vocabulary, &m->heartbeat.vocabulary);

@@ -14,4 +14,8 @@ struct host_state {
     uint32_t threads;        /* that it computes with */
     uint32_t millicores;     /* of processors, over the last second or so */
     uint64_t resident_bytes; /* pages of a mapped model that it has touched among them */
+    /* The machine, whatever container the process is in: processes of one id share it. */
+    uint64_t id;
+    uint32_t cpus;
+    uint64_t memory_bytes;
 };

@@ -1,5 +1,13 @@
 #include "proto/silence.h"
 
+uint64_t silence_limit_ns(uint32_t suspect_ms)
+{
+    enum { LEAST_MS = 400, MOST_MS = 600000 };
+    if (suspect_ms < LEAST_MS || suspect_ms > MOST_MS)
+        return SILENCE_USUAL_NS;
+    return suspect_ms * 1500000ull;
+}
+
 void silence_begin(struct silence *s, uint64_t now_ns)
 {
     *s = (struct silence){.heard_ns = now_ns, .looked_ns = now_ns};

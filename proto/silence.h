@@ -12,7 +12,8 @@
 #include <stdint.h>
 
 #define SILENCE_STALL_NS 500000000ull /* between two looks: the looker itself stood still */
-#define SILENCE_AGAIN_MS 25u          /* until the second look, where looks are rarer than that */
+#define SILENCE_USUAL_NS 1500000000ull
+#define SILENCE_AGAIN_MS 25u /* until the second look, where looks are rarer than that */
 
 struct silence {
     uint64_t heard_ns;  /* the last frame, or later by what nobody is blamed for */
@@ -20,6 +21,10 @@ struct silence {
     bool is_overdue;    /* at the last look it was too long */
 };
 
+/* What a worker or gateway waits for its head, of the suspect_ms in the head's Welcome: the head
+ * counts a peer as lost after one and a half times that (--peer-timeout). SILENCE_USUAL_NS for a
+ * number that no head sends. */
+uint64_t silence_limit_ns(uint32_t suspect_ms);
 /* The link is open, or something came. */
 void silence_begin(struct silence *s, uint64_t now_ns);
 void silence_heard(struct silence *s, uint64_t now_ns);

@@ -1,5 +1,6 @@
 #include "worker/head_link.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #include "common/base/clock.h"
@@ -11,7 +12,7 @@
 
 enum {
     HELLO_RETRY_MS = 50,
-    SILENT_MS = 1500, /* docs/protocol.md, Heartbeats */
+    SILENT_MS = 1500, /* docs/protocol.md, Heartbeats: until a Welcome says how long */
     BACKOFF_MIN_MS = 50,
     BACKOFF_MAX_MS = 500,
     HEARTBEAT_MS = 250,
@@ -50,6 +51,7 @@ struct head_link {
     uint64_t backoff_ms, n_reconnects;
     uint64_t connecting_ns; /* LINK_CONNECTING: since when */
     uint32_t heartbeat_ms;
+    uint64_t silent_ns; /* of an open link, after which the head is lost */
     struct arena decode, scratch;
     struct strbuf frame;
     struct outbox_item *out_first, *out_last;
@@ -243,8 +245,10 @@ static void connect_again(struct head_link *k)
 static void beat(struct head_link *k)
 {
     uint64_t now = now_ns(k);
-    if (silence_look(&k->silence, now, SILENT_MS * NS_PER_MS)) {
-        go_down(k, "the head has been silent for 1.5 s");
+    if (silence_look(&k->silence, now, k->silent_ns)) {
+        char why[64];
+        snprintf(why, sizeof why, "the head has been silent for %g s", (double)k->silent_ns / 1e9);
+        go_down(k, why);
         return;
     }
     struct msg m = {.type = MSG_HEARTBEAT};
@@ -285,6 +289,7 @@ static void on_welcome(struct head_link *k, const struct frame_header *h,
 {
     link_open(&k->link, h->session, w->credit_bytes);
     k->state = LINK_OPEN;
+    k->silent_ns = silence_limit_ns(w->suspect_ms);
     silence_begin(&k->silence, now_ns(k));
     k->backoff_ms = BACKOFF_MIN_MS;
     k->last_refusal[0] = '\0';

@@ -5,7 +5,11 @@
 
 void host_meter_init(struct host_meter *m, uint32_t threads)
 {
-    *m = (struct host_meter){.now.threads = threads ? threads : host_cpus()};
+    const struct host_machine machine = host_machine();
+    *m = (struct host_meter){.now = {.threads = threads ? threads : host_cpus(),
+                                     .id = machine.id,
+                                     .cpus = machine.cpus,
+                                     .memory_bytes = machine.memory_bytes}};
 }
 
 struct host_state host_meter_look(struct host_meter *m, uint64_t now_ns)

@@ -70,6 +70,33 @@ uint64_t host_memory_bytes(void)
     return group.limit_bytes < machine ? group.limit_bytes : machine;
 }
 
+/* The first 16 hex digits of a random UUID. */
+static uint64_t boot_id(void)
+{
+    char text[64];
+    uint64_t id = 0;
+    unsigned n = 0;
+    if (!read_file("", "/proc/sys/kernel/random/boot_id", text, sizeof text))
+        return 0;
+    for (const char *c = text; *c && n < 16; c++) {
+        const char *digits = "0123456789abcdef", *at = *c != '-' ? strchr(digits, *c) : NULL;
+        if (at) {
+            id = id << 4 | (uint64_t)(at - digits);
+            n++;
+        }
+    }
+    return n == 16 ? id : 0;
+}
+
+struct host_machine host_machine(void)
+{
+    long n = sysconf(_SC_NPROCESSORS_ONLN);
+    return (struct host_machine){.id = boot_id(),
+                                 .memory_bytes = (uint64_t)sysconf(_SC_PHYS_PAGES) *
+                                                 (uint64_t)sysconf(_SC_PAGESIZE),
+                                 .cpus = n > 0 ? (uint32_t)n : 1};
+}
+
 struct host_usage host_usage(void)
 {
     char text[128];

@@ -17,6 +17,13 @@ struct host_usage {
     uint64_t cpu_ns, resident_bytes;
 };
 struct host_usage host_usage(void);
+/* The machine itself, not this container of it. id: of its kernel's life, which all its containers
+ * share; 0: not known. */
+struct host_machine {
+    uint64_t id, memory_bytes;
+    uint32_t cpus;
+};
+struct host_machine host_machine(void);
 /* Raises the soft limit of open files, usually 1024, to the hard one: a connection is a file.
  * Returns what it is now; UINT64_MAX: none. */
 uint64_t host_raise_file_limit(void);

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "common/options/capacity.h"
+#include "common/options/peer_timeout.h"
 #include "common/options/rows.h"
 
 #define S head_options
@@ -45,6 +46,10 @@ const struct option_spec head_option_specs[] = {
     ROW_SIZE(S, pp, "pp", "pipeline-parallel-size", "stages that share the layers out"),
     ROW_ELASTIC_TP(S),
     ROW_ELASTIC_TP_WAIT(S),
+    OPT_INT(S, max_groups, "max-groups", 0, 256, "0",
+            "Number of groups that serve side by side at most; further workers are spares (0 = as "
+            "many as there are workers for)."),
+    ROW_PEER_TIMEOUT(S),
     OPT_INT(S, max_num_seqs, "max-num-seqs", 1, 65536, "256", "sequence budget of one step"),
     OPT_INT(S, max_num_batched_tokens, "max-num-batched-tokens", 1, 1 << 20, "8192",
             "token budget of one step"),

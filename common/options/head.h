@@ -14,7 +14,8 @@ struct head_options {
     double lease_ttl_s;
     int64_t port, admin_port;
     bool insecure, allow_remote_insecure, metrics_public;
-    int64_t tp, pp;
+    int64_t tp, pp, max_groups;
+    double peer_timeout_s;
     bool elastic_tp;
     double elastic_tp_wait_s;
     int64_t max_num_seqs, max_num_batched_tokens, max_waiting, max_waiting_per_key,

@@ -73,7 +73,7 @@ def test_drain_takes_a_worker_by_what_people_call_it():
         first, node = worker(c, 0)["instance"], worker(c, 0)["node"]
         for name, how, on in ((first, ["drain"], True), ("worker-0", ["undrain"], False), ("0", ["drain"], True),
                               (first, ["drain", "--undo"], False)):
-            done = cox(*how, name)
+            done = cox(*how, name, "--json")
             assert (done.returncode, done.stderr) == (0, "")
             assert json.loads(done.stdout) == {"worker": first, "draining": on}
             assert worker(c, 0)["draining"] == on and not worker(c, 1)["draining"]
@@ -115,7 +115,7 @@ def test_the_admin_key_is_asked_for(tmp_path):
 @pytest.mark.parametrize("code, exit_code", [(400, 2), (403, 2), (404, 1), (409, 1), (500, 1)])
 def test_an_answer_s_own_words_come_first(code, exit_code):
     class Head(BaseHTTPRequestHandler):
-        def do_GET(self):  # whether it is a standby
+        def do_GET(self):  # whether it is a standby, and what it has
             self.send_error(404)
 
         def do_POST(self):
@@ -126,7 +126,7 @@ def test_an_answer_s_own_words_come_first(code, exit_code):
         def log_message(self, *_):
             pass
     with HTTPServer(("127.0.0.1", 0), Head) as head:
-        answers = threading.Thread(target=lambda: [head.handle_request() for _ in range(2)])
+        answers = threading.Thread(target=lambda: [head.handle_request() for _ in range(3)])
         answers.start()
         at = f"127.0.0.1:{head.server_port}"
         done = run_cox("drain", "x", "--address", at)

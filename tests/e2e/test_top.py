@@ -1,18 +1,13 @@
 """`cox top` and the colours of `cox status`, on a terminal of the test's own and without one."""
-import codecs
 import os
-import pty
 import re
-import select
 import signal
 import subprocess
 
 import httpx
 import pytest
 from cluster import BIN, SLOW, Cluster, run_cox, wait_for
-
-ENV = {**os.environ, "TERM": "xterm", "LC_ALL": "C.UTF-8"}
-ENV.pop("NO_COLOR", None)
+from terminal import ENV, Terminal
 
 
 @pytest.fixture(scope="module")
@@ -20,35 +15,6 @@ def cluster():
     with Cluster("--null-step-us", 20000) as c:
         wait_for("the gateway is known", lambda: c.status()["gateways"])
         yield c
-
-
-class Terminal:
-    """A command with a terminal of `columns` by `rows` for its output."""
-
-    def __init__(self, *command, columns=100, rows=30, env=ENV):
-        self.fd, out = pty.openpty()
-        os.set_blocking(self.fd, False)
-        subprocess.run(["stty", "cols", str(columns), "rows", str(rows)], stdin=out, check=True)
-        self.process = subprocess.Popen([BIN / "cox", *map(str, command)], stdin=subprocess.DEVNULL, stdout=out, stderr=out, env=env)
-        os.close(out)
-        self.raw = self.text = ""
-        self.decoder = codecs.getincrementaldecoder("utf-8")("replace")  # a character may come in two reads
-
-    def until(self, what, condition):
-        def is_there():
-            if select.select([self.fd], [], [], 0.02)[0]:
-                try:
-                    self.raw += self.decoder.decode(os.read(self.fd, 65536))
-                    self.text = self.raw.replace("\r\n", "\n")
-                except OSError:  # it has ended
-                    return condition(self.text)
-            return condition(self.text)
-        return wait_for(what, is_there)
-
-    def end(self):
-        self.process.send_signal(signal.SIGINT)
-        self.process.wait(10 * SLOW)
-        os.close(self.fd)
 
 
 def at(cluster):

@@ -122,6 +122,16 @@ static const struct {
      "34359738368,\"host\":{\"threads\":4,\"cores_used\":1.25,\"resident_bytes\":2147483648}},"
      "{\"node\":\"b\",\"memory_bytes\":17179869184,\"host\":null}]}",
      "  4.8/8 CPUs, 0/0 GPUs, 3.0/48.0 GiB of memory\n"},
+    {"four of one machine, in two containers, whose CPUs and memory are the machine's",
+     "{\"workers\":[{\"node\":\"a\",\"memory_bytes\":34359738368,\"host\":{\"id\":\"01\","
+     "\"cpus\":2,\"memory_bytes\":34359738368,\"threads\":2}},"
+     "{\"node\":\"a\",\"memory_bytes\":34359738368,\"host\":{\"id\":\"01\",\"cpus\":2,"
+     "\"memory_bytes\":34359738368,\"threads\":2}},"
+     "{\"node\":\"b\",\"memory_bytes\":34359738368,\"host\":{\"id\":\"01\",\"cpus\":2,"
+     "\"memory_bytes\":34359738368,\"threads\":2}},"
+     "{\"node\":\"c\",\"memory_bytes\":17179869184,\"host\":{\"id\":\"02\",\"cpus\":8,"
+     "\"memory_bytes\":34359738368,\"threads\":3}}]}",
+     "  0.0/5 CPUs, 0/0 GPUs, 0.0/48.0 GiB of memory\n"},
     {"a CPU",
      "{\"workers\":[{\"instance\":\"aa\",\"node\":\"n\",\"device\":\"cpu\",\"device_name\":\"a "
      "Xeon\","

@@ -304,6 +304,7 @@ static const char *const of_head[] = {
     "port", /* and -port */
     "keys-dir",     "insecure",       "allow-remote-insecure",
     "runs",                                    /* cox run says it */
+    "max-groups",                              /* --dp beside --workers */
     "redis",        "cluster-name",            /* with a standby only, as is */
     "lease-ttl",    "advertise-host", "model", /* the served name */
     "scale-min",                               /* cox scale is asked by people */
@@ -327,8 +328,10 @@ static const char *unusual(const struct option_spec *s, char *out, size_t size)
         return strcmp(s->name, "load-format") == 0 ? "gguf" : strrchr(s->choices, '|') + 1;
     if (s->type == OPTION_INT)
         snprintf(out, size, "%.0f", s->max < 32 ? s->max : s->min > 32 ? s->min + 1 : 32);
+    else if (s->type == OPTION_FLOAT)
+        snprintf(out, size, "%g", s->min > 0.5 ? s->min : 0.5);
     else
-        snprintf(out, size, "%s", s->type == OPTION_FLOAT ? "0.5" : "x");
+        snprintf(out, size, "x");
     return out;
 }
 

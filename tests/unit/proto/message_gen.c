@@ -207,8 +207,10 @@ TABLE(msg_heartbeat, fix_heartbeat, X(msg_heartbeat, time_ns, F_U64),
       X(msg_heartbeat, gpu.milliwatts, F_U32), X(msg_heartbeat, own_ns, F_U64),
       X(msg_heartbeat, own_steps, F_U64), X(msg_heartbeat, host.threads, F_U32),
       X(msg_heartbeat, host.millicores, F_U32), X(msg_heartbeat, host.resident_bytes, F_U64),
-      X(msg_heartbeat, serves, F_BOOL), X(msg_heartbeat, spare, F_BOOL),
-      X(msg_heartbeat, has_vocabulary, F_BOOL), X_SUB(msg_heartbeat, vocabulary, table_vocabulary));
+      X(msg_heartbeat, host.id, F_U64), X(msg_heartbeat, host.cpus, F_U32),
+      X(msg_heartbeat, host.memory_bytes, F_U64), X(msg_heartbeat, serves, F_BOOL),
+      X(msg_heartbeat, spare, F_BOOL), X(msg_heartbeat, has_vocabulary, F_BOOL),
+      X_SUB(msg_heartbeat, vocabulary, table_vocabulary));
 TABLE(msg_credit, fix_none, X(msg_credit, bytes, F_U64));
 TABLE(msg_goodbye, fix_none, X(msg_goodbye, text, F_TEXT), X(msg_goodbye, planned, F_BOOL));
 

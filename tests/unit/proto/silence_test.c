@@ -110,10 +110,23 @@ static void test_a_stall_forgives_itself_alone(void **state)
     assert_true(l.now_ms - back_ms <= LIMIT_MS - 5 * BEAT_MS + 2 * SILENCE_AGAIN_MS);
 }
 
+/* As the head's Welcome says it; numbers that no head sends are none. */
+static void test_the_limit_of_a_welcome(void **state)
+{
+    static const struct {
+        uint32_t suspect_ms;
+        uint64_t want_ms;
+    } cases[] = {{1000, 1500}, {5000, 7500}, {400000, 600000}, {0, 1500},
+                 {399, 1500},  {666, 999},   {600001, 1500},   {UINT32_MAX, 1500}};
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++)
+        assert_int_equal(silence_limit_ns(cases[i].suspect_ms), cases[i].want_ms * MS);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_silence_is_found),
+        cmocka_unit_test(test_the_limit_of_a_welcome),
         cmocka_unit_test(test_silence_is_found_by_a_late_looker),
         cmocka_unit_test(test_a_late_looker_blames_nobody),
         cmocka_unit_test(test_a_dead_one_is_found_by_who_is_always_late),

@@ -1,0 +1,19 @@
+#pragma once
+/* Puts the tables of an answer of GET /api/status into an order that people find things in: nodes
+ * by name, groups by id, workers by node and ordinal, gateways by node; digits count as numbers. */
+#include <jansson.h>
+#include <stdbool.h>
+
+enum status_order {
+    STATUS_BY_NAME,
+    STATUS_BY_STATE,
+    STATUS_BY_GROUP,
+    STATUS_BY_STEP,
+    STATUS_BY_GPU,
+    STATUS_BY_MEMORY,
+    STATUS_ORDER_COUNT
+};
+
+/* Of workers; the slowest, busiest and fullest come first. Equal ones are by name. */
+void status_sort(json_t *status, enum status_order workers_by, bool reversed);
+const char *status_order_name(enum status_order by);
