@@ -12,7 +12,6 @@ from cluster import BIN, SLOW, Cluster, alive, end_all, free_ports, run_cox, wai
 from terminal import ENV, Terminal
 
 WIDTHS = (60, 80, 120)
-# head/cluster.c says so of a worker that was drained, whoever wanted it
 ABOVE_INFO = re.compile(r"^.*(?:Z (?:warn|error) |\| (?:warning|error): ).*$", re.M)
 
 

@@ -104,7 +104,7 @@ def test_reasons_and_substitutions():
     assert substituted("helm install a deploy/helm/coxswain --set 'x={y}'", SUBSTITUTIONS, values) == \
         "helm install a deploy/helm/coxswain --set 'x={y}' -f V"
     assert substituted("oc exec x $(oc get y)", SUBSTITUTIONS, values) == "kubectl exec x $(kubectl get y)"
-    every = [c.bare for c in commands()] + ["helm upgrade CHART"]
+    every = [c.bare for c in commands()] + ["helm upgrade CHART", "kubectl port-forward sts/x 8265:8265"]
     for pattern, _, _ in SUBSTITUTIONS:
         assert any(re.search(pattern, text) for text in every), f"no command has {pattern}"
 

@@ -12,6 +12,7 @@ SUBSTITUTIONS = [
     (r"^kind (create|delete) cluster$", r"kubectl version", "no kind: the tests' cluster is there"),
     (r"^kind load image-archive (\S+)$", r"tests/k8s/cluster load \1", "the same"),
     (r"\b8000:80\b", r"{port}:80", "8000 may be somebody's here"),
+    (r"\b8265:8265\b", r":8265", "the same"),
     (r"127\.0\.0\.1:8000\b", r"127.0.0.1:{port}", "the same"),
     (r"http://llm\.example\.org", r"http://{service}", "no ingress controller: the Service that the Ingress leads to"),
     (r"\bCHART\b", r"deploy/helm/coxswain", "the notes do not know where you have it"),
@@ -131,13 +132,14 @@ def after_installation(w, text=None):
         text = w.typist.install("demo", "--set gateway.apiKeys.generate=true")
     w.read_notes(text)
     w.until("serves", "demo", 2)
-    w.run("kubectl -n")
-    w.run("kubectl -n")
+    for _ in ("get pods", "cox status", "port-forward of the dashboard", "the admin key"):
+        w.run("kubectl -n")
     w.run("helm test")
     w.run("kubectl -n")
     w.until("listens")
     if w.has("KEY="):
         w.run("KEY=")
+        w.run("echo")
     w.run("curl")
     w.run("helm upgrade")
     w.until("serves", "demo", 3)
