@@ -18,7 +18,8 @@ static void cpu_name(const struct executor_model *x, char *out, size_t size)
     char cpu[96];
     struct device *d = x->engine->device;
     host_cpu_name(cpu, sizeof cpu);
-    snprintf(out, size, "%s, %s, %u threads", cpu, d->ops->isa_name(d), x->engine->n_threads);
+    snprintf(out, size, "%s, %s, %u thread%s", cpu, d->ops->isa_name(d), x->engine->n_threads,
+             x->engine->n_threads == 1 ? "" : "s");
 }
 
 static const struct executor_device cpu = {.kind = DEVICE_CPU,
