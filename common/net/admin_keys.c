@@ -62,7 +62,7 @@ static enum status read_lines(FILE *f, struct admin_keys *out, struct error *err
     }
     sodium_memzero(line, sizeof line);
     if (s == STATUS_OK && ferror(f))
-        s = error_set(err, STATUS_IO, "it cannot be read");
+        s = error_set(err, STATUS_INVALID, "it cannot be read");
     if (s == STATUS_OK && out->n == 0)
         s = error_set(err, STATUS_INVALID, "it holds no key");
     return s;
@@ -73,7 +73,7 @@ enum status admin_keys_read(const char *path, struct admin_keys *out, struct err
     *out = (struct admin_keys){0};
     FILE *f = fopen(path, "re");
     if (!f)
-        return error_set(err, STATUS_IO, "--admin-key-file %s: %s", path, strerror(errno));
+        return error_set(err, STATUS_INVALID, "--admin-key-file %s: %s", path, strerror(errno));
     enum status s = read_lines(f, out, err);
     fclose(f);
     if (s == STATUS_OK)

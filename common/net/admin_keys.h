@@ -15,7 +15,8 @@ struct admin_keys {
     uint32_t n; /* 0: everybody who reaches the port may ask */
 };
 
-/* At least one; an error names the file and the line, and repeats no key. */
+/* The file holds at least one key. An error is STATUS_INVALID, names the file and the line, and
+ * repeats no key: a file that is not there is a wrong option, and no reason to start again. */
 MUST_USE enum status admin_keys_read(const char *path, struct admin_keys *out, struct error *err);
 void admin_keys_fini(struct admin_keys *k);
 /* authorization: "Bearer KEY", a request's header. The name of that key; NULL: it is none of them.

@@ -81,7 +81,7 @@ static void wrong_files_are_named_and_no_key_is_said(void **state)
         assert_int_equal(k.n, 0);
     }
     struct error err = {0};
-    assert_int_equal(admin_keys_read("/nowhere/at/all", &k, &err), STATUS_IO);
+    assert_int_equal(admin_keys_read("/nowhere/at/all", &k, &err), STATUS_INVALID);
     assert_non_null(strstr(err.text, "/nowhere/at/all"));
 }
 
