@@ -217,7 +217,7 @@ def test_every_line_of_a_json_log_is_an_event():
 
 
 COMPLETED = [("cox wo", {"worker", "workers"}), ("cox worker --device ", {"auto", "null", "cpu", "cuda"}),
-             ("cox up --no-", {"--no-enable-prefix-caching", "--no-async-scheduling", "--no-shared-memory",
+             ("cox up --no-", {"--no-chat-page", "--no-enable-prefix-caching", "--no-async-scheduling", "--no-shared-memory",
                              "--no-early-launch", "--no-one-shot", "--no-enable-ssl-refresh"}),
              ("cox serve --tens", {"--tensor-parallel-size"}), ("cox head --conf", {"--config"}),
              ("cox gateway --log-format j", {"json"}), ("cox completion ", {"bash", "zsh", "fish"})]

@@ -106,7 +106,7 @@ OFFLINE = {"HF_ENDPOINT": f"http://{NOBODY}", "COX_INDEX": f"http://{NOBODY}/sim
 
 
 def environment(tmp, **more):
-    return {**{k: v for k, v in os.environ.items() if not k.startswith(("COX_", "AWS_", "HF_"))}, "HOME": str(tmp), **OFFLINE, **more}
+    return {**{k: v for k, v in os.environ.items() if not k.startswith(("COX_", "AWS_", "HF_"))}, "HOME": str(tmp), "TMPDIR": str(tmp), **OFFLINE, **more}
 
 
 def judge(command, code, says, done):

@@ -100,7 +100,7 @@ def test_a_cluster_of_first_processes_drains(tmp_path):
             (compiles,) = gateway.others()  # the parent of its compile processes
             assert "compile-processes" in Path(f"/proc/{compiles}/cmdline").read_text()
             assert [p.end() for p in (gateway, worker, head)] == [0, 0, 0]
-            assert "worker_leaves reason=\"drained\"" in (tmp_path / "w.log").read_text()
+            assert 'worker_leaves reason="told to end (SIGTERM)"' in (tmp_path / "w.log").read_text()
         finally:
             for p in (head, worker, gateway):
                 p.drop()
