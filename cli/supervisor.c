@@ -40,7 +40,7 @@ struct supervisor {
     struct child **children; /* they stay where they are: callbacks hold them */
     uint32_t n_children, n_alive;
     /* draining: the drain_role ends its work; nobody else stops yet, and who dies comes back */
-    bool stopping, draining;
+    bool stopping, draining, is_killing; /* is_killing: SIGKILL has gone to all */
     struct loop_timer *stop_timer;
     uint32_t stop_stage, stopped_ms; /* into stop_order; since stop_all */
     char failure[LAST_WORDS_MAX + 64];
@@ -130,8 +130,9 @@ static void say_ended(const struct supervisor *s, const char *name, int pid, int
 {
     const char *how = term_signal ? "signal" : "status";
     int code = term_signal ? term_signal : status;
-    if (!s->o.quiet)
-        log_warn("process_ended", "name=%s pid=%d %s=%d", name, pid, how, code);
+    if (!s->o.quiet) /* status 0: it ended in order, as somebody told it to */
+        log_event(code == 0 ? LOG_INFO : LOG_WARN, "process_ended", "name=%s pid=%d %s=%d", name,
+                  pid, how, code);
     keep(s, "process_ended name=%s pid=%d %s=%d", name, pid, how, code);
 }
 
@@ -281,7 +282,8 @@ static void on_exit_of(void *ctx, struct loop_child *process, int64_t status, in
     bool is_wanted = !s->stopping || (s->draining && c->plan->role != s->o.drain_role);
     if (!is_wanted) {
         write_held(c);
-        if (term_signal != 0 && term_signal != SIGTERM) /* not as it was told to */
+        bool as_told = term_signal == SIGTERM || (s->is_killing && term_signal == SIGKILL);
+        if (term_signal != 0 && !as_told)
             say_ended(s, c->plan->name, pid, 0, term_signal);
         if (s->draining && signal_role(s, s->o.drain_role, 0) == 0)
             stop_all(s);
@@ -395,7 +397,7 @@ static void on_stop_timer(void *ctx)
     }
     s->stopped_ms += STOP_AGAIN_MS;
     if (s->stopped_ms >= STOP_KILL_MS) {
-        signal_all(s, SIGKILL);
+        signal_all(s, SIGKILL); /* `say_ended` names who had not ended by itself */
     } else if (s->stop_stage < N_STAGES) {
         (void)signal_role(s, stop_order[s->stop_stage], SIGTERM);
         if (++s->stop_stage < N_STAGES)
@@ -425,9 +427,13 @@ static void stop_all(struct supervisor *s)
 
 void supervisor_stop(struct supervisor *s)
 {
+    if (s->draining) { /* the gateways are told again: they tell their clients, and end */
+        stop_all(s);
+        return;
+    }
     if (s->stopping) {
-        s->draining = false;
         cancel_restarts(s);
+        s->is_killing = true;
         signal_all(s, SIGKILL);
         return;
     }

@@ -26,7 +26,8 @@ MUST_USE enum status supervisor_start(const struct supervisor_options *o, struct
 /* With drain_ms SIGTERM to the drain_role first, until they have ended or that time is over. Then
  * SIGTERM to the gateways, then to the workers, then to the heads, each when those before have
  * ended or after 0.3 s, when these are told again ("at once"); SIGKILL to all after 5 s. When the
- * last one is gone the loop is stopped. A second call kills at once. */
+ * last one is gone the loop is stopped. A second call during drain_ms ends that time: the
+ * drain_role is told again, and tells its clients. Any other second call kills at once. */
 void supervisor_stop(struct supervisor *s);
 /* Children of a role that are to run. */
 uint32_t supervisor_count(const struct supervisor *s, enum up_role role);

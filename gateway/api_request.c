@@ -656,7 +656,7 @@ void api_request_on_tokens(struct api_request *r, uint32_t i_choice, const struc
 
 void api_request_fail(struct api_request *r, const struct api_error *e)
 {
-    if (e->http_status >= 500) /* the end of the gateway was asked for: no fault of the request */
+    if (e->http_status >= 500) /* at the end of the gateway it is no fault */
         log_event(r->s->over ? LOG_INFO : LOG_WARN, "request_failed", "id=%s status=%d why=%s",
                   r->id_text, e->http_status, log_quote(e->message));
     if (r->reply)

@@ -386,7 +386,8 @@ static void say_last_words(struct gateway *g, uint64_t ms)
 static void on_shutdown_timeout(void *ctx)
 {
     struct gateway *g = ctx;
-    log_warn("shutdown_timeout", "open_requests=%u", g->serving.n_requests);
+    log_event(g->serving.n_requests > 0 ? LOG_WARN : LOG_INFO, "shutdown_timeout",
+              "open_requests=%u", g->serving.n_requests);
     say_last_words(g, LAST_WORDS_MS);
 }
 

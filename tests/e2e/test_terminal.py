@@ -8,7 +8,7 @@ from contextlib import contextmanager
 
 import httpx
 import pytest
-from cluster import BIN, SLOW, Cluster, alive, end_all, free_ports, run_cox, wait_for
+from cluster import BIN, SLOW, Cluster, alive, end_all, free_ports, get, run_cox, wait_for
 from terminal import ENV, Terminal
 
 WIDTHS = (60, 80, 120)
@@ -27,23 +27,26 @@ def up_command(*args, workers=2):
 
 @contextmanager
 def streams(url, n):
-    """n streams that have begun, and go on until the server ends them."""
-    began, http = [], httpx.Client(timeout=60 * SLOW)
+    """n streams that have begun, and go on until the server ends them: the last line of each, None where its body broke off."""
+    began, last, http = [], [None] * n, httpx.Client(timeout=60 * SLOW)
 
-    def stream():
+    def stream(k):
         try:
             with http.stream("POST", url + "/v1/completions", json={"prompt": "x", "max_tokens": 20000, "ignore_eos": True, "stream": True}) as r:
-                for i, _ in enumerate(r.iter_lines()):
+                lines = []
+                for i, line in enumerate(r.iter_lines()):
+                    lines = [*lines[-5:], line]
                     if i == 1:
                         began.append(r.status_code)
+                last[k] = "\n".join(lines)
         except httpx.HTTPError:
             pass  # it ends, one way or another
-    threads = [threading.Thread(target=stream) for _ in range(n)]
+    threads = [threading.Thread(target=stream, args=(k,)) for k in range(n)]
     for t in threads:
         t.start()
     try:
         wait_for("the streams have begun", lambda: began == [200] * n)
-        yield
+        yield last
     finally:
         for t in threads:
             t.join()
@@ -75,12 +78,13 @@ def test_start_and_end_of_cox_up(tmp_path, columns):
         t.end()
 
 
-def test_a_second_interrupt_ends_at_once(tmp_path):
+def test_a_second_interrupt_ends_at_once_and_cuts_no_stream(tmp_path):
     command, url = up_command("--null-step-us", 2000, "--shutdown-timeout", 600)
     t = Terminal(*command, env={**ENV, "TMPDIR": str(tmp_path)})
     try:
         t.until("the summary", lambda s: "curl " in s)
-        with streams(url, 2):
+        with streams(url, 2) as last:
+            before = len(t.text)
             t.process.send_signal(signal.SIGINT)
             t.until("it lets the streams go on", lambda s: "Stopping. Ctrl-C again" in s)
             assert "stopping" in run_cox("ps", env={**os.environ, "TMPDIR": str(tmp_path)}).stdout
@@ -88,6 +92,8 @@ def test_a_second_interrupt_ends_at_once(tmp_path):
             assert done.returncode == 1 and "has not ended within 0 s: it lets open requests finish" in done.stderr
             t.process.send_signal(signal.SIGINT)
             assert t.wait() == 0
+        assert all(text and "The gateway is shutting down" in text for text in last), last
+        assert "process_ended" not in t.text[before:] and not alarms(t.text[before:]), t.text[before:]
     finally:
         t.end()
 
@@ -122,8 +128,12 @@ def test_a_worker_that_is_lost_is_said(tmp_path):
 
 def test_nothing_above_info_without_a_terminal():
     with Cluster("--null-step-us", 2000) as c:
+        before = len(c.log())
+        for name in ("worker-0", "gateway-0"):  # each alone, as somebody may end it: it is started again
+            os.kill(c.pid(name), signal.SIGTERM)
+            wait_for(f"{name} is there again", lambda: f"_restarted name={name} " in c.log()[before:])  # noqa: B023
+            wait_for("it serves", lambda: get(c.url + "/health")[0] == 200)
         with streams(c.url, 4):
-            before = len(c.log())
             assert c.stop(signal.SIGTERM)[0] == 0
         assert "gateway_ended" in c.log()[before:] and not alarms(c.log()[before:]), c.log()[before:]
 
