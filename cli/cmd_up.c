@@ -131,6 +131,7 @@ static void say_ready(struct up *u, const json_t *status)
                                .has_key = u->o.api_keys.n_items > 0 || u->o.api_key_file,
                                .wants_ca = u->o.ssl.certfile,
                                .wants_certificate = u->o.ssl.cert_reqs == 2,
+                               .has_chat_page = !u->o.front.no_chat_page && !u->o.sagemaker,
                                .is_only = u->is_only,
                                .is_usual_admin = strcmp(u->admin, "127.0.0.1:8265") == 0,
                                .n_workers = u->plan.n_workers,

@@ -40,6 +40,8 @@ void up_ready_plain(const struct up_ready *r, struct strbuf *out)
                       "print(c.completions.create(model=\"%s\", prompt=\"Once upon a "
                       "time\").choices[0].text)'\n",
                       r->url, r->has_key ? "YOUR-KEY" : "none", r->model);
+    if (r->has_chat_page && !r->uds && !r->wants_certificate)
+        strbuf_printf(out, "chat page: %s/\n", r->url);
     strbuf_printf(out, "dashboard: http://%s/   (or: cox status%s%s)\n", r->admin,
                   r->is_usual_admin ? "" : " --address ", r->is_usual_admin ? "" : r->admin);
 }
@@ -145,7 +147,7 @@ static void make_rows(const struct up_ready *r, struct rows *rows)
         add(rows, "Socket", "%s", r->uds);
     } else {
         add(rows, "API", "%s/v1", r->url);
-        if (!r->wants_certificate)
+        if (r->has_chat_page && !r->wants_certificate)
             add(rows, "Chat page", "%s/", r->url);
     }
     add(rows, "Dashboard", "http://%s/", r->admin);

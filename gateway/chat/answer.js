@@ -7,10 +7,23 @@ import { watchTokens } from "./peek.js";
 const ENDS = { stop: "", length: "cut at the limit of tokens", tool_calls: "ended with a tool call", content_filter: "ended by a filter" };
 const likely = logprob => logprob > Math.log(.5) ? "" : logprob > Math.log(.1) ? "mid" : "low";
 
+/** [{from, to, tokens}] of `text`: a token each where its text stands at the beginning or the end, and what is left (the bytes
+ * of one character) together. Tokens without any text here, such as the mark behind a thought, are left out. */
+function groupsOf(text, tokens) {
+  const before = [], after = [];
+  let from = 0, to = text.length, first = 0, last = tokens.length;
+  for (let t; last > 0 && (t = tokens[last - 1]).text && text.endsWith(t.text, to); last--, to -= t.text.length)
+    after.unshift({ from: to - t.text.length, to, tokens: [t] });
+  for (let t; first < last && (t = tokens[first]).text && from + t.text.length <= to && text.startsWith(t.text, from); first++, from += t.text.length)
+    before.push({ from, to: from + t.text.length, tokens: [t] });
+  return [...before, ...(to > from && last > first ? [{ from, to, tokens: tokens.slice(first, last) }] : []), ...after];
+}
+
 export class Answer {
   content = "";
   #thought = "";
   #spans = []; // {from, to, className, tokens}
+  #held = []; // tokens that came ahead of their text: the first bytes of a character, words that may become a stop text
   #due = false;
   #isOver = false;
   #first = 0;
@@ -44,20 +57,18 @@ export class Answer {
   add({ text, thought, tokens, finish, usage }) {
     if ((text || thought) && !this.#first) this.#first = performance.now();
     this.#thought += thought;
-    if (text) this.#addText(text, tokens);
+    this.#held.push(...tokens);
+    if (text) this.#addText(text, this.#held);
+    if (text || thought) this.#held = [];
     if (finish) this.finish = finish;
     if (usage) this.#usage = usage;
     this.#draw();
   }
 
-  /** Tokens whose texts are the new text are spans each; else (half characters, a held stop text) one span has them all. */
   #addText(text, tokens) {
-    const known = tokens.filter(t => t.text), isExact = known.map(t => t.text).join("") === text;
-    let from = this.content.length;
-    for (const group of isExact ? known.map(t => [t]) : tokens.length ? [tokens] : []) {
-      const to = from + (isExact ? group[0].text.length : text.length);
-      this.#spans.push({ from, to, tokens: group, className: likely(Math.min(...group.map(t => t.logprob ?? 0))) });
-      from = to;
+    for (const g of groupsOf(text, tokens)) {
+      const className = likely(Math.min(...g.tokens.map(t => t.logprob ?? 0)));
+      this.#spans.push({ from: this.content.length + g.from, to: this.content.length + g.to, tokens: g.tokens, className });
     }
     this.content += text;
   }

@@ -1,5 +1,6 @@
 // The gateway's API as the page uses it: /v1/models, /v1/chat/completions and, for base models, /v1/completions.
 // The key travels in the Authorization header, never in an address.
+import { NO_KEY, isKey } from "./store.js";
 
 const EVENT_MAX = 4 << 20; // characters of one event; an answer that goes on without an end of line is not the gateway's
 
@@ -25,6 +26,7 @@ async function failureOf(r, hasKey) {
 
 async function ask(path, key, options = {}) {
   const headers = { ...options.headers, ...(key ? { Authorization: "Bearer " + key } : {}) };
+  if (!isKey(key)) throw new Failure(NO_KEY, { status: 401 });
   let r;
   try {
     r = await fetch(path, { ...options, headers, cache: "no-store", credentials: "same-origin", referrerPolicy: "no-referrer" });
@@ -75,20 +77,22 @@ function chunkOf(data) {
   try {
     chunk = JSON.parse(data);
   } catch {
-    throw new Failure("An event of the answer is no JSON.");
+    chunk = null;
   }
-  if (chunk?.error) throw new Failure(chunk.error.message || "The answer ended with an error.", { status: Number(chunk.error.code) || 500 });
+  if (typeof chunk !== "object" || chunk === null) throw new Failure("An event of the answer is not a JSON object: is this address Coxswain's gateway?");
+  if (chunk.error) throw new Failure(chunk.error.message || "The answer ended with an error.", { status: Number(chunk.error.code) || 500 });
   return chunk;
 }
 
 /** One chunk's news, of either API: {text, thought, tokens: [{text, logprob, top: [{text, logprob}]}], finish, usage}. */
 export function newsOf(chunk) {
   const choice = chunk.choices?.[0], delta = choice?.delta;
-  return { text: delta ? delta.content ?? "" : choice?.text ?? "", thought: delta?.reasoning_content ?? delta?.reasoning ?? "",
+  return { text: textOf(delta ? delta.content : choice?.text), thought: textOf(delta?.reasoning_content ?? delta?.reasoning),
     tokens: delta ? chatTokens(choice.logprobs) : completionTokens(choice?.logprobs),
     finish: choice?.finish_reason ?? null, usage: chunk.usage ?? null };
 }
 
+const textOf = value => typeof value === "string" ? value : "";
 const chatTokens = l => (l?.content ?? []).map(t => ({ text: t.token, logprob: t.logprob,
   top: (t.top_logprobs ?? []).map(o => ({ text: o.token, logprob: o.logprob })) }));
 

@@ -4,6 +4,7 @@ import { Failure, models, newsOf, stream } from "./api.js";
 import { Answer } from "./answer.js";
 import { $, make, put } from "./page.js";
 import { hidePeek } from "./peek.js";
+import { ofBrowser } from "./store.js";
 
 const TOP = 5; // alternatives of a token
 const TRIES = 5, WAIT_MAX_S = 60; // of a gateway that says "later"
@@ -13,6 +14,7 @@ let key = ""; // never stored, never in an address
 let turns = []; // {user, answer}
 let abort = null; // of the answer that comes now
 let reload = 0;
+let isOpenForKey = false; // the settings, by the page itself
 const isBase = new Set(); // models without a chat template
 
 /* ---- models ---- */
@@ -28,10 +30,19 @@ function notice(text) {
 }
 
 function wantKey(text) {
+  isOpenForKey ||= !$("settings").open;
   $("settings").open = true;
   $("key").focus();
   notice(text);
   state("key wanted", "warn");
+}
+
+/** Settings that the page opened for the key go again: on a phone they leave no place for the conversation. */
+function keyIsTaken() {
+  if (!isOpenForKey) return;
+  const hadFocus = $("settings").contains(document.activeElement);
+  isOpenForKey = $("settings").open = false;
+  if (hadFocus) $("prompt").focus();
 }
 
 function showModels(list) {
@@ -58,6 +69,7 @@ async function loadModels() {
     const list = await models(key);
     notice(list.length ? "" : "This key may use no model of this gateway. Type another key under Settings.");
     showModels(list);
+    keyIsTaken();
     if (!abort) state("ready", "ok");
   } catch (e) {
     if (e.status === 401) return wantKey(e.message);
@@ -102,7 +114,7 @@ function messages() {
 function requestFor(model) {
   const common = { model, ...parameters(), stream: true, stream_options: { include_usage: true } };
   const wanted = $("probabilities").checked;
-  if (isBase.has(model)) return ["v1/completions", { ...common, prompt: turns.at(-1).user, ...(wanted ? { logprobs: TOP } : {}) }];
+  if (isBase.has(model) || $("plain").checked) return ["v1/completions", { ...common, prompt: turns.at(-1).user, ...(wanted ? { logprobs: TOP } : {}) }];
   return ["v1/chat/completions", { ...common, messages: messages(), ...(wanted ? { logprobs: true, top_logprobs: TOP } : {}) }];
 }
 
@@ -257,9 +269,9 @@ function setTheme() {
   const choice = $("theme").value;
   document.documentElement.dataset.theme = choice === "auto" ? (dark.matches ? "dark" : "light") : choice;
 }
-$("theme").value = ["light", "dark"].find(t => t === localStorage.getItem("cox-theme")) ?? "auto";
+$("theme").value = ["light", "dark"].find(t => t === ofBrowser.getItem("cox-theme")) ?? "auto";
 $("theme").addEventListener("change", () => {
-  localStorage.setItem("cox-theme", $("theme").value);
+  ofBrowser.setItem("cox-theme", $("theme").value);
   setTheme();
 });
 dark.addEventListener("change", setTheme);

@@ -2,8 +2,13 @@
 // pick the token; a screen reader hears it from the live region.
 import { $, make, percent, put } from "./page.js";
 
-/** White space and control characters, made visible. */
-export const visible = text => text.replaceAll(" ", "␣").replaceAll("\n", "↵").replaceAll("\t", "⇥").replace(/[\u0000-\u001f\u007f-\u009f]/g, "�") || "(empty)";
+const TOKENS_MAX = 4; // of one span: a character has at most so many bytes
+const BYTES = /^bytes:(?=(\\x[0-9a-f]{2})+$)/; // how the API writes a token that is part of a character
+const UNSEEN = /[\u0000-\u001f\u007f-\u00a0\u00ad\u061c\u200b-\u200f\u2028-\u202f\u2060-\u206f\ufeff]/g;
+const escaped = c => c < "\u0100" ? "\\x" + c.charCodeAt().toString(16).padStart(2, "0") : "\\u" + c.charCodeAt().toString(16).padStart(4, "0");
+
+/** White space, bytes, control characters and marks that have no shape, made visible. */
+export const visible = text => text.replace(BYTES, "").replaceAll(" ", "␣").replaceAll("\n", "↵").replaceAll("\t", "⇥").replace(UNSEEN, escaped) || "(empty)";
 
 let picked = null;
 
@@ -20,8 +25,8 @@ function row(option, isChosen) {
     make("span", { textContent: percent(option.logprob) }));
 }
 
-function rowsOf(token) {
-  const options = token.top.slice(0, 8), at = options.findIndex(o => o.text === token.text);
+function rowsOf(token, most) {
+  const options = token.top.slice(0, most), at = options.findIndex(o => o.text === token.text);
   const rows = options.map((o, i) => row(o, i === at));
   if (at < 0) rows.push(row(token, true));
   return rows;
@@ -34,13 +39,15 @@ function show(element, tokens, aloud) {
   picked = element;
   element.classList.add("picked");
   const box = $("peek");
-  box.replaceChildren(...known.slice(0, 3).flatMap((t, i) => i ? [make("hr"), ...rowsOf(t)] : rowsOf(t)));
+  const most = known.length > 1 ? 3 : 8, left = known.length - TOKENS_MAX;
+  box.replaceChildren(...known.slice(0, TOKENS_MAX).flatMap((t, i) => i ? [make("hr"), ...rowsOf(t, most)] : rowsOf(t, most)),
+    ...(left > 0 ? [make("p", { textContent: `and ${left} more token${left === 1 ? "" : "s"}` })] : []));
   box.hidden = false;
   const at = element.getClientRects()[0] ?? element.getBoundingClientRect(), { width, height } = box.getBoundingClientRect();
   box.style.left = Math.max(8, Math.min(at.left, innerWidth - width - 8)) + "px";
   box.style.top = (at.bottom + height + 14 < innerHeight ? at.bottom + 6 : Math.max(8, at.top - height - 6)) + "px";
   if (aloud)
-    put($("said"), known.map(t => `${visible(t.text)}: ${percent(t.logprob)}` +
+    put($("said"), known.slice(0, TOKENS_MAX).map(t => `${visible(t.text)}: ${percent(t.logprob)}` +
       t.top.filter(o => o.text !== t.text).slice(0, 3).map(o => `; ${visible(o.text)}: ${percent(o.logprob)}`).join("")).join(". "));
 }
 

@@ -2,6 +2,8 @@
 // in an address. One stream is open at a time; asking for something else opens another one, which
 // begins with an update at once. It is closed while nobody looks at the page.
 
+import { NO_KEY, isKey, ofTab } from "./store.js";
+
 const KEY = "cox-admin-key";
 const FIRST = { samples: 0, events: 0, walk: 0 };
 const SILENT_MS = 6000; // then it is opened anew
@@ -29,7 +31,8 @@ export class Feed {
   }
 
   set key(value) {
-    sessionStorage.setItem(KEY, value);
+    if (!isKey(value)) return this.on.login(NO_KEY);
+    ofTab.setItem(KEY, value);
     this.open();
   }
 
@@ -76,7 +79,7 @@ export class Feed {
     this.#close();
     this.#opened = performance.now();
     const abort = this.#abort = new AbortController();
-    const key = sessionStorage.getItem(KEY);
+    const key = ofTab.getItem(KEY);
     this.#heard = performance.now();
     try {
       const query = new URLSearchParams({ ...this.query(), ...this.#next });
@@ -84,7 +87,7 @@ export class Feed {
         { headers: key ? { Authorization: "Bearer " + key } : {}, cache: "no-store", signal: abort.signal });
       if (r.status === 401) {
         this.#abort = null;
-        sessionStorage.removeItem(KEY);
+        ofTab.removeItem(KEY);
         this.on.login(key ? "That is not the key of this head." : "");
         return;
       }

@@ -1,6 +1,7 @@
 // The dashboard of the head: no framework, no other host, no inline script. docs/dashboard.md has the design.
 import { $, GROUP as G, SAMPLE as S, WORKER as W, clock, integer, make, natural, percent, put, rate, seconds, uptime } from "./model.js";
 import { Feed } from "./feed.js";
+import { ofBrowser } from "./store.js";
 import { Charts, forgetColors } from "./draw.js";
 import { Requests } from "./requests.js";
 import { KvMap, Tables, Topology } from "./panels.js";
@@ -164,9 +165,9 @@ function setTheme() {
   topology.map.draw();
   kv.draw();
 }
-$("theme").value = localStorage.getItem("cox-theme") ?? "auto";
+$("theme").value = ofBrowser.getItem("cox-theme") ?? "auto";
 $("theme").addEventListener("change", () => {
-  localStorage.setItem("cox-theme", $("theme").value);
+  ofBrowser.setItem("cox-theme", $("theme").value);
   setTheme();
 });
 dark.addEventListener("change", setTheme);

@@ -1,5 +1,6 @@
 // The page of runs: what `cox run list` says, and its two buttons. docs/runs.md.
 import { $, clock, make, put } from "./model.js";
+import { NO_KEY, isKey, ofBrowser, ofTab } from "./store.js";
 
 const KEY = "cox-admin-key", EVERY_MS = 2000, SURE_MS = 4000;
 const MOODS = { running: "ok", completed: "ok", failed: "bad", terminated: "dim" };
@@ -8,11 +9,11 @@ const rows = new Map(); // ID → {row, said, …}: an element stays as long as 
 let timer = 0;
 
 async function ask(method, body) {
-  const key = sessionStorage.getItem(KEY);
+  const key = ofTab.getItem(KEY);
   const r = await fetch("api/runs", { method, cache: "no-store", body: body && JSON.stringify(body),
     headers: { ...(key ? { Authorization: "Bearer " + key } : {}), ...(body ? { "Content-Type": "application/json" } : {}) } });
   if (r.status === 401) {
-    sessionStorage.removeItem(KEY);
+    ofTab.removeItem(KEY);
     login(key ? "That is not the key of this head." : "");
     return null;
   }
@@ -133,16 +134,18 @@ async function show() {
 }
 
 $("key-form").addEventListener("submit", e => {
+  const key = $("key").value;
   e.preventDefault();
-  sessionStorage.setItem(KEY, $("key").value);
   $("key").value = "";
+  if (!isKey(key)) return login(NO_KEY);
+  ofTab.setItem(KEY, key);
   show();
 });
 document.addEventListener("visibilitychange", show);
 
 const dark = matchMedia("(prefers-color-scheme: dark)");
 function setTheme() {
-  const choice = localStorage.getItem("cox-theme") ?? "auto";
+  const choice = ofBrowser.getItem("cox-theme") ?? "auto";
   document.documentElement.dataset.theme = choice === "auto" ? (dark.matches ? "dark" : "light") : choice;
 }
 dark.addEventListener("change", setTheme);

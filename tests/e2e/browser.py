@@ -1,5 +1,6 @@
 """Headless Chromium for tests of the dashboard and the chat page, through chromedriver's WebDriver and nothing else (scripts/setup --ui)."""
 import base64
+import contextlib
 import json
 import os
 import shutil
@@ -42,11 +43,14 @@ PALE = """
 """
 # Elements that reach beyond the page's right edge, but those in a box that scrolls or clips them.
 WIDE = """
+    const width = document.documentElement.clientWidth; // a phone's innerWidth grows with a page that is too wide
     const clips = e => { for (let p = e.parentElement; p; p = p.parentElement) if (getComputedStyle(p).overflowX !== "visible" && p !== document.body && p !== document.documentElement) return true; };
-    return [...document.body.querySelectorAll("*")].filter(e => e.checkVisibility() && e.getBoundingClientRect().right > innerWidth + 1 && !e.closest(".hidden, .skip") && !clips(e))
+    return [...document.body.querySelectorAll("*")].filter(e => e.checkVisibility() && e.getBoundingClientRect().right > width + 1 && !e.closest(".hidden, .skip") && !clips(e))
         .map(e => e.tagName + "#" + e.id + "." + e.className + " " + Math.round(e.getBoundingClientRect().right))
-        .concat(document.documentElement.scrollWidth > innerWidth ? ["the page scrolls: " + document.documentElement.scrollWidth] : []);
+        .concat(document.documentElement.scrollWidth > width ? ["the page scrolls: " + document.documentElement.scrollWidth] : []);
 """
+BLOCKED = """for (const name of ["localStorage", "sessionStorage"])
+    Object.defineProperty(window, name, {get() { throw new DOMException("Access is denied for this document.", "SecurityError"); }});"""
 
 
 class Browser:
@@ -149,6 +153,15 @@ class Browser:
 
     def resize_back(self):
         self.devtools("Emulation.clearDeviceMetricsOverride")
+
+    @contextlib.contextmanager
+    def without_storage(self):
+        """As a person who blocks cookies: a page that only names its storage gets an exception."""
+        script = self.devtools("Page.addScriptToEvaluateOnNewDocument", source=BLOCKED)["identifier"]
+        try:
+            yield
+        finally:
+            self.devtools("Page.removeScriptToEvaluateOnNewDocument", identifier=script)
 
     def pale(self):
         """[(text, contrast)] of texts in view that are hard to read."""

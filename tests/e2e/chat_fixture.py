@@ -130,8 +130,8 @@ class Handler(http.server.BaseHTTPRequestHandler):
     def do_GET(self):
         name = self.path.removeprefix("/chat/")
         path = CHAT / ("index.html" if self.path == "/" else name)
-        if name == "base.css":
-            path = PAGES / name
+        if not path.is_file():
+            path = PAGES / path.name
         if self.path == "/v1/models":
             if self.lets_in():
                 self.json(200, {"object": "list", "data": self.server.script.models})

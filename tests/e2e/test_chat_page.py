@@ -10,7 +10,7 @@ import threading
 import httpx
 import pytest
 from browser import MISSING, Browser
-from chat_fixture import CHAT, PAGES, ChatFixture, Script, cut_after, error_after, refuse, say
+from chat_fixture import CHAT, PAGES, ChatFixture, Script, cut_after, error_after, refuse, say, token
 from cluster import BIN, ROOT, SLOW, Cluster, free_ports, get, wait_for
 from dashboard_fixture import POLICY
 
@@ -84,7 +84,7 @@ def test_the_page_is_open_small_and_may_ask_its_own_origin_alone(cluster):
     page = httpx.get(cluster.url + "/")
     files = re.findall(r'(?:href|src)="(chat/[\w.]+)"', page.text)
     assert page.status_code == 200 and len(files) == 3
-    for p in [*CHAT.iterdir(), PAGES / "base.css"]:
+    for p in [*CHAT.iterdir(), *PAGES.iterdir()]:
         path = "/" if p.name == "index.html" else f"/chat/{p.name}"
         r = httpx.get(cluster.url + path)
         assert (r.status_code, r.text, r.headers["content-security-policy"]) == (200, p.read_text(), POLICY), p
@@ -94,7 +94,7 @@ def test_the_page_is_open_small_and_may_ask_its_own_origin_alone(cluster):
         assert (head.status_code, head.content, head.headers["content-length"]) == (200, b"", str(len(r.content)))
     assert httpx.get(cluster.url + "/chat/nothing.js").status_code == 404
     assert httpx.post(cluster.url + "/", json={}, headers={"x-api-key": KEY}).status_code == 405
-    assert sum(p.stat().st_size for p in [*CHAT.iterdir(), PAGES / "base.css"]) < 60_000
+    assert sum(p.stat().st_size for p in [*CHAT.iterdir(), *PAGES.iterdir()]) < 60_000
     assert not re.search(r"\son\w+=|\sstyle=|<script(?![^>]*\ssrc=)|https?://", page.text), "the policy would refuse it"
     for p in CHAT.glob("*.js"):  # the model's text is never HTML
         assert not re.search(r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|eval\(|new Function|srcdoc", p.read_text()), p
@@ -244,6 +244,33 @@ def test_the_pointer_sees_what_else_was_likely(browser, server):
     assert "logprobs" in server.script.asked[0][1] and "logprobs" not in server.script.asked[1][1]
 
 
+def half(text, *tokens):
+    """A chunk of that text, which may be none yet, with the probabilities of these tokens."""
+    return {"choices": [{"index": 0, "delta": {"content": text} if text else {}, "finish_reason": None, "logprobs": {"content": [token(t) for t in tokens]}}]}
+
+
+@needs_browser
+def test_tokens_that_come_ahead_of_their_text_are_kept(browser, server):
+    """The bytes of a character are tokens whose text comes with the last of them; marks and control characters are seen."""
+    def step(h, body):
+        h.begin_stream()
+        for chunk in (half("", "bytes:\\xf0"), half("", "bytes:\\x9f", "bytes:\\x98"), half("😀 so", "bytes:\\x80", " so"),
+                      half("\x0b\u200b", "\x0b", "\u200b"), half("", "<mark>"), half("end", "end")):
+            h.event(chunk)
+        h.end_stream()
+    b, server.script = browser, Script(steps=[step])
+    begin(b, server.url)
+    ask(b, "Hello")
+    assert b.js("return [...document.querySelectorAll('.t')].map(e => e.textContent)") == ["😀", " so", "\x0b", "\u200b", "end"]
+    b.js("document.querySelector('.turn.model .body').focus()")
+    seen = []
+    for _ in range(5):
+        b.press(RIGHT)
+        seen.append(b.js("return [...document.querySelectorAll('#peek .chosen code')].map(e => e.textContent)"))
+    assert seen == [["\\xf0", "\\x9f", "\\x98", "\\x80"], ["␣so"], ["\\x0b"], ["\\u200b"], ["end"]]
+    assert b.js("const r = document.querySelector('#peek').getBoundingClientRect(); return r.top >= 0 && r.bottom <= innerHeight")
+
+
 @needs_browser
 def test_an_answer_is_copied_as_the_model_wrote_it(browser, server):
     text = "Use **two** `lines`.\n\n```\nx = 1\n```"
@@ -316,6 +343,14 @@ def test_what_goes_wrong_is_said_in_sentences(browser, server):
     wait_for("it comes", lambda: last(b, ".body") == "Half " and b.js("return document.querySelectorAll('.turn.model').length") == 4)
     seen.set()
     assert ended(b, 4) == "Half " and last(b, ".error").startswith("The connection broke before the answer ended")
+    # an event that is none of the API's
+    def odd(h, body):
+        h.begin_stream()
+        h.event(None)
+        h.end_stream()
+    server.script = Script(steps=[odd])
+    ask(b, "Odd")
+    assert last(b, ".error").startswith("An event of the answer is not a JSON object")
     # a number that is none is told before anything is asked
     server.script = Script(steps=[say("no")])
     b.js("document.querySelector('#temperature').value = 9")
@@ -326,6 +361,10 @@ def test_what_goes_wrong_is_said_in_sentences(browser, server):
     server.script = Script(steps=[say("Open")], key="k")
     ask(b, "Locked")
     assert "wants an API key" in last(b, ".error") and b.js("return document.activeElement.id") == "key" and b.text("#state") == "key wanted"
+    # a key that was copied with an invisible character can be in no header
+    b.type("#key", "k\u200b\t")
+    wait_for("it is said", lambda: b.text("#notice").startswith("This key has a character that no key has"))
+    assert b.text("#state") == "key wanted"
     b.log()
 
 
@@ -347,6 +386,29 @@ def test_a_base_model_continues_the_text(browser, server):
     assert all("400" in line for line in b.log())
 
 
+@needs_browser
+def test_a_model_is_continued_where_the_person_says_so(browser, server):
+    """A base model may carry a template all the same."""
+    b, server.script = browser, Script(models=["demo"], steps=[say(" there was")])
+    begin(b, server.url)
+    b.click("#plain")
+    assert ask(b, "Once upon a time") == " there was"
+    b.click("#plain")
+    ask(b, "Hello")
+    (path, body, _), (then, _, _) = server.script.asked
+    assert (path, body["prompt"], then) == ("/v1/completions", "Once upon a time", "/v1/chat/completions")
+
+
+@needs_browser
+def test_a_browser_that_blocks_storage(browser, server):
+    b, server.script = browser, Script(steps=[say("Calm")])
+    with b.without_storage():
+        begin(b, server.url)
+        b.js("const t = document.querySelector('#theme'); t.value = 'dark'; t.dispatchEvent(new Event('change'))")
+        assert b.js("return document.documentElement.dataset.theme") == "dark"
+        assert ask(b, "Hello") == "Calm" and b.log() == []
+
+
 # ---- how it looks ----
 
 LONG = """Here is **how** to moor, in `three` steps:
@@ -362,7 +424,7 @@ averyveryveryveryveryveryveryveryveryveryveryverylongwordwithoutanyspaceatalltha
 
 @needs_browser
 @pytest.mark.parametrize("theme", ["light", "dark"])
-@pytest.mark.parametrize("width, height", [(1300, 850), (390, 844)])
+@pytest.mark.parametrize("width, height", [(1300, 850), (390, 844), (320, 568)])
 def test_light_dark_and_a_phone(browser, server, theme, width, height):
     b, server.script = browser, Script(models=["a-model-with-a-name-that-is-longer-than-a-phone-is-wide/and-more-of-it"], steps=[say(LONG, reasoning="Thinking about it.")])
     b.theme(theme)
@@ -381,3 +443,17 @@ def test_light_dark_and_a_phone(browser, server, theme, width, height):
     assert b.wide() == [] and b.pale() == []
     assert b.js("return getComputedStyle(document.querySelector('.body pre')).overflowX") == "auto"
     assert b.log() == []
+
+
+@needs_browser
+def test_settings_that_were_opened_for_the_key_make_room_again(browser, server):
+    b, server.script = browser, Script(steps=[say(LONG)], key="k")
+    b.resize(320, 568)
+    begin(b, server.url, "key wanted")
+    assert b.js("return [document.activeElement.id, document.querySelector('#settings').open]") == ["key", True]
+    assert b.wide() == []
+    b.type("#key", "k" + ENTER)
+    wait_for("the key is taken", lambda: b.text("#state") == "ready")
+    assert b.js("return [document.activeElement.id, document.querySelector('#settings').open]") == ["prompt", False]
+    ask(b, "Hello")
+    assert b.wide() == [] and b.js("return document.querySelector('#talk').clientHeight") > 300

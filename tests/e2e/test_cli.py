@@ -209,7 +209,8 @@ def test_every_line_of_a_json_log_is_an_event():
     assert all({"ts", "level", "process", "event"} <= e.keys() for e in log)
     events_of = {name: [e for e in log if e["event"] == name] for name in {e["event"] for e in log}}
     assert "--enable-dbo" in events_of["warning"][0]["text"]
-    assert any("ready in" in e["text"] for e in events_of["note"])
+    notes = [e["text"] for e in events_of["note"]]
+    assert any("ready in" in text for text in notes) and f"chat page: {c.url}/" in notes
     for e in events_of["memory_plan"]:
         assert e["total_bytes"] == sum(e[k + "_bytes"] for k in ("weights", "activation", "comm", "kv"))
     assert len(events_of["memory_plan"]) == 2 and all(isinstance(e["epoch"], str) for e in log if "epoch" in e)

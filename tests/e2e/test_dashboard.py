@@ -109,6 +109,9 @@ def test_the_key_is_asked_for_and_stays_in_the_tab(browser, tmp_path):
         browser.type("#key", "wrong")
         browser.click("#key-form button")
         wait_for("a wrong one is refused", lambda: browser.text("#key-error") == "That is not the key of this head.")
+        browser.type("#key", KEY + "\u200b")
+        browser.click("#key-form button")
+        wait_for("one that no header can have", lambda: browser.text("#key-error").startswith("This key has a character that no key has"))
         browser.type("#key", KEY)
         browser.click("#key-form button")
         wait_for("the right one shows the page", lambda: browser.text("#fact-workers") == "2")
@@ -122,6 +125,22 @@ def test_the_key_is_asked_for_and_stays_in_the_tab(browser, tmp_path):
         assert KEY not in browser.js("return location.href")
         assert browser.js("return [JSON.stringify(localStorage), document.cookie]") == ["{}", ""]
         browser.js("sessionStorage.clear()")
+        assert all("401" in line for line in browser.log())
+
+
+def test_a_browser_that_blocks_storage_keeps_the_key_in_the_page(browser, tmp_path):
+    key_file = tmp_path / "key"
+    key_file.write_text(KEY)
+    key_file.chmod(0o600)
+    with browser.without_storage(), Cluster("--admin-key-file", key_file, workers=1, tp=1) as c:
+        browser.open(c.admin + "/")
+        wait_for("the key is asked for", lambda: browser.js("return document.activeElement.id") == "key")
+        browser.type("#key", KEY)
+        browser.click("#key-form button")
+        wait_for("the page shows the cluster", lambda: browser.text("#fact-workers") == "1")
+        browser.click("#pause")
+        browser.click("#pause")
+        wait_for("it asks anew with the key", lambda: browser.text("#health") == "serving")
         assert all("401" in line for line in browser.log())
 
 

@@ -16,6 +16,7 @@ static const struct up_ready usual = {.url = "http://127.0.0.1:8000",
                                       .admin = "127.0.0.1:8265",
                                       .model = "demo",
                                       .name = "demo",
+                                      .has_chat_page = true,
                                       .is_only = true,
                                       .is_usual_admin = true,
                                       .n_workers = 5,
@@ -106,6 +107,27 @@ static void test_what_the_frame_says(void **state)
     strbuf_fini(&b);
 }
 
+/* The log and the frame name the chat page where a browser reaches one, and nowhere else. */
+static void test_the_chat_page_is_named_where_it_is(void **state)
+{
+    struct up_ready r[4] = {usual, usual, usual, usual};
+    r[1].has_chat_page = false;
+    r[2].wants_certificate = true;
+    r[3].uds = "/tmp/socket";
+    for (size_t i = 0; i < 4; i++) {
+        struct strbuf frame, plain;
+        strbuf_init(&frame, 0);
+        strbuf_init(&plain, 0);
+        up_ready_frame(&r[i], 80, true, &frame);
+        up_ready_plain(&r[i], &plain);
+        assert_int_equal(strstr(frame.ptr, "Chat page  http://127.0.0.1:8000/ ") != NULL, i == 0);
+        assert_int_equal(strstr(plain.ptr, "\nchat page: http://127.0.0.1:8000/\n") != NULL,
+                         i == 0);
+        strbuf_fini(&frame);
+        strbuf_fini(&plain);
+    }
+}
+
 static void test_progress(void **state)
 {
     static const struct {
@@ -179,8 +201,11 @@ static void test_names_of_models(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_the_frame_fits),  cmocka_unit_test(test_what_the_frame_says),
-        cmocka_unit_test(test_progress),        cmocka_unit_test(test_levels_of_lines),
+        cmocka_unit_test(test_the_frame_fits),
+        cmocka_unit_test(test_what_the_frame_says),
+        cmocka_unit_test(test_the_chat_page_is_named_where_it_is),
+        cmocka_unit_test(test_progress),
+        cmocka_unit_test(test_levels_of_lines),
         cmocka_unit_test(test_names_of_models),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
