@@ -95,13 +95,32 @@ static bool is_named(const char *word, const char *reference)
     return is;
 }
 
+/* A word of the process's command line that is the model's folder, or a path below it, as
+ * `cox up $(cox pull MODEL)` names it. */
+static bool is_path_of(const char *pid, const char *word, const char *real_folder)
+{
+    char path[PATH_MAX];
+    if (strncmp(word, "--model=", 8) == 0)
+        word += 8;
+    if (*word == '-' || !strchr(word, '/'))
+        return false;
+    int n = *word == '/' ? snprintf(path, sizeof path, "%s", word)
+                         : snprintf(path, sizeof path, "/proc/%s/cwd/%s", pid, word);
+    char *real = n > 0 && n < (int)sizeof path ? realpath(path, NULL) : NULL;
+    size_t n_folder = strlen(real_folder);
+    bool is = real && strncmp(real, real_folder, n_folder) == 0 &&
+              (real[n_folder] == '\0' || real[n_folder] == '/');
+    free(real);
+    return is;
+}
+
 static bool names_it(const char *pid, const char *program, const char *cache_dir,
-                     const char *reference)
+                     const char *real_folder, const char *reference)
 {
     static const char *const commands[] = {"up",     "serve",   "pull",    "run-batch",
                                            "worker", "workers", "gateway", "bench"};
     struct strbuf words;
-    bool is = false, is_one = strcmp(program, "cox") != 0;
+    bool is = false, is_path = false, is_one = strcmp(program, "cox") != 0;
     if (!read_proc(pid, "cmdline", WORDS_MAX_BYTES, &words) || words.ptr[words.len - 1] != '\0') {
         strbuf_fini(&words);
         return false;
@@ -109,9 +128,12 @@ static bool names_it(const char *pid, const char *program, const char *cache_dir
     const char *command = next_word(&words, words.ptr);
     for (size_t i = 0; command && i < sizeof commands / sizeof *commands; i++)
         is_one = is_one || strcmp(command, commands[i]) == 0;
-    for (const char *at = is_one ? command : NULL; at && !is; at = next_word(&words, at))
-        is = is_named(at, reference);
-    is = is && has_cache(pid, &words, cache_dir);
+    for (const char *at = is_one ? command : NULL; at && !is && !is_path;
+         at = next_word(&words, at)) {
+        is = reference && is_named(at, reference);
+        is_path = real_folder && is_path_of(pid, at, real_folder);
+    }
+    is = is_path || (is && has_cache(pid, &words, cache_dir));
     strbuf_fini(&words);
     return is;
 }
@@ -145,7 +167,7 @@ bool cache_is_in_use(const char *cache_dir, const char *folder, const char *refe
         const char *program = strrchr(exe, '/') ? strrchr(exe, '/') + 1 : exe;
         bool is_ours = strcmp(program, "cox") == 0 || strncmp(program, "cox-", 4) == 0;
         is = (real && maps_it(e->d_name, real)) ||
-             (is_ours && reference && names_it(e->d_name, program, cache_dir, reference));
+             (is_ours && names_it(e->d_name, program, cache_dir, real, reference));
         if (is)
             snprintf(who, size, "%.40s, process %s", program[0] ? program : "a program", e->d_name);
     }

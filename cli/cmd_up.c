@@ -627,10 +627,11 @@ int cmd_up(int argc, char **argv)
         argv = own_argv;
     if ((!by_sagemaker || own_argv) && command_parse(&line, argc, argv, &u->o, &res, &code)) {
         if (res.positional.n_items == 0) {
+            char usage[COMMAND_USAGE_BYTES];
             fprintf(stderr,
                     "cox %s: which model? usage: %s; MODEL is null, demo, a GGUF file, a "
                     "model folder, or a name that `cox pull` takes (ORG/NAME, s3://…)\n",
-                    argv[0], line.usage);
+                    argv[0], command_usage(argv[0], line.usage, usage));
             code = EXIT_USAGE;
         } else {
             u->model = res.positional.items[0];

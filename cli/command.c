@@ -6,6 +6,7 @@
 #include "cli/bench/bench.h"
 #include "cli/run/run.h"
 #include "cli/tables.h"
+#include "cli/vllm.h"
 #include "common/base/arena.h"
 #include "common/base/distance.h"
 #include "common/base/log.h"
@@ -148,10 +149,25 @@ char **command_copy_words(struct arena *a, int argc, char **argv)
     return copies;
 }
 
+const char *command_usage(const char *name, const char *usage, char out[COMMAND_USAGE_BYTES])
+{
+    static const char *const others[][2] = {{"serve", "up "}, {"complete", "chat "}};
+    const char *rest = strncmp(usage, "cox ", 4) == 0 ? usage + 4 : usage, *called = "";
+    for (size_t i = 0; i < sizeof others / sizeof *others; i++)
+        if (strcmp(name, others[i][0]) == 0 &&
+            strncmp(rest, others[i][1], strlen(others[i][1])) == 0) {
+            rest += strlen(others[i][1]) - 1;
+            called = name;
+        }
+    snprintf(out, COMMAND_USAGE_BYTES, "%s %s%s", vllm_program(), called, rest);
+    return out;
+}
+
 bool command_parse(const struct command_line *line, int argc, char **argv, void *config,
                    struct config_result *res, int *exit_code)
 {
     struct error err = {0};
+    char usage[COMMAND_USAGE_BYTES];
     memset(res, 0, sizeof *res);
     *exit_code = EXIT_FINE;
     if (config_parse(line->specs, line->n_specs, argc, argv, environ, config, res, &err) !=
@@ -168,14 +184,16 @@ bool command_parse(const struct command_line *line, int argc, char **argv, void 
     if (res->help) {
         struct strbuf b;
         strbuf_init(&b, 0);
-        config_print_help(&b, line->usage, line->specs, line->n_specs);
+        config_print_help(&b, command_usage(argv[0], line->usage, usage), line->specs,
+                          line->n_specs);
         fwrite(b.ptr, 1, b.len, stdout);
         strbuf_fini(&b);
         return false;
     }
     if (res->positional.n_items > line->max_positional) {
         fprintf(stderr, "cox %s: unexpected argument \"%s\"; usage: %s\n", argv[0],
-                res->positional.items[line->max_positional], line->usage);
+                res->positional.items[line->max_positional],
+                command_usage(argv[0], line->usage, usage));
         *exit_code = EXIT_USAGE;
         return false;
     }

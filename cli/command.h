@@ -59,6 +59,11 @@ int cmd_flags(int argc, char **argv);
 struct arena;
 char **command_copy_words(struct arena *a, int argc, char **argv);
 
+/* usage as the command was called: "cox up MODEL" of a command called serve is "cox serve MODEL",
+ * or "vllm serve MODEL" behind a link of that name. */
+enum { COMMAND_USAGE_BYTES = 512 };
+const char *command_usage(const char *name, const char *usage, char out[COMMAND_USAGE_BYTES]);
+
 /* What every command does with its table: parse, print --help or warnings, say what is wrong.
  * Returns true to go on; else *exit_code is set. max_positional: more is an error. */
 struct command_line {

@@ -30,6 +30,11 @@ bool vllm_is_called(const char *argv0)
     return argv0 && strcmp(slash ? slash + 1 : argv0, "vllm") == 0;
 }
 
+const char *vllm_program(void)
+{
+    return is_vllm ? "vllm" : "cox";
+}
+
 const struct option_spec *vllm_up_specs(const struct option_spec *specs, size_t n_specs)
 {
     static struct option_spec copy[UP_SPECS_MAX];
@@ -69,7 +74,7 @@ static int complete(int argc, char **argv)
 {
     static char completion[] = "--completion";
     if (has_option(argc, argv, "-q") || has_option(argc, argv, "--quick") ||
-        has_option(argc, argv, "--help"))
+        has_option(argc, argv, "-h") || has_option(argc, argv, "--help"))
         return cmd_complete(argc, argv);
     char **words = mem_array((size_t)argc + 2, sizeof *words);
     words[0] = argv[0];

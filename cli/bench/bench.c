@@ -5,6 +5,7 @@
 
 #include "cli/bench/loopback.h"
 #include "cli/command.h"
+#include "cli/vllm.h"
 #include "common/base/clock.h"
 
 enum { PAUSE_MS = 200 };
@@ -23,11 +24,11 @@ int cmd_bench(int argc, char **argv)
     }
     bool asked = argc == 2 && (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0);
     FILE *to = asked ? stdout : stderr;
-    fprintf(to, "usage: cox bench BENCHMARK [OPTION...]\n\n");
+    fprintf(to, "usage: %s bench BENCHMARK [OPTION...]\n\n", vllm_program());
     for (size_t i = 0; i < n_commands; i++)
         if (strncmp(commands[i].name, "bench ", 6) == 0)
             fprintf(to, "  %-11s %s\n", commands[i].name + 6, commands[i].help);
-    fprintf(to, "\n`cox bench BENCHMARK --help` lists its options.\n");
+    fprintf(to, "\n`%s bench BENCHMARK --help` lists its options.\n", vllm_program());
     return asked ? EXIT_FINE : EXIT_USAGE;
 }
 

@@ -18,7 +18,7 @@
 
 enum { NAME_MAX_LEN = 64 };
 
-#define KEY_ENDS "\r\n \t" /* characters that no key ends with */
+#define KEY_ENDS "\r\n \t" /* characters that no key begins or ends with */
 
 /* The arena has no limit, so NULL is plain out of memory: ends as mem_alloc would. */
 static void *or_abort(void *p)
@@ -123,6 +123,8 @@ const char *config_origin_text(struct config_parser *p, const char *name, struct
     size_t n = 0;
     bool env = from.source == CONFIG_FROM_ENV, file = from.source == CONFIG_FROM_FILE;
     const char *dashes = from.one_dash ? "-" : "--";
+    if (from.as.len > 0)
+        return own_bytes(p, from.as.ptr, from.as.len);
     if (file)
         n = (size_t)snprintf(text, sizeof text, "%.300s:%zu: ", from.file, from.line);
     else
@@ -357,14 +359,23 @@ enum status config_set(struct config_parser *p, size_t i_spec, struct str value,
     return STATUS_OK;
 }
 
+/* A key without the blanks around it: no header could carry them. */
+static struct str key_of(struct str s)
+{
+    for (; s.len > 0 && strchr(KEY_ENDS, s.ptr[0]); s.len--)
+        s.ptr++;
+    while (s.len > 0 && strchr(KEY_ENDS, s.ptr[s.len - 1]))
+        s.len--;
+    return s;
+}
+
 static enum status set_comma_list(struct config_parser *p, size_t i_spec, const char *text,
                                   struct config_origin from)
 {
     struct str item;
     const bool is_secret = p->specs[i_spec].secret;
     while (next_alias(&text, &item)) {
-        while (is_secret && item.len > 0 && strchr(KEY_ENDS, item.ptr[item.len - 1]))
-            item.len--; /* as env_value */
+        item = is_secret ? key_of(item) : item;
         if (item.len)
             TRY(config_set(p, i_spec, item, from));
     }
@@ -414,15 +425,28 @@ static const char *env_find(char *const *environ_, const char *name, size_t n)
     return NULL;
 }
 
-/* A Secret made of a file, or with echo, ends with a newline, which no header could carry. A blank
- * at the end is taken off a list of keys alone: a password may end with one. */
+/* Keys of those who may come in; a client's own is one, and no list. */
+static bool is_keys(const struct option_spec *s)
+{
+    return s->secret && s->type == OPTION_LIST;
+}
+
+/* A Secret made of a file, or with echo, ends with a newline, which no header could carry. Blanks
+ * are taken off a list of keys alone: a password may end with one. */
 static struct str env_value(const struct option_spec *s, const char *value)
 {
     struct str v = str_from(value);
-    const char *ends = s->type == OPTION_LIST ? KEY_ENDS : "\r\n";
-    while (s->secret && v.len > 0 && strchr(ends, v.ptr[v.len - 1]))
+    if (is_keys(s))
+        return key_of(v);
+    while (s->secret && v.len > 0 && strchr("\r\n", v.ptr[v.len - 1]))
         v.len--;
     return v;
+}
+
+static enum status holds_nothing(struct config_parser *p, const char *where)
+{
+    return error_set(p->err, STATUS_INVALID,
+                     "%s is set, and holds nothing: unset it, or give it a value", where);
 }
 
 /* Whether ours is set: a list of others' is not added to it. */
@@ -445,16 +469,25 @@ static enum status apply_foreign_environment(struct config_parser *p, char *cons
         for (const char *at = p->specs[i].env; at && *at && !value; at += *at == ',') {
             size_t n = strcspn(at, ",");
             value = env_find(environ_, at, n);
+            from.as = (struct str){at, n};
             at += n;
         }
         if (!value || (p->specs[i].type == OPTION_LIST && env_has_own(environ_, &p->specs[i])))
             continue;
-        if (p->specs[i].secret &&
-            p->specs[i].type == OPTION_LIST) /* who may come in; a client's own is one */
-            warn(p, "%s of the environment is taken as --%s", p->specs[i].env, p->specs[i].name);
+        if (is_keys(&p->specs[i]) && env_value(&p->specs[i], value).len == 0)
+            return holds_nothing(p, config_origin_text(p, p->specs[i].name, from));
         TRY(config_set(p, i, env_value(&p->specs[i], value), from));
     }
     return STATUS_OK;
+}
+
+/* Said when all is read: a flag or a variable of ours is taken instead. */
+static void warn_of_foreign_keys(struct config_parser *p, char *const *environ_)
+{
+    for (size_t i = 0; i < p->n_specs; i++)
+        if (is_keys(&p->specs[i]) && p->specs[i].env && p->set_by[i] == CONFIG_FROM_ENV &&
+            !env_has_own(environ_, &p->specs[i]))
+            warn(p, "%s of the environment is taken as --%s", p->specs[i].env, p->specs[i].name);
 }
 
 static enum status apply_environment(struct config_parser *p, char *const *environ_)
@@ -467,18 +500,18 @@ static enum status apply_environment(struct config_parser *p, char *const *envir
         if (!env_split(*environ_, name, &value))
             continue;
         size_t i = config_find(p->specs, p->n_specs, str_from(name));
+        from.as = (struct str){*environ_, strcspn(*environ_, "=")};
         if (i < p->n_specs && config_is_foreign(&p->specs[i]))
             continue; /* flags of another program: their names are free in our environment */
         if (i < p->n_specs && p->specs[i].type == OPTION_LIST) {
-            if (p->specs[i].secret && strspn(value, "," KEY_ENDS) == strlen(value))
-                return error_set(p->err, STATUS_INVALID,
-                                 "%s is set, and holds nothing: unset it, or give it a value",
-                                 config_origin_text(p, name, from));
+            if (is_keys(&p->specs[i]) && strspn(value, "," KEY_ENDS) == strlen(value))
+                return holds_nothing(p, config_origin_text(p, name, from));
             TRY(set_comma_list(p, i, value, from));
         } else if (i < p->n_specs) {
             TRY(config_set(p, i, env_value(&p->specs[i], value), from));
         } else {
             struct str near = nearest_name(p, str_from(name), &distance);
+            from.as = (struct str){0};
             if (near.len >= 6 && distance > 0 && distance <= 2)
                 warn(p, "%s is no option and is ignored; did you mean %s?",
                      config_origin_text(p, name, from), spelled(p, near, from));
@@ -535,8 +568,10 @@ static enum status parse_all(struct config_parser *p, struct argv_scan *a, char 
     TRY(apply_environment(p, environ_));
     config_give_back(p, a);
     for (size_t i = 0; i < a->n_settings; i++)
-        TRY(config_set(p, a->settings[i].i_spec, a->settings[i].value,
-                       (struct config_origin){.source = CONFIG_FROM_FLAG}));
+        TRY(config_set(
+            p, a->settings[i].i_spec, a->settings[i].value,
+            (struct config_origin){.source = CONFIG_FROM_FLAG, .as = a->settings[i].as}));
+    warn_of_foreign_keys(p, environ_);
     warn_of_the_useless(p);
     return STATUS_OK;
 }

@@ -3,23 +3,28 @@
 
 #include "common/base/config_internal.h"
 
+static enum status needs_value(struct config_parser *p, const struct argv_scan *a)
+{
+    return error_set(p->err, STATUS_INVALID, STR_FMT " needs a value", STR_ARG(a->as));
+}
+
 /* The value of the option at hand: after '=', or the next argument when that is not an option. */
 static enum status take_value(struct config_parser *p, struct argv_scan *a, const char *equals,
-                              const char *name, struct str *out)
+                              struct str *out)
 {
     if (equals) {
         *out = str_from(equals + 1);
         return STATUS_OK;
     }
     if (a->i + 1 >= a->argc || strncmp(a->argv[a->i + 1], "--", 2) == 0)
-        return error_set(p->err, STATUS_INVALID, "--%s needs a value", name);
+        return needs_value(p, a);
     *out = str_from(a->argv[++a->i]);
     return STATUS_OK;
 }
 
 static void add_setting(struct argv_scan *a, size_t i_spec, struct str value)
 {
-    a->settings[a->n_settings++] = (struct setting){i_spec, value};
+    a->settings[a->n_settings++] = (struct setting){i_spec, value, a->as};
 }
 
 /* May this word be the value of the option before it? A negative number may. */
@@ -84,7 +89,7 @@ static enum status scan_foreign(struct config_parser *p, struct argv_scan *a,
         value = str_from(a->argv[++a->i]);
         a->words = s->takes == TAKES_MANY ? s : NULL;
     } else if (s->takes != TAKES_PERHAPS_ONE) {
-        return error_set(p->err, STATUS_INVALID, "--%s needs a value", s->name);
+        return needs_value(p, a);
     }
     add_setting(a, (size_t)(s - p->specs), value);
     return STATUS_OK;
@@ -96,7 +101,7 @@ static enum status scan_built_in(struct config_parser *p, struct argv_scan *a,
 {
     struct str value = {0};
     if (str_eq_c(t->name, "config")) {
-        TRY(take_value(p, a, t->equals, "config", &value));
+        TRY(take_value(p, a, t->equals, &value));
         a->config_file = value.ptr;
         return STATUS_OK;
     }
@@ -126,6 +131,7 @@ static enum status scan_option(struct config_parser *p, struct argv_scan *a)
     const char *arg = a->argv[a->i] + (t.one_dash ? 1 : 2);
     t.equals = strchr(arg, '=');
     t.name = (struct str){arg, t.equals ? (size_t)(t.equals - arg) : strlen(arg)};
+    a->as = (struct str){a->argv[a->i], (size_t)(arg - a->argv[a->i]) + t.name.len};
     size_t i = find_typed(p, &t);
     if (i == p->n_specs)
         return scan_built_in(p, a, &t);
@@ -134,7 +140,7 @@ static enum status scan_option(struct config_parser *p, struct argv_scan *a)
         return scan_foreign(p, a, s, &t);
     struct str value = t.negated ? STR("false") : STR("true");
     if (s->type != OPTION_BOOL) {
-        TRY(take_value(p, a, t.equals, s->name, &value));
+        TRY(take_value(p, a, t.equals, &value));
         if (s->words != WORDS_ARE_ARGUMENTS && !t.equals)
             a->words = s;
     } else if (t.equals) {

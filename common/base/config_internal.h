@@ -31,12 +31,13 @@ struct config_origin {
     const char *file; /* CONFIG_FROM_FILE */
     size_t line;
     bool one_dash; /* CONFIG_FROM_FLAG: typed as -x */
+    struct str as; /* the spelling there, whole: "-tp", "HF_HUB_OFFLINE"; empty: the row's name */
 };
 
 /* One value of the command line, until its turn comes. */
 struct setting {
     size_t i_spec;
-    struct str value;
+    struct str value, as; /* as: the option as it was typed, "--tensor-parallel-size" */
 };
 
 /* argv on its way into settings; settings has room for argc of them. */
@@ -47,6 +48,7 @@ struct argv_scan {
     size_t n_settings;
     const char *config_file;         /* of --config, or NULL */
     const struct option_spec *words; /* whose values bare words are at this place, or NULL */
+    struct str as;                   /* the last option as it was typed */
     size_t i_lent;                   /* 1 + the last setting that may be an argument; 0: none */
 };
 

@@ -160,6 +160,46 @@ static enum status parse_hub(const char *text, struct model_ref *r, struct error
               : error_set(err, STATUS_INVALID, "model \"hf:%s\": a hub's model is %s", text, form);
 }
 
+/* The path of a model's page on the hub, which people copy out of a browser; NULL: another URL. */
+static const char *hub_page_path(const char *text)
+{
+    static const char *const hosts[] = {"https://huggingface.co/", "https://www.huggingface.co/",
+                                        "https://hf.co/"};
+    for (size_t i = 0; i < sizeof hosts / sizeof *hosts; i++)
+        if (strncmp(text, hosts[i], strlen(hosts[i])) == 0)
+            return text + strlen(hosts[i]);
+    return NULL;
+}
+
+/* ORG/NAME, ORG/NAME.git, ORG/NAME/tree/REVISION and ORG/NAME/blob/REVISION/FILE.gguf as parse_hub
+ * takes them, for mem_free; NULL: no page of a model. */
+static char *hub_page_reference(const char *path)
+{
+    char *copy = mem_strdup(path), *out = NULL;
+    size_t n = strcspn(copy, "?#");
+    while (n > 0 && copy[n - 1] == '/')
+        n--;
+    copy[n] = '\0';
+    if (ends_with(copy, ".git"))
+        copy[n - 4] = '\0';
+    char *slash = strchr(copy, '/'), *verb = slash ? strchr(slash + 1, '/') : NULL;
+    char *revision = verb ? strchr(verb + 1, '/') : NULL;
+    char *file = revision ? strchr(revision + 1, '/') : NULL;
+    if (slash && !verb && !ends_with(copy, gguf)) {
+        out = mem_strdup(copy);
+    } else if (revision && strncmp(verb, "/tree/", 6) == 0) {
+        *verb = '\0';
+        out = join(copy, "@", revision + 1, NULL);
+    } else if (file && strncmp(verb, "/blob/", 6) == 0 && ends_with(file, gguf)) {
+        *verb = *file = '\0';
+        char *front = join(copy, "/", file + 1, "@");
+        out = join(front, revision + 1, NULL, NULL);
+        mem_free(front);
+    }
+    mem_free(copy);
+    return out;
+}
+
 /* "HEX" behind #sha256=. */
 static char *take_sha256(const char *hex)
 {
@@ -189,7 +229,8 @@ static enum status parse_url(const char *text, struct model_ref *r, struct error
     else if (!path || path[-1] == '/' || strpbrk(url, " \"<>\\^`{|}"))
         why = "that is no URL of a file";
     else if (!ends_with(path, gguf) || !model_ref_name_is_safe(strrchr(path, '/') + 1))
-        why = "a URL names one GGUF file: its path ends in .gguf";
+        why = "a URL names one GGUF file (its path ends in .gguf), or a model's page on the hub "
+              "(https://huggingface.co/ORG/NAME)";
     else if (strncmp(text, "http:", 5) == 0 && !r->sha256)
         why = "http: can be changed on its way: add #sha256=HEX, or take https:";
     else if (strchr(url, '?') && !r->sha256)
@@ -241,6 +282,12 @@ static enum status parse_known(const char *text, struct model_ref *r, struct err
 {
     if (strncmp(text, "hf:", 3) == 0)
         return parse_hub(text + 3, r, err);
+    char *page = hub_page_path(text) ? hub_page_reference(hub_page_path(text)) : NULL;
+    if (page) {
+        enum status s = parse_hub(page, r, err);
+        mem_free(page);
+        return s;
+    }
     if (strncmp(text, "https://", 8) == 0 || strncmp(text, "http://", 7) == 0)
         return parse_url(text, r, err);
     if (strncmp(text, "s3://", 5) == 0)

@@ -2,7 +2,8 @@
 /* How a model is named: a path, "demo", "null", or a reference to a model elsewhere, which `cox
  * pull` puts into the cache and every --model then finds there:
  *   hf:ORG/NAME[@REVISION], hf:ORG/NAME/FILE.gguf[@REVISION]   a model hub's; "ORG/NAME" alone too,
- *                                                              where no such path exists
+ *                                                              where no such path exists, and
+ *                                                              its page's URL on huggingface.co
  *   https://HOST/…/FILE.gguf[#sha256=HEX]                      one file (http:, or a query: only
  *                                                              with the hash)
  *   s3://BUCKET/PREFIX                                         a folder of a bucket, or one GGUF

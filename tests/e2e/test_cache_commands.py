@@ -116,6 +116,17 @@ def test_one_that_is_served_stays(world, hub):
     assert cox(world, "rm", "org/tiny").returncode == 0
 
 
+@pytest.mark.parametrize("how", ["absolute", "relative"])
+def test_one_that_is_served_by_its_path_stays(world, hub, how):
+    """`cox up $(cox pull MODEL)`: the null device maps no weights, so that only the command line tells."""
+    folder = good(world.pull("org/tiny", hub=hub))
+    path = folder if how == "absolute" else os.path.relpath(folder)
+    with Cluster("--device", "null", model=str(path), env=world.env):
+        done = cox(world, "rm", "org/tiny")
+        assert done.returncode == 1 and re.search(r"model org/tiny is in use \(cox[a-z-]*, process \d+\): stop it first", done.stderr), done
+    assert cox(world, "rm", "org/tiny").returncode == 0
+
+
 def test_what_huggingface_hub_has_stays(tmp_path):
     world = Shared(tmp_path)
     with Hub({"org/tiny": tiny_model()}) as hub:

@@ -44,10 +44,27 @@ def test_the_commands_there_are(vllm):
         assert said.stderr.startswith(f'vllm: there is no command "{name}" here. This vllm is Coxswain and has serve, chat, complete')
     said = vllm("bench", "sweep")
     assert said.returncode == 2 and 'no benchmark "sweep"' in said.stderr and "throughput" in said.stderr
-    for words in (["serve", "--help"], ["serve", "--help=ModelConfig"], ["bench", "serve", "--help"], ["chat", "--help"], ["complete", "--help"],
-                  ["run-batch", "--help"]):
+    for words in (["serve", "--help"], ["serve", "-h"], ["serve", "--help=ModelConfig"], ["bench", "serve", "--help"], ["chat", "--help"],
+                  ["complete", "--help"], ["complete", "-h"], ["run-batch", "--help"]):
         said = vllm(*words)
         assert said.returncode == 0 and "--model" in said.stdout, words
+        assert said.stdout.startswith(f"Usage: vllm {' '.join(w for w in words if w[0] != '-')} "), said.stdout[:80]
+    assert vllm("complete", "-h").stdout == vllm("complete", "--help").stdout
+
+
+@pytest.mark.parametrize("words, says", [
+    (["serve"], "which model? usage: vllm serve MODEL [OPTION...]"),
+    (["serve", "null", "another"], 'unexpected argument "another"; usage: vllm serve MODEL [OPTION...]'),
+    (["serve", "null", "--tensor-parallel-size"], "--tensor-parallel-size needs a value"),
+    (["serve", "null", "-tp", "x"], '-tp: "x" is not allowed'),
+    (["complete", "--quick"], "--quick needs a value"),
+    (["complete", "a text"], 'unexpected argument "a text"; usage: vllm complete [OPTION...]'),
+    (["chat", "a text"], 'unexpected argument "a text"; usage: vllm chat [OPTION...]'),
+    (["bench"], "usage: vllm bench BENCHMARK [OPTION...]"),
+])
+def test_wrong_usage_is_in_the_words_that_were_typed(vllm, words, says):
+    said = vllm(*words)
+    assert said.returncode == 2 and said.stdout == "" and says in said.stderr, said.stderr
 
 
 def test_serve_has_vllms_defaults(vllm, tmp_path):

@@ -44,7 +44,7 @@ def folder(tmp_path_factory):
 @line("git-lfs clone", "git-lfs clone https://huggingface.co/lmsys/vicuna-13b-v1.3")
 def test_clone(folder, tmp_path):
     with Hub({f"lmsys/{NAME}": {p.name: p.read_bytes() for p in (folder / NAME).iterdir()}}) as hub:
-        said = type_line(f"cox pull hf:lmsys/{NAME}", env={"HF_ENDPOINT": hub.url, "COX_CACHE": str(tmp_path), "HF_HOME": str(tmp_path / "hf")})
+        said = type_line(f"cox pull https://huggingface.co/lmsys/{NAME}", env={"HF_ENDPOINT": hub.url, "COX_CACHE": str(tmp_path), "HF_HOME": str(tmp_path / "hf")})
     assert sorted(p.name for p in (tmp_path / said.strip()).iterdir() if not p.name.startswith("cox-")) == sorted(p.name for p in (folder / NAME).iterdir())
 
 

@@ -150,7 +150,7 @@ static void test_command_lines_of_vllm(void **state)
         {"MODEL --tool-parser-plugin x.py", "--tool-call-parser", 0},
         {"MODEL --enable-lora --lora-root /x --max-loras 2 --lora-modules sql=/x/a b=c", NULL, 0},
         {"MODEL --quantization awq", "--quantization", 0},
-        {"MODEL -q awq", "--quantization", 0},
+        {"MODEL -q awq", "-q: \"awq\"", 0},
         {"MODEL --tokenizer other/model", "--tokenizer", 0},
         {"MODEL -tp 8 --nnodes 2 --node-rank 0 --master-addr 10.0.0.1", "cox join-token", 0},
         {"MODEL --dtype half", NULL, 0},
