@@ -616,8 +616,7 @@ int cmd_up(int argc, char **argv)
                                       .log_format = &u->o.log_format};
     u->name = argv[0];
     u->begin_ns = clock_mono_ns();
-    bool by_sagemaker = strcmp(argv[0], "serve") == 0 && (argc < 2 || argv[1][0] == '-') &&
-                        sagemaker_is_here(environ);
+    bool by_sagemaker = up_sagemaker_is_wanted(&line, argc, argv);
     char **own_argv = NULL;
     struct arena texts;
     arena_init(&texts, 0);

@@ -139,7 +139,7 @@ void sagemaker_model_settings(const struct sagemaker_input *in, const struct sag
 void sagemaker_loading(const struct sagemaker_model *m, struct strbuf *out)
 {
     strbuf_printf(out,
-                  "[INFO ] LmiUtils - Detected mpi_mode: false, rolling_batch: %s, "
+                  "[INFO ] LmiUtils - Detected mpi_mode: null, rolling_batch: %s, "
                   "tensor_parallel_degree: %u, for modelType: %s\n",
                   m->rolling_batch, m->tp, m->family ? m->family : "unknown");
     if (m->settings)

@@ -117,6 +117,29 @@ void up_sagemaker_engine(const struct up_options *o, const char *model, const ch
     strbuf_fini(&yaml);
 }
 
+/* A command line that is wrong is left to the parser that says so. */
+static bool lacks_model(const struct command_line *line, int argc, char **argv)
+{
+    struct up_options *o = mem_zalloc(sizeof *o);
+    struct config_result res = {0};
+    struct error unread;
+    bool lacks = config_parse(line->specs, line->n_specs, argc, argv, environ, o, &res, &unread) ==
+                     STATUS_OK &&
+                 !res.help && !res.version && res.positional.n_items == 0;
+    config_fini(&res);
+    mem_free(o);
+    return lacks;
+}
+
+bool up_sagemaker_is_wanted(const struct command_line *line, int argc, char **argv)
+{
+    if (strcmp(argv[0], "serve") != 0 || (argc > 1 && argv[1][0] != '-'))
+        return false;
+    return sagemaker_is_here(environ) || ((sagemaker_variable(environ, "HF_MODEL_ID") ||
+                                           sagemaker_variable(environ, "OPTION_MODEL_ID")) &&
+                                          lacks_model(line, argc, argv));
+}
+
 bool up_sagemaker_argv(int *argc, char **argv, struct arena *arena, char ***owned_argv,
                        const char **settings_text, int *code)
 {

@@ -1,9 +1,13 @@
 #pragma once
 /* `cox serve` as the command of a SageMaker container: what is of the machine, around sagemaker.c,
  * which is pure. */
+#include "cli/command.h"
 #include "cli/sagemaker.h"
 #include "cli/tables.h"
 
+/* Whether `serve` takes DJL's settings: in SageMaker's environment, or where HF_MODEL_ID or
+ * OPTION_MODEL_ID names the model and the command line does not, as in a container elsewhere. */
+bool up_sagemaker_is_wanted(const struct command_line *line, int argc, char **argv);
 /* `serve` alone in SageMaker's environment: prints the settings, and gives them as arguments with
  * those of argv behind them. False: *code says why. owned_argv is for mem_free, its texts and
  * *settings_text (the model's settings for the log, or NULL) are the arena's. */

@@ -80,6 +80,24 @@ def test_four_containers_fetch_once_and_serve(world, hub, tmp_path):  # noqa: F8
         ends([again])
 
 
+@pytest.mark.parametrize("name", ["HF_MODEL_ID", "OPTION_MODEL_ID"])
+def test_a_container_elsewhere_than_at_sagemaker(world, hub, tmp_path, name):  # noqa: F811
+    """`docker run -e HF_MODEL_ID=… IMAGE serve`: no variable of SageMaker's is set. A MODEL that is typed counts first."""
+    port, head, admin, worker = free_ports(4)
+    ports = ["--port", str(port), "--head-port", str(head), "--admin-port", str(admin), "--worker-http-port", str(worker)]
+    env = {k: v for k, v in world.env.items() if not k.startswith("SAGEMAKER_")} | {name: "org/tiny", "HF_ENDPOINT": hub.url, "TMPDIR": str(tmp_path)}
+    for words, served in (([], "org_tiny"), (["--model", "null"], "null")):
+        with (tmp_path / "log").open("w") as log:
+            p = subprocess.Popen([str(BIN / "cox"), "serve", "--device", "null", *words, *ports], env=env, stdout=subprocess.DEVNULL, stderr=log)
+        try:
+            wait_for("it serves", lambda: p.poll() is not None or get(f"http://127.0.0.1:{port}/health")[0] == 200)
+            assert p.poll() is None, (tmp_path / "log").read_text()
+            assert httpx.get(f"http://127.0.0.1:{port}/v1/models", timeout=30).json()["data"][0]["id"] == served
+            assert get(f"http://127.0.0.1:{port}/ping")[1].count("Healthy") == (not words)
+        finally:
+            end_all([p])
+
+
 def test_killed_in_the_middle_and_resumed(world, hub, tmp_path):  # noqa: F811
     """The one that fetches is killed, then the server drops the connection: what has come is not asked for again."""
     hub.faults[AT] = [NEVER_DONE, ("cut", 50_000)]

@@ -342,7 +342,7 @@ def test_62_settings_in_the_log(container):
     assert "HF_TOKEN: ***" in log and "hf_secret" not in log
     at = 0
     for line in ("[INFO ] ModelServer -", "Default job_queue_size: 1000", "Default max_batch_delay: 100",
-                 "Maximum Request Size: 67108864", "LmiUtils - Detected mpi_mode: false, rolling_batch: vllm",
+                 "Maximum Request Size: 67108864", "LmiUtils - Detected mpi_mode: null, rolling_batch: vllm",
                  "ModelInfo - M-0001: Apply per model settings:", "option.dtype: fp16", "-null-stdout: INFO Initializing an LLM engine (v",
                  "with config: model='null', speculative_config=None, tokenizer='null', trust_remote_code=False, dtype=float16, max_seq_len=",
                  "tensor_parallel_size=", "kv_cache_dtype=auto, device_config=", "max_num_seqs=", "Model [null] initialized.",

@@ -71,7 +71,7 @@ def test_settings_in_the_log(container):
       "    option.max_rolling_batch_size: 2", "    option.rolling_batch: vllm")
 def test_model_settings_in_the_log(container):
     log = container.log()
-    in_order(log, "[INFO ] LmiUtils - Detected mpi_mode: …, rolling_batch: vllm, tensor_parallel_degree: 1, for modelType: llama\n")
+    in_order(log, "[INFO ] LmiUtils - Detected mpi_mode: null, rolling_batch: vllm, tensor_parallel_degree: 1, for modelType: llama\n")
     in_order(log, "[INFO ] ModelInfo - M-0001: Apply per model settings:\n", "    job_queue_size: 1000\n", "    max_dynamic_batch_size: 1\n",
              "    max_batch_delay: 100\n", "    max_idle_time: 60\n", "    load_on_devices: *\n")
     for name, value in DEPLOY_ENV.items():

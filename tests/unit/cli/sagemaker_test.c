@@ -227,7 +227,7 @@ static void test_settings_in_the_log(void **state)
     sagemaker_ready(&m, &b);
     assert_string_equal(
         strbuf_str(&b).ptr,
-        "[INFO ] LmiUtils - Detected mpi_mode: false, rolling_batch: rolling, "
+        "[INFO ] LmiUtils - Detected mpi_mode: null, rolling_batch: rolling, "
         "tensor_parallel_degree: 2, for modelType: llama\n"
         "set\n"
         "[INFO ] WorkLoadManager - Model [m] initialized.\n"
