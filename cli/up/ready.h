@@ -11,6 +11,7 @@ struct up_ready {
     const char *model, *name; /* as requests name it; of the cluster */
     const char *log_file;     /* NULL: in the foreground */
     bool has_key, wants_ca, wants_certificate; /* what a client has to give */
+    long long pid; /* of `cox up` where it has no control socket; 0: `cox stop` finds it */
     bool is_only, is_usual_admin; /* the one cluster here; where `cox status` looks by itself */
     uint32_t n_workers, group, n_groups, n_gateways; /* group: ranks; n_groups: that can serve */
     uint64_t took_ms;
