@@ -89,13 +89,14 @@ static void take_terminal(struct top *t)
         raw.c_cc[VTIME] = 0;
         t->is_raw = tcsetattr(STDIN_FILENO, TCSANOW, &raw) == 0;
     }
-    fputs("\033[?1049h\033[?25l\033[2J", stdout);
+    /* without wrapping: a terminal of a few columns shows the left part of each line */
+    fputs("\033[?1049h\033[?25l\033[?7l\033[2J", stdout);
     fflush(stdout);
 }
 
 static void give_terminal_back(const struct top *t)
 {
-    fputs("\033[?25h\033[?1049l", stdout);
+    fputs("\033[?7h\033[?25h\033[?1049l", stdout);
     fflush(stdout);
     if (t->is_raw)
         (void)tcsetattr(STDIN_FILENO, TCSANOW, &t->usual);
@@ -120,7 +121,7 @@ static void measure(struct top *t)
     t->shape.utf8 = strcmp(nl_langinfo(CODESET), "UTF-8") == 0;
     if (t->live && ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0) {
         t->shape.columns = size.ws_col;
-        t->shape.rows = size.ws_row > 1 ? size.ws_row - 1u : 0;
+        t->shape.rows = size.ws_row > 1 ? size.ws_row - 1u : 1;
     }
 }
 

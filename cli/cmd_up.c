@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "cli/command.h"
+#include "cli/local_cluster.h"
 #include "cli/model_fetch.h"
 #include "cli/models.h"
 #include "cli/preflight.h"
@@ -132,6 +133,7 @@ static void say_ready(struct up *u, const json_t *status)
                                .wants_ca = u->o.ssl.certfile,
                                .wants_certificate = u->o.ssl.cert_reqs == 2,
                                .has_chat_page = !u->o.front.no_chat_page && !u->o.sagemaker,
+                               .pid = u->control ? 0 : getpid(),
                                .is_only = u->is_only,
                                .is_usual_admin = strcmp(u->admin, "127.0.0.1:8265") == 0,
                                .n_workers = u->plan.n_workers,
@@ -481,12 +483,20 @@ static void start_control(struct up *u)
                                          .ctx = u};
     enum status s = u->throw_away.path[0]
                         ? up_control_start(&o, &u->control, &err)
-                        : error_set(&err, STATUS_IO, "TMPDIR (/tmp) takes no folder");
-    if (s != STATUS_OK) {
-        u->control = NULL;
-        log_warn("no_control", "why=%s next=%s", log_quote(err.text),
-                 "\"cox ps, stop, logs and scale do not find this cluster; all else works\"");
-    }
+                        : error_set(&err, STATUS_IO, "no folder can be made in %s (TMPDIR)",
+                                    local_cluster_folder());
+    if (s == STATUS_OK)
+        return;
+    u->control = NULL;
+    char text[sizeof err.text + 128];
+    snprintf(text, sizeof text,
+             "`cox ps`, `cox stop`, `cox logs` and `cox scale` do not find this cluster; all else "
+             "works: %s",
+             err.text);
+    if (u->screen)
+        command_warn(u->name, text);
+    else
+        log_warn("no_control", "why=%s", log_quote(text));
 }
 
 /* The gateways end by themselves when the time is over, and tell their clients first. */
@@ -507,8 +517,8 @@ static enum status run(struct up *u, struct error *err)
                                           .quiet = u->screen && u->detach.fd < 0,
                                           .on_line = on_line,
                                           .ctx = u};
+    start_control(u); /* what it warns of is seen where a background start was typed */
     up_detach_begin_log(&u->detach);
-    start_control(u);
     enum status s = supervisor_start(&so, &u->supervisor, err);
     if (s != STATUS_OK)
         supervisor_stop(u->supervisor);
@@ -529,9 +539,12 @@ static enum status run(struct up *u, struct error *err)
     up_probe_stop(u->probe);
     if (s == STATUS_OK && u->is_late)
         s = error_set(err, STATUS_TIMEOUT,
-                      "no request could be served within %g s "
-                      "(--startup-timeout): the log above says what was waited for",
-                      u->o.startup_timeout_s);
+                      "no request could be served within %g s (--startup-timeout): %s says what "
+                      "was waited for",
+                      u->o.startup_timeout_s,
+                      u->detach.log_file[0] ? "its log"
+                      : u->screen           ? "`cox up --verbose`"
+                                            : "the log above");
     if (s == STATUS_OK && supervisor_failure(u->supervisor)[0])
         s = error_set(err, STATUS_INVALID, "%s", supervisor_failure(u->supervisor));
     return s;

@@ -50,8 +50,12 @@ static void remove_links(int dir_fd, int depth)
 static bool remove_files(int dir_fd, int parent_fd, const char *name)
 {
     remove_links(dir_fd, MAX_DEPTH);
-    for (size_t i = 0; i < sizeof files / sizeof files[0]; i++)
+    for (size_t i = 0; i < sizeof files / sizeof files[0]; i++) {
+        char half[64]; /* of a process that was killed while it wrote the file */
+        snprintf(half, sizeof half, "%s.new", files[i]);
+        (void)unlinkat(dir_fd, half, 0);
         (void)unlinkat(dir_fd, files[i], 0);
+    }
     return unlinkat(parent_fd, name, AT_REMOVEDIR) == 0;
 }
 
@@ -107,9 +111,12 @@ enum status throw_away_make(struct throw_away *t, const char *parent, const char
     *t = (struct throw_away){.dir_fd = -1, .lock_fd = -1};
     throw_away_sweep(parent);
     int n = snprintf(t->path, sizeof t->path, "%s/cox-%s-%d-XXXXXX", parent, what, (int)getpid());
+    errno = ENAMETOOLONG;
     if (n < 0 || (size_t)n >= sizeof t->path || !mkdtemp(t->path)) {
-        enum status s = error_set(err, STATUS_IO, "cannot make a folder for %s in %s: %s", what,
-                                  parent, strerror(errno));
+        enum status s = error_set(err, STATUS_IO,
+                                  "cannot make a folder for %s in %s: %s; set TMPDIR to a folder "
+                                  "that this user may write to",
+                                  what, parent, strerror(errno));
         t->path[0] = '\0';
         return s;
     }

@@ -127,12 +127,17 @@ static void add_workers(const struct up_ready *r, struct rows *rows)
 static void add_commands(const struct up_ready *r, struct rows *rows)
 {
     const char *name = r->is_only ? "" : r->name, *blank = r->is_only ? "" : " ";
-    if (r->is_usual_admin)
+    if (r->is_usual_admin && r->pid > 0)
+        add(rows, "Look", "cox status, cox top");
+    else if (r->is_usual_admin)
         add(rows, "Look", "cox status, cox top, cox logs%s%s", blank, name);
     else
         add(rows, "Look", "cox status --address %s", r->admin);
-    if (r->log_file) {
+    if (r->log_file)
         add(rows, "Log", "%s", r->log_file);
+    if (r->pid > 0) {
+        add(rows, "Stop", r->log_file ? "kill %lld" : "Ctrl-C, or kill %lld", r->pid);
+    } else if (r->log_file) {
         add(rows, "Stop", "cox stop%s%s", blank, name);
     } else {
         add(rows, "Stop", "Ctrl-C, or cox stop%s%s", blank, name);

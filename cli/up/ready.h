@@ -12,6 +12,7 @@ struct up_ready {
     const char *log_file;     /* NULL: in the foreground */
     bool has_key, wants_ca, wants_certificate; /* what a client has to give */
     bool has_chat_page;                        /* the gateways serve it at / */
+    long long pid; /* of `cox up` where it has no control socket; 0: `cox stop` finds it */
     bool is_only, is_usual_admin; /* the one cluster here; where `cox status` looks by itself */
     uint32_t n_workers, group, n_groups, n_gateways; /* group: ranks; n_groups: that can serve */
     uint64_t took_ms;

@@ -23,6 +23,27 @@ static void name_key(struct admin_keys *k, struct admin_key *key, struct str nam
         snprintf(key->name, sizeof key->name, STR_FMT, (int)name.len, name.ptr);
 }
 
+/* Names go into events, logs and terminals: no control characters, in UTF-8. */
+static bool is_plain(struct str name)
+{
+    for (size_t i = 0; i < name.len; i++) {
+        unsigned char c = (unsigned char)name.ptr[i],
+                      before = i ? (unsigned char)name.ptr[i - 1] : 0;
+        if (c < 0x20 || c == 0x7F || (before == 0xC2 && c < 0xA0)) /* C2 80 … C2 9F: U+0080 … */
+            return false;
+    }
+    return str_utf8_valid(name) == name.len;
+}
+
+/* Two names of one key would leave open who did it. */
+static bool is_known(const struct admin_keys *k, const uint8_t digest[KEY_DIGEST_BYTES])
+{
+    for (uint32_t i = 0; i < k->n; i++)
+        if (sodium_memcmp(digest, k->all[i].digest, KEY_DIGEST_BYTES) == 0)
+            return true;
+    return false;
+}
+
 static enum status add_line(struct admin_keys *k, const char *line, struct error *err)
 {
     const char *at = line;
@@ -36,6 +57,9 @@ static enum status add_line(struct admin_keys *k, const char *line, struct error
         return error_set(err, STATUS_INVALID,
                          "a line is KEY [NAME], and NAME is one word of at most %d characters",
                          ADMIN_KEY_NAME_BYTES - 1);
+    if (!is_comment(name) && !is_plain(name))
+        return error_set(err, STATUS_INVALID,
+                         "the key's NAME has a control character or is not UTF-8");
     if (k->n == ADMIN_KEYS_MAX)
         return error_set(err, STATUS_LIMIT, "there are more than %d admin keys", ADMIN_KEYS_MAX);
     if (!k->all)
@@ -43,6 +67,9 @@ static enum status add_line(struct admin_keys *k, const char *line, struct error
     struct admin_key *key = &k->all[k->n];
     if (!key_digest(word, key->digest))
         return error_set(err, STATUS_INVALID, "sha256: wants 64 hexadecimal digits");
+    if (is_known(k, key->digest))
+        return error_set(err, STATUS_INVALID,
+                         "an earlier line has the same key: give each person a key of their own");
     name_key(k, key, name);
     k->n++;
     return STATUS_OK;

@@ -54,6 +54,8 @@ struct str key_sent(struct str authorization, struct str bare)
 
 struct str key_next_word(const char **at)
 {
+    if (strncmp(*at, "\xEF\xBB\xBF", 3) == 0) /* the mark that some editors put before UTF-8 */
+        *at += 3;
     *at += strspn(*at, " \t\r\n");
     struct str w = {*at, strcspn(*at, " \t\r\n")};
     *at += w.len;

@@ -198,7 +198,11 @@ static enum status write_text(const char *path, struct str text, mode_t mode, st
         return error_set(err, STATUS_IO, "%s: %s", temporary, strerror(errno));
     bool ok = write(fd, text.ptr, text.len) == (ssize_t)text.len && fsync(fd) == 0;
     ok = close(fd) == 0 && ok && rename(temporary, path) == 0;
-    return ok ? STATUS_OK : error_set(err, STATUS_IO, "%s: %s", path, strerror(errno));
+    if (ok)
+        return STATUS_OK;
+    enum status s = error_set(err, STATUS_IO, "%s: %s", path, strerror(errno));
+    (void)unlink(temporary); /* it may have half a key in it */
+    return s;
 }
 
 static enum status write_key(const char *path, const char *key, mode_t mode, struct error *err)

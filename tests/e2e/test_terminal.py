@@ -218,6 +218,23 @@ def test_in_the_background(here, tmp_path):
     assert not list((tmp_path / "tmp").iterdir())
 
 
+def test_in_the_background_without_a_control_socket(here, tmp_path):
+    """Its path would be too long: the start says so where it was typed, and how the cluster is ended."""
+    far = tmp_path / ("f" * 100)
+    far.mkdir()
+    command, url = up_command("--detach", workers=1)
+    t = Terminal(*command, columns=80, env={**here, "TMPDIR": str(far)})
+    try:
+        assert t.wait() == 0
+        pid = int(re.search(r"│ Stop       kill (\d+) ", t.text)[1])
+        assert "cox stop" not in t.text[t.text.index("┌"):]
+        assert re.search(r"^cox up: warning: `cox ps`, `cox stop`, .* do not find this cluster", t.text, re.M), t.text
+        os.kill(pid, signal.SIGTERM)
+        wait_for("it has ended", lambda: not any(far.iterdir()))
+    finally:
+        t.end()
+
+
 def test_in_the_background_what_cannot_start(here, tmp_path):
     done = run_cox("up", "/not/here", "-d", env=here)
     assert done.returncode == 2 and len(done.stderr.splitlines()) == 1 and "/not/here: No such file or directory" in done.stderr
@@ -324,7 +341,19 @@ def test_top_scrolls_sorts_and_quits(cluster, columns, rows):
         t.resize(columns + 10, rows + 10)
         t.until("more rows", lambda s: len(t.screen().splitlines()) > len(first) + 5)
         t.press("q")
-        assert t.wait() == 0 and t.raw.endswith("\033[?25h\033[?1049l") and t.settings() == t.before
+        assert t.wait() == 0 and t.raw.endswith("\033[?7h\033[?25h\033[?1049l") and t.settings() == t.before
+    finally:
+        t.end()
+
+
+@pytest.mark.parametrize("columns,rows", [(20, 5), (5, 1)])
+def test_top_wraps_no_line_of_a_tiny_terminal(cluster, columns, rows):
+    t = Terminal("top", *at(cluster), columns=columns, rows=rows)
+    try:
+        t.until("a screen", lambda s: "\033[J" in s)
+        assert "\033[?7l" in t.raw and len(t.screen().splitlines()) <= rows
+        t.press("q")
+        assert t.wait() == 0 and "\033[?7h" in t.raw
     finally:
         t.end()
 
@@ -336,6 +365,6 @@ def test_top_gives_the_terminal_back(cluster, number):
         t.until("a first screen", lambda s: "q quit" in s)
         assert t.settings() != t.before
         t.process.send_signal(number)
-        assert t.wait() == -number and t.raw.endswith("\033[?25h\033[?1049l") and t.settings() == t.before
+        assert t.wait() == -number and t.raw.endswith("\033[?7h\033[?25h\033[?1049l") and t.settings() == t.before
     finally:
         t.end()

@@ -51,6 +51,7 @@ static void links_are_swept(void **state)
     snprintf(path, sizeof path, "%s/model.safetensors", t.path);
     assert_int_equal(symlink("/proc/0/fd/9", path), 0);
     put(t.path, "model.safetensors.part.ranges");
+    put(t.path, "head.key.new");
     close(t.lock_fd); /* as of one that was killed */
     close(t.dir_fd);
     age(t.path);

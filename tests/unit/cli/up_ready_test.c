@@ -104,6 +104,11 @@ static void test_what_the_frame_says(void **state)
     assert_non_null(strstr(b.ptr, "| Stop       cox stop demo "));
     assert_non_null(strstr(b.ptr, "| Log        /tmp/demo.log "));
     assert_non_null(strstr(b.ptr, "-H 'Authorization: Bearer YOUR-KEY'"));
+    strbuf_reset(&b);
+    r.pid = 4711; /* no control socket */
+    up_ready_frame(&r, 120, false, &b);
+    assert_non_null(strstr(b.ptr, "| Stop       kill 4711 "));
+    assert_null(strstr(b.ptr, "cox stop"));
     strbuf_fini(&b);
 }
 

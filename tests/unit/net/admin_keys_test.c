@@ -60,6 +60,20 @@ static void a_key_has_a_name(void **state)
     assert_true(admin_keys_admit(&k, STR("")));
 }
 
+static void marks_of_other_systems_are_no_part_of_a_key(void **state)
+{
+    struct admin_keys k;
+    struct error err = {0};
+    assert_int_equal(read_text("\xEF\xBB\xBFkey-of-alice alice\r\nkey-of-bob b\xC3\xB6"
+                               "b\r\n",
+                               &k, &err),
+                     STATUS_OK);
+    assert_string_equal(admin_keys_who(&k, STR("Bearer key-of-alice")), "alice");
+    assert_string_equal(admin_keys_who(&k, STR("Bearer key-of-bob")), "b\xC3\xB6"
+                                                                      "b");
+    admin_keys_fini(&k);
+}
+
 static void wrong_files_are_named_and_no_key_is_said(void **state)
 {
     static const struct {
@@ -70,6 +84,11 @@ static void wrong_files_are_named_and_no_key_is_said(void **state)
         {"short\n", "line 1: an admin key has at least 8 characters"},
         {"long-enough\nsha256:12\n", "line 2: sha256: wants 64 hexadecimal digits"},
         {"long-enough a name\n", "line 1: a line is KEY [NAME]"},
+        {"long-enough a\033[31m\n", "line 1: the key's NAME has a control character"},
+        {"long-enough a\302\233m\n", "line 1: the key's NAME has a control character"},
+        {"long-enough \377\n", "line 1: the key's NAME has a control character or is not UTF-8"},
+        {"key-of-bob bob\nsha256:" HASH_OF_BOBS " eve\n",
+         "line 2: an earlier line has the same key"},
     };
     struct admin_keys k;
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
@@ -110,6 +129,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_key_has_a_name),
+        cmocka_unit_test(marks_of_other_systems_are_no_part_of_a_key),
         cmocka_unit_test(wrong_files_are_named_and_no_key_is_said),
         cmocka_unit_test(there_are_bounds),
     };

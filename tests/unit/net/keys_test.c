@@ -1,11 +1,13 @@
 #include "common/net/keys.h"
 
 #include <setjmp.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -86,6 +88,25 @@ static void test_folder_is_made_once(void **state)
 }
 
 /* Until the old key is retired both are good; other people's lines stay as they are. */
+/* Half a secret key is no file to leave behind. */
+static void test_a_full_disk_leaves_no_half_key(void **state)
+{
+    char folder[256];
+    struct error err;
+    struct rlimit usual, small;
+    snprintf(folder, sizeof folder, "%s", at("k"));
+    assert_int_equal(getrlimit(RLIMIT_FSIZE, &usual), 0);
+    small = (struct rlimit){10, usual.rlim_max};
+    void (*before)(int) = signal(SIGXFSZ, SIG_IGN); /* write() fails instead */
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &small), 0);
+    enum status s = keys_make_dir(folder, &err);
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &usual), 0);
+    (void)signal(SIGXFSZ, before);
+    assert_int_equal(s, STATUS_IO);
+    assert_non_null(strstr(err.text, "head.key"));
+    assert_int_equal(rmdir(folder), 0);
+}
+
 static void test_a_key_is_rotated_and_retired(void **state)
 {
     static const enum peer_role roles[] = {ROLE_HEAD, ROLE_GATEWAY, ROLE_WORKER, ROLE_OPERATOR};
@@ -407,6 +428,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(test_folder_is_made_once, make_temp, drop_temp),
+        cmocka_unit_test_setup_teardown(test_a_full_disk_leaves_no_half_key, make_temp, drop_temp),
         cmocka_unit_test_setup_teardown(test_a_key_is_rotated_and_retired, make_temp, drop_temp),
         cmocka_unit_test_setup_teardown(test_wrong_files_are_named, make_temp, drop_temp),
         cmocka_unit_test_setup_teardown(test_a_fifo_is_no_file, make_temp, drop_temp),
