@@ -207,12 +207,12 @@ static enum status scale(const struct local_cluster *c, unsigned long long n, st
         json_t *j = json_loadb(answer.ptr, answer.len, 0, NULL);
         long long was = json_integer_value(json_object_get(j, "was"));
         long long is = json_integer_value(json_object_get(j, "workers"));
-        long long groups = is / c->group;
-        groups = c->max_groups > 0 && groups > c->max_groups ? c->max_groups : groups;
+        long long whole = is / c->group;
+        long long groups = c->max_groups > 0 && whole > c->max_groups ? c->max_groups : whole;
         printf("%lld workers, %lld before: %lld group%s of %lld and %lld spare; `cox status` shows "
                "them\n",
                is, was, groups, groups == 1 ? "" : "s", c->group, is - groups * c->group);
-        if (c->max_groups > 0 && groups == c->max_groups)
+        if (whole > groups)
             printf("More than %lld groups do not serve: `cox up` was started with --dp %lld.\n",
                    c->max_groups, c->max_groups);
         json_decref(j);

@@ -5,6 +5,7 @@
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <unistd.h>
 
 #include "cli/admin_client.h"
@@ -60,28 +61,86 @@ static void uptime_text(long long s, char out[UPTIME_BYTES])
         snprintf(out, UPTIME_BYTES, "%lldd%02lldh", s / 86400, s / 3600 % 24);
 }
 
+/* The table's columns, and which is left out first where the terminal is narrow (drop_order). */
+enum ps_column { PS_NAME, PS_PID, PS_MODEL, PS_STATE, PS_URL, PS_WORKERS, PS_UPTIME, PS_REQUESTS };
+enum { PS_COLUMNS = PS_REQUESTS + 1, CELL_BYTES = 320, GAP = 2 };
+static const enum ps_column drop_order[] = {PS_PID, PS_MODEL, PS_WORKERS, PS_UPTIME, PS_REQUESTS};
+
+struct ps_row {
+    char cells[PS_COLUMNS][CELL_BYTES];
+};
+
+static void fill_row(const struct local_cluster *c, struct ps_row *r)
+{
+    char uptime[UPTIME_BYTES];
+    long long running = strcmp(c->state, "serving") == 0 ? running_of(c) : -1;
+    uptime_text(c->uptime_s, uptime);
+    snprintf(r->cells[PS_NAME], CELL_BYTES, "%s", c->name);
+    snprintf(r->cells[PS_PID], CELL_BYTES, "%lld", c->pid);
+    snprintf(r->cells[PS_MODEL], CELL_BYTES, "%s", c->model);
+    snprintf(r->cells[PS_STATE], CELL_BYTES, "%s", c->state);
+    snprintf(r->cells[PS_URL], CELL_BYTES, "%s", c->url);
+    snprintf(r->cells[PS_WORKERS], CELL_BYTES, "%lld", c->workers);
+    snprintf(r->cells[PS_UPTIME], CELL_BYTES, "%s", uptime);
+    snprintf(r->cells[PS_REQUESTS], CELL_BYTES, running >= 0 ? "%lld" : "-", running);
+}
+
+static size_t total_of(const size_t widths[PS_COLUMNS])
+{
+    size_t total = 0;
+    for (int k = 0; k < PS_COLUMNS; k++)
+        total += widths[k] > 0 ? widths[k] + (total > 0 ? GAP : 0) : 0;
+    return total;
+}
+
+/* A width of 0 is a column that is left out. */
+static void choose_widths(const struct ps_row *rows, size_t n, size_t room,
+                          size_t widths[PS_COLUMNS])
+{
+    for (int k = 0; k < PS_COLUMNS; k++) {
+        widths[k] = 0;
+        for (size_t i = 0; i < n; i++) {
+            size_t len = strlen(rows[i].cells[k]);
+            widths[k] = len > widths[k] ? len : widths[k];
+        }
+    }
+    for (size_t i = 0; room > 0 && i < sizeof drop_order / sizeof drop_order[0]; i++)
+        if (total_of(widths) > room)
+            widths[drop_order[i]] = 0;
+}
+
+static void print_row(const struct ps_row *r, const size_t widths[PS_COLUMNS], size_t room)
+{
+    static const bool is_number[PS_COLUMNS] = {
+        [PS_PID] = true, [PS_WORKERS] = true, [PS_UPTIME] = true, [PS_REQUESTS] = true};
+    char line[PS_COLUMNS * (CELL_BYTES + GAP)];
+    size_t used = 0;
+    for (int k = 0; k < PS_COLUMNS; k++)
+        if (widths[k] > 0)
+            used +=
+                (size_t)snprintf(line + used, sizeof line - used, is_number[k] ? "%s%*s" : "%s%-*s",
+                                 used > 0 ? "  " : "", (int)widths[k], r->cells[k]);
+    while (used > 0 && line[used - 1] == ' ')
+        used--;
+    printf("%.*s\n", (int)(room > 0 && used > room ? room : used), line);
+}
+
+/* On a terminal no line is wider than it; elsewhere the table is whole. */
 static void print_list(const struct local_cluster *all, size_t n)
 {
-    int name = 4, model = 5, url = 3;
-    for (size_t i = 0; i < n; i++) {
-        int widths[] = {(int)strlen(all[i].name), (int)strlen(all[i].model),
-                        (int)strlen(all[i].url)};
-        name = widths[0] > name ? widths[0] : name;
-        model = widths[1] > model ? widths[1] : model;
-        url = widths[2] > url ? widths[2] : url;
-    }
-    printf("%-*s  %7s  %-*s  %-8s  %-*s  %7s  %7s  %8s\n", name, "NAME", "PID", model, "MODEL",
-           "STATE", url, "URL", "WORKERS", "UPTIME", "REQUESTS");
-    for (size_t i = 0; i < n; i++) {
-        const struct local_cluster *c = &all[i];
-        char uptime[UPTIME_BYTES], requests[24] = "-";
-        long long running = strcmp(c->state, "serving") == 0 ? running_of(c) : -1;
-        uptime_text(c->uptime_s, uptime);
-        if (running >= 0)
-            snprintf(requests, sizeof requests, "%lld", running);
-        printf("%-*s  %7lld  %-*s  %-8s  %-*s  %7lld  %7s  %8s\n", name, c->name, c->pid, model,
-               c->model, c->state, url, c->url, c->workers, uptime, requests);
-    }
+    struct ps_row *rows = mem_array(n + 1, sizeof *rows);
+    size_t widths[PS_COLUMNS], room = 0;
+    struct winsize w;
+    rows[0] =
+        (struct ps_row){{"NAME", "PID", "MODEL", "STATE", "URL", "WORKERS", "UPTIME", "REQUESTS"}};
+    for (size_t i = 0; i < n; i++)
+        fill_row(&all[i], &rows[i + 1]);
+    if (isatty(STDOUT_FILENO) == 1 && ioctl(STDOUT_FILENO, TIOCGWINSZ, &w) == 0)
+        room = w.ws_col;
+    choose_widths(rows, n + 1, room, widths);
+    for (size_t i = 0; i <= n; i++)
+        print_row(&rows[i], widths, room);
+    mem_free(rows);
 }
 
 static void print_json(const struct local_cluster *all, size_t n)

@@ -199,6 +199,14 @@ def test_in_the_background(here, tmp_path):
     assert re.fullmatch(r"NAME +PID +MODEL +STATE +URL +WORKERS +UPTIME +REQUESTS", table[0])
     assert [line.split()[0] for line in table[1:]] == ["null", "null-2"]
     assert re.search(rf"null +serving +{url} +1 +\d+s +0$", table[1])
+    for columns in WIDTHS:
+        t = Terminal("ps", columns=columns, env=here)
+        assert t.wait() == 0
+        lines = t.text.splitlines()
+        assert max(map(len, lines)) <= columns and lines[0].split()[0] == "NAME" and "URL" in lines[0], t.text
+        assert [line.split()[0] for line in lines[1:]] == ["null", "null-2"] and url in lines[1], t.text
+        assert columns == 80 or ("PID" in lines[0]) == (columns == 120), t.text
+        t.end()
     listed = httpx.Response(200, text=cox("ps", "--json").stdout).json()
     assert [c["name"] for c in listed] == ["null", "null-2"] and listed[0]["log"] == str(log) and listed[0]["requests"] == 0
     assert [line.split()[0] for line in cox("ps", "null-2").stdout.splitlines()] == ["NAME", "null-2"]
