@@ -392,7 +392,7 @@ def test_every_flag_of_vllms_client_is_known(tmp_path):
         for flag in flags:
             words = [w.replace("FILE", str(tmp_path / "FILE")) for w in flag.split()]
             done = run_cox("bench", "serve", "--base-url", "http://127.0.0.1:1", *words, cwd=tmp_path)
-            name = words[0].replace("--no-self", "--self")
+            name = words[0]
             *warnings, last = done.stderr.splitlines()
             if becomes == "refused":
                 assert done.returncode == 2 and last.startswith(f"cox bench serve: {name} is not supported: ") and not warnings, (flag, done.stderr)
