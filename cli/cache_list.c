@@ -183,8 +183,8 @@ static bool is_of_this_boot(int fd)
     return is;
 }
 
-/* Whoever fetches has a flock on the file, which tells on this machine; on another one it writes
- * into it every two seconds. */
+/* A fetch of this machine holds a flock on the file; one of another machine writes into the file
+ * every two seconds. */
 static bool is_fetched_now(int pulled_fd, const char *base)
 {
     struct stat st;

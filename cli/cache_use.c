@@ -1,5 +1,6 @@
-/* Who uses a model of the cache, as far as /proc tells: it has a file of it mapped, or it is a
- * program of Coxswain whose command line names it. What this user may not look at is not known. */
+/* A process uses a model of the cache when /proc shows a file of the model in its maps, or when it
+ * is a program of Coxswain whose command line names the model. Processes that this user may not
+ * look at are not counted. */
 #include <ctype.h>
 #include <dirent.h>
 #include <fcntl.h>

@@ -187,7 +187,7 @@ int cmd_events(int argc, char **argv)
     return code;
 }
 
-/* What the cluster was before the drain. NULL: it does not say. */
+/* The worker's row in a status that was read before the drain; NULL: the status has none. */
 static const json_t *worker_of(const json_t *status, const char *instance)
 {
     size_t i;
@@ -202,7 +202,8 @@ static const char *plural(long long n)
     return n == 1 ? "" : "s";
 }
 
-/* What becomes of the requests of its group: other groups take them, or a spare takes its place. */
+/* The sentence about the requests of the worker's group: other groups take them, or a spare takes
+ * the worker's place. */
 static void say_of_group(const json_t *status, const json_t *worker)
 {
     const json_t *group = json_object_get(worker, "group"), *o;

@@ -156,7 +156,7 @@ static enum status start_cluster(struct run_batch_options *o, const struct optio
     return STATUS_OK;
 }
 
-/* What one run has. */
+/* One run: its options, its cluster, its files and its totals. */
 struct batch {
     struct run_batch_options *o;
     struct batch_cluster cluster;
