@@ -3,7 +3,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/ioctl.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -12,6 +11,7 @@
 #include "cli/command.h"
 #include "cli/pull/pull_progress.h"
 #include "cli/tables.h"
+#include "cli/terminal_width.h"
 #include "common/base/mem.h"
 #include "common/model/model_info.h"
 #include "common/options/rows.h"
@@ -138,13 +138,6 @@ static char *cell(const struct cached_model *m, int column)
     }
 }
 
-/* Columns of the terminal that the table goes to; 0: none, it may be as wide as it is. */
-static size_t terminal_columns(void)
-{
-    struct winsize w;
-    return isatty(STDOUT_FILENO) == 1 && ioctl(STDOUT_FILENO, TIOCGWINSZ, &w) == 0 ? w.ws_col : 0;
-}
-
 static size_t table_width(const size_t widths[N_COLUMNS])
 {
     size_t all = 0;
@@ -157,7 +150,7 @@ static size_t table_width(const size_t widths[N_COLUMNS])
 static void choose_widths(const struct cached_models *l, size_t widths[N_COLUMNS])
 {
     static const int left_out[] = {COL_USED, COL_REVISION, COL_FORMAT, COL_FETCHED, COL_SIZE};
-    size_t room = terminal_columns(), n_out = 0;
+    size_t room = terminal_width(STDOUT_FILENO), n_out = 0;
     for (int c = 0; c < N_COLUMNS; c++) {
         widths[c] = strlen(titles[c]);
         for (uint32_t i = 0; i < l->n_items; i++) {

@@ -187,7 +187,7 @@ static void move(struct top *t, int lines)
         t->shape.scroll = t->most - at > by ? at + by : t->most;
 }
 
-/* What stands behind ESC [: an arrow, or a number and "~". */
+/* keys is the text behind ESC [: an arrow, or a number and "~". */
 static void on_escape(struct top *t, const char *keys)
 {
     int page = (int)top_view_page(&t->shape);

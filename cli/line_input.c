@@ -9,11 +9,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/ioctl.h>
 #include <sys/stat.h>
 #include <termios.h>
 #include <unistd.h>
 
+#include "cli/terminal_width.h"
 #include "common/base/mem.h"
 
 enum { HISTORY_MAX_BYTES = 8 << 20 };
@@ -126,8 +126,8 @@ void line_input_close(struct line_input *in)
 
 static size_t columns_of_terminal(void)
 {
-    struct winsize w;
-    return ioctl(STDERR_FILENO, TIOCGWINSZ, &w) == 0 && w.ws_col > 0 ? w.ws_col : 80;
+    unsigned n = terminal_width(STDERR_FILENO);
+    return n > 0 ? n : 80;
 }
 
 static void draw(struct line_input *in, const char *prompt, bool is_done)

@@ -145,7 +145,7 @@ static void append_wish(const char *name, const char *address, struct strbuf *ou
     strbuf_append(out, "", 1);
 }
 
-/* What there is in place of the one that is not there. */
+/* The error for a cluster that is not there names those that are. */
 static enum status none_is_meant(const char *name, const char *address,
                                  const struct local_cluster *all, size_t n, struct error *err)
 {

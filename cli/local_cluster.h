@@ -27,5 +27,5 @@ MUST_USE enum status local_cluster_ask(const struct local_cluster *c, const char
 json_t *local_cluster_processes(const struct local_cluster *c);
 /* False once its socket is gone or nobody answers there. */
 bool local_cluster_is_there(const struct local_cluster *c);
-/* Where the sockets are: TMPDIR, or /tmp. */
+/* The folder of the sockets: TMPDIR, or /tmp. */
 const char *local_cluster_folder(void);

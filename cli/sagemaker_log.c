@@ -48,7 +48,7 @@ static void append_variable(struct strbuf *out, const char *variable)
     strbuf_append_c(out, "\n");
 }
 
-/* Of the environment, with the file's names. */
+/* Appends the options of the environment, under the names that the file gives them. */
 static void append_option_variables(const struct sagemaker_input *in, struct strbuf *out)
 {
     static const char prefix[] = "OPTION_";
@@ -68,7 +68,7 @@ static void append_option_variables(const struct sagemaker_input *in, struct str
     }
 }
 
-/* Of the file, whose settings win: they come last. */
+/* Appends the options of the file last, because they win. */
 static void append_options(const struct sagemaker_input *in, struct strbuf *out)
 {
     struct str rest = in->properties;

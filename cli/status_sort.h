@@ -14,6 +14,6 @@ enum status_order {
     STATUS_ORDER_COUNT
 };
 
-/* Of workers; the slowest, busiest and fullest come first. Equal ones are by name. */
+/* Sorts the workers: the slowest, busiest or fullest come first, equal ones by name. */
 void status_sort(json_t *status, enum status_order workers_by, bool reversed);
 const char *status_order_name(enum status_order by);

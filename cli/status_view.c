@@ -134,8 +134,8 @@ static void render_free(const json_t *s, size_t n_free, size_t n_ready, struct s
         strbuf_printf(b, "%zu %s to be put into a group of %lld\n", n_free, verb, world);
 }
 
-/* What the workers of one machine have together: their threads' CPUs and their containers' memory,
- * but no more than the machine has. */
+/* The sums over the workers of one machine: their threads' CPUs and their containers' memory, but
+ * no more than the machine has. */
 struct host_sums {
     const char *key;
     double threads, cpus, memory, machine_memory, resident;

@@ -374,7 +374,7 @@ static void signal_all(struct supervisor *s, int signum)
             loop_child_kill(s->children[i]->process, signum);
 }
 
-/* Whose turn it is, once those before have ended. */
+/* Tells the next role of stop_order to end, once all processes of the roles before have ended. */
 static void go_on_stopping(struct supervisor *s)
 {
     uint32_t was = s->stop_stage;

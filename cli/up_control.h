@@ -1,5 +1,5 @@
 #pragma once
-/* What `cox ps`, `cox stop`, `cox logs` and `cox scale` ask a running `cox up`: a Unix socket,
+/* The socket by which `cox ps`, `cox stop`, `cox logs` and `cox scale` ask a running `cox up`:
  * "control", in its throw-away folder, which nobody else may enter. It keeps the last lines of the
  * log. The sockets of a user are the list of this machine's clusters; there is no other. Loop
  * thread only.

@@ -396,7 +396,7 @@ static void begin_ending(struct gateway *g)
     g->stopping = g->serving.draining = g->engine.ends = true;
 }
 
-/* What is open is told so first, for a cut connection looks like a fault to its client. */
+/* Open requests get their error first, because a cut connection looks like a fault to a client. */
 static void end_hastily(struct gateway *g)
 {
     log_info("ends_at_once", "open_requests=%u", g->serving.n_requests);

@@ -243,7 +243,7 @@ static void post_drain(struct admin_api *a, struct http_request *r)
     json_decref(in);
 }
 
-/* Who asks, as the caller says it of somebody else: `cox up` says whose `cox scale` it was. The
+/* Adds the asker whom the caller names: `cox up` says whose `cox scale` it was. The
  * key's name stays, since the key alone is proof. */
 static void add_asker(const struct admin_api *a, const char *said, char *out, size_t size)
 {

@@ -64,7 +64,7 @@ MUST_USE enum status head_core_find_worker(const struct head_core *h, struct str
 /* STATUS_NOT_FOUND: no such worker. */
 MUST_USE enum status head_core_drain_worker(struct head_core *h, uint64_t instance, bool on,
                                             const char *by, uint64_t now_ns);
-/* Whoever starts and ends the workers says that it changed their number: an event. */
+/* Adds the event that the number of workers was changed by the one who starts and ends them. */
 void head_core_note_scaled(struct head_core *h, uint32_t was, uint32_t workers, const char *by,
                            uint64_t now_ns);
 /* Adapters: as adapters.h has them. */

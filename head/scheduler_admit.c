@@ -105,7 +105,7 @@ struct admission {
     uint32_t n_held;
 };
 
-/* Where the answer is no, nobody behind x comes in either. */
+/* After a no, nobody behind x comes in either. */
 static bool may_come(struct scheduler *s, const struct admission *a, const struct seq *x)
 {
     if (prompt_budget_is_spent(&a->budget, x))

@@ -50,7 +50,7 @@ static void put_gpu(struct strbuf *out, const struct gpu_state *g)
                   (unsigned)(g->milliwatts / 1000));
 }
 
-/* What its process has of its host, and the memory of that machine or container. */
+/* The worker process' share of its host, and the memory of that machine or container. */
 static void put_host(struct strbuf *out, const struct host_state *s, uint64_t memory_bytes)
 {
     if (s->threads == 0)

@@ -21,7 +21,7 @@ struct silence {
     bool is_overdue;    /* at the last look it was too long */
 };
 
-/* What a worker or gateway waits for its head, of the suspect_ms in the head's Welcome: the head
+/* The silence that a worker or gateway allows its head, from suspect_ms of the Welcome: the head
  * counts a peer as lost after one and a half times that (--peer-timeout). SILENCE_USUAL_NS for a
  * number that no head sends. */
 uint64_t silence_limit_ns(uint32_t suspect_ms);

@@ -77,7 +77,7 @@ static void drop_outbox(struct head_link *k)
     k->n_out = 0;
 }
 
-/* Where all of a cluster ends, its head may go first. */
+/* The head may end first when a whole cluster ends: that is no warning then. */
 static enum log_level level_of(const struct head_link *k)
 {
     return k->ends ? LOG_INFO : LOG_WARN;

@@ -468,7 +468,7 @@ static enum status measure(struct serve *v, struct bench_result *results, struct
     return s;
 }
 
-/* Which adapter each request asks for. */
+/* Chooses the adapter that each request asks for. */
 static void share_adapters(struct serve *v)
 {
     const struct option_list *l = &v->o->lora_modules;

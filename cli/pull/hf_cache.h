@@ -30,7 +30,7 @@ void hf_cache_fini(struct hf_cache *c);
  * signal came. */
 bool hf_cache_take(const struct hf_cache *c, const struct fetch_net *net, const char *repo,
                    struct pull_file *f, const char *folder, struct error *err);
-/* What the cache has of a model, without a network: the commit that refs/REVISION names (or
+/* Lists a model of the cache without a network: the commit that refs/REVISION names (or
  * REVISION itself), and the files of its snapshot that serve, as pull_hub_list would list them.
  * NOT_FOUND: no such snapshot, or not all of it; the text says what is missing. */
 MUST_USE enum status hf_cache_list(const struct hf_cache *c, const struct model_ref *r,

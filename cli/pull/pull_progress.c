@@ -2,9 +2,9 @@
 
 #include <stdio.h>
 #include <string.h>
-#include <sys/ioctl.h>
 #include <unistd.h>
 
+#include "cli/terminal_width.h"
 #include "common/base/clock.h"
 #include "common/base/log.h"
 
@@ -173,8 +173,8 @@ void pull_progress_bar(const struct pull_progress *p, uint64_t per_s, unsigned c
 
 static unsigned terminal_columns(void)
 {
-    struct winsize w;
-    return ioctl(STDERR_FILENO, TIOCGWINSZ, &w) == 0 && w.ws_col > 0 ? w.ws_col : 80;
+    unsigned n = terminal_width(STDERR_FILENO);
+    return n > 0 ? n : 80;
 }
 
 /* A terminal that has become narrower has broken the bar into several lines. */

@@ -5,13 +5,13 @@
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/ioctl.h>
 #include <unistd.h>
 
 #include "cli/admin_client.h"
 #include "cli/answer.h"
 #include "cli/command.h"
 #include "cli/local_cluster.h"
+#include "cli/terminal_width.h"
 #include "common/base/clock.h"
 #include "common/base/mem.h"
 
@@ -129,14 +129,11 @@ static void print_row(const struct ps_row *r, const size_t widths[PS_COLUMNS], s
 static void print_list(const struct local_cluster *all, size_t n)
 {
     struct ps_row *rows = mem_array(n + 1, sizeof *rows);
-    size_t widths[PS_COLUMNS], room = 0;
-    struct winsize w;
+    size_t widths[PS_COLUMNS], room = terminal_width(STDOUT_FILENO);
     rows[0] =
         (struct ps_row){{"NAME", "PID", "MODEL", "STATE", "URL", "WORKERS", "UPTIME", "REQUESTS"}};
     for (size_t i = 0; i < n; i++)
         fill_row(&all[i], &rows[i + 1]);
-    if (isatty(STDOUT_FILENO) == 1 && ioctl(STDOUT_FILENO, TIOCGWINSZ, &w) == 0)
-        room = w.ws_col;
     choose_widths(rows, n + 1, room, widths);
     for (size_t i = 0; i <= n; i++)
         print_row(&rows[i], widths, room);

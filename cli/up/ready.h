@@ -1,6 +1,6 @@
 #pragma once
-/* What `cox up` says when it serves: three lines in its log, or one framed summary on a terminal;
- * and the line of progress before that. Pure. */
+/* The texts of a start of `cox up`: the line of progress, and then three lines in its log, or one
+ * framed summary on a terminal. Pure. */
 #include <jansson.h>
 
 #include "common/base/str.h"

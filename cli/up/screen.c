@@ -8,9 +8,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/ioctl.h>
 #include <unistd.h>
 
+#include "cli/terminal_width.h"
 #include "common/base/clock.h"
 #include "common/base/log.h"
 #include "common/base/mem.h"
@@ -67,10 +67,8 @@ struct up_screen *up_screen_new(const struct up_screen_options *o)
 
 unsigned up_screen_width(const struct up_screen_options *o)
 {
-    struct winsize size;
-    if (o->columns > 0)
-        return o->columns;
-    return ioctl(o->fd, TIOCGWINSZ, &size) == 0 && size.ws_col > 0 ? size.ws_col : PLAIN_COLUMNS;
+    unsigned n = o->columns > 0 ? o->columns : terminal_width(o->fd);
+    return n > 0 ? n : PLAIN_COLUMNS;
 }
 
 unsigned up_screen_columns(const struct up_screen *s)
@@ -130,7 +128,7 @@ void up_screen_progress(struct up_screen *s, const char *text)
     strbuf_fini(&b);
 }
 
-/* Of a line of JSON, which is shown as it is. */
+/* The level of a line of JSON, which is shown as it is. */
 static int level_of_json(const char *line, size_t n)
 {
     static const char *const levels[] = {"\"level\":\"debug\"", "\"level\":\"info\"",

@@ -15,7 +15,7 @@ struct up_screen_options {
 
 struct up_screen;
 struct up_screen *up_screen_new(const struct up_screen_options *o);
-/* What standard error can show; columns stays 0 on a terminal. */
+/* The options for standard error; columns stays 0 on a terminal. */
 struct up_screen_options up_screen_of_stderr(bool color);
 unsigned up_screen_width(const struct up_screen_options *o);
 void up_screen_free(struct up_screen *s); /* removes the progress; NULL is fine */

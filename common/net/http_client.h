@@ -10,7 +10,7 @@ struct http_call {
     const char *const *headers; /* [n_headers] further ones, "Name: value" */
     size_t n_headers;
     struct str body;
-    /* Of body; NULL: application/json, and no body when it is empty. */
+    /* The type of body; NULL: application/json, and no body when it is empty. */
     const char *content_type;
     uint32_t timeout_ms; /* whole call; for a stream: the longest silence */
     const char *uds;     /* a Unix socket's path in place of the URL's host and port; NULL: none */

@@ -104,7 +104,8 @@ struct str http_header(const struct http_request *r,
 /* Field i, as it came. False: there are not so many. */
 bool http_header_at(const struct http_request *r, uint32_t i, struct str *name, struct str *value);
 struct str http_body(const struct http_request *r);
-/* Whose process is at the other end of a Unix socket. False: it is another kind of connection. */
+/* Sets *uid to the user of the process at the other end of a Unix socket. False: the connection is
+ * of another kind. */
 bool http_peer_uid(const struct http_request *r, uint32_t *uid);
 /* The body's bytes, which become the caller's, to be freed with mem_free: a large one is given away
  * without a copy, which takes the loop a millisecond a megabyte. http_body is empty then. NULL: it

@@ -1,4 +1,4 @@
-// What the pages keep in the browser: `ofTab` lasts as long as the tab, `ofBrowser` until the person clears it. A browser that
+// The pages' store in the browser: `ofTab` lasts as long as the tab, `ofBrowser` until the person clears it. A browser that
 // blocks storage throws where a page only names it; then what is kept lasts as long as the page.
 
 function storeOf(name) {

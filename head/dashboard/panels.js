@@ -127,7 +127,7 @@ function options(id, values, chosen) {
 
 const longest = texts => texts.reduce((most, t) => Math.max(most, t.length), 0);
 const NO_EVENT = "No event yet. Workers that join or leave, groups that form and changes by an operator are listed here.";
-// What the workers' table is sorted by.
+// The keys that the workers' table can be sorted by.
 const ORDERS = { state: w => w[W.state], group: w => w[W.group], cpu: w => w[W.host]?.[1] ?? null, memory: w => w[W.host]?.[2] ?? null,
   gpu: w => w[W.gpu]?.[0] ?? null, gpu_memory: w => w[W.gpu]?.[1] ?? null };
 

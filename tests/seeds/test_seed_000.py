@@ -26,7 +26,7 @@ DEPLOY_ENV = {
     "OPTION_GPU_MEMORY_UTILIZATION": "0.9",
     "VLLM_MAX_NUM_SEQS": "16",
 }
-# What the container's image sets besides, by the document's log.
+# Variables that the container's image sets besides, by the document's log.
 IMAGE_ENV = {
     "HF_HUB_ENABLE_HF_TRANSFER": "1",
     "HF_HOME": "/tmp/.cache/huggingface",

@@ -1,5 +1,4 @@
-/* What is known of a bare shape without a length of sequences: its weights, and the KV cache of a
- * token. */
+/* Prints a bare shape without a length of sequences: its weights, and the KV cache of a token. */
 #include "worker/plan/shape.h"
 
 #define ANY_GPU_BYTES (80ull << 30) /* neither figure depends on it */

@@ -1,4 +1,4 @@
-/* What `cox up` shows a person: the frame, the progress, which lines of logs, and cluster names. */
+/* Tests of the frame, the progress, the lines of logs and the cluster names that `cox up` shows. */
 #include "cli/up/ready.h"
 
 #include <setjmp.h>
