@@ -9,7 +9,7 @@
 
 #include "common/base/clock.h"
 #include "common/base/mem.h"
-#include "proto/codec.h"
+#include "proto/codec/codec.h"
 
 enum { N_MOST = 4096, N_STEPS = 2000, N_WARM = 50, PROMPT = 1024 };
 enum phase { PLAN_ENCODE, RESULT_DECODE, TOKENS_ENCODE, PLAN_DECODE, RESULT_ENCODE, PHASE_COUNT };

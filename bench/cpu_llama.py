@@ -1,4 +1,4 @@
-"""llama.cpp, told what to run line by line as bench_cpu_model is (bench/cpu_model.c has the commands): batches go
+"""llama.cpp, told what to run line by line as bench_cpu_model is (bench/cpu/model.c has the commands): batches go
 straight to llama_decode, its context's defaults but for the threads and the sequences. Run by bench/cpu-peers.
   cpu_llama.py serve MODEL THREADS
   cpu_llama.py quantize FROM TO FTYPE"""

@@ -1,4 +1,4 @@
-"""vLLM's CPU engine, told what to run line by line as bench_cpu_model is (bench/cpu_model.c has the commands), through
+"""vLLM's CPU engine, told what to run line by line as bench_cpu_model is (bench/cpu/model.c has the commands), through
 its LLM class. It has no call for a step alone: what a prompt takes is measured beside and taken off. Run by
 bench/cpu-peers in the venv of bench/scheduler --setup-peer.
   cpu_vllm.py FOLDER THREADS"""

@@ -27,7 +27,7 @@ def setup():
                 zipfile.ZipFile(wheel).extractall(FOLDER)
     include = next(FOLDER.glob("*.data/data/include"))
     lib = next(FOLDER.glob("onednn_cpu_gomp-*.data/data/lib"))
-    subprocess.run(["cc", "-O2", f"-I{include}", ROOT / "bench/onednn.c", f"-L{lib}", "-l:libdnnl.so.3", f"-Wl,-rpath,{lib}",
+    subprocess.run(["cc", "-O2", f"-I{include}", ROOT / "bench/cpu/onednn.c", f"-L{lib}", "-l:libdnnl.so.3", f"-Wl,-rpath,{lib}",
                     "-o", PROGRAM], check=True)
     subprocess.run(["cmake", "--build", BUILD, "--target", "bench_kernels"], check=True, stdout=subprocess.DEVNULL)
 

@@ -15,7 +15,7 @@ from options import count, names, option_parser
 from serving import PROGRAMS, build, machine
 
 BAR_MS = 50
-MEASURED = struct.Struct("ddd")  # bench/stalls_turns.c: own, clock, sum
+MEASURED = struct.Struct("ddd")  # bench/gateway_load/stalls_turns.c: own, clock, sum
 PATHS = {"chat": "/v1/chat/completions", "completions": "/v1/completions", "responses": "/v1/responses",
          "embeddings": "/v1/embeddings", "messages": "/v1/messages", "tokenize": "/tokenize", "detokenize": "/detokenize",
          "invocations": "/invocations", "files": "/v1/files", "batches": "/v1/batches", "adapters": "/v1/load_lora_adapter"}

@@ -1,10 +1,10 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "cli/command.h"
-#include "cli/vllm.h"
-#include "common/base/crash.h"
-#include "common/base/first_process.h"
+#include "cli/base/command_line.h"
+#include "cli/commands/vllm.h"
+#include "common/host/crash.h"
+#include "common/host/first_process.h"
 
 /* What a full disk has swallowed is not fine, whatever the command thinks of itself. */
 static int end(const char *name, int code)

@@ -107,7 +107,10 @@ set(COX_CUDA_OBJECTS "" CACHE PATH "folder with the .cu files' objects of anothe
 function(cox_cuda_library name)
   set(objects)
   foreach(source ${ARGN})
-    get_filename_component(stem ${source} NAME_WE)
+    get_filename_component(stem ${source} ABSOLUTE)
+    cmake_path(RELATIVE_PATH stem BASE_DIRECTORY ${CMAKE_CURRENT_SOURCE_DIR}) # cuda/linear/u4.cu
+    string(REGEX REPLACE "[.]cu$" "" stem "${stem}")
+    string(REPLACE "/" "_" stem "${stem}")
     if(NOT source MATCHES "\\.cu$")
       list(APPEND objects ${source})
     elseif(COX_CUDA_OBJECTS)

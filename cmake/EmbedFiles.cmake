@@ -1,6 +1,6 @@
 # cox_embed_files(TARGET NAME ENTRY...): files that travel inside a binary and are served as they are. An ENTRY is
 # "FILE|PATH|TYPE": the file, relative to this folder; the path at which it is served; its media type. TARGET gets a C file
-# that defines `const struct http_file NAME[]` and `const size_t n_NAME` (common/net/http_files.h).
+# that defines `const struct http_file NAME[]` and `const size_t n_NAME` (common/http/handlers/files.h).
 function(cox_embed_files target name)
   set(bytes_of_all "")
   set(rows "")
@@ -18,7 +18,7 @@ function(cox_embed_files target name)
     string(APPEND rows "    {\"${path}\", \"${type}; charset=utf-8\", ${id}, sizeof ${id} - 1},\n")
   endforeach()
   file(CONFIGURE OUTPUT ${CMAKE_CURRENT_BINARY_DIR}/${name}.c CONTENT
-"#include \"common/net/http_files.h\"
+"#include \"common/http/handlers/files.h\"
 @bytes_of_all@
 extern const struct http_file @name@[];
 extern const size_t n_@name@;

@@ -1,14 +1,20 @@
-# cox_folder(NAME [IN SUBFOLDER] DEPS ... FOLDERS ...): the static library of one folder (this one, or
-# the one below it that is named): every *.c but main.c, and those of its subfolders in FOLDERS.
+# cox_folder(NAME [FOLDERS ...] [EXCEPT ...] DEPS ...): the static library of this folder, or of those folders below it that
+# are named: every *.c in them and below, but main.c and what lies in the folders after EXCEPT.
 function(cox_folder name)
-  cmake_parse_arguments(F "" "IN" "DEPS;FOLDERS" ${ARGN})
-  set(at ${CMAKE_CURRENT_SOURCE_DIR}/${F_IN})
-  file(GLOB sources CONFIGURE_DEPENDS ${at}/*.c)
+  cmake_parse_arguments(F "" "" "DEPS;FOLDERS;EXCEPT" ${ARGN})
+  if(NOT F_FOLDERS)
+    set(F_FOLDERS .)
+  endif()
+  set(sources)
   foreach(folder ${F_FOLDERS})
-    file(GLOB more CONFIGURE_DEPENDS ${at}/${folder}/*.c)
+    cmake_path(ABSOLUTE_PATH folder NORMALIZE)
+    file(GLOB_RECURSE more CONFIGURE_DEPENDS ${folder}/*.c)
     list(APPEND sources ${more})
   endforeach()
-  list(REMOVE_ITEM sources ${at}/main.c)
+  foreach(folder ${F_EXCEPT})
+    list(FILTER sources EXCLUDE REGEX "^${CMAKE_CURRENT_SOURCE_DIR}/${folder}/")
+  endforeach()
+  list(REMOVE_ITEM sources ${CMAKE_CURRENT_SOURCE_DIR}/main.c)
   if(NOT sources)
     file(WRITE ${CMAKE_CURRENT_BINARY_DIR}/empty.c "typedef int empty_folder;\n")
     set(sources ${CMAKE_CURRENT_BINARY_DIR}/empty.c)

@@ -7,16 +7,16 @@
 
 #include "common/base/clock.h"
 #include "common/base/log.h"
-#include "common/base/loopback.h"
 #include "common/base/mem.h"
 #include "common/base/random.h"
-#include "common/base/thread.h"
 #include "common/base/version.h"
-#include "gateway/djl.h"
-#include "gateway/gateway_internal.h"
-#include "gateway/gateway_tls.h"
-#include "gateway/openapi.h"
-#include "gateway/pooling.h"
+#include "common/host/loopback.h"
+#include "common/host/thread.h"
+#include "gateway/http/openapi.h"
+#include "gateway/http/state.h"
+#include "gateway/http/tls.h"
+#include "gateway/prepare/pooling.h"
+#include "gateway/sagemaker/djl.h"
 #include "text/vocabulary.h"
 
 enum {

@@ -3,19 +3,19 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "common/base/crash.h"
-#include "common/base/first_process.h"
-#include "common/base/host.h"
 #include "common/base/log.h"
 #include "common/base/mem.h"
 #include "common/base/version.h"
-#include "common/model/file_guard.h"
-#include "common/model/model_info.h"
-#include "gateway/compile_child.h"
+#include "common/host/crash.h"
+#include "common/host/first_process.h"
+#include "common/host/host.h"
+#include "common/model/files/guard.h"
+#include "common/model/info/info.h"
+#include "gateway/compile/child.h"
 #include "gateway/gateway.h"
-#include "gateway/openapi.h"
-#include "gateway/params.h"
-#include "gateway/routes.h"
+#include "gateway/http/openapi.h"
+#include "gateway/http/routes.h"
+#include "gateway/params/params.h"
 
 extern char **environ;
 

@@ -6,15 +6,15 @@
 #include <unistd.h>
 
 #include "common/base/clock.h"
-#include "common/base/host.h"
 #include "common/base/mem.h"
 #include "common/base/random.h"
+#include "common/host/host.h"
 #include "common/options/lora_module.h"
-#include "head/admin_api.h"
-#include "head/key_watch.h"
-#include "head/standby.h"
-#include "head/stats_line.h"
-#include "head/step_log_file.h"
+#include "head/admin/api.h"
+#include "head/admin/stats_line.h"
+#include "head/lease/standby.h"
+#include "head/links/key_watch.h"
+#include "head/record/file.h"
 
 #define BUS_HWM     4096u
 #define REBIND_NS   (5 * NS_PER_S) /* the port is another's by then */
@@ -197,7 +197,7 @@ static void cannot_serve(struct head *h, const struct error *err)
 /* ---- another key of our own ---- */
 
 /* The socket with the old key lets go of the port a moment after it is closed. Peers find the new
- * one a few hundred milliseconds later (common/net/bus.c), and say Hello as after a lost link. */
+ * one a few hundred milliseconds later (common/bus/bus.c), and say Hello as after a lost link. */
 static void on_rebind(void *ctx)
 {
     struct head *h = ctx;

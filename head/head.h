@@ -1,7 +1,7 @@
 #pragma once
 /* The head process: the core on a loop, the bus in front of it, the admin API beside it. Owns all
  * of them; one thread. */
-#include "common/net/loop.h"
+#include "common/loop/loop.h"
 #include "head/options.h"
 
 struct head;

@@ -5,13 +5,13 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "common/base/crash.h"
-#include "common/base/first_process.h"
 #include "common/base/log.h"
 #include "common/base/mem.h"
 #include "common/base/version.h"
+#include "common/host/crash.h"
+#include "common/host/first_process.h"
 #include "head/head.h"
-#include "head/replay.h"
+#include "head/record/replay.h"
 
 extern char **environ;
 

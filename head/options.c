@@ -3,7 +3,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "common/base/loopback.h"
+#include "common/host/loopback.h"
 #include "common/options/lora_module.h"
 
 /* Nothing that ends a word or a part of an address where the lease has it. */

@@ -7,8 +7,8 @@
 
 #include "common/base/clock.h"
 #include "common/base/mem.h"
-#include "common/base/thread.h"
-#include "proto/codec.h"
+#include "common/host/thread.h"
+#include "proto/codec/codec.h"
 
 enum { JOB_FREE_MAX = 8, JOB_ARENA_LIMIT = 256 << 20, TIMER_SLACK_NS = 1000 };
 /* How often a device that computes is asked whether it is done, when nothing else comes. */

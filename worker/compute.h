@@ -7,8 +7,8 @@
  * COMPUTE_QUEUE_MAX (the head never has more than two steps in flight, but a rank without
  * collectives may lag behind rank 0 by more). All functions on the loop's thread; on_done runs
  * there too. */
-#include "common/net/loop.h"
-#include "worker/executor.h"
+#include "common/loop/loop.h"
+#include "worker/executor/executor.h"
 
 #define COMPUTE_QUEUE_MAX 1024u
 

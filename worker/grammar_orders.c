@@ -1,8 +1,8 @@
 #include "worker/grammar_orders.h"
 
 #include "common/base/mem.h"
-#include "common/net/loop.h"
-#include "worker/grammar_compiler.h"
+#include "common/loop/loop.h"
+#include "worker/grammar/compiler.h"
 
 struct grammar_orders {
     struct grammar_orders_setup s;

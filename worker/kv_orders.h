@@ -3,10 +3,10 @@
  * How blocks move is kv_transfer.h's. NULL is a worker that takes no part: fine for all but start.
  * On the loop's thread, but for await. */
 #include "common/base/metrics.h"
-#include "worker/executor.h"
-#include "worker/kv_transfer.h"
-#include "worker/options.h"
-#include "worker/rank_state.h"
+#include "worker/executor/executor.h"
+#include "worker/kv/transfer.h"
+#include "worker/link/rank_state.h"
+#include "worker/setup/options.h"
 
 struct kv_orders_setup {
     struct loop *loop;

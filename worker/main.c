@@ -6,16 +6,16 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "common/base/crash.h"
-#include "common/base/first_process.h"
 #include "common/base/log.h"
 #include "common/base/version.h"
-#include "common/model/file_guard.h"
-#include "common/model/model_info.h"
-#include "common/net/admin.h"
-#include "common/net/host_rule.h"
-#include "worker/bind.h"
+#include "common/host/crash.h"
+#include "common/host/first_process.h"
+#include "common/http/handlers/admin.h"
+#include "common/http/handlers/host_rule.h"
+#include "common/model/files/guard.h"
+#include "common/model/info/info.h"
 #include "worker/plan/plan_main.h"
+#include "worker/setup/bind.h"
 #include "worker/startup.h"
 #include "worker/worker.h"
 

@@ -6,8 +6,8 @@
 #include <unistd.h>
 
 #include "common/base/log.h"
-#include "common/net/keys.h"
-#include "proto/codec.h"
+#include "common/keys/key_files.h"
+#include "proto/codec/codec.h"
 
 /* Credit for plans: what a rank that lags may have lying here. */
 #define WINDOW_BYTES (4u << 20)

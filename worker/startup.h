@@ -1,8 +1,8 @@
 #pragma once
 /* What main needs from the options before the worker can run: keys, addresses, the memory table. */
-#include "common/net/admin_keys.h"
-#include "worker/executor.h"
-#include "worker/head_link.h"
+#include "common/keys/admin_keys.h"
+#include "worker/executor/executor.h"
+#include "worker/link/head_link.h"
 
 struct startup {
     char node[256];

@@ -8,15 +8,15 @@
 #include "common/base/log.h"
 #include "common/base/mem.h"
 #include "common/base/random.h"
-#include "common/net/route.h"
-#include "proto/codec.h"
+#include "common/host/own_address.h"
+#include "proto/codec/codec.h"
 #include "worker/compute.h"
-#include "worker/gpu_metrics.h"
+#include "worker/grammar/vocabulary_reader.h"
 #include "worker/grammar_orders.h"
-#include "worker/held_adapters.h"
-#include "worker/host_meter.h"
 #include "worker/kv_orders.h"
-#include "worker/vocabulary_reader.h"
+#include "worker/link/held_adapters.h"
+#include "worker/monitor/gpu_metrics.h"
+#include "worker/monitor/host_meter.h"
 
 /* A group without steps looks whether its ranks still reach each other. */
 enum { CHECK_MS = 1000 };

@@ -3,11 +3,11 @@
  * port; decides nothing itself. Borrows loop, executor and options; everything on the loop's
  * thread. */
 #include "common/base/metrics.h"
-#include "common/net/loop.h"
-#include "worker/executor.h"
-#include "worker/head_link.h"
-#include "worker/options.h"
-#include "worker/rank_state.h"
+#include "common/loop/loop.h"
+#include "worker/executor/executor.h"
+#include "worker/link/head_link.h"
+#include "worker/link/rank_state.h"
+#include "worker/setup/options.h"
 
 struct worker;
 struct worker_setup {

@@ -11,7 +11,7 @@
 #include "common/base/clock.h"
 #include "common/base/mem.h"
 #include "common/base/spin.h"
-#include "worker/comm/link_shm.h"
+#include "worker/comm/links/shm.h"
 
 enum { MAX_ROUNDS = 31, N_SAMPLES = 60, MAX_BYTES = 1310720 };
 static const uint64_t ring_bytes[] = {64 << 10, 128 << 10, 256 << 10, 512 << 10,

@@ -3,9 +3,9 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "cli/base/command_line.h"
 #include "cli/bench/loopback.h"
-#include "cli/command.h"
-#include "cli/vllm.h"
+#include "cli/commands/vllm.h"
 #include "common/base/clock.h"
 
 enum { PAUSE_MS = 200 };

@@ -2,8 +2,8 @@
 /* `cox bench serve|throughput|latency|startup`: their option tables and what they share. Flags are
  * vLLM's (vllm bench, benchmark_*.py). */
 #include "cli/bench/interrupt.h"
-#include "cli/bench/report.h"
-#include "common/base/config.h"
+#include "cli/bench/report/report.h"
+#include "common/config/config.h"
 
 int cmd_bench(int argc, char **argv); /* which of them */
 int cmd_bench_serve(int argc, char **argv);

@@ -6,7 +6,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "cli/engine_words.h"
+#include "cli/batch/engine_words.h"
 #include "cli/pull/pull.h"
 #include "common/base/mem.h"
 #include "common/base/random.h"

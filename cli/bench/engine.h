@@ -2,9 +2,9 @@
 /* The server of `cox bench throughput` and `latency`: a private cluster of --model, started as `cox
  * up` does and ended with the benchmark, on a socket and on ports that nobody has; or, with
  * --base-url, one that runs. */
-#include "cli/batch_cluster.h"
+#include "cli/base/command_line.h"
+#include "cli/batch/cluster.h"
 #include "cli/bench/bench.h"
-#include "cli/command.h"
 
 enum { BENCH_ENGINE_FLAGS = 14 };
 

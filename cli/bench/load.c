@@ -7,10 +7,10 @@
 #include <unistd.h>
 
 #include "cli/bench/interrupt.h"
-#include "cli/sse_reader.h"
+#include "cli/client/sse_reader.h"
 #include "common/base/clock.h"
 #include "common/base/mem.h"
-#include "common/net/http_streams.h"
+#include "common/http/client/streams.h"
 
 enum {
     SILENCE_MS = 6 * 3600 * 1000, /* as vLLM's: a queue may be long */

@@ -2,7 +2,7 @@
 /* Whom a benchmark asks, and what every request says but its prompt. */
 #include <jansson.h>
 
-#include "cli/gateway_access.h"
+#include "cli/client/gateway_access.h"
 
 struct bench_target {
     struct gateway_access gateway; /* borrowed strings */

@@ -3,8 +3,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "cli/base/command_line.h"
 #include "cli/bench/interrupt.h"
-#include "cli/command.h"
 #include "common/base/mem.h"
 #include "text/text.h"
 

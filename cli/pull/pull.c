@@ -13,13 +13,13 @@
 #include <sys/statvfs.h>
 #include <unistd.h>
 
-#include "cli/pull/pull_head.h"
-#include "cli/pull/pull_hub.h"
-#include "cli/pull/pull_mark.h"
-#include "cli/pull/pull_s3.h"
+#include "cli/pull/files/head.h"
+#include "cli/pull/mark.h"
+#include "cli/pull/sources/hub.h"
+#include "cli/pull/sources/s3.h"
 #include "common/base/mem.h"
-#include "common/model/model_info.h"
-#include "common/model/pulled.h"
+#include "common/model/info/info.h"
+#include "common/model/info/pulled.h"
 
 enum { SPACE_LEFT = 16 << 20, IDENTITY_SHOWN = 12 };
 

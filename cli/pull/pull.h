@@ -1,12 +1,12 @@
 #pragma once
-/* `cox pull`: brings what a reference names (common/model/model_ref.h) into the cache, whole or not
+/* `cox pull`: brings what a reference names (common/model/info/ref.h) into the cache, whole or not
  * at all. What is unfinished lies beside it and is gone on with by the next run; many runs on one
  * volume fetch once. When all is there nothing is written and nobody is asked. */
-#include "cli/pull/hf_cache.h"
-#include "cli/pull/pull_files.h"
-#include "cli/pull/pull_lock.h"
-#include "common/base/config.h"
-#include "common/model/model_ref.h"
+#include "cli/pull/files/files.h"
+#include "cli/pull/files/lock.h"
+#include "cli/pull/sources/hf_cache.h"
+#include "common/config/config.h"
+#include "common/model/info/ref.h"
 
 struct pull_options {
     const char *cache_dir, *ca_file;

@@ -6,11 +6,11 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "cli/admin_client.h"
+#include "cli/client/admin_client.h"
 #include "cli/up/ready.h"
 #include "common/base/clock.h"
 #include "common/base/mem.h"
-#include "common/net/http_client.h"
+#include "common/http/client/client.h"
 
 enum { HEALTH_EVERY_MS = 10, HEALTH_TIMEOUT_MS = 500, STATUS_EVERY_MS = 200, URL_BYTES = 330 };
 

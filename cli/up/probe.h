@@ -2,7 +2,7 @@
 /* A thread that asks whether a cluster that has just been started serves, and how far it is. */
 #include <jansson.h>
 
-#include "common/net/loop.h"
+#include "common/loop/loop.h"
 
 struct up_probe_options { /* strings are borrowed */
     struct loop *loop;

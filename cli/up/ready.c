@@ -3,7 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "cli/answer.h"
+#include "cli/view/answer.h"
 
 enum { LABEL_WIDTH = 10, VALUE_BYTES = 600, ROWS_MAX = 16, COLUMNS_MIN = 40, COLUMNS_MAX = 100 };
 

@@ -2,7 +2,7 @@
 /* The options say what a gateway holds for clients at most, how slow they may be, and by which
  * names it is asked on loopback: rows that cox-gateway and cox up share. S has a `struct
  * bounds_options bounds`. */
-#include "common/base/config.h"
+#include "common/config/config.h"
 
 struct bounds_options {
     int64_t max_body_bytes_total, max_answer_bytes_total, min_transfer_rate;

@@ -1,7 +1,7 @@
 #pragma once
 /* How much a gateway and a head take on, and for how long a gateway waits for the cluster: rows
  * that these programs and cox up share. S has a member of each name. */
-#include "common/base/config.h"
+#include "common/config/config.h"
 
 #define ROWS_CAPACITY(S)                                                                           \
     OPT_INT(S, max_state_bytes, "max-state-bytes", 1 << 20, INT64_C(1) << 44, "4Gi",               \

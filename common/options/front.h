@@ -1,7 +1,7 @@
 #pragma once
 /* What a gateway does with every request and answer, whatever the route: rows that cox-gateway and
  * cox up share. S has a `struct front_options front`. */
-#include "common/base/config.h"
+#include "common/config/config.h"
 
 struct front_options {
     struct option_list allowed_origins, allowed_methods, allowed_headers;

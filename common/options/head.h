@@ -1,7 +1,7 @@
 #pragma once
 /* cox-head's options: one table for flags, environment, YAML and --help; what it cannot say
  * is checked in head/options.c. */
-#include "common/base/config.h"
+#include "common/config/config.h"
 
 enum stats_format { STATS_VLLM, STATS_VLLM0 };
 enum scheduling_policy { SCHEDULING_FCFS, SCHEDULING_PRIORITY };

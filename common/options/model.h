@@ -1,6 +1,6 @@
 #pragma once
 /* The model that is named, and whether it may be fetched: rows that several programs share. */
-#include "common/base/config.h"
+#include "common/config/config.h"
 
 #define MODEL_HELP                                                                                 \
     "The model: a GGUF file, a folder, null, demo, or a name that `cox pull` takes (ORG/NAME). "   \

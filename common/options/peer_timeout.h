@@ -1,7 +1,7 @@
 #pragma once
 /* How long a peer may be silent, of a head and of `cox up`, which passes it on. The head's Welcome
- * tells the others (proto/silence.h). */
-#include "common/base/config.h"
+ * tells the others (proto/link/silence.h). */
+#include "common/config/config.h"
 
 #define ROW_PEER_TIMEOUT(S)                                                                        \
     OPT_FLOAT(S, peer_timeout_s, "peer-timeout", 1, 600, "1.5",                                    \

@@ -1,6 +1,6 @@
 #pragma once
 /* The options of `cox replay FILE`: for cox-head, which runs it, and for cox's help. */
-#include "common/base/config.h"
+#include "common/config/config.h"
 
 struct replay_options {
     bool print, check;

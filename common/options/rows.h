@@ -1,7 +1,7 @@
 #pragma once
 /* Rows that several programs' option tables share, so that a flag means and says the same in all of
  * them. S is the struct that the table fills. */
-#include "common/base/config.h"
+#include "common/config/config.h"
 
 /* --tp and --pp: at most 1024, by vLLM's long name too. */
 #define ROW_SIZE(S, field, nm, alias, h)                                                           \

@@ -1,7 +1,7 @@
 #pragma once
 /* Speculative decoding as vLLM's flags ask for it: one JSON text, or a flag for each of its keys.
  * `cox up` takes them for its workers, cox-worker for itself; both read them here. */
-#include "common/base/config.h"
+#include "common/config/config.h"
 
 #define SPECULATION_MAX_TOKENS  16
 #define SPECULATION_MAX_LOOKUP  64

@@ -1,7 +1,7 @@
 #pragma once
 /* TLS of the gateways, by uvicorn's and vLLM's names: rows that cox-gateway and cox up share. S has
  * a `struct ssl_options ssl`. */
-#include "common/base/config.h"
+#include "common/config/config.h"
 
 struct ssl_options {
     const char *certfile, *keyfile, *keyfile_password, *ca_certs, *ciphers; /* NULL: none */

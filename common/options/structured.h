@@ -1,8 +1,8 @@
 #pragma once
 /* Options for answers that have to have a shape, for a table's owner: what gateways leave out of
- * them (gateway/outputs_config.h), and what compiling their grammars may take
- * (gateway/compilers.h). S is the struct that has the fields. */
-#include "common/base/config.h"
+ * them (gateway/prepare/outputs_config.h), and what compiling their grammars may take
+ * (gateway/compile/compilers.h). S is the struct that has the fields. */
+#include "common/config/config.h"
 
 #define ROWS_STRUCTURED(S)                                                                         \
     OPT_STRING(                                                                                    \

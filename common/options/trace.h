@@ -1,7 +1,7 @@
 #pragma once
 /* Spans of requests for OpenTelemetry: rows that cox-gateway and cox up share. S has a `struct
  * trace_options trace`. */
-#include "common/base/config.h"
+#include "common/config/config.h"
 
 struct trace_options {
     const char *endpoint; /* NULL: no spans */

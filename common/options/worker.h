@@ -1,6 +1,6 @@
 #pragma once
 /* cox-worker's options: one table, parsed once in main, const afterwards. */
-#include "common/base/config.h"
+#include "common/config/config.h"
 #include "common/options/kv_dtype.h"
 #include "common/options/speculation.h"
 

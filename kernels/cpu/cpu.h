@@ -24,8 +24,8 @@ enum cpu_isa {
 
 /* What products take their inputs as: floats, or numbers as narrow as the weights are. Those are,
  * with a matrix of codes (GGUF's Q types, INT4, INT8), codes of eight bits with a scale for each 32
- * (kernels/cpu/dot.h), which are several times as fast and as exact as a format of eight bits is;
- * with one of bfloat16, bfloat16 (kernels/cpu/rounded.h). */
+ * (kernels/cpu/dot/dot.h), which are several times as fast and as exact as a format of eight bits
+ * is; with one of bfloat16, bfloat16 (kernels/cpu/linear/rounded.h). */
 enum cpu_activations { CPU_ACTIVATIONS_F32, CPU_ACTIVATIONS_NARROW };
 
 #define CPU_MAX_THREADS 256u
@@ -45,7 +45,7 @@ const char *cpu_isa_name(enum cpu_isa isa);
 /* A level by its name, of any architecture: cpu_device_open refuses those of another by that name.
  * -1: none. */
 int32_t cpu_isa_named(const char *name);
-/* pool_spread (kernels/cpu/threads.h) of the device's threads and the caller. */
+/* pool_spread (kernels/host/threads.h) of the device's threads and the caller. */
 void cpu_device_spread(struct device *d, uint32_t i, uint32_t n);
 /* Runs fn(ctx, i) for i < n on the device's threads; for loops of the caller's own (sampling). */
 void cpu_parallel_for(struct device *d, uint32_t n, void (*fn)(void *ctx, uint32_t i), void *ctx);

@@ -1,12 +1,12 @@
-#include "kernels/cpu/isa.h"
+#include "kernels/cpu/kernels.h"
 
 #include <string.h>
 #ifndef __aarch64__
 #include <cpuid.h>
 #endif
 
-#include "kernels/cpu/linear.h"
-#include "kernels/cpu/row.h"
+#include "kernels/cpu/linear/linear.h"
+#include "kernels/cpu/row/row.h"
 
 #define KERNELS(level, isa_)                                                                       \
     const struct cpu_kernels cpu_kernels_##isa_ = {.isa = #isa_,                                   \

@@ -21,7 +21,7 @@ foreach(name jansson sodium xxhash)
 endforeach()
 
 include(${root}/tests/cuda/alone_library.cmake)
-alone_library(base common/base)
+alone_library(base common/base common/collections common/config common/host)
 target_link_libraries(base PUBLIC ${alone_libs} Threads::Threads m)
 add_subdirectory(${root}/kernels ${CMAKE_BINARY_DIR}/kernels)
 if(alone_missing)
@@ -29,7 +29,7 @@ if(alone_missing)
 else()
   alone_library(model common/model)
   target_link_libraries(model PUBLIC base)
-  alone_library(worker worker worker/families worker/comm)
+  alone_library(worker worker)
   # of folders whose other sources need more
   target_sources(worker PRIVATE ${root}/common/options/speculation.c ${root}/proto/null_tokens.c
                                 ${root}/tests/cuda/no_text.c)

@@ -1,8 +1,8 @@
-# alone_library(NAME FOLDERS...): of the sources there those that find their headers (the compiler is asked).
+# alone_library(NAME FOLDERS...): of the sources there and below those that find their headers (the compiler is asked).
 function(alone_library name)
   list(TRANSFORM ARGN PREPEND ${root}/)
   list(TRANSFORM ARGN APPEND /*.c)
-  file(GLOB sources CONFIGURE_DEPENDS ${ARGN})
+  file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${ARGN})
   list(FILTER sources EXCLUDE REGEX "/main\\.c$")
   set(folders ${alone_includes})
   list(TRANSFORM folders PREPEND -I)

@@ -13,9 +13,9 @@
 
 #include "common/base/mem.h"
 #include "kernels/cpu/cpu.h"
-#include "kernels/cuda/cuda_attention.h"
+#include "kernels/cuda/attention/abi.h"
 #include "kernels/kv_layout.h"
-#include "tests/cuda/gpu_numbers.h"
+#include "tests/cuda/rig/gpu_numbers.h"
 
 #define MAX_SEQUENCES 8u
 #define POISON        0xabcdu

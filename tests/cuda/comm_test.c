@@ -9,8 +9,8 @@
 #include <unistd.h>
 
 #include "common/base/clock.h"
-#include "kernels/cuda/cuda_graph.h"
-#include "tests/cuda/comm_cases.h"
+#include "kernels/cuda/device/graph.h"
+#include "tests/cuda/rig/comm_cases.h"
 
 enum { LEAVE_MS = 400, MOST_MS = 10000 };
 

@@ -7,7 +7,7 @@
 
 #include "common/base/mem.h"
 #include "kernels/cuda/cuda.h"
-#include "kernels/cuda/cuda_ops.h"
+#include "kernels/cuda/device/abi.h"
 
 enum { BUFFER = 1 << 16, N_BLOCKS = 12 };
 

@@ -5,7 +5,7 @@
 
 #include "common/base/mem.h"
 #include "common/base/random.h"
-#include "kernels/cuda/cuda_ops.h"
+#include "kernels/cuda/device/abi.h"
 
 #define GUARD 64u
 

@@ -1,14 +1,14 @@
-# Programs for a device: every *_test.c here and every bench/cuda_*.c is one, over the real kernels. A test prints a line
+# Programs for a device: every *_test.c here and every bench/gpu/*.c is one, over the real kernels. A test prints a line
 # for each group, and ends with 0, 1 (failures) or 77 (no device); what the emulation runs too takes --small.
 # Those in `cuda_programs` are what `scripts/build cuda -- cuda_programs` and run-all build.
 file(GLOB device_tests CONFIGURE_DEPENDS ${root}/tests/cuda/*_test.c)
-file(GLOB device_benches CONFIGURE_DEPENDS ${root}/bench/cuda_*.c)
-list(FILTER device_benches EXCLUDE REGEX "/cuda_(bars|ceilings|drive|work)\\.c$") # parts of them
+file(GLOB device_benches CONFIGURE_DEPENDS ${root}/bench/gpu/*.c)
+list(FILTER device_benches EXCLUDE REGEX "/(bars|ceilings|drive|work)\\.c$") # parts of them
 add_custom_target(cuda_programs)
 foreach(source ${device_tests} ${device_benches})
   get_filename_component(program ${source} NAME_WE)
   string(REGEX REPLACE "^cuda_" "" program ${program})
-  if(source MATCHES "/bench/cuda_[^/]*$") # of that folder, wherever the tree lies
+  if(source MATCHES "/bench/gpu/[^/]*$") # of that folder, wherever the tree lies
     string(APPEND program _bench)
   endif()
   string(REGEX REPLACE "_test$" "" name ${program})
@@ -17,7 +17,7 @@ foreach(source ${device_tests} ${device_benches})
     continue()
   endif()
   set(parts)
-  if(source MATCHES "/bench/cuda_[^/]*$")
+  if(source MATCHES "/bench/gpu/[^/]*$")
     string(REGEX REPLACE "_bench$" "" part ${program})
     set(parts ${bench_parts_${part}})
     list(APPEND test_libs_${name} bench_gpu)

@@ -11,7 +11,7 @@
 #include "common/base/mem.h"
 #include "kernels/cpu/cpu.h"
 #include "kernels/cuda/cuda.h"
-#include "tests/cuda/needs_device.h"
+#include "tests/cuda/rig/needs_device.h"
 
 #define STAGING_BYTES (4u << 20)
 #define EPS           1e-6f

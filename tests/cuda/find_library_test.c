@@ -10,7 +10,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "kernels/cuda/find_library.h"
+#include "kernels/cuda/device/find_library.h"
 
 #define NAME "libcox_find_probe.so.7"
 

@@ -11,12 +11,12 @@
  * as large as others, so that one key too many or too few shows. Over the emulation the products
  * that were launched are counted and held against the formula.
  *   latent_test [--small]   exit status 0 fine, 1 failures, 77 no device */
-#include "kernels/cuda/cuda_attention.h"
-#include "kernels/cuda/cuda_latent.h"
-#include "kernels/cuda/cuda_linear.h"
+#include "kernels/cuda/attention/abi.h"
+#include "kernels/cuda/attention/expansion.h"
+#include "kernels/cuda/linear/abi.h"
 #include "tests/cuda/emulate/faults.h"
-#include "tests/cuda/latent_rig.h"
-#include "tests/cuda/needs_device.h"
+#include "tests/cuda/rig/latent_rig.h"
+#include "tests/cuda/rig/needs_device.h"
 
 #pragma weak emulate_n_operations
 #pragma weak emulate_n_launches

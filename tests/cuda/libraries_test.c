@@ -8,7 +8,7 @@
 #include <stdbool.h>
 #include <stdio.h>
 
-#include "kernels/cuda/find_library.h"
+#include "kernels/cuda/device/find_library.h"
 
 #define TEXT(x)    #x
 #define EXPAND(x)  TEXT(x)

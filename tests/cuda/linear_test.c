@@ -11,12 +11,12 @@
 #include <string.h>
 
 #include "common/base/mem.h"
-#include "kernels/cpu/narrow.h"
-#include "kernels/cpu/pack.h"
-#include "kernels/cuda/cuda_linear.h"
-#include "kernels/cuda/cuda_rows.h"
-#include "kernels/cuda/pack.h"
-#include "tests/cuda/gpu_numbers.h"
+#include "kernels/cpu/pack/pack.h"
+#include "kernels/cuda/linear/abi.h"
+#include "kernels/cuda/rows/abi.h"
+#include "kernels/cuda/weights/pack.h"
+#include "kernels/host/narrow.h"
+#include "tests/cuda/rig/gpu_numbers.h"
 
 #define SCRATCH_BYTES (GPU_BLAS_WORKSPACE + ((uint64_t)1 << 20))
 #define POISON        0x5a

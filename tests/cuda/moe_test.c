@@ -3,7 +3,7 @@
  * other ranks, turns of a scratch that is too small for all rows, nothing written beside the rows.
  * Runs on a device, and over the emulation. Exit status 77: no device. moe_test          all shapes
  *   moe_test --small  those that the emulation does in seconds */
-#include "tests/cuda/moe_rig.h"
+#include "tests/cuda/rig/moe_rig.h"
 
 enum spread { SPREAD_ANY, SPREAD_ONE, SPREAD_FEW };
 

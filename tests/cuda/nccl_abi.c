@@ -1,7 +1,8 @@
-/* Is kernels/cuda/nccl_api.h what nccl.h says? Compiled where that is; there is nothing to run. */
+/* Is kernels/cuda/comm/nccl_api.h what nccl.h says? Compiled where that is; there is nothing to
+ * run. */
 #include <nccl.h>
 
-#include "kernels/cuda/nccl_api.h"
+#include "kernels/cuda/comm/nccl_api.h"
 
 _Static_assert(NCCL_UNIQUE_ID_BYTES == NCCL_ID_BYTES, "an id");
 _Static_assert(sizeof(ncclUniqueId) == sizeof(struct nccl_id), "an id, passed by value");

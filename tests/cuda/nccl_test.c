@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <unistd.h>
 
-#include "tests/cuda/comm_cases.h"
+#include "tests/cuda/rig/comm_cases.h"
 
 /* A group that is left and one that is joined anew, with the same object. */
 static bool again(struct rank *r)

@@ -11,8 +11,8 @@
 #include <string.h>
 
 #include "common/base/mem.h"
-#include "kernels/cuda/cuda_ops.h"
-#include "tests/cuda/gpu_numbers.h"
+#include "kernels/cuda/device/abi.h"
+#include "tests/cuda/rig/gpu_numbers.h"
 
 /* FNV-1a over the outputs of small_cases. All of the kernel's arithmetic is IEEE's and in a fixed
  * order, so emulation and devices agree; a change of the order changes it (run with --small). */

@@ -1,4 +1,4 @@
-/* The one-shot all-reduce (kernels/cuda/oneshot.cu) against plain sums, to the bit. On the
+/* The one-shot all-reduce (kernels/cuda/comm/oneshot.cu) against plain sums, to the bit. On the
  * emulation ranks are processes over memory that they share; on a device they are streams of one
  * process, whose kernels run side by side. oneshot_test [--small] */
 #include <stdatomic.h>
@@ -11,7 +11,7 @@
 
 #include "common/base/clock.h"
 #include "common/base/mem.h"
-#include "kernels/cuda/cuda_oneshot.h"
+#include "kernels/cuda/comm/oneshot.h"
 
 enum { MAX_RANKS = 4, WAIT_S = 10, SHORT_MS = 20, N_BYTES_ALL = 4 << 20 };
 

@@ -5,10 +5,10 @@
 #include <string.h>
 
 #include "common/base/mem.h"
-#include "kernels/cpu/f16.h"
-#include "kernels/cpu/narrow.h"
-#include "kernels/cpu/pack.h"
-#include "kernels/cuda/pack.h"
+#include "kernels/cpu/pack/pack.h"
+#include "kernels/cuda/weights/pack.h"
+#include "kernels/host/f16.h"
+#include "kernels/host/narrow.h"
 
 static unsigned n_failures;
 static void check(bool ok, const char *what, const char *of)

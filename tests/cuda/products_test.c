@@ -10,9 +10,9 @@
 
 #include "common/base/mem.h"
 #include "kernels/cpu/cpu.h"
-#include "kernels/cpu/narrow.h"
 #include "kernels/cuda/cuda.h"
-#include "tests/cuda/needs_device.h"
+#include "kernels/host/narrow.h"
+#include "tests/cuda/rig/needs_device.h"
 
 enum { CPU, CUDA, N_DEVICES, PIECE = 64 };
 

@@ -3,8 +3,8 @@
 #include <float.h>
 #include <math.h>
 
-#include "kernels/cuda/cuda_moe.h"
-#include "tests/cuda/gpu_rig.h"
+#include "kernels/cuda/moe/abi.h"
+#include "tests/cuda/rig/gpu_rig.h"
 
 struct route_case {
     const char *name;

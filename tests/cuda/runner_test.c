@@ -2,9 +2,9 @@
  * against the same passes on the CPU; and a replay has the bits of the pass it was recorded from.
  * On the emulation also with each call of a recording refused: the same bits, and no lost device.
  * Exit status 0 fine, 1 failures, 77 no device; --small: the same, there is nothing larger. */
-#include "kernels/cuda/cuda_ops.h"
+#include "kernels/cuda/device/abi.h"
 #include "tests/cuda/emulate/faults.h"
-#include "tests/cuda/runner_rig.h"
+#include "tests/cuda/rig/runner_rig.h"
 
 /* Of a device there are none. */
 #pragma weak emulate_refuse_capture

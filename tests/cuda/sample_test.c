@@ -1,7 +1,7 @@
-/* cuda_sample against worker/sampler.h: the same id, gap and log-probabilities for the same logits
- * and parameters, over rows of all kinds in one call. The two differ only where double rounding or
- * top_p's float sums may: at a gap below GAP, or where top_p's edge runs through ids of the same
- * weight within EDGE, which these logits avoid. Runs on a device and over the emulation.
+/* cuda_sample against worker/sampling/sampler.h: the same id, gap and log-probabilities for the
+ * same logits and parameters, over rows of all kinds in one call. The two differ only where double
+ * rounding or top_p's float sums may: at a gap below GAP, or where top_p's edge runs through ids of
+ * the same weight within EDGE, which these logits avoid. Runs on a device and over the emulation.
  *   sample_test          all; exit status 0 fine, 1 failures, 77 no device
  *   sample_test --small  those that the emulation does in a second */
 #include <float.h>
@@ -11,9 +11,9 @@
 #include <string.h>
 
 #include "common/base/mem.h"
-#include "kernels/cuda/cuda_sample.h"
-#include "tests/cuda/gpu_numbers.h"
-#include "worker/sampler.h"
+#include "kernels/cuda/sample/abi.h"
+#include "tests/cuda/rig/gpu_numbers.h"
+#include "worker/sampling/sampler.h"
 
 #define GAP           1e-6
 #define MAX_ROWS      24u

@@ -3,9 +3,9 @@
  * replay has the bits of its operators one by one. On the emulation also how much of a step the
  * host enqueues, and each call of a recording refused. Exit status 0 fine, 1 failures, 77 no
  * device; --small: the same, there is nothing larger. */
-#include "kernels/cuda/cuda_draw.h"
+#include "kernels/cuda/backend/draw.h"
 #include "tests/cuda/emulate/faults.h"
-#include "tests/cuda/runner_rig.h"
+#include "tests/cuda/rig/runner_rig.h"
 
 /* Of a device there are none. */
 #pragma weak emulate_refuse_capture

@@ -12,9 +12,9 @@
 #include "common/base/arena.h"
 #include "common/base/mem.h"
 #include "common/base/str.h"
-#include "common/net/keys.h"
-#include "proto/codec.h"
-#include "proto/link.h"
+#include "common/keys/key_files.h"
+#include "proto/codec/codec.h"
+#include "proto/link/link.h"
 
 enum { MAX_REQUESTS = 64, MAX_IDS = 4096, POLL_MS = 100, BEAT_MS = 250, GIVE_UP_S = 60 };
 #define CREDIT_BYTES (8u << 20)

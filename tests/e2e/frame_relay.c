@@ -17,8 +17,8 @@
 
 #include "common/base/clock.h"
 #include "common/base/random.h"
-#include "common/net/keys.h"
-#include "proto/codec.h"
+#include "common/keys/key_files.h"
+#include "proto/codec/codec.h"
 
 enum {
     N_PEERS = 64,

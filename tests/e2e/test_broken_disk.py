@@ -17,7 +17,7 @@ from test_disk import call, complete, upload
 
 SHIM = BIN.parent / "tests/libdisk_shim.so"
 needs_shim = pytest.mark.skipif(SANITIZED or not SHIM.exists(), reason="sanitizers want to be the first library themselves")
-TENANT_CALLS = 256  # MAX_TENANT_CALLS of gateway/state_calls.c
+TENANT_CALLS = 256  # MAX_TENANT_CALLS of gateway/batches/calls.c
 
 
 class OnDisk(Cluster):

@@ -370,7 +370,7 @@ def test_what_goes_wrong_is_said_in_sentences(browser, server):
 
 @needs_browser
 def test_a_base_model_continues_the_text(browser, server):
-    refused = re.search(r'"(This model has no chat template: use )', (ROOT / "gateway/openai_chat.c").read_text())[1] + "/v1/completions."
+    refused = re.search(r'"(This model has no chat template: use )', (ROOT / "gateway/dialects/openai_chat.c").read_text())[1] + "/v1/completions."
     b, server.script = browser, Script(models=["base"], steps=[refuse(400, refused), say(" and then it sank")])
     begin(b, server.url)
     b.type("#system", "Be brief.")

@@ -11,7 +11,7 @@ import pytest
 from cluster import ROOT, SLOW, Cluster, get, wait_for
 
 KEY = "admin-e2e"
-LISTENERS = int(re.search(r"#define STREAM_LISTENERS\s+(\d+)u", (ROOT / "head/stream.h").read_text())[1])
+LISTENERS = int(re.search(r"#define STREAM_LISTENERS\s+(\d+)u", (ROOT / "head/admin/stream.h").read_text())[1])
 FILES = {"/": "text/html"} | {f"/dashboard/{p.name}": "text/css" if p.suffix == ".css" else "text/javascript"
                               for p in [*(ROOT / "head/dashboard").iterdir(), *(ROOT / "common/pages").iterdir()] if p.suffix != ".html"}
 
@@ -176,7 +176,7 @@ def test_files_come_with_their_type_and_a_strict_policy(cluster):
         connection.close()
         with urllib.request.urlopen(cluster.admin + path, timeout=10) as r:
             assert r.url == cluster.admin + "/" and r.headers["Content-Type"].startswith("text/html")
-    page = (ROOT / "head/dashboard/index.html").read_text()
+    page = (ROOT / "head/admin/dashboard/index.html").read_text()
     assert not re.search(r"\son\w+=|\sstyle=|<script(?![^>]*\ssrc=)|https?://", page), "the policy would refuse it"
 
 

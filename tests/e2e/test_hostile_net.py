@@ -1,5 +1,5 @@
 """One client has a gateway hold no more than its share, and strange hosts do not reach a gateway without keys. Counts and memory,
-no times: the least rate and the stall are tests/unit/net/http_bounds_test.c."""
+no times: the least rate and the stall are tests/unit/common/http/server/http_bounds_test.c."""
 import json
 import os
 import re

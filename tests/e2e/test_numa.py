@@ -1,5 +1,5 @@
 """Workers that keep to a NUMA node or to CPUs, with the real programs. Machines of one node are all that this has seen;
-who is put where on two is tests/unit/base/numa_test.c and tests/unit/cli/up_plan_test.c."""
+who is put where on two is tests/unit/common/host/numa_test.c and tests/unit/cli/up/plan/up_plan_test.c."""
 import os
 import re
 import signal

@@ -94,7 +94,7 @@ def test_a_flipped_byte_is_found(log, tmp_path, at):
 
 
 def ends_of_chunks(whole):
-    """Where a log may end without a word (head/step_log_format.h)."""
+    """Where a log may end without a word (head/record/format.h)."""
     at = 8
     while at < len(whole):
         at += 12 + int.from_bytes(whole[at:at + 4], "little")

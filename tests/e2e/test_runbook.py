@@ -6,11 +6,11 @@ from cluster import ROOT
 PAGE = (ROOT / "docs/runbook.md").read_text()
 RULES = (ROOT / "deploy/grafana/coxswain.rules.yml").read_text()
 # Where warnings of /api/status are made: from this text to that one.
-PLACES = [("head/admin_json.c", "static void warn_shrunk", "json_t *admin_json_status"),
-          ("head/elastic.c", "bool elastic_is_one_sided", "\n}\n"), ("head/roles.c", "const char *roles_advice", "\n}\n"),
-          ("head/standby.c", "snprintf(s->warning,", ";"), ("head/standby.c", "snprintf(s->endless,", ";"),
-          ("head/standby.c", "snprintf(s->nonsense,", ";"),
-          ("head/vocabularies.c", "error_set(err, STATUS_UNSUPPORTED,", ";")]
+PLACES = [("head/admin/json.c", "static void warn_shrunk", "json_t *admin_json_status"),
+          ("head/cluster/elastic.c", "bool elastic_is_one_sided", "\n}\n"), ("head/routing/roles.c", "const char *roles_advice", "\n}\n"),
+          ("head/lease/standby.c", "snprintf(s->warning,", ";"), ("head/lease/standby.c", "snprintf(s->endless,", ";"),
+          ("head/lease/standby.c", "snprintf(s->nonsense,", ";"),
+          ("head/core/vocabularies.c", "error_set(err, STATUS_UNSUPPORTED,", ";")]
 MORE_OF_ONE = ("; ", "it waits for", "its workers are here again", "this head ")  # how a warning goes on
 
 

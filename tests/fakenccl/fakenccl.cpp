@@ -26,7 +26,7 @@
 #include <vector>
 
 extern "C" {
-#include "kernels/cuda/nccl_api.h"
+#include "kernels/cuda/comm/nccl_api.h"
 }
 
 #include "tests/fakenccl/shared.h"

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/base/numa.h"
+#include "common/host/numa.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

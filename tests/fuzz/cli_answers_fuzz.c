@@ -3,10 +3,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cli/last_words.h"
-#include "cli/sse_reader.h"
-#include "cli/status_view.h"
-#include "cli/top_view.h"
+#include "cli/base/last_words.h"
+#include "cli/client/sse_reader.h"
+#include "cli/view/status_view.h"
+#include "cli/view/top_view.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

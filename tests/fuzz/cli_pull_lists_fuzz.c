@@ -7,10 +7,10 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "cli/pull/pull_hub.h"
-#include "cli/pull/pull_index.h"
-#include "cli/pull/s3_xml.h"
-#include "cli/pull/wheel.h"
+#include "cli/pull/sources/hub.h"
+#include "cli/pull/sources/index.h"
+#include "cli/pull/sources/s3_xml.h"
+#include "cli/pull/sources/wheel.h"
 #include "common/base/mem.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);

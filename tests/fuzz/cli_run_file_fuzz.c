@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cli/run/run_file.h"
+#include "cli/run/file/file.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "gateway/answer.h"
+#include "gateway/answer/answer.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

@@ -6,7 +6,7 @@
 #include <stdint.h>
 #include <string.h>
 
-#include "gateway/compile_child.h"
+#include "gateway/compile/child.h"
 
 enum { RUN_MAX_BYTES = 2048 };
 

@@ -4,7 +4,7 @@
 #include <stdint.h>
 #include <string.h>
 
-#include "gateway/djl_headers.h"
+#include "gateway/sagemaker/djl_headers.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

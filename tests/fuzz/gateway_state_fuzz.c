@@ -12,7 +12,7 @@
 
 #include "common/base/log.h"
 #include "common/base/mem.h"
-#include "gateway/state_store.h"
+#include "gateway/batches/store/store.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

@@ -6,8 +6,8 @@
 
 #include <jansson.h>
 
-#include "common/net/http_post.h"
-#include "gateway/trace_span.h"
+#include "common/http/client/post.h"
+#include "gateway/trace/span.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

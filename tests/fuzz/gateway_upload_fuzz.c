@@ -3,8 +3,8 @@
 #include <stdint.h>
 #include <string.h>
 
-#include "common/batch/batch_input.h"
-#include "gateway/multipart.h"
+#include "common/batch/input.h"
+#include "gateway/batches/multipart.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

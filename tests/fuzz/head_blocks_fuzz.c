@@ -3,8 +3,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "tests/unit/head/blocks_model.c"
-#include "tests/unit/head/blocks_play.c"
+#include "tests/unit/head/kv/blocks_model.c"
+#include "tests/unit/head/kv/blocks_play.c"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

@@ -10,7 +10,7 @@
 
 #include "common/base/clock.h"
 #include "common/base/log.h"
-#include "head/core.h"
+#include "head/core/core.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

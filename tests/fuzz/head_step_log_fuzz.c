@@ -3,7 +3,7 @@
 #include <stdlib.h>
 
 #include "common/base/mem.h"
-#include "head/step_log_read.h"
+#include "head/record/read.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/model/model_config_internal.h"
+#include "common/model/config/families.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

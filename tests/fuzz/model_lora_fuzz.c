@@ -6,8 +6,8 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "common/model/lora_adapter.h"
-#include "tests/unit/model/put_file.c"
+#include "common/model/lora/adapter.h"
+#include "tests/unit/common/model/put_file.c"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

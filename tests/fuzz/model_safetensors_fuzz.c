@@ -2,7 +2,7 @@
  */
 #include <stdlib.h>
 
-#include "common/model/safetensors.h"
+#include "common/model/files/safetensors.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

@@ -3,8 +3,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/model/torch_file.h"
-#include "common/model/torch_pickle.h"
+#include "common/model/files/torch_file.h"
+#include "common/model/files/torch_pickle.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

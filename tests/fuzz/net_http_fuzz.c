@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/net/http_parser.h"
+#include "common/http/message/parser.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

@@ -7,8 +7,8 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "common/net/key_pem.h"
-#include "common/net/keys.h"
+#include "common/keys/key_files.h"
+#include "common/keys/pem.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "common/base/mem.h"
-#include "common/net/redis_reply.h"
+#include "common/redis/reply.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

@@ -5,8 +5,8 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#include "common/net/tls.h"
-#include "tests/unit/net/tls_files.h"
+#include "common/tls/tls.h"
+#include "tests/unit/common/tls/tls_files.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

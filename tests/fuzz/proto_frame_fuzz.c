@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "proto/codec.h"
+#include "proto/codec/codec.h"
 #include "proto/limits.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);

@@ -13,8 +13,8 @@
 
 #include "tests/golden/golden_file.h"
 #include "tests/golden/golden_models.h"
-#include "worker/executor.h"
-#include "worker/runner.h"
+#include "worker/executor/executor.h"
+#include "worker/runner/runner.h"
 
 enum {
     MAX_STREAMS = 24,

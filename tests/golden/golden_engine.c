@@ -1,7 +1,7 @@
 #include "tests/golden/golden_engine.h"
 
-#include "common/base/host.h"
 #include "common/base/mem.h"
+#include "common/host/host.h"
 #include "tests/golden/golden_file.h"
 
 enum { BLOCK = 16, LORA_RANK = 16 };

@@ -8,7 +8,7 @@
 #include <unistd.h>
 
 #include "common/base/mem.h"
-#include "common/model/safetensors.h"
+#include "common/model/files/safetensors.h"
 
 _Noreturn void golden_die(const char *fmt, ...)
 {

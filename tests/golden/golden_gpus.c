@@ -14,7 +14,7 @@
 
 #include "common/base/mem.h"
 #include "tests/golden/golden_file.h"
-#include "worker/collectives_gpu.h"
+#include "worker/collectives/gpu.h"
 
 enum { SHARED_FLOATS = 8 << 20 }; /* 16 rows of the largest vocabulary, and more */
 

@@ -4,7 +4,7 @@
  * logits is given to all, so that all feed the same ids. Rank 0 alone prints. Over the emulation
  * the ranks' collectives are NCCL's stand-in (tests/fakenccl), small sums peer memory. */
 #include "worker/comm/stages.h"
-#include "worker/engine.h"
+#include "worker/engine/engine.h"
 
 /* Forks tp x pp - 1 times and returns in every process; before anything of CUDA. A rank that fails
  * ends all. library: for dlopen. */

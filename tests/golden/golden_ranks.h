@@ -2,7 +2,7 @@
 /* The engines of all ranks of a group in one process, a thread each, joined over 127.0.0.1: what
  * several workers do, without their messages. One rank: its engine alone, on the caller's thread.
  * Not for several callers at once. */
-#include "worker/engine.h"
+#include "worker/engine/engine.h"
 
 struct golden_ranks;
 

@@ -4,7 +4,7 @@
 
 #include "common/base/mem.h"
 #include "kernels/cpu/cpu.h"
-#include "kernels/cpu/f16.h"
+#include "kernels/host/f16.h"
 #include "tests/golden/golden_file.h"
 
 static const struct ops *real;

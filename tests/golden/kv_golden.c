@@ -17,7 +17,7 @@
 #include "tests/golden/golden_engine.h"
 #include "tests/golden/golden_file.h"
 #include "tests/golden/golden_models.h"
-#include "tests/unit/kernels/kv_plain.h"
+#include "tests/unit/kernels/cpu/attention/kv_plain.h"
 
 enum { SKIPPED = 77, MAX_LEN = 256 };
 

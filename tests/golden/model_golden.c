@@ -25,7 +25,7 @@
 #include "common/base/clock.h"
 #include "common/base/mem.h"
 #include "kernels/cuda/cuda.h"
-#include "kernels/cuda/cuda_ops.h"
+#include "kernels/cuda/device/abi.h"
 #include "tests/golden/golden_device.h"
 #include "tests/golden/golden_engine.h"
 #include "tests/golden/golden_file.h"

@@ -6,7 +6,7 @@
 #include <string.h>
 #include <xxhash.h>
 
-#include "head/core_internal.h"
+#include "head/state/head_core.h"
 #include "tests/model/world_internal.h"
 
 struct mix {

@@ -1,7 +1,7 @@
 /* Two heads and their store, every interleaving: questions that wait at sea, or are given up and
  * executed later all the same (Redis stood still), heads that die or stand still, links that are
  * cut, a store that comes back empty, a lease that somebody wrote or made endless, a clock of the
- * store that jumps back by hours. head/lease.c is the real one; the store does what store.c's
+ * store that jumps back by hours. head/lease/lease.c is the real one; the store does what store.c's
  * script does. What holds in every state:
  *   - a head serves with a term above all that were given before, unless the store was emptied;
  *   - two serve at once only when one of them was cut off or stood still, or the store was emptied;

@@ -20,74 +20,74 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 TEST = "tests/model_pair_explore_test"
 
 # name: (file, what is there, what is planted); several of them are planted together
-WELCOME_ALL = ("head/core.c", "if (io->on_foreign_term && cluster_term_is_foreign(", "if (false && cluster_term_is_foreign(")
-KEEP_TERM = ("head/cluster.c", "        take_term(c, term_seen + 1);", "        (void)c;")
+WELCOME_ALL = ("head/core/core.c", "if (io->on_foreign_term && cluster_term_is_foreign(", "if (false && cluster_term_is_foreign(")
+KEEP_TERM = ("head/cluster/cluster.c", "        take_term(c, term_seen + 1);", "        (void)c;")
 MUTANTS = {
     "rank: a Form of an older term is taken": (
-        "worker/rank_state.c", "m->term_epoch <= s->term_epoch || m->term_epoch >> 32 < s->term_seen", "m->term_epoch == s->term_epoch"),
+        "worker/link/rank_state.c", "m->term_epoch <= s->term_epoch || m->term_epoch >> 32 < s->term_seen", "m->term_epoch == s->term_epoch"),
     "rank: a Form of an older term is taken, from a head that welcomes everybody": [
-        ("worker/rank_state.c", "m->term_epoch <= s->term_epoch || m->term_epoch >> 32 < s->term_seen", "m->term_epoch == s->term_epoch"),
+        ("worker/link/rank_state.c", "m->term_epoch <= s->term_epoch || m->term_epoch >> 32 < s->term_seen", "m->term_epoch == s->term_epoch"),
         WELCOME_ALL, KEEP_TERM],
     "head: a peer with a newer term is welcome, and its term is not risen above": [WELCOME_ALL, KEEP_TERM],
     "rank: a plan of another epoch is executed": (
-        "worker/rank_state.c", "if (m->term_epoch != s->term_epoch || s->phase != RANK_READY)", "if (s->phase != RANK_READY)"),
+        "worker/link/rank_state.c", "if (m->term_epoch != s->term_epoch || s->phase != RANK_READY)", "if (s->phase != RANK_READY)"),
     "rank: Aborted before the communicator's end": (
-        "worker/rank_state.c", "        start_abort(s);\n        add_answer(s, m->term_epoch);\n        return RANK_ABORT_COMM;",
+        "worker/link/rank_state.c", "        start_abort(s);\n        add_answer(s, m->term_epoch);\n        return RANK_ABORT_COMM;",
         "        start_abort(s);\n        return RANK_SEND_ABORTED;"),
     "rank: an Abort of an older epoch is not answered": (
-        "worker/rank_state.c", "        if (older)\n            return RANK_SEND_ABORTED;", "        if (older)\n            return RANK_IGNORE;"),
+        "worker/link/rank_state.c", "        if (older)\n            return RANK_SEND_ABORTED;", "        if (older)\n            return RANK_IGNORE;"),
     "rank: a Reset while steps are under way": (
-        "worker/rank_state.c", "s->phase != RANK_READY || s->step_received != s->step_executed)", "s->phase != RANK_READY)"),
+        "worker/link/rank_state.c", "s->phase != RANK_READY || s->step_received != s->step_executed)", "s->phase != RANK_READY)"),
     "rank: a Reset while steps are under way, from a head that adopts such groups": [
-        ("worker/rank_state.c", "s->phase != RANK_READY || s->step_received != s->step_executed)", "s->phase != RANK_READY)"),
-        ("head/adoption.c", "w->step_received == w->step_executed &&", "true &&")],
+        ("worker/link/rank_state.c", "s->phase != RANK_READY || s->step_received != s->step_executed)", "s->phase != RANK_READY)"),
+        ("head/cluster/adoption.c", "w->step_received == w->step_executed &&", "true &&")],
     "rank: a gap in the steps goes unnoticed": (
-        "worker/rank_state.c", "if (m->step == s->step_received + 1) {", "if (m->step > s->step_received) {"),
+        "worker/link/rank_state.c", "if (m->step == s->step_received + 1) {", "if (m->step > s->step_received) {"),
     "lease: taken without a whole TTL of watching": (
-        "head/lease.c", "return l->is_watching && now_ns - l->watched_ns >= l->ttl_ns;", "return true;"),
+        "head/lease/lease.c", "return l->is_watching && now_ns - l->watched_ns >= l->ttl_ns;", "return true;"),
     "lease: a head that lost it goes on": (
-        "head/lease.c", "    if (a->holder != LEASE_OURS) {\n        l->state = LEASE_ENDED;\n        return LEASE_STEP_DOWN;\n    }\n",
+        "head/lease/lease.c", "    if (a->holder != LEASE_OURS) {\n        l->state = LEASE_ENDED;\n        return LEASE_STEP_DOWN;\n    }\n",
         "    if (a->holder != LEASE_OURS)\n        return LEASE_STAY;\n"),
-    "lease: an old answer is a lease": ("head/lease.c", "bool is_fresh = now_ns - l->asked_ns < l->ttl_ns;", "bool is_fresh = true;"),
+    "lease: an old answer is a lease": ("head/lease/lease.c", "bool is_fresh = now_ns - l->asked_ns < l->ttl_ns;", "bool is_fresh = true;"),
     "lease: no question when a foreign term is seen": (
-        "head/lease.c", "    if (l->state == LEASE_SERVING && l->ask_ns > now_ns)\n        l->ask_ns = now_ns;", "    (void)now_ns;"),
-    "lease: the term does not rise above the one seen": ("head/lease.c", "return l->term > above ? l->term : above + 1;", "return l->term;"),
+        "head/lease/lease.c", "    if (l->state == LEASE_SERVING && l->ask_ns > now_ns)\n        l->ask_ns = now_ns;", "    (void)now_ns;"),
+    "lease: the term does not rise above the one seen": ("head/lease/lease.c", "return l->term > above ? l->term : above + 1;", "return l->term;"),
     "head: a peer with a newer term is welcome": WELCOME_ALL,
-    "head: the lease's term is not taken": ("head/cluster.c", "    if (term > c->term)\n        take_term(c, term);", "    (void)c, (void)term;"),
+    "head: the lease's term is not taken": ("head/cluster/cluster.c", "    if (term > c->term)\n        take_term(c, term);", "    (void)c, (void)term;"),
     "head: ranks are placed before Aborted": (
-        "head/group.c", "        if (g->members[i] && !g->members[i]->aborted)\n            return;", "        if (false)\n            return;"),
+        "head/cluster/formation.c", "        if (g->members[i] && !g->members[i]->aborted)\n            return;", "        if (false)\n            return;"),
     "head: ranks are placed before Aborted, and end nothing before they form": [
-        ("head/group.c", "        if (g->members[i] && !g->members[i]->aborted)\n            return;", "        if (false)\n            return;"),
-        ("worker/rank_state.c", "        action = start_abort(s);\n        break;\n    default:", "        s->phase = RANK_IDLE;\n        return start_forming(s);\n    default:")],
-    "head: ready when one rank is": ("head/group.c", "        if (!g->members[i]->formed)\n            return;", "        if (false)\n            return;"),
-    "head: groups with steps under way are adopted": ("head/adoption.c", "w->step_received == w->step_executed &&", "true &&"),
-    "head: ranks at different steps are adopted": ("head/adoption.c", "w->step_received == first->step_received && ", ""),
-    "head: half a group is adopted": ("head/adoption.c", "    if (complete)\n        return ADOPT;", "    if (complete || members[0] == first)\n        return ADOPT;"),
-    "head: its own epochs are adopted": ("head/cluster.c", "&& !owns_term(c, i->term_epoch);", ";"),
+        ("head/cluster/formation.c", "        if (g->members[i] && !g->members[i]->aborted)\n            return;", "        if (false)\n            return;"),
+        ("worker/link/rank_state.c", "        action = start_abort(s);\n        break;\n    default:", "        s->phase = RANK_IDLE;\n        return start_forming(s);\n    default:")],
+    "head: ready when one rank is": ("head/cluster/formation.c", "        if (!g->members[i]->formed)\n            return;", "        if (false)\n            return;"),
+    "head: groups with steps under way are adopted": ("head/cluster/adoption.c", "w->step_received == w->step_executed &&", "true &&"),
+    "head: ranks at different steps are adopted": ("head/cluster/adoption.c", "w->step_received == first->step_received && ", ""),
+    "head: half a group is adopted": ("head/cluster/adoption.c", "    if (complete)\n        return ADOPT;", "    if (complete || members[0] == first)\n        return ADOPT;"),
+    "head: its own epochs are adopted": ("head/cluster/cluster.c", "&& !owns_term(c, i->term_epoch);", ";"),
     "head: what a rank's lost session had is forgotten": (
-        "head/dispatch.c", "return said->step_received == sent && (!gives_results(h, g, w) || l->last_result == sent);",
+        "head/core/dispatch.c", "return said->step_received == sent && (!gives_results(h, g, w) || l->last_result == sent);",
         "return said || gives_results(h, g, w) || sent;"),
     "head: a result of an old epoch counts": (
-        "head/dispatch.c", "m->term_epoch != g->epoch || !gives_results(h, g, w))", "!gives_results(h, g, w))"),
-    "head: a Formed of an old epoch counts": ("head/group.c", "if (!under_way || m->term_epoch != g->epoch)", "if (!under_way)"),
+        "head/core/dispatch.c", "m->term_epoch != g->epoch || !gives_results(h, g, w))", "!gives_results(h, g, w))"),
+    "head: a Formed of an old epoch counts": ("head/cluster/formation.c", "if (!under_way || m->term_epoch != g->epoch)", "if (!under_way)"),
     "head: an Aborted of another epoch counts": (
-        "head/cluster.c", "if (m->aborted.term_epoch != w->abort_epoch || w->abort_epoch == 0)", "if (w->abort_epoch == 0)"),
+        "head/cluster/cluster.c", "if (m->aborted.term_epoch != w->abort_epoch || w->abort_epoch == 0)", "if (w->abort_epoch == 0)"),
     "head: what a gateway submits again is left as it was": (
-        "head/gateways.c", "if (m->attempt < r->attempt || (m->attempt == r->attempt && same_session))", "if (m->attempt > 0)"),
+        "head/core/gateways.c", "if (m->attempt < r->attempt || (m->attempt == r->attempt && same_session))", "if (m->attempt > 0)"),
     "gateway: tokens of an older attempt are taken": (
-        "gateway/stream_state.c", "if (s->phase != STREAM_OPEN || t->attempt != s->attempt)", "if (s->phase != STREAM_OPEN)"),
-    "gateway: what it has already is taken twice": ("gateway/stream_state.c", "    *skip = s->n_received - t->start;", "    *skip = 0;"),
-    "gateway: a gap in the tokens goes unnoticed": ("gateway/stream_state.c", "if (t->start > s->n_received) {", "if (t->start > s->n_received + 64) {"),
+        "gateway/generation/stream_state.c", "if (s->phase != STREAM_OPEN || t->attempt != s->attempt)", "if (s->phase != STREAM_OPEN)"),
+    "gateway: what it has already is taken twice": ("gateway/generation/stream_state.c", "    *skip = s->n_received - t->start;", "    *skip = 0;"),
+    "gateway: a gap in the tokens goes unnoticed": ("gateway/generation/stream_state.c", "if (t->start > s->n_received) {", "if (t->start > s->n_received + 64) {"),
     "gateway: a head of an older term is welcome": (
-        "gateway/engine_client.c", "if (w->term > 0 && w->term < c->term_seen) {", "if (false) {"),
+        "gateway/head_link/engine_client.c", "if (w->term > 0 && w->term < c->term_seen) {", "if (false) {"),
     "gateway: a head of an older term is welcome, and welcomes everybody": [
-        ("gateway/engine_client.c", "if (w->term > 0 && w->term < c->term_seen) {", "if (false) {"), WELCOME_ALL, KEEP_TERM],
+        ("gateway/head_link/engine_client.c", "if (w->term > 0 && w->term < c->term_seen) {", "if (false) {"), WELCOME_ALL, KEEP_TERM],
     "gateway: frames of another session are taken": (
-        "gateway/engine_client.c", "if (c->state != ENGINE_OPEN || h.session != c->link.session) {", "if (c->state != ENGINE_OPEN) {"),
+        "gateway/head_link/engine_client.c", "if (c->state != ENGINE_OPEN || h.session != c->link.session) {", "if (c->state != ENGINE_OPEN) {"),
     "gateway: it stays at the head that is gone": (
-        "gateway/engine_client.c", "    if (!c->o.several || c->connected || c->now_ns < c->retry_ns)\n        return;", "    if (true)\n        return;"),
+        "gateway/head_link/engine_client.c", "    if (!c->o.several || c->connected || c->now_ns < c->retry_ns)\n        return;", "    if (true)\n        return;"),
     "gateway: a new session submits nothing again": (
-        "gateway/stream_state.c", "    if (s->phase == STREAM_OPEN)\n        stream_again(s);\n", ""),
+        "gateway/generation/stream_state.c", "    if (s->phase == STREAM_OPEN)\n        stream_again(s);\n", ""),
 }
 
 

@@ -1,8 +1,9 @@
 #pragma once
-/* The store of two heads as head/store.c's script leaves it, question by question; time passes in
- * ticks of whoever explores. Numbers of those that died are nobody's: what they had is ANOTHER's.
+/* The store of two heads as head/lease/store.c's script leaves it, question by question; time
+ * passes in ticks of whoever explores. Numbers of those that died are nobody's: what they had is
+ * ANOTHER's.
  */
-#include "head/lease.h"
+#include "head/lease/lease.h"
 
 enum { STORE_NOBODY = -1, STORE_ANOTHER = 2, STORE_ENDLESS = 1 << 20 };
 

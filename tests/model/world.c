@@ -15,7 +15,7 @@
 #include <string.h>
 
 #include "common/base/mem.h"
-#include "head/core_internal.h"
+#include "head/state/head_core.h"
 #include "proto/null_tokens.h"
 #include "tests/model/world_internal.h"
 

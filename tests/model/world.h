@@ -6,10 +6,10 @@
  * explores. Time passes only when nothing else can happen, or as part of a fault. Every action is
  * checked: the properties are listed in world.c. One world is one path; it is rebuilt by replaying.
  */
-#include "gateway/stream_state.h"
-#include "head/core.h"
+#include "gateway/generation/stream_state.h"
+#include "head/core/core.h"
 #include "tests/sim/sim_rank.h"
-#include "worker/rank_state.h"
+#include "worker/link/rank_state.h"
 
 #define WORLD_RANKS    4u /* at most; as "who" of an action: 0 .. */
 #define WORLD_GATEWAY  4u /* the peer after the ranks */

@@ -1,5 +1,5 @@
-/* The gateway: its real end of the link (gateway/engine_client.h) between queues instead of a
- * socket, and around its requests the real stream_state; without text and HTTP. */
+/* The gateway: its real end of the link (gateway/head_link/engine_client.h) between queues instead
+ * of a socket, and around its requests the real stream_state; without text and HTTP. */
 #include <string.h>
 
 #include "common/base/mem.h"

@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "common/base/mem.h"
-#include "head/core_internal.h"
+#include "head/state/head_core.h"
 #include "tests/model/world_internal.h"
 
 #define TTL_TICKS ((uint32_t)(WORLD_TTL_NS / WORLD_TICK_NS))

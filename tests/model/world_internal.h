@@ -5,7 +5,7 @@
 
 #include "common/base/arena.h"
 #include "common/base/clock.h"
-#include "gateway/engine_client.h"
+#include "gateway/head_link/engine_client.h"
 #include "tests/model/store_model.h"
 
 #define FRAMES_MAX 64u

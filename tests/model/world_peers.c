@@ -1,6 +1,6 @@
-/* The workers' ends of their links as worker/head_link.c has them, without loop and sockets. With
- * two heads a peer goes to the next one whenever it loses its connection, or nobody answers. The
- * gateway's end is the real one (world_gateway.c). */
+/* The workers' ends of their links as worker/link/head_link.c has them, without loop and sockets.
+ * With two heads a peer goes to the next one whenever it loses its connection, or nobody answers.
+ * The gateway's end is the real one (world_gateway.c). */
 #include <string.h>
 
 #include "common/base/mem.h"

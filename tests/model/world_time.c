@@ -1,7 +1,7 @@
 /* The clock: it goes on when nothing else can happen, to the next thing that does. Heartbeats, and
  * what the store is asked, are not explored: they arrive at once, between other things. */
 #include "common/base/mem.h"
-#include "head/core_internal.h"
+#include "head/state/head_core.h"
 #include "tests/model/world_internal.h"
 
 #define BEAT_NS   (250 * NS_PER_MS)

@@ -405,15 +405,15 @@ class Predict(unittest.TestCase):
         self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
 
     def test_keys_are_the_bench_s(self):
-        """The names that bench/cuda_model.c gives its figures."""
-        source = (ROOT / "bench/cuda_model.c").read_text()
+        """The names that bench/gpu/model.c gives its figures."""
+        source = (ROOT / "bench/gpu/model.c").read_text()
         self.assertIn('"decode at batch ", d->batch, ", a step"', source)
         self.assertIn('"prefill of ", b->n_tokens, " tokens, time"', source)
 
     def test_figures_by_hand(self):
-        """Weights and operations are those that tests/unit/bench/cuda_work_test.c has by hand."""
+        """Weights and operations are those that tests/unit/bench/gpu/cuda_work_test.c has by hand."""
         hand = {}
-        for name, value in re.findall(r"^#define ([A-Z_0-9]+) +\(?(.*?)\)?$", (ROOT / "tests/unit/bench/cuda_work_test.c").read_text(), re.M):
+        for name, value in re.findall(r"^#define ([A-Z_0-9]+) +\(?(.*?)\)?$", (ROOT / "tests/unit/bench/gpu/cuda_work_test.c").read_text(), re.M):
             hand[name] = eval(value + ")" * (value.count("(") - value.count(")")), {}, hand)  # products and sums of numbers
         llama, awq, lite, lite_awq, gemma = map(self.predict.Shape, ("llama31_8b", "llama31_8b_awq", "deepseek_coder_v2_lite",
                                                                    "deepseek_coder_v2_lite_awq", "gemma3_270m"))

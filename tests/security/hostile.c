@@ -13,9 +13,9 @@
 #include "common/base/arena.h"
 #include "common/base/clock.h"
 #include "common/base/random.h"
-#include "common/net/keys.h"
-#include "proto/codec.h"
-#include "proto/link.h"
+#include "common/keys/key_files.h"
+#include "proto/codec/codec.h"
+#include "proto/link/link.h"
 
 enum { WAIT_MS = 30000, SEND_MS = 5000, ANSWER_BYTES = 1 << 20, N_IDS = 64, EPOCHS = 8 };
 #define CREDIT_BYTES (8u << 20)

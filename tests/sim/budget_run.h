@@ -17,6 +17,7 @@ struct budget_report {
     double ratios[BUDGET_RUN_STEPS]; /* took / best of those of BUDGET_LONG_STEPS or more at best */
 };
 
-/* The time that prompts may take beside decodes of decodes_ns: the rule of head/step_budget.h. */
+/* The time that prompts may take beside decodes of decodes_ns: the rule of
+ * head/scheduler/step_budget.h. */
 double budget_rule_prompt_ns(double decodes_ns);
 void budget_run(const struct budget_curve *c, uint64_t seed, struct budget_report *out);

@@ -10,7 +10,7 @@
 
 #include "common/base/random.h"
 #include "tests/sim/sim_rank.h"
-#include "tests/unit/head/core_fixture.h"
+#include "tests/unit/head/core/core_fixture.h"
 
 enum {
     N_RANKS = 3,

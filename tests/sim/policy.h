@@ -6,7 +6,7 @@
 #include <stdint.h>
 
 #include "common/base/status.h"
-#include "head/scheduler.h"
+#include "head/scheduler/scheduler.h"
 #include "tests/sim/cost.h"
 #include "tests/sim/load.h"
 

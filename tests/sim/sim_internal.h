@@ -5,10 +5,10 @@
  *   sim_move.c   requests that leave for another group, and come from one
  *   sim.c        turns of it, drawn from a seed (tests/fuzz/head_scheduler_fuzz.c: from bytes) */
 #include "common/base/random.h"
-#include "head/scheduler.h"
+#include "head/scheduler/scheduler.h"
 #include "tests/sim/sim.h"
 #include "tests/sim/sim_rank.h"
-#include "worker/sequences.h"
+#include "worker/sequences/sequences.h"
 
 enum {
     MAX_LIVE = 48, /* requests; in a large world: */

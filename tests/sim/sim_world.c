@@ -4,7 +4,7 @@
 
 #include "common/base/clock.h"
 #include "common/base/mem.h"
-#include "head/request_scores.h"
+#include "head/request/prompt_logprobs.h"
 
 static bool fail(struct world *w, const char *what)
 {

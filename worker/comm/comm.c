@@ -10,9 +10,9 @@
 #include <unistd.h>
 
 #include "common/base/clock.h"
-#include "common/base/host.h"
 #include "common/base/mem.h"
 #include "common/base/random.h"
+#include "common/host/host.h"
 #include "worker/comm/join.h"
 
 enum { TIMEOUT_MS = 60000, JOIN_TIMEOUT_MS = 20000 };

@@ -6,7 +6,7 @@
 #include <stdatomic.h>
 
 #include "worker/comm/comm.h"
-#include "worker/comm/link.h"
+#include "worker/comm/links/link.h"
 #include "worker/comm/wait.h"
 
 #define EXCHANGE_STAGE_BYTES 4096u /* a part up to here goes in one piece with its header */

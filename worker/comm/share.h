@@ -5,7 +5,7 @@
  * memory, and says over TCP whether it could take it. Whatever does not work, both stay on TCP.
  * Compute thread. */
 #include "worker/comm/handshake.h"
-#include "worker/comm/link.h"
+#include "worker/comm/links/link.h"
 #include "worker/comm/wait.h"
 
 #define WELCOME_BYTES 8u /* a length and an abstract socket's name, or nothing */

@@ -1,6 +1,6 @@
 #include "worker/plan/fit.h"
 
-#include "worker/kv_store.h"
+#include "worker/kv/store.h"
 
 uint64_t fit_sequence_bytes(const struct shape_rank *r, uint32_t n_tokens, uint32_t block_tokens)
 {

@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "common/base/distance.h"
+#include "common/config/distance.h"
 
 #define MIB(n)  ((uint64_t)(n) << 20)
 #define GBS(n)  ((n)*1e9)

@@ -3,11 +3,11 @@
 
 #include <string.h>
 
-#include "common/base/host.h"
 #include "common/base/mem.h"
+#include "common/host/host.h"
 #include "kernels/cuda/cuda.h"
-#include "worker/device_cuda.h"
-#include "worker/executor_model_draw.h"
+#include "worker/executor/device/cuda.h"
+#include "worker/executor/step/device_sample.h"
 
 /* What a GPU has for each logit: the number and what drawing needs; and what lies there whatever
  * the model is. As counted with the kernels' own functions (docs/plan.md). */

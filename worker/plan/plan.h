@@ -5,7 +5,7 @@
 #include "common/base/str.h"
 #include "common/options/plan.h"
 #include "proto/messages.h"
-#include "worker/program.h"
+#include "worker/model/program.h"
 
 struct plan_rank {
     uint32_t rank, stage; /* rank 0 .. tp - 1 of the stage */

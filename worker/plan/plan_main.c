@@ -5,11 +5,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "common/base/config.h"
 #include "common/base/mem.h"
 #include "common/base/version.h"
-#include "common/model/file_guard.h"
-#include "common/model/model_info.h"
+#include "common/config/config.h"
+#include "common/model/files/guard.h"
+#include "common/model/info/info.h"
 #include "worker/plan/targets.h"
 
 extern char **environ;

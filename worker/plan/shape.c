@@ -6,9 +6,9 @@
 #include <string.h>
 
 #include "kernels/kv_layout.h"
-#include "worker/collectives_gpu.h"
-#include "worker/device_cuda.h"
-#include "worker/options.h"
+#include "worker/collectives/gpu.h"
+#include "worker/executor/device/cuda.h"
+#include "worker/setup/options.h"
 
 enum { USUAL_HEAD_DIM = 128, USUAL_VOCAB = 32000 };
 #define MOST_PARAMS      1e15
@@ -258,8 +258,8 @@ static uint64_t ceil_div(uint64_t a, uint64_t b)
     return (a + b - 1) / b;
 }
 
-/* The same buffers as a program's (worker/build.c): residual stream twice, Q and attention, K and
- * V, gate and up. */
+/* The same buffers as a program's (worker/model/build.c): residual stream twice, Q and attention, K
+ * and V, gate and up. */
 static uint64_t widths_of(const struct plan_counts *c, uint32_t tp)
 {
     uint64_t heads = ceil_div(c->n_heads, tp), kv_heads = ceil_div(c->n_kv_heads, tp);

@@ -6,7 +6,7 @@
 
 /* What the driver and CUDA have of a GPU before the first byte of ours, which counts against our
  * part of it (an A10G of 22.49 GiB shows programs some 22.1, and a context takes a third of one),
- * and what a worker leaves to what grows (worker/device_cuda.c). Never measured by us. */
+ * and what a worker leaves to what grows (worker/executor/device/cuda.c). Never measured by us. */
 #define SHAPE_CONTEXT_BYTES  (768ull << 20)
 #define SHAPE_RESERVED_BYTES (512ull << 20)
 

@@ -1,6 +1,6 @@
 #pragma once
-/* The part of cuBLASLt that kernels/cuda/blas.cu uses, as plain loops: products of bfloat16 with
- * sums in float. Names and values are NVIDIA's. */
+/* The part of cuBLASLt that kernels/cuda/linear/blas.cu uses, as plain loops: products of bfloat16
+ * with sums in float. Names and values are NVIDIA's. */
 #include <stddef.h>
 #include <stdint.h>
 

@@ -3,7 +3,7 @@
   tests/cuda/first-run/predict.py [--check docs/develop/gpu-day.md | --write docs/develop/gpu-day.md]
 
 This is a model, not a measurement. Shapes come from bench/models/*/config.json; bytes and operations are those of
-bench/cuda_work.h, which is what cuda_model_bench counts; rates, gaps and latencies are the assumptions named below.
+bench/gpu/work.h, which is what cuda_model_bench counts; rates, gaps and latencies are the assumptions named below.
 The floor of a row is its bytes at the copy's rate, or its operations at cuBLAS's rate, whichever takes longer.
 
   decode: weights / (COPY x their rate) + KV / (COPY x its rate) + kernels x gap + layers x merge + mixtures x sum
@@ -45,7 +45,7 @@ CONTEXT = 1192  # positions that a row sees in the middle of cuda_model_bench's 
 PROMPT = 8192
 
 # Kernels of a step, drawing included: of a layer, of a layer that is a mixture, beside the layers. Counted over the emulation
-# (emulate_n_launches, bench/cuda_drive.h) on tiny models of two and of three layers, 2026-11-28, at 73d671b9. A gated epilogue
+# (emulate_n_launches, bench/gpu/drive.h) on tiny models of two and of three layers, 2026-11-28, at 73d671b9. A gated epilogue
 # of gate and up takes one from each layer: a mixture's shared experts have it, its grouped products had it before.
 KERNELS = {"llama": (10, 0, 8), "gemma3_text": (14, 0, 9), "deepseek_v2": (17, 23, 8)}
 FUSED = 1
@@ -71,7 +71,7 @@ ROWS = [
 
 
 class Shape:
-    """Weights, bytes and operations of a model as bench/cuda_work.c counts them, from its config.json."""
+    """Weights, bytes and operations of a model as bench/gpu/work.c counts them, from its config.json."""
 
     def __init__(self, folder):
         c = json.loads((ROOT / "bench/models" / folder / "config.json").read_text())

@@ -13,7 +13,7 @@
 
 #include <cmocka.h>
 
-#include "proto/codec.h"
+#include "proto/codec/codec.h"
 
 struct fake {
     struct executor base;

@@ -9,8 +9,8 @@
 #include <cmocka.h>
 
 #include "common/base/log.h"
-#include "common/net/loop.h"
-#include "worker/grammar_compiler.h"
+#include "common/loop/loop.h"
+#include "worker/grammar/compiler.h"
 #include "worker/grammar_orders.h"
 
 struct bed {

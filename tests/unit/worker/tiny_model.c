@@ -6,7 +6,7 @@
 #include <stdio.h>
 
 #include "common/base/random.h"
-#include "tests/unit/model/put_file.c"
+#include "tests/unit/common/model/put_file.c"
 
 enum { TINY_HIDDEN = 32, TINY_LAYERS = 2, TINY_VOCAB = 100, TINY_LENGTH = 128, TINY_WINDOW = 20 };
 

@@ -12,11 +12,11 @@
 
 #include <cmocka.h>
 
-#include "proto/codec.h"
-#include "proto/link.h"
+#include "proto/codec/codec.h"
+#include "proto/link/link.h"
 #include "proto/null_tokens.h"
 #include "worker/comm/comm.h"
-#include "worker/kv_transfer.h"
+#include "worker/kv/transfer.h"
 
 #define EPOCH(n) (1ull << 32 | (n))
 

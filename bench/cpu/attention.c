@@ -1,0 +1,148 @@
+/* What a decode step's attention reads of the KV cache per second, in each dtype: one new row of a
+ * few sequences, each over its whole context, all of which come from memory. Bytes are those of the
+ * cache as it stores them, so the last column says what a dtype is worth: tokens of context per
+ * microsecond.
+ *
+ *   bench_attention [isa [rounds]]      default: the best, 5
+ *
+ * Medians over rounds that go through the dtypes in turn; of CPU time, on one thread. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <time.h>
+
+#include "bench/count.h"
+#include "common/base/mem.h"
+#include "kernels/cpu/kernels.h"
+#include "kernels/cpu/row/row.h"
+#include "kernels/kv_layout.h"
+
+enum { MAX_ROUNDS = 15, BLOCK = 16, CONTEXT = 4096, N_SEQUENCES = 8 };
+static const enum dtype dtypes[] = {DTYPE_F32, DTYPE_F16, DTYPE_BF16, DTYPE_F8_E4M3, DTYPE_I8};
+enum { N_DTYPES = sizeof dtypes / sizeof *dtypes };
+
+/* Heads of KV, query heads for each, and their size; v_dim: of a latent. */
+static const struct shape {
+    const char *name;
+    uint32_t n_kv_heads, group, head_dim, v_dim;
+} shapes[] = {{"8 x 128, 4 queries each", 8, 4, 128, 0},
+              {"8 x 128, 1 query each", 8, 1, 128, 0},
+              {"1 x 256, 4 queries each", 1, 4, 256, 0},
+              {"latent of 512 + 64, 16 queries", 1, 16, 576, 512}};
+enum { N_SHAPES = sizeof shapes / sizeof *shapes };
+
+static double now_s(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
+    return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
+}
+
+static int compare_doubles(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+static const struct cpu_kernels *pick(const char *name)
+{
+#define KERNELS(upper, lower) &cpu_kernels_##lower,
+    const struct cpu_kernels *all[] = {CPU_LEVELS(KERNELS)};
+    for (int i = 0; name && i <= (int)cpu_isa_best(); i++)
+        if (strcmp(name, all[i]->isa) == 0)
+            return all[i];
+    return name ? NULL : all[cpu_isa_best()];
+}
+
+struct bench {
+    const struct cpu_kernels *kernels;
+    struct kv_cache kv;
+    uint8_t *memory;
+    uint64_t n_bytes;
+    uint32_t blocks[N_SEQUENCES][CONTEXT / BLOCK];
+    float *q, *out, *scratch;
+};
+
+static void fill(struct bench *b, const struct shape *s, enum dtype dtype)
+{
+    bool latent = s->v_dim > 0;
+    uint64_t keys = kv_keys_bytes(dtype, s->n_kv_heads, s->head_dim, BLOCK, latent);
+    b->kv = (struct kv_cache){.block_stride = keys * (latent ? 1 : 2),
+                              .dtype = dtype,
+                              .n_kv_heads = s->n_kv_heads,
+                              .head_dim = s->head_dim,
+                              .v_dim = latent ? s->v_dim : s->head_dim,
+                              .block_tokens = BLOCK};
+    b->n_bytes = b->kv.block_stride * (N_SEQUENCES * CONTEXT / BLOCK);
+    b->memory = mmap(NULL, b->n_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (b->memory == MAP_FAILED) {
+        perror("mmap");
+        exit(1);
+    }
+    madvise(b->memory, b->n_bytes, MADV_HUGEPAGE);
+    memset(b->memory, 0x2c, b->n_bytes); /* a normal number in every dtype, and as a scale */
+    kv_layout(&b->kv, b->memory, latent);
+    for (uint32_t i = 0; i < N_SEQUENCES * CONTEXT / BLOCK; i++)
+        b->blocks[i % N_SEQUENCES][i / N_SEQUENCES] = i;
+}
+
+static double measure(struct bench *b, const struct shape *s)
+{
+    uint32_t n_heads = s->n_kv_heads * s->group;
+    struct kv_row rows[N_SEQUENCES];
+    for (uint32_t i = 0; i < N_SEQUENCES; i++)
+        rows[i] = (struct kv_row){b->blocks[i], 0, CONTEXT - 1};
+    const struct attention_params p = {.q = {b->q, n_heads * s->head_dim},
+                                       .out = {b->out, n_heads * b->kv.v_dim},
+                                       .rows = rows,
+                                       .n_rows = N_SEQUENCES,
+                                       .n_heads = n_heads,
+                                       .group = s->group,
+                                       .scale = 1e-3f,
+                                       .kv = &b->kv};
+    double start = now_s();
+    for (uint32_t i = 0; i < N_SEQUENCES; i++)
+        for (uint32_t h = 0; h < s->n_kv_heads; h++)
+            b->kernels->attention(&p, i, h, b->scratch);
+    return now_s() - start;
+}
+
+int main(int argc, char **argv)
+{
+    static struct bench b;
+    uint32_t n_rounds = argc > 2 ? count_argument(argv, 2, "rounds", 1, MAX_ROUNDS) : 5;
+    b.kernels = pick(argc > 1 ? argv[1] : NULL);
+    if (!b.kernels) {
+        fprintf(stderr, "usage: bench_attention [LEVEL [1..%d rounds]]\n", MAX_ROUNDS);
+        return 2;
+    }
+    b.q = mem_array(N_SEQUENCES * 64 * 576, sizeof(float));
+    b.out = mem_array(N_SEQUENCES * 64 * 576, sizeof(float));
+    for (uint32_t i = 0; i < N_SEQUENCES * 64 * 576; i++)
+        b.q[i] = (float)(i % 17) * 0.125f;
+    printf("%s, %u sequences of %u tokens\n%-32s %-8s %9s %7s %10s\n", b.kernels->isa, N_SEQUENCES,
+           CONTEXT, "", "dtype", "us a row", "GB/s", "tokens/us");
+    for (uint32_t i = 0; i < N_SHAPES; i++) {
+        double seconds[N_DTYPES][MAX_ROUNDS];
+        uint64_t n_bytes[N_DTYPES];
+        for (uint32_t r = 0; r < n_rounds; r++)
+            for (uint32_t k = 0; k < N_DTYPES; k++) {
+                fill(&b, &shapes[i], dtypes[k]);
+                b.scratch =
+                    mem_array(attention_scratch_floats(shapes[i].group, &b.kv), sizeof(float));
+                seconds[k][r] = measure(&b, &shapes[i]);
+                n_bytes[k] = b.n_bytes;
+                mem_free(b.scratch);
+                munmap(b.memory, b.n_bytes);
+            }
+        for (uint32_t k = 0; k < N_DTYPES; k++) {
+            qsort(seconds[k], n_rounds, sizeof(double), compare_doubles);
+            double s = seconds[k][n_rounds / 2];
+            printf("%-32s %-8s %9.0f %7.2f %10.2f\n", shapes[i].name, dtype_traits(dtypes[k]).name,
+                   s / N_SEQUENCES * 1e6, (double)n_bytes[k] / s * 1e-9,
+                   (double)N_SEQUENCES * CONTEXT / s * 1e-6);
+        }
+    }
+    return 0;
+}

@@ -1,0 +1,93 @@
+/* The schedulers of a large cluster by themselves: GROUPS of them with SEQS sequences each, in
+ * turns, so that each finds the caches full of the others, as in a head. A step: plan made and
+ * encoded, result decoded and applied, the gateways' tokens encoded (scheduler_alone.c; the trace
+ * is bench/scheduler's: contexts of 1k to 8k, 2 % end in each step).
+ *
+ *   scale_alone [GROUPS [SEQS [STEPS]]]      prints µs a step and a token */
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "bench/scheduling/bench.h"
+#include "common/base/mem.h"
+
+enum { WARM_STEPS = 64 };
+
+unsigned long bench_mallocs(void)
+{
+    return 0; /* bench/scheduler counts them */
+}
+
+void bench_die(const char *fmt, ...)
+{
+    va_list args;
+    va_start(args, fmt);
+    fprintf(stderr, "scale_alone: ");
+    vfprintf(stderr, fmt, args);
+    fprintf(stderr, "\n");
+    va_end(args);
+    exit(1);
+}
+
+struct group {
+    struct trace t;
+    struct rig rig;
+};
+
+static void arrive(struct group *g, uint32_t i_seat, bool newcomer)
+{
+    struct msg_submit m;
+    trace_submit(&g->t, i_seat, newcomer, &m);
+    g->rig.submit(g->rig.state, &m);
+}
+
+static void step(struct group *g, uint64_t *ns, uint64_t *n_tokens)
+{
+    struct step_cost c;
+    g->rig.step(g->rig.state, &c);
+    for (int p = 0; p < N_PHASES; p++)
+        *ns += c.ns[p];
+    *n_tokens += c.n_sampled;
+    while (g->t.n_ended > 0)
+        arrive(g, g->t.ended[--g->t.n_ended], true);
+}
+
+static uint32_t argument(int argc, char **argv, int i, uint32_t otherwise)
+{
+    uint64_t n = 0;
+    if (argc <= i)
+        return otherwise;
+    if (str_to_u64(str_from(argv[i]), &n) != STATUS_OK || n == 0 || n > 65536)
+        bench_die("%s is no count", argv[i]);
+    return (uint32_t)n;
+}
+
+int main(int argc, char **argv)
+{
+    uint32_t n_groups = argument(argc, argv, 1, 125), n_seqs = argument(argc, argv, 2, 32);
+    uint32_t n_steps = argument(argc, argv, 3, 400);
+    uint64_t ns = 0, n_tokens = 0;
+    struct group *groups = mem_array(n_groups, sizeof *groups);
+    for (uint32_t i = 0; i < n_groups; i++) {
+        trace_init(&groups[i].t, n_seqs, i + 1);
+        groups[i].rig = rig_alone(&groups[i].t);
+        for (uint32_t k = 0; k < n_seqs; k++)
+            arrive(&groups[i], k, false);
+    }
+    for (uint32_t k = 0; k < WARM_STEPS + n_steps; k++) {
+        if (k == WARM_STEPS)
+            ns = n_tokens = 0;
+        for (uint32_t i = 0; i < n_groups; i++) {
+            groups[i].t.ends = k >= WARM_STEPS / 2;
+            step(&groups[i], &ns, &n_tokens);
+        }
+    }
+    printf("%u schedulers x %u sequences: %.2f us a step, %.3f us a token\n", n_groups, n_seqs,
+           (double)ns / 1e3 / n_steps / n_groups, (double)ns / 1e3 / (double)n_tokens);
+    for (uint32_t i = 0; i < n_groups; i++) {
+        groups[i].rig.free(groups[i].rig.state);
+        trace_fini(&groups[i].t);
+    }
+    mem_free(groups);
+    return 0;
+}

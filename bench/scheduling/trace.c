@@ -1,0 +1,145 @@
+/* The trace. A seat's own request has a context of 1k to 8k tokens, spread evenly over the seats
+ * and over the places in a block, so that 1/16 of the sequences take a block in every step. 2 % of
+ * the sequences draw the end in each step, at random, and a newcomer of 1k tokens takes the seat:
+ * 512 of one of 16 prefixes, which the cache has, and as many of its own. */
+#include <string.h>
+
+#include "bench/scheduling/bench.h"
+#include "common/base/mem.h"
+
+enum {
+    N_PREFIXES = 16,
+    PREFIX_TOKENS = 512,
+    SHORTEST = 1024,
+    LONGEST = 8192 - 128, /* room to grow */
+    MAX_TOKENS = 4096,
+    EOS = 128001,
+    FIRST_SPECIAL = 128000,
+};
+static const double END_SHARE = 0.02;
+static const uint32_t eos_ids[] = {EOS, 128009};
+
+void trace_init(struct trace *t, uint32_t n, uint64_t seed)
+{
+    *t = (struct trace){.rng = {seed}, .n = n};
+    t->seats = mem_array(n, sizeof *t->seats);
+    t->ended = mem_array(n, sizeof *t->ended);
+    t->prefixes = mem_array((size_t)N_PREFIXES * PREFIX_TOKENS, sizeof *t->prefixes);
+    t->ids = mem_array(LONGEST + BLOCK_TOKENS, sizeof *t->ids);
+    t->slot_ended = mem_array(n, sizeof *t->slot_ended);
+    t->items = mem_array(n, sizeof *t->items);
+    t->drawn = mem_array(n, sizeof *t->drawn);
+    t->gaps = mem_array(n, sizeof *t->gaps);
+    for (uint32_t i = 0; i < N_PREFIXES * PREFIX_TOKENS; i++)
+        t->prefixes[i] = (uint32_t)rng_below(&t->rng, FIRST_SPECIAL);
+}
+
+void trace_fini(struct trace *t)
+{
+    mem_free(t->seats);
+    mem_free(t->ended);
+    mem_free(t->prefixes);
+    mem_free(t->ids);
+    mem_free(t->slot_ended);
+    mem_free(t->items);
+    mem_free(t->drawn);
+    mem_free(t->gaps);
+}
+
+/* A third more than what runs takes: what is free holds evictable prefixes, as on a server that has
+ * been up for a while. */
+uint32_t trace_n_blocks(uint32_t n)
+{
+    return 400 * n + 1024;
+}
+
+/* The newcomers of a step fit into it, or the population would shrink. */
+uint32_t trace_budget_tokens(uint32_t n)
+{
+    return n <= 512 ? 8192 : 16 * n;
+}
+
+static uint32_t prompt_tokens(const struct trace *t, uint32_t i_seat, bool newcomer)
+{
+    uint32_t own = (uint32_t)((2ull * i_seat + 1) * (LONGEST - SHORTEST) / (2ull * t->n));
+    return SHORTEST + i_seat % BLOCK_TOKENS + (newcomer ? 0 : own);
+}
+
+void trace_submit(struct trace *t, uint32_t i_seat, bool newcomer, struct msg_submit *out)
+{
+    struct seat *seat = &t->seats[i_seat];
+    uint32_t n = prompt_tokens(t, i_seat, newcomer);
+    /* A newcomer's prefix is one that seats have, so that the cache has it. */
+    uint32_t n_prefixes = t->n < N_PREFIXES ? t->n : N_PREFIXES;
+    uint32_t i_prefix = newcomer ? (uint32_t)rng_below(&t->rng, n_prefixes) : i_seat % N_PREFIXES;
+    *seat = (struct seat){.generation = seat->generation + 1, .is_newcomer = newcomer};
+    memcpy(t->ids, t->prefixes + (size_t)i_prefix * PREFIX_TOKENS, PREFIX_TOKENS * sizeof *t->ids);
+    for (uint32_t i = PREFIX_TOKENS; i < n; i++)
+        t->ids[i] = (uint32_t)rng_below(&t->rng, FIRST_SPECIAL);
+    *out = (struct msg_submit){.id = {seat->generation, i_seat},
+                               .attempt = 1,
+                               .tenant = 1,
+                               .n_prompt = n,
+                               .ids = {t->ids, n},
+                               .sampling = {.temperature = 1,
+                                            .top_p = 1,
+                                            .top_k = -1,
+                                            .repetition_penalty = 1,
+                                            .seed = rng_next(&t->rng),
+                                            .n_logprobs = -1,
+                                            .n_prompt_logprobs = -1,
+                                            .max_tokens = MAX_TOKENS,
+                                            .eos_ids = {eos_ids, 2}}};
+}
+
+static void draw_ends(struct trace *t, uint32_t n_items)
+{
+    uint32_t n_tries = 4 * n_items; /* nearly all of few may have ended */
+    t->owed_ends += END_SHARE * t->n;
+    while (t->owed_ends >= 1 && n_tries-- > 0) {
+        uint32_t i = (uint32_t)rng_below(&t->rng, n_items), slot = t->items[i].slot;
+        if (t->slot_ended[slot])
+            continue;
+        t->slot_ended[slot] = true;
+        t->drawn[i] = EOS;
+        t->owed_ends--;
+        t->n_ends += t->counts;
+    }
+}
+
+static void count(struct trace *t, const struct msg_plan *p)
+{
+    t->n_plans++;
+    t->n_runs += p->n_runs;
+    t->n_admits += p->n_admits;
+    for (uint32_t i = 0; i < p->n_admits; i++)
+        t->n_hit_tokens += p->admits[i].n_computed;
+    for (uint32_t i = 0; i < p->n_runs; i++)
+        for (uint32_t k = 0; k < p->runs[i].n_blocks; k++)
+            t->n_blocks += p->runs[i].blocks[k].ids.n;
+}
+
+void trace_answer(struct trace *t, const struct msg_plan *p, struct msg_result *out)
+{
+    uint32_t n = 0;
+    if (t->counts)
+        count(t, p);
+    for (uint32_t i = 0; i < p->finished.n; i++)
+        t->slot_ended[p->finished.ptr[i]] = false;
+    for (uint32_t i = 0; i < p->n_runs; i++) {
+        if (!p->runs[i].sample)
+            continue;
+        t->drawn[n] = (uint32_t)rng_below(&t->rng, FIRST_SPECIAL);
+        t->gaps[n] = 1;
+        t->items[n] = (struct result_item){
+            .slot = p->runs[i].slot, .ids = {&t->drawn[n], 1}, .gaps = {&t->gaps[n], 1}};
+        n++;
+    }
+    if (t->ends && n > 0)
+        draw_ends(t, n);
+    *out = (struct msg_result){.term_epoch = p->term_epoch,
+                               .step = p->step,
+                               .items = t->items,
+                               .n_items = n,
+                               .execute_ns = 20 * 1000 * 1000};
+}

@@ -1,0 +1,262 @@
+#include "cli/cache/remove.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "cli/pull/files/lock.h"
+#include "cli/pull/pull.h"
+#include "common/base/mem.h"
+#include "common/base/str.h"
+#include "common/model/info/ref.h"
+
+enum { MAX_DEPTH = 16, LOOKS = 4, NAMES_BYTES = 600 };
+
+/* ---- which entries ---- */
+
+/* The base of a reference's folder, for mem_free; NULL: name is no reference. */
+static char *base_of(const char *name)
+{
+    struct model_ref r;
+    struct error err;
+    char *out = NULL;
+    if (model_ref_parse(name, &r, &err) != STATUS_OK)
+        return NULL;
+    if (model_ref_is_remote(&r))
+        out = mem_strdup(strrchr(r.folder, '/') + 1);
+    else if (r.kind == MODEL_REF_DEMO)
+        out = mem_strdup("demo");
+    model_ref_fini(&r);
+    return out;
+}
+
+static const struct cached_model *find(const struct cached_models *there, const char *name,
+                                       const char *base)
+{
+    for (uint32_t i = 0; i < there->n_items; i++) {
+        const struct cached_model *m = &there->items[i];
+        if ((base && strcmp(m->base, base) == 0) || strcmp(m->entry, name) == 0 ||
+            strcmp(m->base, name) == 0 || (m->name && strcmp(m->name, name) == 0))
+            return m;
+    }
+    return NULL;
+}
+
+static enum status no_such_model(const char *cache_dir, const char *name,
+                                 const struct cached_models *there, struct error *err)
+{
+    struct strbuf names;
+    char *shown = cache_printable(name);
+    strbuf_init(&names, NAMES_BYTES);
+    for (uint32_t i = 0; i < there->n_items; i++)
+        if (!strbuf_printf(&names, "%s%s", i ? ", " : "", there->items[i].name))
+            break;
+    enum status s =
+        there->n_items == 0
+            ? error_set(err, STATUS_NOT_FOUND,
+                        "model %.200s is not in the cache (%s), which has none", shown, cache_dir)
+            : error_set(err, STATUS_NOT_FOUND,
+                        "model %.200s is not in the cache (%s), which has: " STR_FMT, shown,
+                        cache_dir, STR_ARG(strbuf_str(&names)));
+    strbuf_fini(&names);
+    mem_free(shown);
+    return s;
+}
+
+/* ---- removing ---- */
+
+static enum status io_error(const char *name, struct error *err)
+{
+    return error_set(err, STATUS_IO, "%s: %s", name, strerror(errno));
+}
+
+static enum status remove_entry(int at, const char *name, int depth, struct cache_removed *out,
+                                struct error *err);
+
+/* A folder that may not be read is opened up first, by its handle: its name may be another's by
+ * then. -1: errno says why. */
+static int open_folder(int at, const char *name)
+{
+    char path[64];
+    struct stat st;
+    int handle = openat(at, name, O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    if (handle < 0)
+        return -1;
+    snprintf(path, sizeof path, "/proc/self/fd/%d", handle);
+    if (fstat(handle, &st) == 0 && (st.st_mode & S_IRWXU) != S_IRWXU && chmod(path, S_IRWXU) != 0) {
+        int saved = errno;
+        (void)close(handle);
+        errno = saved;
+        return -1;
+    }
+    int fd = openat(handle, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC), saved = errno;
+    (void)close(handle);
+    errno = saved;
+    return fd;
+}
+
+static enum status remove_folder(int at, const char *name, int depth, struct cache_removed *out,
+                                 struct error *err)
+{
+    if (depth == 0)
+        return error_set(err, STATUS_LIMIT, "%s: folders in it are too deep", name);
+    int fd = open_folder(at, name);
+    DIR *d = fd >= 0 ? fdopendir(fd) : NULL;
+    if (!d) {
+        enum status s = io_error(name, err);
+        if (fd >= 0)
+            (void)close(fd);
+        return s;
+    }
+    enum status s = STATUS_OK;
+    for (const struct dirent *e; s == STATUS_OK && (e = readdir(d));)
+        if (strcmp(e->d_name, ".") != 0 && strcmp(e->d_name, "..") != 0)
+            s = remove_entry(dirfd(d), e->d_name, depth - 1, out, err);
+    closedir(d);
+    if (s == STATUS_OK && unlinkat(at, name, AT_REMOVEDIR) != 0)
+        s = io_error(name, err);
+    return s;
+}
+
+/* A link goes, and not what it leads to. */
+static enum status remove_entry(int at, const char *name, int depth, struct cache_removed *out,
+                                struct error *err)
+{
+    struct stat st;
+    if (fstatat(at, name, &st, AT_SYMLINK_NOFOLLOW) != 0)
+        return errno == ENOENT ? STATUS_OK : io_error(name, err);
+    if (S_ISDIR(st.st_mode))
+        return remove_folder(at, name, depth, out, err);
+    if (unlinkat(at, name, 0) != 0)
+        return errno == ENOENT ? STATUS_OK : io_error(name, err);
+    if (st.st_nlink > 1)
+        out->n_shared_bytes += (uint64_t)st.st_blocks * 512;
+    else
+        out->n_bytes += (uint64_t)st.st_blocks * 512;
+    return STATUS_OK;
+}
+
+/* CACHE/models, or what is below it; no component but the cache folder itself may be a link. */
+static int open_below(const char *cache_dir, const char *below, struct error *err)
+{
+    int cache = open(cache_dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    int models =
+        cache < 0 ? -1 : openat(cache, "models", O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    int fd = models < 0 || !below
+                 ? models
+                 : openat(models, below, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    if (fd < 0)
+        error_set(err, STATUS_IO,
+                  "%s/models%s%s: %s: nothing is removed there (a symbolic link is not followed)",
+                  cache_dir, below ? "/" : "", below ? below : "", strerror(errno));
+    if (models >= 0 && fd != models)
+        (void)close(models);
+    if (cache >= 0)
+        (void)close(cache);
+    return fd;
+}
+
+/* All entries of base. What is published goes out of sight first, in one step: who looks meanwhile
+ * finds no model, and not half of one. A name with .old- is taken away by the next pull, too. */
+static enum status remove_pulled(const char *cache_dir, const char *base,
+                                 const struct cached_models *there, struct cache_removed *out,
+                                 struct error *err)
+{
+    enum status s = STATUS_OK;
+    int fd = open_below(cache_dir, "pulled", err);
+    if (fd < 0)
+        return err->status;
+    char *old = pull_join(base, ".old-", "rm");
+    if (renameat(fd, base, fd, old) == 0 || errno == ENOENT)
+        s = remove_entry(fd, old, MAX_DEPTH, out, err);
+    else
+        s = remove_entry(fd, base, MAX_DEPTH, out, err);
+    for (uint32_t i = 0; s == STATUS_OK && i < there->n_items; i++)
+        if (strcmp(there->items[i].base, base) == 0)
+            s = remove_entry(fd, there->items[i].entry, MAX_DEPTH, out, err);
+    mem_free(old);
+    (void)close(fd);
+    return s == STATUS_OK ? s : error_prefix(err, s, "%s/" CACHE_PULLED, cache_dir);
+}
+
+static enum status remove_demo(const char *cache_dir, struct cache_removed *out, struct error *err)
+{
+    int fd = open_below(cache_dir, NULL, err);
+    if (fd < 0)
+        return err->status;
+    enum status s = remove_entry(fd, "demo", MAX_DEPTH, out, err);
+    (void)close(fd);
+    return s == STATUS_OK ? s : error_prefix(err, s, "%s/models", cache_dir);
+}
+
+/* ---- the lock of who fetches ---- */
+
+static int n_looks;
+
+/* A lock that a killed process has left is taken away within a look or two. */
+static bool has_looked_enough(void)
+{
+    return ++n_looks > LOOKS;
+}
+
+static void say_nothing(const char *text)
+{
+    (void)text;
+}
+
+static bool is_never_done(void *ctx)
+{
+    (void)ctx;
+    return false;
+}
+
+static enum status acquire(const char *cache_dir, const struct cached_model *m,
+                           struct pull_lock *lock, struct error *err)
+{
+    const struct pull_lock_wait wait = {30, has_looked_enough, say_nothing, is_never_done, NULL};
+    bool is_demo = strcmp(m->base, "demo") == 0 && strcmp(m->entry, "demo") == 0;
+    char *below = is_demo ? mem_strdup(CACHE_DEMO "/.cox-pull.lock")
+                          : pull_join(CACHE_PULLED "/", m->base, ".lock");
+    char *path = pull_join(cache_dir, "/", below);
+    n_looks = 0;
+    enum status s = pull_lock_acquire(lock, path, &wait, err);
+    if (s == STATUS_CLOSED)
+        s = error_set(err, STATUS_EXISTS,
+                      "model %s is being fetched (%s): stop that, or wait until it has ended",
+                      m->name, path);
+    mem_free(path);
+    mem_free(below);
+    return s;
+}
+
+enum status cache_remove(const char *cache_dir, const char *name, const struct cached_models *there,
+                         struct cache_removed *out, struct error *err)
+{
+    char who[96];
+    struct pull_lock lock;
+    *out = (struct cache_removed){0};
+    char *base = base_of(name);
+    const struct cached_model *m = find(there, name, base);
+    mem_free(base);
+    if (!m)
+        return no_such_model(cache_dir, name, there, err);
+    bool is_demo =
+        strcmp(m->entry, "demo") == 0 && m->reference && strcmp(m->reference, "demo") == 0;
+    char *below = is_demo ? mem_strdup(CACHE_DEMO) : pull_join(CACHE_PULLED, "/", m->base);
+    char *folder = pull_join(cache_dir, "/", below);
+    bool is_used = cache_is_in_use(cache_dir, folder, m->reference, who, sizeof who);
+    mem_free(below);
+    mem_free(folder);
+    if (is_used)
+        return error_set(err, STATUS_EXISTS, "model %s is in use (%s): stop it first", m->name,
+                         who);
+    TRY(acquire(cache_dir, m, &lock, err));
+    enum status s = is_demo ? remove_demo(cache_dir, out, err)
+                            : remove_pulled(cache_dir, m->base, there, out, err);
+    pull_lock_release(&lock);
+    return s;
+}

@@ -1,0 +1,406 @@
+#include "cli/commands/completion.h"
+
+#include <stdio.h>
+#include <string.h>
+
+/* Descriptions go into single quotes. */
+static void append_quoted(struct strbuf *b, const char *s)
+{
+    for (; *s; s++) {
+        if (*s == '\'')
+            strbuf_append_c(b, "'\\''");
+        else if (*s != ':' && *s != '[' && *s != ']') /* zsh's own separators */
+            strbuf_append(b, s, 1);
+    }
+}
+
+/* Ours, with a line in --help; vLLM's flags that we lack have a table of their own. */
+static bool is_listed(const struct option_spec *s)
+{
+    return s->help != NULL;
+}
+
+/* "serve" of "bench serve"; NULL of a command with one word. */
+static const char *second_word(const struct command *c)
+{
+    const char *space = strchr(c->name, ' ');
+    return space ? space + 1 : NULL;
+}
+
+/* The first word of "bench serve"? */
+static bool is_parent(const struct command *c, const struct command *of)
+{
+    size_t n = strlen(c->name);
+    return strncmp(of->name, c->name, n) == 0 && of->name[n] == ' ';
+}
+
+/* " serve throughput", the second words behind a first one; "" without any */
+static void append_seconds(struct strbuf *b, const struct command *c)
+{
+    for (size_t i = 0; i < n_commands; i++)
+        if (is_parent(c, &commands[i]))
+            strbuf_printf(b, " %s", second_word(&commands[i]));
+}
+
+static bool has_seconds(const struct command *c)
+{
+    for (size_t i = 0; i < n_commands; i++)
+        if (is_parent(c, &commands[i]))
+            return true;
+    return false;
+}
+
+/* One spelling of an option: "tp", "tensor-parallel-size", "no-async-scheduling". */
+struct spelling {
+    const struct option_spec *s;
+    char name[64];
+    bool negated;
+};
+
+/* What every command has besides its table. */
+static const struct option_spec built_in[] = {
+    {.name = "config", .type = OPTION_STRING, .help = "YAML file with options"},
+    {.name = "help", .type = OPTION_BOOL, .help = "show the options"},
+};
+enum { N_BUILT_IN = sizeof built_in / sizeof built_in[0] };
+
+/* The i-th spelling of a command's options; false when there are no more. */
+static bool spelling_at(const struct command *c, size_t i, struct spelling *out)
+{
+    for (size_t k = 0; k < *c->n_specs + N_BUILT_IN; k++) {
+        const struct option_spec *s = k < *c->n_specs ? &c->specs[k] : &built_in[k - *c->n_specs];
+        if (!is_listed(s))
+            continue;
+        for (const char *a = s->name; a; a = a == s->name ? s->aliases : strchr(a, ',')) {
+            a += *a == ',';
+            if (i-- == 0) {
+                *out = (struct spelling){.s = s};
+                snprintf(out->name, sizeof out->name, "%.*s", (int)strcspn(a, ","), a);
+                return true;
+            }
+        }
+        bool on = s->type == OPTION_BOOL && s->def && strcmp(s->def, "true") == 0;
+        if (on && i-- == 0) {
+            *out = (struct spelling){.s = s, .negated = true};
+            snprintf(out->name, sizeof out->name, "no-%s", s->name);
+            return true;
+        }
+    }
+    return false;
+}
+
+static bool takes_value(const struct option_spec *s)
+{
+    return s->type != OPTION_BOOL;
+}
+
+static bool takes_number(const struct option_spec *s)
+{
+    return s->type == OPTION_INT || s->type == OPTION_FLOAT;
+}
+
+/* "auto cpu cuda" */
+static void append_words(struct strbuf *b, const char *choices)
+{
+    for (const char *c = choices; *c; c++)
+        strbuf_append(b, *c == '|' ? " " : c, 1);
+}
+
+static void write_bash_command(struct strbuf *b, const struct command *c)
+{
+    struct spelling x;
+    strbuf_printf(b, "        '%s')\n            case $prev in\n", c->name);
+    for (size_t k = 0; c->specs && spelling_at(c, k, &x); k++) {
+        if (!takes_value(x.s))
+            continue;
+        strbuf_printf(b, "            --%s) ", x.name);
+        if (x.s->type == OPTION_ENUM) {
+            strbuf_append_c(b, "words='");
+            append_words(b, x.s->choices);
+            strbuf_append_c(b, "' ;;\n");
+        } else {
+            strbuf_append_c(b, "return ;;\n"); /* files, by -o default */
+        }
+    }
+    strbuf_append_c(b, "            *) words='");
+    for (size_t k = 0; c->specs && spelling_at(c, k, &x); k++)
+        strbuf_printf(b, "%s--%s", k ? " " : "", x.name);
+    append_seconds(b, c);
+    strbuf_append_c(b, "' ;;\n            esac ;;\n");
+}
+
+static void write_bash(struct strbuf *b)
+{
+    strbuf_append_c(b, "# cox completion bash; use: source <(cox completion bash)\n_cox() {\n"
+                       "    local cur=${COMP_WORDS[COMP_CWORD]} words= i=$COMP_CWORD\n"
+                       "    # bash splits --flag=value at the =\n"
+                       "    if [ \"$cur\" = = ]; then cur=; i=$((i + 1)); fi\n"
+                       "    local prev=${COMP_WORDS[i - 1]}\n"
+                       "    if [ \"$prev\" = = ]; then prev=${COMP_WORDS[i - 2]}; fi\n"
+                       "    COMPREPLY=()\n"
+                       "    if [ \"$COMP_CWORD\" -eq 1 ]; then\n        words='");
+    for (size_t i = 0; i < n_commands; i++)
+        if (commands[i].help && !second_word(&commands[i]))
+            strbuf_printf(b, "%s ", commands[i].name);
+    strbuf_append_c(b, "'\n    else\n        local command=${COMP_WORDS[1]}\n"
+                       "        if [ \"$COMP_CWORD\" -gt 2 ]; then\n"
+                       "            case \"$command ${COMP_WORDS[2]}\" in\n            none");
+    for (size_t i = 0; i < n_commands; i++)
+        if (second_word(&commands[i]))
+            strbuf_printf(b, "|'%s'", commands[i].name);
+    strbuf_append_c(b, ") command=\"$command ${COMP_WORDS[2]}\" ;;\n            esac\n        fi\n"
+                       "        case $command in\n");
+    for (size_t i = 0; i < n_commands; i++)
+        if (commands[i].specs || has_seconds(&commands[i]))
+            write_bash_command(b, &commands[i]);
+    strbuf_append_c(b, "        completion) words='bash zsh fish' ;;\n        esac\n    fi\n"
+                       "    COMPREPLY=($(compgen -W \"$words\" -- \"$cur\"))\n}\n"
+                       "complete -o default -F _cox cox\n");
+}
+
+static void write_zsh_option(struct strbuf *b, const struct spelling *x)
+{
+    const struct option_spec *s = x->s;
+    strbuf_printf(b, " \\\n        '%s--%s%s[%s", s->type == OPTION_LIST ? "*" : "", x->name,
+                  takes_value(s) ? "=" : "", x->negated ? "not: " : "");
+    append_quoted(b, s->help);
+    strbuf_append_c(b, "]");
+    if (s->type == OPTION_ENUM) {
+        strbuf_append_c(b, ":value:(");
+        append_words(b, s->choices);
+        strbuf_append_c(b, ")");
+    } else if (takes_value(s)) {
+        strbuf_append_c(b, takes_number(s) ? ":number: " : ":value:_files");
+    }
+    strbuf_append_c(b, "'");
+}
+
+static void write_zsh(struct strbuf *b)
+{
+    struct spelling x;
+    strbuf_append_c(b, "#compdef cox\n# cox completion zsh > a folder of $fpath/_cox\n_cox() {\n"
+                       "    local -a list\n    if (( CURRENT == 2 )); then\n        list=(\n");
+    for (size_t i = 0; i < n_commands; i++) {
+        if (!commands[i].help || second_word(&commands[i]))
+            continue;
+        strbuf_printf(b, "            '%s:", commands[i].name);
+        append_quoted(b, commands[i].help);
+        strbuf_append_c(b, "'\n");
+    }
+    strbuf_append_c(b, "        )\n        _describe command list\n        return\n    fi\n"
+                       "    local command=$words[2]\n"
+                       "    if (( CURRENT > 3 )); then\n        case \"$command $words[3]\" in\n"
+                       "        none");
+    for (size_t i = 0; i < n_commands; i++)
+        if (second_word(&commands[i]))
+            strbuf_printf(b, "|'%s'", commands[i].name);
+    strbuf_append_c(b, ") command=\"$command $words[3]\" ;;\n        esac\n    fi\n"
+                       "    case $command in\n");
+    for (size_t i = 0; i < n_commands; i++)
+        if (has_seconds(&commands[i]) && !commands[i].specs) {
+            strbuf_printf(b, "    '%s') _values command", commands[i].name);
+            append_seconds(b, &commands[i]);
+            strbuf_append_c(b, " ;;\n");
+        }
+    for (size_t i = 0; i < n_commands; i++) {
+        if (!commands[i].specs)
+            continue;
+        strbuf_printf(b, "    '%s') _arguments", commands[i].name);
+        for (size_t k = 0; spelling_at(&commands[i], k, &x); k++)
+            write_zsh_option(b, &x);
+        if (has_seconds(&commands[i])) {
+            strbuf_append_c(b, " '1:command:(");
+            append_seconds(b, &commands[i]);
+            strbuf_append_c(b, " )'");
+        }
+        strbuf_append_c(b, " '*:file:_files' ;;\n");
+    }
+    strbuf_append_c(b,
+                    "    completion) _values shell bash zsh fish ;;\n    *) _files ;;\n    esac\n"
+                    "}\n"
+                    /* loaded from $fpath it is called, sourced it registers itself */
+                    "if [[ $funcstack[1] == _cox ]]; then\n    _cox \"$@\"\nelse\n"
+                    "    compdef _cox cox\nfi\n");
+}
+
+static void write_fish_option(struct strbuf *b, const struct command *c, const struct spelling *x)
+{
+    const struct option_spec *s = x->s;
+    const char *second = second_word(c);
+    strbuf_printf(b, "complete -c cox -n '__fish_seen_subcommand_from %.*s",
+                  (int)strcspn(c->name, " "), c->name);
+    if (second)
+        strbuf_printf(b, "; and __fish_seen_subcommand_from %s", second);
+    strbuf_printf(b, "' -l %s", x->name);
+    if (s->type == OPTION_ENUM) {
+        strbuf_append_c(b, " -x -a '");
+        append_words(b, s->choices);
+        strbuf_append_c(b, "'");
+    } else if (takes_value(s)) {
+        strbuf_append_c(b, takes_number(s) ? " -x" : " -r");
+    }
+    strbuf_printf(b, " -d '%s", x->negated ? "not: " : "");
+    append_quoted(b, s->help);
+    strbuf_append_c(b, "'\n");
+}
+
+static void write_fish(struct strbuf *b)
+{
+    struct spelling x;
+    strbuf_append_c(b, "# cox completion fish | source\n");
+    for (size_t i = 0; i < n_commands; i++) {
+        const struct command *c = &commands[i];
+        if (!c->help)
+            continue;
+        const char *second = second_word(c);
+        if (second)
+            strbuf_printf(b, "complete -c cox -n '__fish_seen_subcommand_from %.*s' -f -a %s -d '",
+                          (int)(second - 1 - c->name), c->name, second);
+        else
+            strbuf_printf(b, "complete -c cox -n __fish_use_subcommand -f -a %s -d '", c->name);
+        append_quoted(b, c->help);
+        strbuf_append_c(b, "'\n");
+        for (size_t k = 0; c->specs && spelling_at(c, k, &x); k++)
+            write_fish_option(b, c, &x);
+    }
+    strbuf_append_c(b, "complete -c cox -n '__fish_seen_subcommand_from completion' -f "
+                       "-a 'bash zsh fish'\n");
+}
+
+bool completion_write(const char *shell, struct strbuf *out)
+{
+    static const struct {
+        const char *name;
+        void (*write)(struct strbuf *b);
+    } shells[] = {{"bash", write_bash}, {"zsh", write_zsh}, {"fish", write_fish}};
+    for (size_t i = 0; i < sizeof shells / sizeof shells[0]; i++)
+        if (strcmp(shells[i].name, shell) == 0) {
+            shells[i].write(out);
+            return true;
+        }
+    return false;
+}
+
+/* ---- docs/flags.md ---- */
+
+static void write_choices(struct strbuf *b, const char *choices)
+{
+    for (const char *c = choices; *c; c++)
+        strbuf_printf(b, "%s%c", *c == '|' ? "\\" : "", *c);
+}
+
+/* "`--name`, `--alias`, `-x`" */
+static void write_names(struct strbuf *b, const struct option_spec *s)
+{
+    strbuf_printf(b, "`--%s`", s->name);
+    for (const char *a = s->aliases; a && *a; a += strcspn(a, ",") + (strchr(a, ',') != NULL)) {
+        int n = (int)strcspn(a, ",");
+        bool is_short = n <= 3 && (s->type == OPTION_IGNORED || s->type == OPTION_REFUSED);
+        strbuf_printf(b, ", `%s%.*s`", is_short ? "-" : "--", n, a);
+    }
+}
+
+static void write_row(struct strbuf *b, const struct option_spec *s)
+{
+    strbuf_append_c(b, "| ");
+    write_names(b, s);
+    strbuf_printf(b, " | %s | ", s->def ? s->def : "");
+    if (s->type == OPTION_ENUM)
+        write_choices(b, s->choices);
+    else if ((s->type == OPTION_INT || s->type == OPTION_FLOAT) && s->max > s->min)
+        strbuf_printf(b, "%.16g … %.16g", s->min, s->max);
+    strbuf_printf(b, " | %s |\n", s->help);
+}
+
+static void write_flags_of_vllm(struct strbuf *b)
+{
+    strbuf_append_c(
+        b,
+        "\n## vLLM's flags that are not here\n\nA command line of `vllm serve` works with `cox up` "
+        "and `cox serve`. What is not in the table of `cox up` above is in this one: *ignored* "
+        "flags have no meaning here, are taken as vLLM takes them and warned about once; *refused* "
+        "ones would change what is served, and end the start with what to do instead, unless "
+        "their value (last column) asks for what is done anyway. The same holds in a `--config` "
+        "file. Any other unknown flag is an error that names the nearest known one.\n\n"
+        "| flag | here | instead, or why | taken with |\n|---|---|---|---|\n");
+    const struct command *up = command_find("up");
+    for (size_t k = 0; k < *up->n_specs; k++) {
+        const struct option_spec *s = &up->specs[k];
+        if (s->type != OPTION_IGNORED && s->type != OPTION_REFUSED)
+            continue;
+        strbuf_append_c(b, "| ");
+        write_names(b, s);
+        strbuf_printf(b, " | %s | %s | ", s->type == OPTION_IGNORED ? "ignored" : "refused",
+                      s->instead ? s->instead : "");
+        if (s->type == OPTION_REFUSED && s->choices)
+            write_choices(b, s->choices);
+        strbuf_append_c(b, " |\n");
+    }
+}
+
+void flags_write_markdown(struct strbuf *b)
+{
+    strbuf_append_c(
+        b, "# Flags\n\nWritten by `cox flags` from the option tables; "
+           "tests/unit/cli/commands/command_test.c compares. Every option is also "
+           "`COX_<OPTION>` in the environment and a key of the YAML file given with "
+           "`--config` (underscores for dashes); the command line wins, then the "
+           "environment, then the file. `cox head`, `cox worker` and `cox gateway` are the "
+           "programs `cox-head`, `cox-worker` and `cox-gateway`.\n");
+    for (size_t i = 0; i < n_commands; i++) {
+        const struct command *c = &commands[i];
+        if (!c->specs || !c->help || strcmp(c->name, "serve") == 0)
+            continue;
+        strbuf_printf(b,
+                      "\n## cox %s\n\n%s.\n\n| flag | default | values | meaning |\n"
+                      "|---|---|---|---|\n",
+                      c->name, c->help);
+        for (size_t k = 0; k < *c->n_specs; k++)
+            if (is_listed(&c->specs[k]))
+                write_row(b, &c->specs[k]);
+    }
+    write_flags_of_vllm(b);
+}
+
+/* ---- commands ---- */
+
+static int print(const struct strbuf *b)
+{
+    bool ok = fwrite(b->ptr, 1, b->len, stdout) == b->len && fflush(stdout) == 0;
+    return ok ? EXIT_FINE : EXIT_FAILED;
+}
+
+int cmd_completion(int argc, char **argv)
+{
+    struct strbuf b;
+    int code = EXIT_USAGE;
+    strbuf_init(&b, 0);
+    if (argc == 2 && strcmp(argv[1], "--help") == 0) {
+        strbuf_append_c(&b, "usage: cox completion bash|zsh|fish\n");
+        code = print(&b);
+    } else if (argc == 2 && completion_write(argv[1], &b)) {
+        code = print(&b);
+    } else {
+        fprintf(stderr, "cox completion: which shell? usage: cox completion bash|zsh|fish\n");
+    }
+    strbuf_fini(&b);
+    return code;
+}
+
+int cmd_flags(int argc, char **argv)
+{
+    struct strbuf b;
+    bool json = argc == 2 && strcmp(argv[1], "--json") == 0;
+    if (argc > 1 && !json) {
+        fprintf(stderr, "usage: cox flags [--json]\n");
+        return EXIT_USAGE;
+    }
+    strbuf_init(&b, 0);
+    if (json)
+        flags_write_json(&b);
+    else
+        flags_write_markdown(&b);
+    int code = print(&b);
+    strbuf_fini(&b);
+    return code;
+}

@@ -1,0 +1,199 @@
+/* `cox run -f FILE` (its last part) and `cox run create`: what is to be started, from a file or
+ * from the copy that a run has. */
+#include <errno.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "cli/base/command_line.h"
+#include "cli/run/keeper.h"
+#include "cli/run/source.h"
+#include "common/base/mem.h"
+
+extern char **environ;
+
+struct create_options {
+    const char *file, *from, *runs_dir;
+};
+#define S create_options
+const struct option_spec run_create_specs[] = {
+    RUN_ROW_FILE(S),
+    OPT_STRING(S, from, "from", NULL,
+               "in place of a file: the same once more, from the copy that this run has (ID)"),
+    RUN_ROW_DIR(S),
+};
+#undef S
+const size_t run_create_n_specs = sizeof run_create_specs / sizeof run_create_specs[0];
+
+/* What env takes of the starter's environment, else of the run that this one is another of. */
+static json_t *take_env(const struct run_source *source, const char *from_folder, const char *path)
+{
+    json_t *before = from_folder ? run_store_read_json(from_folder, "env.json") : NULL;
+    json_t *taken = json_object();
+    for (size_t i = 0; i < source->file.env.n; i++) {
+        const struct run_env *e = &source->file.env.items[i];
+        if (!e->is_taken)
+            continue;
+        const char *value = getenv(e->name);
+        if (!value)
+            value = json_string_value(json_object_get(before, e->name));
+        if (value)
+            (void)json_object_set_new(taken, e->name, json_string(value));
+        else
+            fprintf(stderr,
+                    "%s:%u:%u: note: %s is not in your environment: the run is without it\n", path,
+                    e->at.line, e->at.column, e->name);
+    }
+    json_decref(before);
+    return taken;
+}
+
+static void print_started(const struct run_start *r)
+{
+    json_t *state = run_store_read_json(r->folder, "state.json");
+    const json_t *port;
+    size_t i;
+    printf("%s\n", r->id);
+    json_array_foreach(json_object_get(state, "ports"), i, port)
+        printf("%-12s %s\n", json_string_value(json_object_get(port, "name")),
+               json_string_value(json_object_get(port, "url")));
+    json_decref(state);
+    fprintf(stderr,
+            "cox run create: \"%s\" has been started: `cox run logs -f %s`, `cox run "
+            "terminate %s`\n",
+            r->source->file.name.s, r->id, r->id);
+}
+
+static enum status start_here(struct run_start *r, struct error *err)
+{
+    enum run_status ended;
+    fprintf(stderr, "cox run: \"%s\" is run %s; Ctrl-C ends it\n", r->source->file.name.s, r->id);
+    enum status s = run_keep(r, &ended, err);
+    struct pollfd last = {.fd = STDERR_FILENO, .events = POLLOUT};
+    if (s == STATUS_OK &&
+        poll(&last, 1, 0) == 1) /* a terminal that is held (Ctrl-S) holds no end */
+        fprintf(stderr, "cox run: %s\n", run_status_name(ended));
+    return s;
+}
+
+/* A file that could be started, and was not: EXIT_FAILED whatever it was. */
+static enum status start(struct run_start *r, const char *from_folder, struct error *err)
+{
+    enum status s;
+    r->taken = take_env(r->source, from_folder, r->path);
+    s = run_prepare(r, err);
+    if (s == STATUS_OK && r->in_foreground)
+        s = start_here(r, err);
+    else if (s == STATUS_OK)
+        s = run_start_keeper(r, err);
+    if (s == STATUS_OK && !r->in_foreground)
+        print_started(r);
+    json_decref(r->taken);
+    r->taken = NULL;
+    if (s != STATUS_OK)
+        err->status = STATUS_IO;
+    return s == STATUS_OK ? STATUS_OK : STATUS_IO;
+}
+
+static enum status start_file(const char *path, const char *runs_dir, bool in_foreground,
+                              struct error *err)
+{
+    struct run_source source = {0};
+    struct run_store store;
+    enum status s = run_source_open(&source, path, true, err);
+    if (s == STATUS_OK)
+        s = run_store_open(&store, runs_dir, err);
+    if (s == STATUS_OK) {
+        struct run_start r = {
+            .source = &source, .path = path, .store = &store, .in_foreground = in_foreground};
+        s = start(&r, NULL, err);
+    }
+    run_source_close(&source);
+    return s;
+}
+
+enum status run_here(const char *path, const char *runs_dir, struct error *err)
+{
+    return start_file(path, runs_dir, true, err);
+}
+
+/* Of a run in which this one is asked for (the Runs page) nothing goes on to it: not the run's own
+ * environment, nor what `cox up` has put there for its children. */
+static void leave_environment(const char *runs_dir)
+{
+    char dir[RUN_PATH_BYTES], name[64];
+    const char *names = getenv("COX_RUN_ENV");
+    if (!getenv("COX_RUN_ID"))
+        return;
+    snprintf(dir, sizeof dir, "%s", runs_dir);
+    for (char *copy = mem_strdup(names ? names : ""), *at = copy, *one; copy;) {
+        one = strsep(&at, ",");
+        if (!one) {
+            mem_free(copy);
+            break;
+        }
+        if (strcmp(one, "PATH") != 0 && strcmp(one, "HOME") != 0)
+            (void)unsetenv(one);
+    }
+    for (char **e = environ; *e;) {
+        size_t n = strcspn(*e, "=");
+        bool is_ours = strncmp(*e, "COX_", 4) == 0 && n < sizeof name;
+        snprintf(name, sizeof name, "%.*s", (int)n, *e);
+        if (is_ours && unsetenv(name) == 0)
+            e = environ; /* it has moved up */
+        else
+            e++;
+    }
+    (void)setenv("COX_RUNS_DIR", dir, 1);
+}
+
+static enum status start_again(const char *who, const char *runs_dir, struct error *err)
+{
+    char folder[RUN_PATH_BYTES], path[RUN_PATH_BYTES];
+    struct run_source source = {0};
+    struct run_store store;
+    struct run_record record;
+    TRY(run_store_open(&store, runs_dir, err));
+    TRY(run_store_find(&store, who, &record, err));
+    leave_environment(store.dir);
+    run_store_path(&store, record.id, NULL, folder);
+    run_store_path(&store, record.id, "run.yaml", path);
+    const char *cwd = run_record_text(&record, "cwd");
+    enum status s = run_source_open(&source, path, false, err);
+    if (s == STATUS_OK && cwd[0] && chdir(cwd) != 0) /* its relative paths are from there */
+        s = error_set(err, STATUS_IO, "run %s was started in %s: %s", record.id, cwd,
+                      strerror(errno));
+    if (s == STATUS_OK) {
+        struct run_start r = {.source = &source, .path = path, .store = &store};
+        s = start(&r, folder, err);
+    }
+    run_source_close(&source);
+    run_record_fini(&record);
+    return s;
+}
+
+int cmd_run_create(int argc, char **argv)
+{
+    struct create_options o = {0};
+    struct config_result res;
+    struct error err = {0};
+    int code;
+    const struct command_line line = {.usage = "cox run create -f FILE | --from ID [OPTION...]",
+                                      .specs = run_create_specs,
+                                      .n_specs = run_create_n_specs};
+    if (command_parse(&line, argc, argv, &o, &res, &code)) {
+        bool has_file = o.file && o.file[0], has_from = o.from && o.from[0];
+        enum status s;
+        if (has_file == has_from)
+            s = error_set(&err, STATUS_INVALID, "which file? usage: %s", line.usage);
+        else
+            s = has_file ? start_file(o.file, o.runs_dir, false, &err)
+                         : start_again(o.from, o.runs_dir, &err);
+        if (s != STATUS_OK)
+            code = run_fail("run create", s == STATUS_NOT_FOUND && has_from ? STATUS_IO : s, &err);
+    }
+    config_fini(&res);
+    return code;
+}

@@ -1,0 +1,261 @@
+/* `cox run-batch`: a file of requests to a running cluster, or to one of its own for MODEL, a file
+ * of answers back, as vLLM's run-batch. */
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "cli/base/command_line.h"
+#include "cli/base/tables.h"
+#include "cli/batch/cluster.h"
+#include "cli/batch/engine_words.h"
+#include "cli/batch/run.h"
+#include "cli/batch/url.h"
+#include "cli/pull/pull.h"
+#include "common/base/mem.h"
+
+enum { UP_WORDS_MAX = 256 };
+
+#define S run_batch_options
+#define FILE_ROW(field, nm, short_name, h)                                                         \
+    {                                                                                              \
+        .name = nm, .aliases = short_name, .type = OPTION_STRING,                                  \
+        .offset = offsetof(struct S, field), .help = h                                             \
+    }
+const struct option_spec run_batch_specs[] = {
+    FILE_ROW(input, "input-file", "i",
+             "File of requests, or an http(s) URL that is fetched: lines of {\"custom_id\", "
+             "\"method\": \"POST\", \"url\", \"body\"}, as of OpenAI's batches."),
+    FILE_ROW(output, "output-file", "o",
+             "File of answers, or an http(s) URL that it is sent to with PUT: a line of JSON per "
+             "line of the input, in its order."),
+    OPT_STRING(S, output_tmp_dir, "output-tmp-dir", NULL,
+               "Folder that keeps the answers until they are sent to a URL (default: TMPDIR, or "
+               "/tmp)."),
+    {.name = "model",
+     .type = OPTION_ARGUMENT,
+     .help = "The same as a bare MODEL: a cluster is started for the file, as by cox up, and ended "
+             "after it. It takes the options of cox up, too."},
+    OPT_INT(S, concurrency, "concurrency", 1, 1024, "32", "lines that are open at once"),
+    OPT_INT(S, timeout_s, "timeout", 1, 86400, "3600", "seconds for one answer"),
+    OPT_INT(
+        S, retry_s, "retry-timeout", 0, 86400, "300",
+        "seconds to go on asking while nobody answers, or with 429, 502, 503; then the run ends"),
+    OPT_BOOL(S, resume, "resume", NULL,
+             "go on with an output that is there: what it answers is not asked again"),
+    OPT_BOOL(S, fail_on_error, "fail-on-error", NULL,
+             "End with exit code 1 when a line was answered with an error."),
+    GATEWAY_ACCESS_ROWS(S),
+    OPT_IGNORED("enable-metrics", TAKES_NOTHING,
+                "the cluster's own /metrics has them while it runs"),
+    OPT_IGNORED("max-log-len", TAKES_ONE, "prompts are not logged"),
+};
+#undef S
+const size_t run_batch_n_specs = sizeof run_batch_specs / sizeof run_batch_specs[0];
+
+static enum status check_paths(const struct run_batch_options *o, struct error *err)
+{
+    const char *const paths[] = {o->input, o->output}, *const names[] = {"-i", "-o"};
+    for (size_t i = 0; i < 2; i++) {
+        if (!paths[i] || !paths[i][0])
+            return error_set(err, STATUS_INVALID,
+                             "%s FILE is wanted: cox run-batch -i IN.jsonl -o OUT.jsonl", names[i]);
+        if (strstr(paths[i], "://") && !batch_url_is(paths[i]))
+            return error_set(err, STATUS_INVALID,
+                             "%s %s: a file of this machine or an http:// or https:// URL is "
+                             "wanted; copy the file here first",
+                             names[i], paths[i]);
+    }
+    if (o->resume && batch_url_is(o->output))
+        return error_set(err, STATUS_INVALID,
+                         "--resume goes on with a file of this machine, and -o is a URL: name the "
+                         "file that the run before has kept");
+    return STATUS_OK;
+}
+
+/* A last line without its end was being written when its run died: it is cut off, and asked again.
+ */
+static enum status take_over(struct batch_file *f, int fd, size_t len, const char *path,
+                             struct error *err)
+{
+    if (len == 0)
+        return STATUS_OK;
+    char *at = mmap(NULL, len, PROT_READ, MAP_PRIVATE, fd, 0);
+    if (at == MAP_FAILED)
+        return error_set(err, STATUS_IO, "%s: %s", path, strerror(errno));
+    const char *end = memrchr(at, '\n', len);
+    size_t whole = end ? (size_t)(end - at) + 1 : 0;
+    enum status s = batch_file_resume(f, (struct str){at, whole}, path, err);
+    (void)munmap(at, len);
+    if (s == STATUS_OK && whole < len && ftruncate(fd, (off_t)whole) != 0)
+        s = error_set(err, STATUS_IO, "%s: %s", path, strerror(errno));
+    return s;
+}
+
+static enum status open_output(const struct run_batch_options *o, struct batch_file *f, int *fd,
+                               struct error *err)
+{
+    struct stat in, out;
+    *fd = open(o->output, O_RDWR | O_APPEND | O_CREAT | O_CLOEXEC, 0666);
+    if (*fd < 0 || fstat(*fd, &out) != 0)
+        return error_set(err, STATUS_IO, "%s: %s: name a file that can be written here (-o)",
+                         o->output, strerror(errno));
+    if (stat(o->input, &in) == 0 && in.st_dev == out.st_dev && in.st_ino == out.st_ino)
+        return error_set(err, STATUS_INVALID, "%s is the input, too", o->output);
+    if (!S_ISREG(out.st_mode)) /* /dev/stdout, a pipe */
+        return o->resume ? error_set(err, STATUS_INVALID, "--resume: %s is not a file", o->output)
+                         : STATUS_OK;
+    if (o->resume)
+        return take_over(f, *fd, (size_t)out.st_size, o->output, err);
+    if (out.st_size > 0)
+        return error_set(err, STATUS_EXISTS,
+                         "%s is there: --resume goes on with it, or name another", o->output);
+    return STATUS_OK;
+}
+
+/* Taken as people paste it: with a slash at the end, or with the /v1 of a base_url. */
+static enum status read_base(const char *url, char *out, size_t size, struct error *err)
+{
+    size_t n = strlen(url);
+    while (n > 0 && url[n - 1] == '/')
+        n--;
+    if (n > 3 && strncmp(url + n - 3, "/v1", 3) == 0)
+        n -= 3;
+    if (n >= size)
+        return error_set(err, STATUS_INVALID, "--url is too long");
+    snprintf(out, size, "%.*s", (int)n, url);
+    return STATUS_OK;
+}
+
+/* With a MODEL: a cluster for this run, in place of the one at --url. */
+static enum status start_cluster(struct run_batch_options *o, const struct option_list *words,
+                                 struct batch_cluster *c, char *base, size_t size,
+                                 struct error *err)
+{
+    if (words->n_items == 0)
+        return STATUS_OK;
+    if (words->items[0][0] == '-')
+        return error_set(err, STATUS_INVALID,
+                         "%s is an option of a cluster that is started for the file: name its "
+                         "MODEL, too",
+                         words->items[0]);
+    if (o->gateway.uds)
+        return error_set(err, STATUS_INVALID,
+                         "--uds names a running cluster, and MODEL starts one: give one of them");
+    if (o->gateway.api_key && setenv("COX_API_KEY", o->gateway.api_key, 1) != 0)
+        return error_set(err, STATUS_LIMIT, "the environment takes no --api-key");
+    TRY(batch_cluster_start(c, "run-batch", words->items[0], words->items + 1, words->n_items - 1,
+                            err));
+    o->gateway.uds = c->uds;
+    snprintf(base, size, "http://localhost");
+    return STATUS_OK;
+}
+
+/* One run: its options, its cluster, its files and its totals. */
+struct batch {
+    struct run_batch_options *o;
+    struct batch_cluster cluster;
+    struct batch_file f;
+    struct batch_totals totals;
+    char base[900], input[32]; /* input: of one that was fetched */
+    int fetched_fd, out_fd;    /* -1: none */
+    const char *output_url;    /* NULL: none; o->output is a file meanwhile, named here */
+    char kept[PATH_MAX];
+};
+
+static enum status open_files(struct batch *b, struct error *err)
+{
+    struct run_batch_options *o = b->o;
+    const char *folder = getenv("TMPDIR");
+    folder = o->output_tmp_dir ? o->output_tmp_dir : folder && folder[0] ? folder : "/tmp";
+    TRY(check_paths(o, err));
+    TRY(read_base(o->gateway.url, b->base, sizeof b->base, err));
+    if (batch_url_is(o->input)) {
+        TRY(batch_url_fetch(o->input, folder, &b->fetched_fd, b->input, err));
+        o->input = b->input;
+    }
+    TRY(batch_file_open(&b->f, o->input, err));
+    if (batch_url_is(o->output)) {
+        TRY(batch_url_make_file(folder, b->kept, err));
+        b->output_url = o->output;
+        o->output = b->kept;
+    }
+    return open_output(o, &b->f, &b->out_fd, err);
+}
+
+static enum status ask_all(struct batch *b, const struct option_list *words, struct error *err)
+{
+    if (b->f.n_twice > 0)
+        fprintf(stderr,
+                "cox run-batch: %u lines have the custom_id of an earlier line; all are answered, "
+                "and their answers are told apart by their order alone\n",
+                b->f.n_twice);
+    if (b->f.n_lines > b->f.n_refused)
+        TRY(start_cluster(b->o, words, &b->cluster, b->base, sizeof b->base, err));
+    enum status s = batch_run(b->o, b->base, &b->f, b->out_fd, &b->totals, err);
+    fprintf(stderr, "cox run-batch: %u of %u answered, %u with an error%s\n",
+            b->f.n_answered + b->totals.n_answered, b->f.n_lines, b->totals.n_errors,
+            s == STATUS_OK ? "" : "; --resume goes on from there");
+    return s;
+}
+
+/* A file whose upload failed is kept: its answers were paid for. */
+static enum status send_output(struct batch *b, enum status s, struct error *err)
+{
+    if (!b->kept[0])
+        return s;
+    if (s == STATUS_OK)
+        s = batch_url_send(b->kept, b->output_url, err);
+    if (s == STATUS_OK || b->totals.n_answered == 0)
+        (void)unlink(b->kept);
+    else
+        fprintf(stderr, "cox run-batch: the answers are kept in %s\n", b->kept);
+    return s;
+}
+
+static int run(struct run_batch_options *o, const struct option_list *words)
+{
+    struct batch b = {.o = o, .fetched_fd = -1, .out_fd = -1};
+    struct error err = {0};
+    int code = EXIT_USAGE;
+    enum status s = open_files(&b, &err);
+    if (s == STATUS_OK) {
+        code = EXIT_FAILED;
+        s = ask_all(&b, words, &err);
+        code = b.cluster.has_not_come ? pull_exit_code(s) : code;
+    }
+    batch_cluster_end(&b.cluster);
+    if (b.out_fd >= 0 && close(b.out_fd) != 0 && s == STATUS_OK)
+        s = error_set(&err, STATUS_IO, "%s: %s", o->output, strerror(errno));
+    s = send_output(&b, s, &err);
+    if (s != STATUS_OK)
+        fprintf(stderr, "cox run-batch: %s\n", err.text);
+    batch_file_close(&b.f);
+    if (b.fetched_fd >= 0)
+        (void)close(b.fetched_fd);
+    return s == STATUS_OK && (!o->fail_on_error || b.totals.n_errors == 0) ? EXIT_FINE : code;
+}
+
+int cmd_run_batch(int argc, char **argv)
+{
+    struct run_batch_options o = {0};
+    struct config_result res;
+    int code;
+    const struct command_line line = {.usage = "cox run-batch [MODEL] -i IN.jsonl -o OUT.jsonl "
+                                               "[OPTION...] [OPTION-OF-COX-UP...]",
+                                      .max_positional = UP_WORDS_MAX,
+                                      .specs = run_batch_specs,
+                                      .n_specs = run_batch_n_specs};
+    (void)unsetenv("COX_MODEL"); /* a running cluster's, and none that is to be started */
+    char **words = engine_words_move(run_batch_specs, run_batch_n_specs, argc, argv, &argc);
+    if (command_parse(&line, argc, words, &o, &res, &code))
+        code = run(&o, &res.positional);
+    config_fini(&res);
+    mem_free(words);
+    return code;
+}

@@ -1,0 +1,122 @@
+/* `vllm serve|bench|chat|complete|run-batch`: the words behind the name are handed to the command
+ * of cox that does the same. Flags are in the commands' own tables, so that cox knows them too. */
+#include "cli/commands/vllm.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "cli/base/command_line.h"
+#include "common/base/mem.h"
+#include "common/base/version.h"
+
+enum { UP_SPECS_MAX = 512 };
+
+static bool is_vllm; /* set once, before any command runs */
+
+static const struct {
+    const char *name, *help;
+} vllm_commands[] = {
+    {"serve", "Start an OpenAI-compatible server for a model on this machine."},
+    {"chat", "Talk to a model that is served, in the terminal or with --quick."},
+    {"complete", "Continue texts with a model that is served."},
+    {"bench", "Run a benchmark: serve, throughput, latency or startup."},
+    {"run-batch", "Answer a file of requests and write a file of answers."},
+};
+enum { N_VLLM_COMMANDS = sizeof vllm_commands / sizeof *vllm_commands };
+
+bool vllm_is_called(const char *argv0)
+{
+    const char *slash = argv0 ? strrchr(argv0, '/') : NULL;
+    return argv0 && strcmp(slash ? slash + 1 : argv0, "vllm") == 0;
+}
+
+const char *vllm_program(void)
+{
+    return is_vllm ? "vllm" : "cox";
+}
+
+const struct option_spec *vllm_up_specs(const struct option_spec *specs, size_t n_specs)
+{
+    static struct option_spec copy[UP_SPECS_MAX];
+    if (!is_vllm || n_specs > UP_SPECS_MAX)
+        return specs;
+    memcpy(copy, specs, n_specs * sizeof *copy);
+    for (size_t i = 0; i < n_specs; i++)
+        if (strcmp(copy[i].name, "host") == 0)
+            copy[i].def = "0.0.0.0"; /* vllm serve listens on every address */
+    return copy;
+}
+
+static void print_help(FILE *to)
+{
+    fprintf(to,
+            "vllm: vLLM's command lines, run by Coxswain %s\n\n"
+            "usage: vllm COMMAND [OPTION...]\n\n",
+            COX_VERSION);
+    for (size_t i = 0; i < N_VLLM_COMMANDS; i++)
+        fprintf(to, "  %-11s %s\n", vllm_commands[i].name, vllm_commands[i].help);
+    fprintf(to, "\n`vllm COMMAND --help` lists the options of a command. `cox help` lists the "
+                "commands that only cox has.\n");
+}
+
+static bool has_option(int argc, char **argv, const char *name)
+{
+    size_t n = strlen(name);
+    for (int i = 1; i < argc; i++)
+        if (strncmp(argv[i], name, n) == 0 && (argv[i][n] == '\0' || argv[i][n] == '='))
+            return true;
+    return false;
+}
+
+/* `vllm complete` asks for one text after the other, as `cox chat --completion` does; with --quick
+ * it continues one and ends, as `cox complete` does. */
+static int complete(int argc, char **argv)
+{
+    static char completion[] = "--completion";
+    if (has_option(argc, argv, "-q") || has_option(argc, argv, "--quick") ||
+        has_option(argc, argv, "-h") || has_option(argc, argv, "--help"))
+        return cmd_complete(argc, argv);
+    char **words = mem_array((size_t)argc + 2, sizeof *words);
+    words[0] = argv[0];
+    words[1] = completion;
+    for (int i = 1; i < argc; i++)
+        words[i + 1] = argv[i];
+    int code = cmd_chat(argc + 1, words);
+    mem_free(words);
+    return code;
+}
+
+/* vLLM lists the options of a group by --help=GROUP; here all are listed. */
+static void forget_help_groups(int argc, char **argv)
+{
+    static char help[] = "--help";
+    for (int i = 1; i < argc; i++)
+        if (strncmp(argv[i], "--help=", 7) == 0)
+            argv[i] = help;
+}
+
+int vllm_main(int argc, char **argv)
+{
+    const char *name = argc > 1 ? argv[1] : "";
+    is_vllm = true;
+    if (strcmp(name, "--version") == 0 || strcmp(name, "-v") == 0)
+        return cmd_version(1, argv + 1);
+    bool asks = strcmp(name, "--help") == 0 || strcmp(name, "-h") == 0;
+    if (argc < 2 || asks) {
+        print_help(asks ? stdout : stderr);
+        return asks ? EXIT_FINE : EXIT_USAGE;
+    }
+    for (size_t i = 0; i < N_VLLM_COMMANDS; i++) {
+        if (strcmp(name, vllm_commands[i].name) != 0)
+            continue;
+        forget_help_groups(argc - 1, argv + 1);
+        if (strcmp(name, "complete") == 0)
+            return complete(argc - 1, argv + 1);
+        return command_find(name)->run(argc - 1, argv + 1);
+    }
+    fprintf(stderr,
+            "vllm: there is no command \"%.40s\" here. This vllm is Coxswain and has serve, chat, "
+            "complete, bench and run-batch; `vllm --help` says what they do.\n",
+            name);
+    return EXIT_USAGE;
+}

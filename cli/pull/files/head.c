@@ -1,0 +1,147 @@
+#include "cli/pull/files/head.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "cli/pull/files/part.h"
+#include "common/base/mem.h"
+#include "common/model/files/gguf.h"
+
+/* A vocabulary and its merges are most of it. */
+enum { FIRST_BYTES = 8 << 20, MOST_BYTES = 128 << 20 };
+
+static bool is_gguf(const char *name)
+{
+    size_t n = strlen(name);
+    return n > 5 && strcmp(name + n - 5, ".gguf") == 0;
+}
+
+void pull_heads_choose(struct pull_list *l)
+{
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < l->n_files; i++) {
+        struct pull_file *f = &l->files[i];
+        if (is_gguf(f->name) || strcmp(f->name, "config.json") == 0) {
+            struct pull_file kept = *f;
+            *f = l->files[n];
+            l->files[n++] = kept;
+        }
+    }
+    for (uint32_t i = n; i < l->n_files; i++) {
+        mem_free(l->files[i].name);
+        mem_free(l->files[i].url);
+        mem_free(l->files[i].hub_name);
+    }
+    l->n_files = n;
+}
+
+/* ---- a GGUF's ---- */
+
+struct head {
+    const struct pull_file *f;
+    int fd;
+    uint64_t at, end; /* bytes here, and wanted */
+    struct error err; /* of a callback */
+};
+
+static bool on_begin(void *ctx, const struct fetch_answer *a)
+{
+    struct head *h = ctx;
+    if (a->total != FETCH_UNKNOWN && a->total != h->f->n_bytes)
+        error_set(&h->err, STATUS_PROTOCOL, "%s has %llu bytes of it, its listing says %llu",
+                  a->host, (unsigned long long)a->total, (unsigned long long)h->f->n_bytes);
+    else if (a->begin == 0) /* from the first one on, or it knows no ranges */
+        h->at = 0;
+    else if (a->begin != h->at)
+        error_set(&h->err, STATUS_PROTOCOL, "%s answers with another part than was asked for",
+                  a->host);
+    return h->err.status == STATUS_OK;
+}
+
+/* false: that is enough, or it cannot be written. */
+static bool on_data(void *ctx, struct str piece)
+{
+    struct head *h = ctx;
+    size_t n = piece.len < h->end - h->at ? piece.len : (size_t)(h->end - h->at);
+    if (pwrite(h->fd, piece.ptr, n, (off_t)h->at) != (ssize_t)n) {
+        error_set(&h->err, STATUS_IO, "no memory for its head: %s", strerror(errno));
+        return false;
+    }
+    h->at += n;
+    return h->at < h->end;
+}
+
+static enum status fetch_bytes(const struct pull_source *source, struct head *h, struct error *err)
+{
+    struct pull_retry retry = {.net = source->net};
+    struct fetch_answer a;
+    enum status s;
+    do {
+        struct aws_keys keys;
+        if (source->aws)
+            TRY(aws_credentials_keys(source->aws, &keys, err));
+        const struct fetch_call call = {.url = h->f->url,
+                                        .bearer = source->bearer,
+                                        .keys = source->aws ? &keys : NULL,
+                                        .user = source->user,
+                                        .from = h->at,
+                                        .to = h->end,
+                                        .on_begin = on_begin,
+                                        .on_data = on_data,
+                                        .ctx = h};
+        s = fetch_get(source->net, &call, &a, err);
+        if (h->err.status != STATUS_OK) {
+            *err = h->err;
+            return err->status;
+        }
+        if (h->at == h->end)
+            return STATUS_OK;
+        if (s == STATUS_OK && (a.code == 200 || a.code == 206))
+            s = error_set(err, STATUS_IO, "%s ended early", a.host);
+    } while (pull_retry_again(&retry, s, &a, err));
+    if (fetch_is_stopped(source->net))
+        return error_set(err, STATUS_CLOSED, "stopped");
+    return s == STATUS_OK ? pull_explain(&a, &source->words, err) : err->status;
+}
+
+/* Does all that comes before the tensors' bytes lie in the first n? */
+static enum status check_head(const char *path, uint64_t n, struct error *err)
+{
+    struct gguf *g = NULL;
+    TRY(gguf_open_part(path, &g, err));
+    bool ok = gguf_header(g).len <= n;
+    gguf_close(g);
+    return ok ? STATUS_OK
+              : error_set(err, STATUS_LIMIT, "its header goes on behind %llu bytes",
+                          (unsigned long long)n);
+}
+
+enum status pull_head_fetch(const struct pull_source *source, const struct pull_file *f,
+                            const char *folder, struct error *err)
+{
+    char part[PATH_MAX], path[PATH_MAX];
+    struct head h = {.f = f, .end = FIRST_BYTES};
+    enum status s = STATUS_LIMIT;
+    TRY(pull_part_path(folder, f->name, ".part", part, err));
+    TRY(pull_part_path(folder, f->name, "", path, err));
+    h.fd = open(part, O_RDWR | O_CREAT | O_CLOEXEC, 0644);
+    if (h.fd < 0 || ftruncate(h.fd, (off_t)f->n_bytes) != 0)
+        s = pull_part_error(part, err);
+    while (h.fd >= 0 && s != STATUS_OK && h.at < f->n_bytes && h.end <= MOST_BYTES) {
+        h.end = h.end < f->n_bytes ? h.end : f->n_bytes;
+        s = fetch_bytes(source, &h, err);
+        if (s != STATUS_OK)
+            break;
+        s = check_head(part, h.end, err);
+        h.end *= 2;
+    }
+    if (h.fd >= 0)
+        (void)close(h.fd);
+    if (s == STATUS_OK && rename(part, path) != 0)
+        s = pull_part_error(path, err);
+    return s == STATUS_OK ? s : error_prefix(err, s, "%s", f->name);
+}

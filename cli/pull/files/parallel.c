@@ -1,0 +1,236 @@
+/* Threads that take what is next from one list: a small file whole, or a range of a large one. Each
+ * has a connection of its own, which it keeps; calls block, as the code below them reads better
+ * for it. The first that fails stops the others. */
+#include <pthread.h>
+#include <string.h>
+
+#include "cli/pull/files/ranges.h"
+#include "common/base/mem.h"
+
+/* One large file that has begun. */
+struct large {
+    struct pull_ranges *ranges;
+    uint32_t n_active; /* threads at it */
+    bool has_ended;    /* its last range was brought, or it comes in one stream */
+};
+
+struct work {
+    const struct pull_source *source;
+    const struct pull_file *files;
+    uint32_t n_files;
+    const char *folder;
+    struct pull_progress *progress;
+    char (*sha256)[65];
+    struct large *large; /* [n_files] */
+    pthread_mutex_t mutex;
+    pthread_cond_t changed;
+    uint32_t i_next; /* files before it have begun */
+    uint32_t n_unfinished;
+    atomic_bool cancelled;
+    struct error err; /* the first; under mutex */
+};
+
+struct unit {
+    uint32_t i_file, i_range;
+    struct large *large; /* NULL: a whole file */
+};
+
+static void fail(struct work *w, const struct error *err)
+{
+    if (w->err.status == STATUS_OK)
+        w->err = *err;
+    atomic_store(&w->cancelled, true);
+    (void)pthread_cond_broadcast(&w->changed);
+}
+
+/* Of a large file that has begun. */
+static bool take_range(struct work *w, struct unit *u)
+{
+    for (uint32_t i = 0; i < w->i_next; i++) {
+        struct large *l = &w->large[i];
+        if (!l->ranges || l->has_ended || !pull_ranges_next(l->ranges, &u->i_range))
+            continue;
+        l->n_active++;
+        u->i_file = i;
+        u->large = l;
+        return true;
+    }
+    return false;
+}
+
+static bool is_there(const struct work *w, uint32_t i)
+{
+    return pull_file_have(&w->files[i], w->folder) == w->files[i].n_bytes;
+}
+
+/* The next file; of one that comes in ranges the caller takes one. */
+static enum status begin_file(struct work *w, struct unit *u, bool *is_whole, struct error *err)
+{
+    uint32_t i = w->i_next++;
+    *is_whole = !pull_ranges_wanted(&w->files[i]) || is_there(w, i);
+    *u = (struct unit){.i_file = i};
+    return *is_whole ? STATUS_OK
+                     : pull_ranges_open(w->source, &w->files[i], w->folder, w->progress,
+                                        &w->large[i].ranges, err);
+}
+
+/* Waits while others are at the last ranges: one of them may have to come again. False: no more. */
+static bool take(struct work *w, struct unit *u)
+{
+    struct error err = {0};
+    while (w->n_unfinished > 0 && !atomic_load(&w->cancelled)) {
+        bool is_whole = false;
+        if (take_range(w, u))
+            return true;
+        if (w->i_next == w->n_files) {
+            (void)pthread_cond_wait(&w->changed, &w->mutex);
+            continue;
+        }
+        if (begin_file(w, u, &is_whole, &err) != STATUS_OK)
+            fail(w, &err);
+        else if (is_whole)
+            return true;
+        else if (pull_ranges_next(w->large[u->i_file].ranges, &u->i_range)) {
+            u->large = &w->large[u->i_file];
+            u->large->n_active++;
+            return true;
+        } else { /* all of it was here already, but its name */
+            u->large = &w->large[u->i_file];
+            u->large->n_active++;
+            u->i_range = UINT32_MAX;
+            return true;
+        }
+    }
+    return false;
+}
+
+/* ---- without the mutex ---- */
+
+static enum status do_file(struct work *w, const struct pull_source *source, uint32_t i,
+                           struct error *err)
+{
+    return pull_file_fetch(source, &w->files[i], w->folder, w->progress, w->sha256[i], err);
+}
+
+/* The last one at a file ends it. *is_done: it is under its name. */
+static enum status end_large(struct work *w, const struct pull_source *source, uint32_t i,
+                             bool one_stream, bool *is_done, struct error *err)
+{
+    struct pull_ranges *r = w->large[i].ranges;
+    *is_done = true;
+    if (one_stream) {
+        TRY(pull_ranges_drop(r, err));
+        return do_file(w, source, i, err);
+    }
+    enum status s = pull_ranges_finish(r, source, w->sha256[i], err);
+    *is_done = s != STATUS_AGAIN;
+    return s == STATUS_AGAIN ? STATUS_OK : s;
+}
+
+static enum status do_range(struct work *w, const struct pull_source *source, const struct unit *u,
+                            struct error *err)
+{
+    struct large *l = u->large;
+    pull_progress_name(w->progress, w->files[u->i_file].name);
+    enum status s = u->i_range == UINT32_MAX
+                        ? STATUS_OK
+                        : pull_ranges_fetch(l->ranges, source, u->i_range, err);
+    bool one_stream = s == STATUS_UNSUPPORTED, is_last, is_done = false;
+    if (s != STATUS_OK && !one_stream)
+        return s;
+    (void)pthread_mutex_lock(&w->mutex);
+    is_last = --l->n_active == 0 && !l->has_ended && pull_ranges_is_taken(l->ranges);
+    l->has_ended = is_last;
+    (void)pthread_mutex_unlock(&w->mutex);
+    if (!is_last)
+        return STATUS_OK;
+    TRY(end_large(w, source, u->i_file, pull_ranges_is_one_stream(l->ranges), &is_done, err));
+    (void)pthread_mutex_lock(&w->mutex);
+    l->has_ended = is_done;
+    w->n_unfinished -= is_done;
+    (void)pthread_cond_broadcast(&w->changed);
+    (void)pthread_mutex_unlock(&w->mutex);
+    return STATUS_OK;
+}
+
+static enum status do_whole(struct work *w, const struct pull_source *source, uint32_t i,
+                            struct error *err)
+{
+    TRY(do_file(w, source, i, err));
+    (void)pthread_mutex_lock(&w->mutex);
+    w->n_unfinished--;
+    (void)pthread_cond_broadcast(&w->changed);
+    (void)pthread_mutex_unlock(&w->mutex);
+    return STATUS_OK;
+}
+
+static void *run(void *ctx)
+{
+    struct work *w = ctx;
+    struct pull_source source = *w->source;
+    struct fetch_net net = *source.net;
+    struct error err = {0};
+    struct unit u;
+    net.cancelled = &w->cancelled;
+    source.net = &net;
+    source.session = fetch_session_new();
+    enum status s =
+        source.session ? STATUS_OK : error_set(&err, STATUS_INTERNAL, "libcurl did not start");
+    for (;;) {
+        (void)pthread_mutex_lock(&w->mutex);
+        if (s != STATUS_OK)
+            fail(w, &err);
+        bool more = take(w, &u);
+        (void)pthread_mutex_unlock(&w->mutex);
+        if (!more)
+            break;
+        s = u.large ? do_range(w, &source, &u, &err) : do_whole(w, &source, u.i_file, &err);
+    }
+    fetch_session_free(source.session);
+    return NULL;
+}
+
+/* ---- all ---- */
+
+/* Not more threads than there is something to do for. */
+static uint32_t threads_for(const struct work *w)
+{
+    uint64_t units = 0;
+    for (uint32_t i = 0; i < w->n_files; i++)
+        units += pull_ranges_wanted(&w->files[i]) ? w->files[i].n_bytes / PULL_RANGE_BYTES + 1 : 1;
+    uint32_t most = w->source->n_parallel ? w->source->n_parallel : 1;
+    return units < most ? (uint32_t)units : most;
+}
+
+enum status pull_files_fetch(const struct pull_source *source, const struct pull_file *files,
+                             uint32_t n_files, const char *folder, struct pull_progress *progress,
+                             char (*sha256)[65], struct error *err)
+{
+    struct work w = {.source = source,
+                     .files = files,
+                     .n_files = n_files,
+                     .folder = folder,
+                     .progress = progress,
+                     .sha256 = sha256,
+                     .n_unfinished = n_files};
+    if (n_files == 0)
+        return STATUS_OK;
+    uint32_t n = threads_for(&w), n_started = 0;
+    pthread_t *threads = mem_array(n, sizeof *threads);
+    w.large = mem_array(n_files, sizeof *w.large);
+    (void)pthread_mutex_init(&w.mutex, NULL);
+    (void)pthread_cond_init(&w.changed, NULL);
+    while (n_started + 1 < n && pthread_create(&threads[n_started], NULL, run, &w) == 0)
+        n_started++;
+    (void)run(&w); /* this one, too; alone where threads are short */
+    for (uint32_t i = 0; i < n_started; i++)
+        (void)pthread_join(threads[i], NULL);
+    for (uint32_t i = 0; i < n_files; i++)
+        pull_ranges_close(w.large[i].ranges);
+    (void)pthread_cond_destroy(&w.changed);
+    (void)pthread_mutex_destroy(&w.mutex);
+    mem_free(w.large);
+    mem_free(threads);
+    *err = w.err;
+    return w.err.status;
+}

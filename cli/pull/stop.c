@@ -1,0 +1,37 @@
+#include "cli/pull/stop.h"
+
+#include <signal.h>
+#include <stddef.h>
+
+static volatile sig_atomic_t is_stopped;
+
+static void on_signal(int signum)
+{
+    (void)signum;
+    is_stopped = 1;
+}
+
+static const int signals[] = {SIGINT, SIGTERM, SIGHUP};
+enum { N_SIGNALS = sizeof signals / sizeof signals[0] };
+static struct sigaction before[N_SIGNALS];
+static bool is_ours;
+
+void pull_stop_on_signals(void)
+{
+    const struct sigaction sa = {.sa_handler = on_signal};
+    for (size_t i = 0; i < N_SIGNALS; i++)
+        (void)sigaction(signals[i], &sa, is_ours ? NULL : &before[i]);
+    is_ours = true;
+}
+
+void pull_stop_end(void)
+{
+    for (size_t i = 0; is_ours && i < N_SIGNALS; i++)
+        (void)sigaction(signals[i], &before[i], NULL);
+    is_ours = false;
+}
+
+bool pull_is_stopped(void)
+{
+    return is_stopped;
+}

@@ -1,0 +1,49 @@
+#pragma once
+/* Private to cli/run: the tables with which the parts of a run file are read. A key's function gets
+ * the value's node; what is wrong goes to the problems, and reading goes on. */
+#include "cli/run/file/file.h"
+
+struct run_reader {
+    struct arena *arena;
+    struct run_file *f;
+    struct run_problems *p;
+};
+
+struct run_key {
+    const char *name;
+    void (*read)(struct run_reader *r, const struct yaml_node *v, void *ctx);
+};
+
+/* Each key of a mapping to its function; another one is a problem, with the nearest that there is.
+ */
+void run_read_map(struct run_reader *r, const struct yaml_node *map, const char *what,
+                  const struct run_key *keys, size_t n_keys, void *ctx);
+#define RUN_READ_MAP(r, map, what, keys, ctx)                                                      \
+    run_read_map(r, map, what, keys, sizeof(keys) / sizeof(keys)[0], ctx)
+
+/* NULL, and a problem: it is a list, a mapping, or nothing. what: "`name`". */
+const char *run_read_text(struct run_reader *r, const struct yaml_node *v, const char *what);
+bool run_read_int(struct run_reader *r, const struct yaml_node *v, const char *what, int64_t min,
+                  int64_t max, int64_t *out);
+/* A new zeroed item at the end of a RUN_LIST. */
+void *run_list_add(struct arena *arena, void *items, size_t *n, size_t *cap, size_t size);
+#define RUN_ADD(r, list)                                                                           \
+    run_list_add((r)->arena, (void *)&(list).items, &(list).n, &(list).cap, sizeof *(list).items)
+/* On the arena. */
+const char *run_print(struct run_reader *r, const char *fmt, ...) PRINTF_LIKE(2, 3);
+
+/* ---- parts, by file ---- */
+void run_read_imports(struct run_reader *r, const struct yaml_node *v, void *ctx);
+void run_read_exports(struct run_reader *r, const struct yaml_node *v, void *ctx);
+void run_read_volumes(struct run_reader *r, const struct yaml_node *v, void *ctx);
+void run_check_places(struct run_reader *r);
+/* "/code" of "/code/"; NULL and a problem: not absolute, "..", "/" itself. */
+const char *run_read_path(struct run_reader *r, const char *text, struct yaml_mark at);
+
+void run_read_options(struct run_reader *r, const struct yaml_node *v, void *ctx);
+void run_read_resources(struct run_reader *r, const struct yaml_node *v, void *ctx);
+/* Of `resources` and `ports`, where `options` says nothing about it. */
+void run_add_option(struct run_reader *r, struct yaml_mark at, const char *from, const char *name,
+                    const char *json);
+void run_check_options(struct run_reader *r);
+bool run_is_quantity(const char *s);

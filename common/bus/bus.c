@@ -1,0 +1,685 @@
+/* One zmq context, one socket, and its ZMQ_FD in the loop.
+ *
+ * ZMQ_FD is edge-triggered and also signals commands that are no messages, and a send can eat the
+ * edge that announced a received message. So after every wake-up, and once after the sends of a
+ * turn, the socket is read until it says EAGAIN, BUS_DRAIN_MAX frames a turn, the rest next turn
+ * through an idle handle. Asking for ZMQ_EVENTS instead would be a system call for each frame. A
+ * send never drains by itself: a handler would be called inside its own send.
+ *
+ * bus_reconnect opens a new socket in the same context, since zmq_disconnect leaves what was
+ * received from the old connection in the queue. */
+#include "common/bus/bus.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <zmq.h>
+
+#include "common/base/log.h"
+#include "common/base/mem.h"
+#include "common/bus/zap.h"
+#include "common/host/loopback.h"
+#include "common/loop/state.h"
+
+/* The header of a release build hides this option among the drafts; the library has it, and
+ * open_bus fails where one does not. */
+#ifndef ZMQ_ZAP_ENFORCE_DOMAIN
+#define ZMQ_ZAP_ENFORCE_DOMAIN 93
+#endif
+
+enum {
+    BUS_DRAIN_MAX = 256,
+    BUS_HANDSHAKE_MS = 5000,
+    BUS_CONNECT_MS = 2000, /* a host that drops SYNs: not the system's two minutes */
+    BUS_RECONNECT_MS = 50,
+    BUS_RECONNECT_MAX_MS = 500,
+    BUS_OTHER_KEY_MS = 200, /* after a handshake that failed, doubled with each in a row */
+    BUS_OTHER_KEY_MAX_MS = 1600,
+    BUS_BACKLOG = 1024,
+    BUS_DEFAULT_HWM = 1024,
+    BUS_DEFAULT_FRAME = 64 << 20,
+    BUS_ADDRESSES_MAX = JOIN_TOKEN_MAX_HEADS
+};
+
+/* A zmq socket in the loop; freed when both handles are closed. It outlives the bus by a turn, so
+ * code that has called a handler looks at port->bus first: NULL means the bus let go of it. */
+struct bus_port {
+    struct bus *bus;
+    void *socket;
+    bool (*take)(struct bus_port *p); /* one message; false: none. A handler may close the bus */
+    uv_poll_t poll;
+    uv_idle_t idle; /* runs while there is more to drain */
+    unsigned open_handles;
+};
+
+struct bus {
+    struct loop *loop;
+    void *context;
+    struct zap *zap;
+    struct bus_port *data, *monitor;
+    struct bus_handlers h;
+    bool is_router, insecure, use_ipv6;
+    struct curve_keys keys;
+    struct public_keys server; /* DEALER: what the head may have */
+    uint32_t i_server;         /* the one that is tried */
+    const char *keys_dir;      /* where they are read again, or NULL */
+    enum peer_role keys_role;
+    char keys_error[512];          /* told last */
+    struct loop_timer *try_others; /* NULL: no handshake has failed */
+    uint32_t other_key_ms;         /* the last wait; 0: the last handshake was good */
+    char endpoint[256];
+    char addresses[BUS_ADDRESSES_MAX][256]; /* of a DEALER, as tcp://HOST:PORT */
+    uint32_t n_addresses, i_address;
+    uint32_t max_frame_bytes, hwm, n_monitors;
+    /* DEALER: what the monitor told, and what was told on */
+    bool connected, shaken, link_up;
+    const char *link_why;
+    uint64_t n_dropped;
+};
+
+const char *bus_endpoint(const struct bus *b)
+{
+    return b->endpoint;
+}
+
+uint32_t bus_n_addresses(const struct bus *b)
+{
+    return b->n_addresses;
+}
+
+/* ---- a socket in the loop ---- */
+
+static void on_idle(uv_idle_t *h);
+
+static void drain(struct bus_port *p)
+{
+    for (int n = 0; p->bus; n++) {
+        if (n == BUS_DRAIN_MAX) {
+            uv_idle_start(&p->idle, on_idle);
+            return;
+        }
+        if (!p->take(p)) {
+            uv_idle_stop(&p->idle);
+            return;
+        }
+    }
+}
+
+static void on_idle(uv_idle_t *h)
+{
+    drain(h->data);
+}
+
+static void on_poll(uv_poll_t *h, int status, int events)
+{
+    drain(h->data);
+}
+
+static void on_port_closed(uv_handle_t *h)
+{
+    struct bus_port *p = h->data;
+    if (--p->open_handles == 0)
+        mem_free(p);
+}
+
+static void port_close(struct bus_port **port)
+{
+    struct bus_port *p = *port;
+    *port = NULL;
+    if (!p)
+        return;
+    p->bus = NULL;
+    /* out of the loop before zmq's threads close the descriptor */
+    uv_close((uv_handle_t *)&p->poll, on_port_closed);
+    uv_close((uv_handle_t *)&p->idle, on_port_closed);
+    zmq_close(p->socket);
+}
+
+/* Takes the socket in any case. */
+static enum status port_open(struct bus *b, void *owned_socket, bool (*take)(struct bus_port *),
+                             struct bus_port **out, struct error *err)
+{
+    int fd = -1, rc;
+    size_t size = sizeof fd;
+    struct bus_port *p = mem_zalloc(sizeof *p);
+    uv_loop_t *uv = loop_uv(b->loop);
+    p->bus = b;
+    p->socket = owned_socket;
+    p->take = take;
+    p->poll.data = p->idle.data = p;
+    rc = zmq_getsockopt(owned_socket, ZMQ_FD, &fd, &size) ? UV_EBADF
+                                                          : uv_poll_init(uv, &p->poll, fd);
+    if (rc) {
+        zmq_close(owned_socket);
+        mem_free(p);
+        return error_set(err, STATUS_IO, "bus: cannot watch a socket: %s", uv_strerror(rc));
+    }
+    uv_idle_init(uv, &p->idle);
+    p->open_handles = 2;
+    uv_poll_start(&p->poll, UV_READABLE, on_poll);
+    uv_idle_start(&p->idle, on_idle); /* what came before the poll gives no edge any more */
+    *out = p;
+    return STATUS_OK;
+}
+
+/* ---- frames ---- */
+
+/* The rest of a multi-part message that nobody wants. */
+static void skip_parts(void *socket, zmq_msg_t *last)
+{
+    while (zmq_msg_more(last))
+        if (zmq_msg_recv(last, socket, ZMQ_DONTWAIT) < 0)
+            return;
+}
+
+/* "role:key" from the ZAP handler. A peer it has not named does not get through. */
+static enum peer_role role_of(zmq_msg_t *m, char key[41])
+{
+    const char *user = zmq_msg_gets(m, "User-Id");
+    const char *colon = user ? strchr(user, ':') : NULL;
+    if (!colon || strlen(colon + 1) != 40)
+        return ROLE_NONE;
+    memcpy(key, colon + 1, 41);
+    for (int r = ROLE_NONE + 1; r < ROLE_COUNT; r++)
+        if (str_eq_c((struct str){user, (size_t)(colon - user)}, peer_role_name(r)))
+            return (enum peer_role)r;
+    return ROLE_NONE;
+}
+
+static bool take_data(struct bus_port *p)
+{
+    struct bus *b = p->bus;
+    struct bus_peer from = {0};
+    enum peer_role role = b->is_router || b->insecure ? ROLE_NONE : ROLE_HEAD;
+    char key[41] = "";
+    zmq_msg_t m;
+    zmq_msg_init(&m);
+    bool ok = zmq_msg_recv(&m, p->socket, ZMQ_DONTWAIT) >= 0;
+    if (!ok) {
+        zmq_msg_close(&m);
+        return false;
+    }
+    if (b->is_router) {
+        size_t n = zmq_msg_size(&m);
+        ok = n <= BUS_ID_MAX && zmq_msg_more(&m);
+        from.n = ok ? (uint8_t)n : 0;
+        memcpy(from.id, zmq_msg_data(&m), from.n);
+        if (zmq_msg_more(&m) && zmq_msg_recv(&m, p->socket, ZMQ_DONTWAIT) < 0)
+            ok = false;
+    }
+    if (ok && b->is_router && !b->insecure) {
+        role = role_of(&m, key);
+        ok = role != ROLE_NONE;
+    } else if (ok && !b->is_router && !b->insecure) {
+        memcpy(key, b->server.keys[b->i_server], sizeof key);
+    }
+    if (ok && !zmq_msg_more(&m)) {
+        struct str frame = {zmq_msg_data(&m), zmq_msg_size(&m)};
+        b->h.on_frame(b->h.ctx, from, role, key, frame); /* the bus may be gone after this */
+    } else {
+        skip_parts(p->socket, &m);
+        b->n_dropped++;
+        log_debug("bus_message_dropped", "dropped_total=%llu", (unsigned long long)b->n_dropped);
+    }
+    zmq_msg_close(&m);
+    return true;
+}
+
+static enum status send_part(struct bus *b, const void *bytes, size_t n, int flags)
+{
+    if (zmq_send(b->data->socket, bytes, n, flags | ZMQ_DONTWAIT) >= 0)
+        return STATUS_OK;
+    switch (zmq_errno()) {
+    case EAGAIN:
+        return STATUS_AGAIN;
+    case EHOSTUNREACH:
+        return STATUS_NOT_FOUND;
+    default:
+        return STATUS_IO;
+    }
+}
+
+enum status bus_send(struct bus *b, struct bus_peer to, struct str frame)
+{
+    enum status s = STATUS_OK;
+    if (!b->data)
+        return STATUS_CLOSED; /* a reconnect that failed */
+    if (frame.len > b->max_frame_bytes)
+        return STATUS_LIMIT; /* the other side would cut the connection */
+    if (b->is_router)
+        s = send_part(b, to.id, to.n, ZMQ_SNDMORE);
+    if (s == STATUS_OK) {
+        s = send_part(b, frame.ptr, frame.len, 0);
+        /* with ROUTER_MANDATORY the first part has checked the peer and its high-water mark */
+        assert(!b->is_router || s == STATUS_OK);
+    }
+    uv_idle_start(&b->data->idle, on_idle); /* the send may have taken the edge */
+    return s;
+}
+
+/* ---- monitor ---- */
+
+static void tell_link(struct bus *b, bool up, const char *why)
+{
+    if (b->link_why == why && b->link_up == up)
+        return; /* tries again and again for the same reason */
+    b->link_up = up;
+    b->link_why = why;
+    if (b->h.on_link)
+        b->h.on_link(b->h.ctx, up, why); /* the bus may be gone after this */
+}
+
+static void on_other_keys(void *ctx);
+
+/* The keys that we have may be yesterday's. A new socket, since this one would ask with them again
+ * and again. */
+static void plan_other_keys(struct bus *b)
+{
+    if ((!b->keys_dir && b->server.n < 2) || b->insecure || b->try_others)
+        return;
+    b->i_server = (b->i_server + 1) % b->server.n;
+    b->other_key_ms = b->other_key_ms ? b->other_key_ms * 2 : BUS_OTHER_KEY_MS;
+    if (b->other_key_ms > BUS_OTHER_KEY_MAX_MS)
+        b->other_key_ms = BUS_OTHER_KEY_MAX_MS;
+    b->try_others = loop_timer_start(b->loop, b->other_key_ms, 0, on_other_keys, b);
+}
+
+static void on_monitor_event(struct bus *b, uint16_t event)
+{
+    static const char up[] = "connected";
+    static const char lost[] = "the connection was lost";
+    static const char nobody[] = "nobody answers at this address, or its name is not known here";
+    static const char refused[] = "the head refused our key: it is not in its authorized file";
+    static const char not_ours[] = "the other side ended the handshake: a wrong public key of the "
+                                   "head, a key it does not know, or no coxswain head";
+    switch (event) {
+    case ZMQ_EVENT_CONNECTED:
+        b->connected = true;
+        b->shaken = false;
+        break;
+    case ZMQ_EVENT_HANDSHAKE_SUCCEEDED:
+        b->shaken = true;
+        b->other_key_ms = 0;
+        tell_link(b, true, up);
+        break;
+    case ZMQ_EVENT_HANDSHAKE_FAILED_AUTH:
+        b->connected = false;
+        plan_other_keys(b);
+        tell_link(b, false, refused);
+        break;
+    case ZMQ_EVENT_HANDSHAKE_FAILED_PROTOCOL:
+    case ZMQ_EVENT_HANDSHAKE_FAILED_NO_DETAIL:
+        b->connected = false;
+        plan_other_keys(b);
+        tell_link(b, false, not_ours);
+        break;
+    case ZMQ_EVENT_DISCONNECTED:
+        if (b->connected) {
+            b->connected = false;
+            if (!b->shaken)
+                plan_other_keys(b);
+            tell_link(b, false, b->shaken ? lost : not_ours);
+        }
+        break;
+    case ZMQ_EVENT_CONNECT_RETRIED:
+        if (!b->connected && !b->link_why)
+            tell_link(b, false, nobody);
+        break;
+    default:
+        break;
+    }
+}
+
+/* An event is two parts: 16 bits event and 32 bits value, then the address. */
+static bool take_event(struct bus_port *p)
+{
+    uint16_t event = 0;
+    zmq_msg_t m;
+    zmq_msg_init(&m);
+    bool any = zmq_msg_recv(&m, p->socket, ZMQ_DONTWAIT) >= 0;
+    if (any && zmq_msg_size(&m) >= sizeof event)
+        memcpy(&event, zmq_msg_data(&m), sizeof event);
+    if (any)
+        skip_parts(p->socket, &m);
+    zmq_msg_close(&m);
+    if (any)
+        on_monitor_event(p->bus, event);
+    return any;
+}
+
+static enum status monitor_open(struct bus *b, void *watched, struct error *err)
+{
+    char name[64];
+    int zero = 0;
+    snprintf(name, sizeof name, "inproc://coxswain.monitor.%u", b->n_monitors++);
+    void *socket = zmq_socket(b->context, ZMQ_PAIR);
+    if (!socket)
+        return error_set(err, STATUS_IO, "bus: %s", zmq_strerror(zmq_errno()));
+    zmq_setsockopt(socket, ZMQ_LINGER, &zero, sizeof zero);
+    if (zmq_socket_monitor(watched, name, ZMQ_EVENT_ALL) < 0 || zmq_connect(socket, name) < 0) {
+        int e = zmq_errno();
+        zmq_close(socket);
+        return error_set(err, STATUS_IO, "bus: monitor: %s", zmq_strerror(e));
+    }
+    return port_open(b, socket, take_event, &b->monitor, err);
+}
+
+/* ---- open and close ---- */
+
+/* HOST of "tcp://HOST:PORT", brackets of an IPv6 address included; empty when it is none. */
+static struct str host_of(const char *endpoint)
+{
+    struct str e = str_from(endpoint);
+    if (!str_starts(e, STR("tcp://")))
+        return STR("");
+    const char *host = endpoint + 6, *colon = strrchr(host, ':');
+    return (struct str){host, colon ? (size_t)(colon - host) : 0};
+}
+
+/* A listener may leave the port to the system. */
+static bool port_is_good(const char *endpoint, bool is_router)
+{
+    const char *port = strrchr(endpoint, ':') + 1;
+    uint64_t n;
+    if (is_router && strcmp(port, "*") == 0)
+        return true;
+    return str_to_u64(str_from(port), &n) == STATUS_OK && n <= UINT16_MAX && (n > 0 || is_router);
+}
+
+static bool set_int(void *socket, int option, int value)
+{
+    return zmq_setsockopt(socket, option, &value, sizeof value) == 0;
+}
+
+static bool set_common(const struct bus *b, void *s)
+{
+    int64_t max = b->max_frame_bytes;
+    bool ok = set_int(s, ZMQ_LINGER, 0) && set_int(s, ZMQ_SNDHWM, (int)b->hwm) &&
+              set_int(s, ZMQ_RCVHWM, (int)b->hwm) && set_int(s, ZMQ_IPV6, b->use_ipv6) &&
+              set_int(s, ZMQ_HANDSHAKE_IVL, BUS_HANDSHAKE_MS) &&
+              zmq_setsockopt(s, ZMQ_MAXMSGSIZE, &max, sizeof max) == 0;
+    if (ok && !b->insecure)
+        ok = zmq_setsockopt(s, ZMQ_CURVE_PUBLICKEY, b->keys.public_key, 41) == 0 &&
+             zmq_setsockopt(s, ZMQ_CURVE_SECRETKEY, b->keys.secret_key, 41) == 0;
+    return ok;
+}
+
+static bool set_router(const struct bus *b, void *s)
+{
+    bool ok = set_int(s, ZMQ_ROUTER_MANDATORY, 1) && set_int(s, ZMQ_BACKLOG, BUS_BACKLOG);
+    if (ok && !b->insecure)
+        ok = set_int(s, ZMQ_CURVE_SERVER, 1) && set_int(s, ZMQ_ZAP_ENFORCE_DOMAIN, 1) &&
+             zmq_setsockopt(s, ZMQ_ZAP_DOMAIN, ZAP_DOMAIN, strlen(ZAP_DOMAIN)) == 0;
+    return ok;
+}
+
+static bool set_dealer(const struct bus *b, void *s)
+{
+    bool ok = set_int(s, ZMQ_IMMEDIATE, 1) && set_int(s, ZMQ_RECONNECT_IVL, BUS_RECONNECT_MS) &&
+              set_int(s, ZMQ_RECONNECT_IVL_MAX, BUS_RECONNECT_MAX_MS) &&
+              set_int(s, ZMQ_CONNECT_TIMEOUT, BUS_CONNECT_MS);
+    if (ok && !b->insecure)
+        ok = zmq_setsockopt(s, ZMQ_CURVE_SERVERKEY, b->server.keys[b->i_server], 41) == 0;
+    return ok;
+}
+
+static enum status attach(struct bus *b, void *s, struct error *err)
+{
+    char real[sizeof b->endpoint];
+    size_t size = sizeof real;
+    if (!b->is_router) {
+        if (zmq_connect(s, b->endpoint) == 0)
+            return STATUS_OK;
+        return error_set(err, STATUS_INVALID, "cannot connect to %s: %s", b->endpoint,
+                         zmq_strerror(zmq_errno()));
+    }
+    if (zmq_bind(s, b->endpoint) < 0) {
+        int e = zmq_errno();
+        const char *colon = strrchr(b->endpoint, ':');
+        if (e == EADDRINUSE)
+            return error_set(err, STATUS_EXISTS,
+                             "port %s is in use (%s): end the other process or choose another port",
+                             colon ? colon + 1 : "?", b->endpoint);
+        return error_set(err, STATUS_INVALID, "cannot listen on %s: %s", b->endpoint,
+                         zmq_strerror(e));
+    }
+    if (zmq_getsockopt(s, ZMQ_LAST_ENDPOINT, real, &size) == 0)
+        memcpy(b->endpoint, real, size);
+    return STATUS_OK;
+}
+
+/* What cannot be read changes nothing: it may be half of a change. */
+static void read_keys_again(struct bus *b)
+{
+    struct curve_keys ours;
+    struct public_keys server;
+    struct error err = {0};
+    if (!b->keys_dir || b->insecure)
+        return;
+    if (keys_load(b->keys_dir, b->keys_role, &ours, &err) != STATUS_OK ||
+        keys_load_publics(b->keys_dir, ROLE_HEAD, &server, &err) != STATUS_OK) {
+        if (strcmp(b->keys_error, err.text) != 0)
+            log_error("keys_not_read", "error=%s now=%s", log_quote(err.text),
+                      log_quote("the keys that it has stay in use"));
+        snprintf(b->keys_error, sizeof b->keys_error, "%s", err.text);
+    } else {
+        bool is_same = strcmp(ours.public_key, b->keys.public_key) == 0 &&
+                       server.n == b->server.n &&
+                       memcmp(server.keys, b->server.keys, sizeof server.keys) == 0;
+        b->keys_error[0] = '\0';
+        if (!is_same) {
+            log_info("keys_read", "role=%s public_key=%s n_head_keys=%u",
+                     peer_role_name(b->keys_role), log_quote(ours.public_key), server.n);
+            b->keys = ours;
+            b->server = server;
+            b->i_server = 0;
+        }
+    }
+    explicit_bzero(&ours, sizeof ours);
+}
+
+static enum status open_socket(struct bus *b, struct error *err)
+{
+    void *s = zmq_socket(b->context, b->is_router ? ZMQ_ROUTER : ZMQ_DEALER);
+    if (!s)
+        return error_set(err, STATUS_IO, "bus: %s", zmq_strerror(zmq_errno()));
+    enum status st = STATUS_OK;
+    if (!set_common(b, s) || !(b->is_router ? set_router(b, s) : set_dealer(b, s)))
+        st = error_set(err, STATUS_INVALID, "bus: an option or key was refused: %s",
+                       zmq_strerror(zmq_errno()));
+    b->connected = b->shaken = b->link_up = false;
+    b->link_why = NULL;
+    if (st == STATUS_OK && !b->is_router)
+        st = monitor_open(b, s, err); /* before the connection, so that it sees all of it */
+    if (st == STATUS_OK)
+        st = attach(b, s, err);
+    if (st != STATUS_OK) {
+        port_close(&b->monitor);
+        zmq_close(s);
+        return st;
+    }
+    return port_open(b, s, take_data, &b->data, err);
+}
+
+static enum status check_endpoint(const struct bus_options *o, const char *endpoint, bool is_router,
+                                  struct error *err)
+{
+    struct str host = host_of(endpoint);
+    if (strlen(endpoint) >= sizeof((struct bus *)0)->endpoint || host.len == 0 ||
+        !port_is_good(endpoint, is_router))
+        return error_set(err, STATUS_INVALID,
+                         "\"%.100s\" is no address: tcp://HOST:PORT is wanted, PORT up to 65535",
+                         endpoint);
+    if (o->insecure && !o->allow_remote_insecure && !host_is_loopback(host))
+        return error_set(err, STATUS_DENIED,
+                         "%s: no unencrypted link beyond this machine; use keys, or bind a "
+                         "loopback address",
+                         endpoint);
+    return STATUS_OK;
+}
+
+static void use_endpoint(struct bus *b, const char *endpoint)
+{
+    struct str host = host_of(endpoint);
+    bool is_localhost = str_eq_c(host, "localhost");
+    /* with IPv6 on, libzmq tries only ::1 for "localhost", where a head on 127.0.0.1 does not
+     * listen, and writes an IPv4 address as ::ffff:a.b.c.d; a bind takes no names at all */
+    b->use_ipv6 = !is_localhost && strspn(host.ptr, "0123456789.") != host.len;
+    if (is_localhost && b->is_router)
+        snprintf(b->endpoint, sizeof b->endpoint, "tcp://127.0.0.1%s", host.ptr + host.len);
+    else
+        snprintf(b->endpoint, sizeof b->endpoint, "%s", endpoint);
+}
+
+/* "tcp://A:1,B:2", every one of them good. */
+static enum status read_addresses(struct bus *b, const struct bus_options *o, struct error *err)
+{
+    const char *at = o->endpoint;
+    bool one = b->is_router || !strchr(at, ',');
+    for (; at; b->n_addresses++) {
+        char *out = b->addresses[b->n_addresses];
+        const char *end = one ? NULL : strchr(at, ',');
+        int n = snprintf(out, sizeof b->addresses[0], "%s%.*s", at == o->endpoint ? "" : "tcp://",
+                         end ? (int)(end - at) : (int)strlen(at), at);
+        if (n < 0 || (size_t)n >= sizeof b->addresses[0] ||
+            (end && b->n_addresses + 1 == BUS_ADDRESSES_MAX))
+            return error_set(err, STATUS_INVALID,
+                             "\"%.100s\": at most %d addresses of less than %zu characters",
+                             o->endpoint, BUS_ADDRESSES_MAX, sizeof b->addresses[0]);
+        TRY(check_endpoint(o, out, b->is_router, err));
+        at = end ? end + 1 : NULL;
+    }
+    use_endpoint(b, b->addresses[0]);
+    return STATUS_OK;
+}
+
+static enum status open_bus(struct loop *l, const struct bus_options *o,
+                            const struct bus_handlers *h, bool is_router, struct bus **out,
+                            struct error *err)
+{
+    if (!o->insecure && (is_router ? !o->authorized : !o->server_public_key))
+        return error_set(err, STATUS_INVALID, "%s: %s", o->endpoint,
+                         is_router ? "no authorized keys" : "no public key of the head");
+    struct bus *b = mem_zalloc(sizeof *b);
+    b->loop = l;
+    b->h = *h;
+    b->is_router = is_router;
+    b->insecure = o->insecure;
+    b->keys = o->keys;
+    b->hwm = o->hwm ? o->hwm : BUS_DEFAULT_HWM;
+    b->max_frame_bytes = o->max_frame_bytes ? o->max_frame_bytes : BUS_DEFAULT_FRAME;
+    if (o->server_public_key) {
+        snprintf(b->server.keys[0], sizeof b->server.keys[0], "%s", o->server_public_key);
+        b->server.n = 1;
+    }
+    if (b->server.n == 1 && o->server_other_key && o->server_other_key[0])
+        snprintf(b->server.keys[b->server.n++], sizeof b->server.keys[0], "%s",
+                 o->server_other_key);
+    b->keys_dir = is_router ? NULL : o->keys_dir;
+    b->keys_role = o->keys_role;
+    read_keys_again(b); /* the head's other key, if there are two */
+    enum status s = read_addresses(b, o, err);
+    if (s != STATUS_OK) {
+        bus_close(b);
+        return s;
+    }
+    b->context = zmq_ctx_new();
+    if (!b->context)
+        s = error_set(err, STATUS_IO, "bus: no zmq context: %s", zmq_strerror(zmq_errno()));
+    if (s == STATUS_OK && is_router && !o->insecure)
+        s = zap_start(b->context, o->authorized, &b->zap, err); /* before the socket is bound */
+    if (s == STATUS_OK)
+        s = open_socket(b, err);
+    if (s != STATUS_OK) {
+        bus_close(b);
+        return s;
+    }
+    *out = b;
+    return STATUS_OK;
+}
+
+enum status bus_bind(struct loop *l, const struct bus_options *o, const struct bus_handlers *h,
+                     struct bus **out, struct error *err)
+{
+    return open_bus(l, o, h, true, out, err);
+}
+
+enum status bus_connect(struct loop *l, const struct bus_options *o, const struct bus_handlers *h,
+                        struct bus **out, struct error *err)
+{
+    return open_bus(l, o, h, false, out, err);
+}
+
+static void close_ports(struct bus *b)
+{
+    if (b->monitor && b->data)
+        zmq_socket_monitor(b->data->socket, NULL, 0);
+    port_close(&b->monitor);
+    port_close(&b->data);
+}
+
+enum status bus_reconnect(struct bus *b, struct error *err)
+{
+    if (b->is_router)
+        return error_set(err, STATUS_INVALID, "a bound bus does not connect");
+    close_ports(b);
+    bool same = b->try_others && b->i_server > 0; /* with the head's other key */
+    loop_timer_stop(b->try_others);
+    b->try_others = NULL;
+    read_keys_again(b);
+    if (!same)
+        b->i_address = (b->i_address + 1) % b->n_addresses;
+    use_endpoint(b, b->addresses[b->i_address]);
+    return open_socket(b, err);
+}
+
+static void on_other_keys(void *ctx)
+{
+    struct bus *b = ctx;
+    struct error err = {0};
+    if (bus_reconnect(b, &err) == STATUS_OK)
+        return;
+    log_error("reconnect_failed", "error=%s", log_quote(err.text));
+    b->try_others = loop_timer_start(b->loop, BUS_RECONNECT_MAX_MS, 0, on_other_keys, b);
+}
+
+void bus_swap_authorized(struct bus *b, struct authorized *mine, struct authorized *next)
+{
+    struct authorized old = *mine;
+    if (b && b->zap) {
+        zap_swap(b->zap, mine, next);
+        return;
+    }
+    *mine = *next;
+    *next = old;
+}
+
+enum status bus_rebind(struct bus *b, const struct curve_keys *keys, struct error *err)
+{
+    assert(b->is_router);
+    if (!b->insecure)
+        b->keys = *keys;
+    close_ports(b);
+    return open_socket(b, err);
+}
+
+void bus_linger(struct bus *b, int ms)
+{
+    assert(!b->is_router);
+    if (b->data)
+        (void)set_int(b->data->socket, ZMQ_LINGER, ms);
+}
+
+void bus_close(struct bus *b)
+{
+    if (!b)
+        return;
+    close_ports(b);
+    loop_timer_stop(b->try_others);
+    zap_stop(b->zap);
+    if (b->context)
+        zmq_ctx_term(b->context); /* waits for bus_linger's time at most */
+    explicit_bzero(&b->keys, sizeof b->keys);
+    mem_free(b);
+}

@@ -1,0 +1,79 @@
+/* `ps` shows a command line to everybody on a machine, for as long as the process lives. What was
+ * given there and is nobody's business is overwritten where it stands, as soon as it was parsed:
+ * all strings that a configuration hands out are copies. */
+#include <string.h>
+
+#include "common/base/mem.h"
+#include "common/base/userinfo.h"
+#include "common/config/set.h"
+
+static void overwrite(char *text)
+{
+    memset(text, '*', strlen(text));
+}
+
+static bool ends_with(struct str s, const char *end)
+{
+    size_t n = strlen(end);
+    return s.len >= n && memcmp(s.ptr + s.len - n, end, n) == 0;
+}
+
+/* A flag of others that changes nothing here may carry a secret there: --hf-token. */
+static bool is_secret(const struct option_spec *s)
+{
+    static const char *const ends[] = {"-token", "-password", "-secret", "-api-key"};
+    if (s->secret || !config_is_foreign(s))
+        return s->secret;
+    for (size_t i = 0; i < sizeof ends / sizeof *ends; i++)
+        if (ends_with(str_from(s->name), ends[i]))
+            return true;
+    return false;
+}
+
+/* A worker's token is known by its first bytes, wherever it stands (proto/join_token). */
+static void hide_token(char *text)
+{
+    char *token = strstr(text, "cox1.");
+    if (token && (token == text || token[-1] == '='))
+        overwrite(token);
+}
+
+static const struct option_spec *flag_of(const struct option_spec *specs, size_t n_specs,
+                                         const char *word)
+{
+    size_t dashes = strspn(word, "-");
+    struct str name = {word + dashes, strcspn(word + dashes, "=")};
+    if (dashes == 0 || dashes > 2 || name.len == 0)
+        return NULL;
+    size_t i = config_find(specs, n_specs, name);
+    return i < n_specs ? &specs[i] : NULL;
+}
+
+void config_hide(const struct option_spec *specs, size_t n_specs, int argc, char **argv)
+{
+    const struct option_spec *of = NULL; /* whose value the next words are */
+    for (int i = 1; i < argc; i++) {
+        char *equals = strchr(argv[i], '=');
+        bool is_flag = argv[i][0] == '-' && argv[i][1] != '\0';
+        if (is_flag) {
+            of = flag_of(specs, n_specs, argv[i]);
+            of = of && is_secret(of) ? of : NULL;
+            if (of && equals)
+                overwrite(equals + 1);
+        } else if (of) {
+            overwrite(argv[i]);
+        }
+        if (of && !is_flag && of->type != OPTION_LIST)
+            of = NULL;
+        hide_token(argv[i]);
+        userinfo_hide(argv[i]);
+    }
+}
+
+void config_append_url(struct strbuf *b, struct str text)
+{
+    char *shown = mem_strndup(text.ptr, text.len);
+    userinfo_hide(shown);
+    strbuf_append_c(b, shown);
+    mem_free(shown);
+}

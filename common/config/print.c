@@ -1,0 +1,159 @@
+/* The option table for people (--help) and the values in force for the log. */
+#include <stdio.h>
+#include <string.h>
+
+#include "common/base/log.h"
+#include "common/config/set.h"
+
+enum { HELP_COLUMN = 34 };
+
+static const char *value_word(const struct option_spec *s)
+{
+    switch (s->type) {
+    case OPTION_INT:
+    case OPTION_FLOAT:
+        return " N";
+    case OPTION_STRING:
+    case OPTION_ARGUMENT:
+        return " TEXT";
+    case OPTION_LIST:
+        return " TEXT...";
+    case OPTION_ENUM:
+    case OPTION_BOOL:
+    case OPTION_IGNORED:
+    case OPTION_REFUSED:
+    case OPTION_TYPE_COUNT:
+        break;
+    }
+    return "";
+}
+
+static void print_option(struct strbuf *b, const struct option_spec *s)
+{
+    size_t start = b->len;
+    strbuf_printf(b, "  --%s%s", s->name, value_word(s));
+    if (s->type == OPTION_ENUM)
+        strbuf_printf(b, " %s", s->choices);
+    size_t width = b->len - start;
+    if (width >= HELP_COLUMN)
+        strbuf_printf(b, "\n%*s", HELP_COLUMN, "");
+    else
+        strbuf_printf(b, "%*s", (int)(HELP_COLUMN - width), "");
+    strbuf_append_c(b, s->help);
+    bool range = (s->type == OPTION_INT || s->type == OPTION_FLOAT) && s->min < s->max;
+    const char *sep = " (";
+    if (s->def && *s->def && !s->secret) {
+        strbuf_printf(b, "%sdefault %s", sep, s->def);
+        sep = ", ";
+    }
+    if (range) {
+        strbuf_printf(b, "%s%.16g to %.16g", sep, s->min, s->max);
+        sep = ", ";
+    }
+    if (s->aliases) {
+        strbuf_printf(b, "%salso --", sep);
+        for (const char *a = s->aliases; *a; a++)
+            strbuf_append_c(b, *a == ',' ? ", --" : (char[]){*a, '\0'});
+        sep = ", ";
+    }
+    strbuf_append_c(b, *sep == ',' ? ")\n" : "\n");
+}
+
+void config_print_help(struct strbuf *b, const char *usage, const struct option_spec *specs,
+                       size_t n_specs)
+{
+    static const struct option_spec built_in[] = {
+        {.name = "config",
+         .type = OPTION_STRING,
+         .help = "YAML file with options, underscored: max_num_seqs: 64"},
+        {.name = "help", .type = OPTION_BOOL, .help = "show this text"},
+        {.name = "version", .type = OPTION_BOOL, .help = "show the version"},
+    };
+    strbuf_printf(b, "Usage: %s\n\n", usage);
+    for (size_t i = 0; i < n_specs; i++)
+        if (specs[i].help && !config_is_foreign(&specs[i]))
+            print_option(b, &specs[i]);
+    for (size_t i = 0; i < sizeof built_in / sizeof *built_in; i++)
+        print_option(b, &built_in[i]);
+    strbuf_append_c(b,
+                    "\nEvery option can also be set as COX_<OPTION> in the environment and in the "
+                    "file;\nthe command line wins, then the environment, then the file.\n");
+}
+
+static void append_text(struct strbuf *b, const struct option_spec *s, const char *text)
+{
+    struct strbuf shown;
+    strbuf_init(&shown, 0);
+    config_append_url(&shown, str_from(text));
+    strbuf_append_json(b, s->secret ? STR("***") : strbuf_str(&shown));
+    strbuf_fini(&shown);
+}
+
+static void print_value(struct strbuf *b, const struct option_spec *s, const void *config)
+{
+    const char *field = (const char *)config + s->offset;
+    const struct option_list *list = (const void *)field;
+    const char *text = NULL;
+    switch (s->type) {
+    case OPTION_BOOL:
+        strbuf_append_c(b, *(const bool *)(const void *)field ? "true" : "false");
+        break;
+    case OPTION_INT:
+        strbuf_printf(b, "%lld", (long long)*(const int64_t *)(const void *)field);
+        break;
+    case OPTION_FLOAT:
+        strbuf_printf(b, "%.15g", *(const double *)(const void *)field);
+        break;
+    case OPTION_STRING:
+        text = *(const char *const *)(const void *)field;
+        if (text)
+            append_text(b, s, text);
+        else
+            strbuf_append_c(b, "null");
+        break;
+    case OPTION_ENUM:
+        strbuf_append_json(b,
+                           config_choice(s->choices, (size_t) * (const int *)(const void *)field));
+        break;
+    case OPTION_LIST:
+        strbuf_append_c(b, "[");
+        for (size_t i = 0; i < list->n_items; i++) {
+            strbuf_append_c(b, i ? ", " : "");
+            append_text(b, s, list->items[i]);
+        }
+        strbuf_append_c(b, "]");
+        break;
+    case OPTION_ARGUMENT:
+    case OPTION_IGNORED:
+    case OPTION_REFUSED:
+    case OPTION_TYPE_COUNT:
+        break;
+    }
+}
+
+void config_print_yaml(struct strbuf *b, const struct option_spec *specs, size_t n_specs,
+                       const void *config)
+{
+    for (size_t i = 0; i < n_specs; i++) {
+        if (config_is_foreign(&specs[i]) || specs[i].type == OPTION_ARGUMENT)
+            continue;
+        for (const char *c = specs[i].name; *c; c++)
+            strbuf_append(b, *c == '-' ? "_" : c, 1);
+        strbuf_append_c(b, ": ");
+        print_value(b, &specs[i], config);
+        strbuf_append_c(b, "\n");
+    }
+}
+
+void config_log(const struct option_spec *specs, size_t n_specs, const void *config)
+{
+    struct strbuf b;
+    if (!log_enabled(LOG_DEBUG))
+        return;
+    strbuf_init(&b, 0);
+    config_print_yaml(&b, specs, n_specs, config);
+    char *rest = b.ptr;
+    for (char *line; rest && (line = strsep(&rest, "\n")) && line[0];)
+        log_debug("option", "yaml=%s", log_quote(line));
+    strbuf_fini(&b);
+}

@@ -1,0 +1,11 @@
+#pragma once
+/* What one call at a time (http_client.c) and many at once (http_streams.c) have in common. */
+#include <curl/curl.h>
+
+#include "common/http/client/client.h"
+
+/* All of c but where its answer goes. *headers is the caller's to free, after the transfer. */
+MUST_USE enum status http_client_prepare(CURL *curl, const struct http_call *c,
+                                         struct curl_slist **headers, struct error *err);
+/* Fills err by what curl says of a transfer; STATUS_OK where on_data has ended it. */
+enum status http_client_describe(CURLcode rc, const struct http_call *c, struct error *err);

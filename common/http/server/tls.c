@@ -1,0 +1,88 @@
+/* One connection's bytes through its TLS session. All that a read decrypts is handed on before it
+ * returns, so that a session holds no plain bytes; what the parser has no use for yet waits in
+ * c->pending, whose bound stops the reading. */
+#include "common/tls/tls.h"
+#include "common/base/log.h"
+#include "common/http/server/state.h"
+
+enum { OWN_MAX = 64 << 10 };
+
+bool conn_tls_begin(struct conn *c)
+{
+    c->tls = tls_session_new(c->server->tls);
+    return c->tls != NULL;
+}
+
+static bool send_output(struct conn *c)
+{
+    struct str out = tls_output(c->tls);
+    bool sent = out.len == 0 || conn_send_plain(c, out, STR(""), STR(""));
+    tls_output_sent(c->tls);
+    return sent;
+}
+
+bool conn_tls_send(struct conn *c, struct str a, struct str b, struct str d)
+{
+    const struct str parts[] = {a, b, d};
+    if (tls_write(c->tls, parts, 3) && send_output(c))
+        return true;
+    conn_abort_soon(c); /* not from here: the handler may be on the stack */
+    return false;
+}
+
+void conn_tls_goodbye(struct conn *c)
+{
+    tls_close_notify(c->tls);
+    (void)send_output(c);
+}
+
+/* Answers of TLS itself: handshake, keys, alerts. A peer that asks for them and reads none would
+ * have them queue up without end. */
+static bool send_own(struct conn *c)
+{
+    c->tls_own_bytes += tls_output(c->tls).len;
+    return send_output(c) && c->tls_own_bytes <= OWN_MAX;
+}
+
+static void fail(struct conn *c, bool not_tls)
+{
+    log_debug("tls_failed", "up=%s why=%s", c->arrived_ns ? "true" : "false",
+              log_quote(tls_why(c->tls)));
+    if (c->state == CONN_READING && not_tls) {
+        tls_session_free(c->tls);
+        c->tls = NULL;
+        conn_refuse(c, 400, "This address speaks TLS: use https://");
+    } else if (c->state == CONN_READING) {
+        conn_linger(c); /* so that the peer reads the alert */
+    } else if (c->state != CONN_LINGERING) {
+        conn_abort(c);
+    }
+}
+
+void conn_tls_on_bytes(struct conn *c, struct str bytes)
+{
+    char *plain = c->server->plain_buffer;
+    size_t n;
+    tls_feed(c->tls, bytes);
+    while (c->state != CONN_CLOSING) {
+        enum tls_step step = tls_read(c->tls, plain, HTTP_PLAIN_BUFFER, &n);
+        if (step != TLS_NOT_TLS && !send_own(c)) {
+            conn_abort(c);
+            return;
+        }
+        switch (step) {
+        case TLS_BYTES:
+            conn_on_plain(c, (struct str){plain, n});
+            break;
+        case TLS_MORE:
+            return;
+        case TLS_CLOSED:
+            conn_on_eof(c);
+            return;
+        case TLS_NOT_TLS:
+        case TLS_FAILED:
+            fail(c, step == TLS_NOT_TLS);
+            return;
+        }
+    }
+}

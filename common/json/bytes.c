@@ -1,0 +1,66 @@
+#include "common/json/bytes.h"
+
+/* Sizes of jansson's structures (jansson.h, hashtable.h; a hash table begins with eight buckets and
+ * has at least as many as members, a list begins with eight places and doubles). */
+enum {
+    OBJECT = 72,
+    ARRAY = 40,
+    STRING = 32, /* without its bytes */
+    NUMBER = 24,
+    PAIR = 57, /* of an object, without the key; with its zero */
+    LEAST_PLACES = 8,
+    BUCKET = 16,
+    PLACE = 8,
+};
+
+/* The bytes that malloc takes for n bytes: its own eight in front, in steps of sixteen, at
+ * least 32. */
+static uint64_t block(uint64_t n)
+{
+    const uint64_t whole = (n + 8 + 15) / 16 * 16;
+    return whole > 32 ? whole : 32;
+}
+
+static uint64_t places(uint64_t n)
+{
+    uint64_t have = LEAST_PLACES;
+    while (have < n)
+        have *= 2;
+    return have;
+}
+
+static uint64_t object_bytes(const json_t *v)
+{
+    uint64_t n = block(OBJECT) + block(places(json_object_size(v)) * BUCKET);
+    void *at = json_object_iter((json_t *)v);
+    for (; at; at = json_object_iter_next((json_t *)v, at))
+        n += block(PAIR + json_object_iter_key_len(at)) + json_bytes(json_object_iter_value(at));
+    return n;
+}
+
+static uint64_t array_bytes(const json_t *v)
+{
+    uint64_t n = block(ARRAY) + block(places(json_array_size(v)) * PLACE);
+    for (size_t i = 0; i < json_array_size(v); i++)
+        n += json_bytes(json_array_get(v, i));
+    return n;
+}
+
+uint64_t json_bytes(const json_t *v)
+{
+    if (!v)
+        return 0;
+    switch (json_typeof(v)) {
+    case JSON_OBJECT:
+        return object_bytes(v);
+    case JSON_ARRAY:
+        return array_bytes(v);
+    case JSON_STRING: /* the structure, and the bytes */
+        return block(STRING) + block(json_string_length(v) + 1);
+    case JSON_INTEGER:
+    case JSON_REAL:
+        return block(NUMBER);
+    default: /* one of each in the program */
+        return 0;
+    }
+}

@@ -1,0 +1,287 @@
+#include "common/model/config/config.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "common/model/config/families.h"
+#include "common/model/files/hf_json.h"
+
+#define SWIGLU .activation = MODEL_SILU, .activation_key = "hidden_act"
+static const struct config_family families[] = {
+    {.name = "llama", SWIGLU, .norm_eps = 1e-6, .theta = 10000},
+    {.name = "mistral",
+     SWIGLU,
+     .norm_eps = 1e-6,
+     .theta = 10000,
+     .n_kv_heads = 8,
+     .windows = WINDOWS_ALL,
+     .window = 4096},
+    {.name = "qwen2",
+     SWIGLU,
+     .norm_eps = 1e-6,
+     .theta = 10000,
+     .n_kv_heads = 32,
+     .qkv_bias = true,
+     .windows = WINDOWS_IF_USED,
+     .window = 4096},
+    {.name = "qwen3",
+     SWIGLU,
+     .norm_eps = 1e-6,
+     .theta = 10000,
+     .n_kv_heads = 32,
+     .head_dim = 128,
+     .windows = WINDOWS_IF_USED,
+     .window = 4096},
+    {.name = "phi3",
+     SWIGLU,
+     .norm_eps = 1e-5,
+     .theta = 10000,
+     .original_len = 4096,
+     .windows = WINDOWS_ALL},
+    {.name = "olmo2", SWIGLU, .norm_eps = 1e-5, .theta = 10000},
+    {.name = "mixtral",
+     SWIGLU,
+     .norm_eps = 1e-5,
+     .theta = 1e6,
+     .n_kv_heads = 8,
+     .windows = WINDOWS_ALL,
+     .more = model_config_mixtral,
+     .gguf_more = model_config_gguf_mixtral},
+    {.name = "qwen2_moe",
+     SWIGLU,
+     .norm_eps = 1e-6,
+     .theta = 10000,
+     .n_kv_heads = 16,
+     .qkv_bias = true,
+     .windows = WINDOWS_IF_USED_EVEN,
+     .window = 4096,
+     .more = model_config_qwen2_moe,
+     .gguf_more = model_config_gguf_qwen2_moe},
+    {.name = "qwen3_moe",
+     SWIGLU,
+     .norm_eps = 1e-6,
+     .theta = 10000,
+     .n_kv_heads = 4,
+     .windows = WINDOWS_IF_USED_ALL,
+     .window = 4096,
+     .more = model_config_qwen3_moe,
+     .gguf_more = model_config_gguf_qwen3_moe},
+    {.name = "gpt_oss",
+     SWIGLU,
+     .norm_eps = 1e-5,
+     .theta = 150000,
+     .n_kv_heads = 8,
+     .head_dim = 64,
+     .qkv_bias = true,
+     .windows = WINDOWS_LAYERS,
+     .window = 128,
+     .full_every = 2,
+     .more = model_config_gpt_oss,
+     .gguf_more = model_config_gguf_gpt_oss,
+     .gguf_window = 128},
+    {.name = "deepseek_v2",
+     SWIGLU,
+     .norm_eps = 1e-6,
+     .theta = 10000,
+     .more = model_config_deepseek,
+     .gguf_more = model_config_gguf_deepseek,
+     .latent = true},
+    {.name = "deepseek_v3",
+     SWIGLU,
+     .norm_eps = 1e-6,
+     .theta = 10000,
+     .more = model_config_deepseek,
+     .gguf_more = model_config_gguf_deepseek,
+     .latent = true},
+    {.name = "gemma2",
+     .hidden = 2304,
+     .intermediate = 9216,
+     .n_layers = 26,
+     .n_heads = 8,
+     .n_kv_heads = 4,
+     .head_dim = 256,
+     .activation = MODEL_GELU_TANH,
+     .activation_key = "hidden_activation",
+     .norm_eps = 1e-6,
+     .theta = 10000,
+     .tied_embedding = true,
+     .windows = WINDOWS_LAYERS,
+     .window = 4096,
+     .full_every = 2,
+     .query_pre_attn_scalar = 256,
+     .attention_softcap = 50,
+     .final_softcap = 30,
+     .gguf_odd_hidden = 4608,
+     .gguf_window = 4096},
+    {.name = "gemma3",
+     .hidden = 2304,
+     .intermediate = 9216,
+     .n_layers = 26,
+     .n_heads = 8,
+     .n_kv_heads = 4,
+     .head_dim = 256,
+     .activation = MODEL_GELU_TANH,
+     .activation_key = "hidden_activation",
+     .norm_eps = 1e-6,
+     .theta = 1e6,
+     .tied_embedding = true,
+     .windows = WINDOWS_LAYERS,
+     .window = 4096,
+     .full_every = 6,
+     .local_theta = 10000,
+     .query_pre_attn_scalar = 256,
+     .gguf_odd_hidden = 5376},
+};
+enum { N_FAMILIES = sizeof families / sizeof *families };
+
+const struct config_family *model_config_family(const char *name)
+{
+    for (int i = 0; i < N_FAMILIES; i++)
+        if (strcmp(name, families[i].name) == 0)
+            return &families[i];
+    return NULL;
+}
+
+void model_config_families(struct strbuf *out)
+{
+    for (int i = 0; i < N_FAMILIES; i++)
+        strbuf_printf(out, "%s%s", i > 0 ? ", " : "", families[i].name);
+}
+
+static enum status cannot_run(const struct model_info *m, struct error *err)
+{
+    struct strbuf names;
+    strbuf_init(&names, 0);
+    model_config_families(&names);
+    enum status s =
+        error_set(err, STATUS_UNSUPPORTED,
+                  "%s: the family %s is known, but this build can not run it yet; it runs %s",
+                  m->path, m->family, names.ptr);
+    strbuf_fini(&names);
+    return s;
+}
+
+void model_config_set_pattern(struct model_config *c, uint32_t full_every)
+{
+    for (uint32_t i = 0; i < c->n_layers; i++)
+        c->layer_is_window[i] = (i + 1) % full_every != 0;
+}
+
+/* A frequency is at most 1 / factor, or theta to the minus nearly one: neither may leave float. */
+static enum status check_rope(const struct model_info *m, const struct model_config *c,
+                              const struct rope_config *r, struct error *err)
+{
+    if (r->n_rot < 2 || r->n_rot % 2 != 0 || r->n_rot > c->head_dim)
+        return error_set(err, STATUS_INVALID,
+                         "%s: %u of the %u dimensions of a head turn: an even number is needed",
+                         m->path, r->n_rot, c->head_dim);
+    if (r->theta < 1)
+        return error_set(err, STATUS_INVALID, "%s: a rope theta of %g, want at least 1", m->path,
+                         r->theta);
+    bool by_factor = r->scaling != ROPE_PLAIN && r->scaling != ROPE_LONGROPE;
+    if (by_factor && r->factor < CONFIG_MIN_FACTOR)
+        return error_set(err, STATUS_INVALID, "%s: a rope scaling factor of %g, want at least %g",
+                         m->path, r->factor, CONFIG_MIN_FACTOR);
+    if (r->scaling == ROPE_LLAMA3 && r->high_freq_factor <= r->low_freq_factor)
+        return error_set(err, STATUS_INVALID,
+                         "%s: rope scaling llama3: high_freq_factor %g is not above "
+                         "low_freq_factor %g",
+                         m->path, r->high_freq_factor, r->low_freq_factor);
+    if (r->scaling == ROPE_YARN && r->theta <= 1)
+        return error_set(err, STATUS_INVALID, "%s: rope scaling yarn over a theta of %g", m->path,
+                         r->theta);
+    if (r->scaling == ROPE_LONGROPE && r->n_rot > MODEL_MAX_ROT)
+        return error_set(err, STATUS_UNSUPPORTED,
+                         "%s: rope scaling longrope over %u dimensions of a head, at most %u are "
+                         "known",
+                         m->path, r->n_rot, MODEL_MAX_ROT);
+    if (!isfinite(r->attention_factor))
+        return error_set(err, STATUS_INVALID, "%s: the rope scaling's attention factor is %g",
+                         m->path, r->attention_factor);
+    return STATUS_OK;
+}
+
+/* What a program has of each layer is an array in memory before a tensor is looked at. */
+enum { MAX_PARTS = 1 << 18 };
+
+static enum status check_experts(const struct model_info *m, const struct model_config *c,
+                                 struct error *err)
+{
+    const struct moe_config *x = &c->moe;
+    uint64_t n_heads = c->mla.kv_rank ? c->n_heads : 0;
+    if (c->n_layers * (n_heads + x->n_experts) > MAX_PARTS)
+        return error_set(err, STATUS_UNSUPPORTED,
+                         "%s: %u layers of %u experts and %llu latent heads: more than %d are none "
+                         "of any model",
+                         m->path, c->n_layers, x->n_experts, (unsigned long long)n_heads,
+                         MAX_PARTS);
+    if (x->n_experts == 0)
+        return STATUS_OK;
+    if (x->n_chosen == 0 || x->n_chosen > x->n_experts || x->width == 0)
+        return error_set(err, STATUS_INVALID, "%s: %u of %u experts of %u inner dimensions",
+                         m->path, x->n_chosen, x->n_experts, x->width);
+    uint32_t n = x->n_groups, per_group = n ? x->n_experts / n : 0;
+    if (n > 0 && (x->n_experts % n != 0 || x->n_groups_chosen == 0 || x->n_groups_chosen > n ||
+                  n > CONFIG_MAX_GROUPS || per_group * x->n_groups_chosen < x->n_chosen))
+        return error_set(err, STATUS_INVALID,
+                         "%s: %u of %u experts out of %u of %u groups: that does not go", m->path,
+                         x->n_chosen, x->n_experts, x->n_groups_chosen, n);
+    return STATUS_OK;
+}
+
+enum status model_config_check(const struct model_info *m, const struct model_config *c,
+                               struct error *err)
+{
+    TRY(check_experts(m, c, err));
+    if (c->n_heads % c->n_kv_heads != 0)
+        return error_set(err, STATUS_INVALID,
+                         "%s: %u attention heads can not share %u key-value heads evenly", m->path,
+                         c->n_heads, c->n_kv_heads);
+    if (c->head_dim < 2 || c->head_dim % 2 != 0 || c->head_dim > CONFIG_MAX_HEAD_DIM)
+        return error_set(
+            err, STATUS_INVALID,
+            "%s: an attention head (MLA: a latent) of %u dimensions: an even number up "
+            "to %d is needed",
+            m->path, c->head_dim, CONFIG_MAX_HEAD_DIM);
+    if (!(c->norm_eps > 0) || !(c->attention_scale > 0) || !isfinite(c->attention_scale))
+        return error_set(err, STATUS_INVALID,
+                         "%s: a norm epsilon of %g and an attention scale of %g", m->path,
+                         (double)c->norm_eps, (double)c->attention_scale);
+    TRY(check_rope(m, c, &c->rope, err));
+    return check_rope(m, c, &c->rope_local, err);
+}
+
+static enum status read_json(const struct model_info *m, const struct config_family *f,
+                             struct model_config *out, struct error *err)
+{
+    json_t *root;
+    TRY(hf_json_load(m->path, "config.json", 0, &root, err));
+    enum status s = model_config_from_json(m, root, f, out, err);
+    json_decref(root);
+    return s;
+}
+
+static enum status read_gguf(const struct model_info *m, const struct config_family *f,
+                             struct model_config *out, struct error *err)
+{
+    struct gguf *g;
+    TRY(gguf_open(m->path, &g, err));
+    enum status s = model_config_from_gguf(m, g, f, out, err);
+    gguf_close(g);
+    /* The file is there: what is missing is inside it. */
+    return s == STATUS_NOT_FOUND ? error_prefix(err, STATUS_INVALID, "incomplete GGUF") : s;
+}
+
+enum status model_config_read(const struct model_info *m, struct model_config *out,
+                              struct error *err)
+{
+    const struct config_family *f = model_config_family(m->family);
+    *out = (struct model_config){0};
+    if (!f)
+        return cannot_run(m, err);
+    out->family = f->name;
+    out->format = m->format;
+    out->vocab_size = m->vocab_size;
+    TRY((m->format == MODEL_GGUF ? read_gguf : read_json)(m, f, out, err));
+    return model_config_check(m, out, err);
+}

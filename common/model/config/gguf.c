@@ -1,0 +1,207 @@
+/* model_config from a GGUF's metadata, by the keys and defaults of llama.cpp. What the metadata
+ * does not say the tensors do: tied embeddings are those without output.weight, biases are there or
+ * not. Llama 3's rotary scaling is a tensor as well (rope_freqs.weight) and no business of this
+ * file. */
+#include <math.h>
+#include <string.h>
+
+#include "common/model/config/gguf_reader.h"
+
+enum status gguf_reader_u32(const struct gguf_reader *r, const char *name, uint32_t max,
+                            uint32_t *out)
+{
+    uint64_t v = 0;
+    TRY(gguf_get_u64(r->g, model_arch_key(r->arch, name).text, 1, max, &v, r->err));
+    *out = (uint32_t)v;
+    return STATUS_OK;
+}
+
+enum status gguf_reader_u32_or(const struct gguf_reader *r, const char *name, uint32_t def,
+                               uint32_t max, uint32_t *out)
+{
+    enum status s = gguf_reader_u32(r, name, max, out);
+    if (s != STATUS_NOT_FOUND)
+        return s;
+    *out = def;
+    return STATUS_OK;
+}
+
+enum status gguf_reader_count_or(const struct gguf_reader *r, const char *name, uint32_t def,
+                                 uint32_t max, uint32_t *out)
+{
+    uint64_t v = 1;
+    enum status s = gguf_get_u64(r->g, model_arch_key(r->arch, name).text, 0, max, &v, r->err);
+    if (s != STATUS_OK || v > 0)
+        return gguf_reader_u32_or(r, name, def, max, out);
+    *out = def;
+    return STATUS_OK;
+}
+
+enum status gguf_reader_bool_or(const struct gguf_reader *r, const char *name, bool def, bool *out)
+{
+    enum status s = gguf_get_bool(r->g, model_arch_key(r->arch, name).text, out, r->err);
+    if (s != STATUS_NOT_FOUND)
+        return s;
+    *out = def;
+    return STATUS_OK;
+}
+
+enum status gguf_reader_positive_or(const struct gguf_reader *r, const char *name, double def,
+                                    double max, double *out)
+{
+    struct model_arch_key key = model_arch_key(r->arch, name);
+    *out = def;
+    enum status s = gguf_get_f64(r->g, key.text, out, r->err);
+    if (s == STATUS_NOT_FOUND)
+        return STATUS_OK;
+    if (s == STATUS_OK && !(*out > 0 && *out <= max))
+        return error_set(r->err, STATUS_INVALID, "%s: %s is %g, allowed is above 0 and at most %g",
+                         gguf_path(r->g), key.text, *out, max);
+    return s;
+}
+
+/* One number, or one per layer, all the same. */
+static enum status get_u32_of_layers(const struct gguf_reader *r, const char *name,
+                                     uint32_t n_layers, uint32_t max, uint32_t *out)
+{
+    struct model_arch_key key = model_arch_key(r->arch, name);
+    const struct gguf_value *v = gguf_find(r->g, key.text);
+    if (!v || v->type != GGUF_ARRAY)
+        return gguf_reader_u32(r, name, max, out);
+    uint64_t first = gguf_array_u64(&v->array, 0);
+    if (v->array.n != n_layers || (v->array.type != GGUF_U32 && v->array.type != GGUF_I32))
+        return error_set(r->err, STATUS_INVALID, "%s: %s is no list of %u integers",
+                         gguf_path(r->g), key.text, n_layers);
+    for (uint32_t i = 1; i < n_layers; i++)
+        if (gguf_array_u64(&v->array, i) != first)
+            return error_set(r->err, STATUS_UNSUPPORTED,
+                             "%s: %s varies by layer (%lld, and %lld in layer %u): this build runs "
+                             "models whose layers are alike",
+                             gguf_path(r->g), key.text, (long long)first,
+                             (long long)gguf_array_u64(&v->array, i), i);
+    if (first < 1 || first > max)
+        return error_set(r->err, STATUS_INVALID, "%s: %s is %lld, allowed is 1 to %u",
+                         gguf_path(r->g), key.text, (long long)first, max);
+    *out = (uint32_t)first;
+    return STATUS_OK;
+}
+
+static enum status read_sizes(const struct gguf_reader *r, struct model_config *out)
+{
+    uint32_t n = 0;
+    TRY(gguf_reader_u32(r, "block_count", MODEL_MAX_LAYERS, &n));
+    out->n_layers = n;
+    TRY(gguf_reader_u32(r, "embedding_length", CONFIG_MAX_HIDDEN, &out->hidden));
+    TRY(get_u32_of_layers(r, "feed_forward_length", n, CONFIG_MAX_INTERMEDIATE,
+                          &out->intermediate));
+    TRY(get_u32_of_layers(r, "attention.head_count", n, CONFIG_MAX_HEADS, &out->n_heads));
+    enum status s =
+        get_u32_of_layers(r, "attention.head_count_kv", n, CONFIG_MAX_HEADS, &out->n_kv_heads);
+    if (s != STATUS_NOT_FOUND)
+        return s;
+    out->n_kv_heads = out->n_heads;
+    return STATUS_OK;
+}
+
+static enum status read_head_dim(const struct gguf_reader *r, struct model_config *out)
+{
+    uint32_t value_dim;
+    TRY(gguf_reader_u32_or(r, "attention.key_length", out->hidden / out->n_heads,
+                           CONFIG_MAX_HEAD_DIM, &out->head_dim));
+    TRY(gguf_reader_u32_or(r, "attention.value_length", out->head_dim, CONFIG_MAX_HEAD_DIM,
+                           &value_dim));
+    bool is_given = gguf_find(r->g, model_arch_key(r->arch, "attention.key_length").text) != NULL;
+    if (!is_given && out->hidden % out->n_heads != 0)
+        return error_set(r->err, STATUS_INVALID, "%s: %u dimensions over %u attention heads",
+                         gguf_path(r->g), out->hidden, out->n_heads);
+    if (out->head_dim < 1 || out->head_dim > CONFIG_MAX_HEAD_DIM)
+        return error_set(r->err, STATUS_INVALID, "%s: heads of %u dimensions, allowed is 1 to %d",
+                         gguf_path(r->g), out->head_dim, CONFIG_MAX_HEAD_DIM);
+    if (value_dim != out->head_dim)
+        return error_set(
+            r->err, STATUS_UNSUPPORTED,
+            "%s: heads of %u dimensions with values of %u: this build needs them equal",
+            gguf_path(r->g), out->head_dim, value_dim);
+    return STATUS_OK;
+}
+
+/* The pattern is a period, or a flag of each layer. */
+static enum status read_windows(const struct gguf_reader *r, const struct config_family *f,
+                                struct model_config *out)
+{
+    struct model_arch_key key = model_arch_key(r->arch, "attention.sliding_window_pattern");
+    const struct gguf_value *v = gguf_find(r->g, key.text);
+    uint32_t every;
+    uint64_t window = 0;
+    enum status s = gguf_get_u64(r->g, model_arch_key(r->arch, "attention.sliding_window").text, 0,
+                                 CONFIG_MAX_WINDOW, &window, r->err);
+    if (s == STATUS_NOT_FOUND)
+        window = f->gguf_window;
+    else if (s != STATUS_OK)
+        return s;
+    if (window == 0)
+        return STATUS_OK; /* every layer sees everything */
+    if (v && v->type == GGUF_ARRAY) {
+        if (v->array.type != GGUF_BOOL || v->array.n != out->n_layers)
+            return error_set(r->err, STATUS_INVALID, "%s: %s is no list of %u bools",
+                             gguf_path(r->g), key.text, out->n_layers);
+        for (uint32_t i = 0; i < out->n_layers; i++)
+            out->layer_is_window[i] = gguf_array_u64(&v->array, i) != 0;
+    } else if (f->windows == WINDOWS_LAYERS) {
+        TRY(gguf_reader_u32_or(r, "attention.sliding_window_pattern", f->full_every,
+                               MODEL_MAX_LAYERS, &every));
+        model_config_set_pattern(out, every);
+    } else if (f->windows == WINDOWS_ALL) {
+        memset(out->layer_is_window, 1, out->n_layers);
+    }
+    if (memchr(out->layer_is_window, 1, out->n_layers))
+        out->window = (uint32_t)window;
+    return STATUS_OK;
+}
+
+/* GGUF has no query_pre_attn_scalar: it is head_dim but in the largest model of a family. */
+static enum status read_scores(const struct gguf_reader *r, const struct config_family *f,
+                               struct model_config *out)
+{
+    double cap, scalar = out->head_dim;
+    if (f->gguf_odd_hidden && out->hidden == f->gguf_odd_hidden)
+        scalar = (double)out->hidden / out->n_heads;
+    out->attention_scale = (float)(1 / sqrt(scalar));
+    TRY(gguf_reader_positive_or(r, "attn_logit_softcapping", f->attention_softcap, 1e6, &cap));
+    out->attention_softcap = (float)cap;
+    TRY(gguf_reader_positive_or(r, "final_logit_softcapping", f->final_softcap, 1e6, &cap));
+    out->final_softcap = (float)cap;
+    return STATUS_OK;
+}
+
+static void read_what_tensors_say(const struct gguf *g, struct model_config *out)
+{
+    out->tied_embedding = !gguf_find_tensor(g, "output.weight");
+    out->attention_bias = gguf_find_tensor(g, "blk.0.attn_q.bias") != NULL;
+    out->attention_out_bias = gguf_find_tensor(g, "blk.0.attn_output.bias") != NULL;
+    out->mlp_bias = gguf_find_tensor(g, "blk.0.ffn_gate.bias") != NULL;
+}
+
+enum status model_config_from_gguf(const struct model_info *m, const struct gguf *g,
+                                   const struct config_family *f, struct model_config *out,
+                                   struct error *err)
+{
+    struct gguf_reader r = {.g = g, .max_len = m->max_model_len, .err = err};
+    double eps;
+    TRY(gguf_get_str(g, "general.architecture", &r.arch, err));
+    TRY(read_sizes(&r, out));
+    if (!f->latent)
+        TRY(read_head_dim(&r, out));
+    TRY(gguf_reader_u32_or(&r, "rope.dimension_count", out->head_dim, CONFIG_MAX_HEAD_DIM,
+                           &out->rope.n_rot));
+    TRY(model_config_gguf_ropes(&r, f, out));
+    TRY(gguf_reader_positive_or(&r, "attention.layer_norm_rms_epsilon", f->norm_eps, 1, &eps));
+    out->norm_eps = (float)eps;
+    out->activation = f->activation;
+    read_what_tensors_say(g, out);
+    if (f->windows != WINDOWS_NONE)
+        TRY(read_windows(&r, f, out));
+    if (!f->latent)
+        TRY(read_scores(&r, f, out));
+    return f->gguf_more ? f->gguf_more(&r, out) : STATUS_OK;
+}

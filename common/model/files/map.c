@@ -1,0 +1,50 @@
+#include "common/model/files/map.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+enum status file_open_regular(const char *path, int *fd, uint64_t *n_bytes, struct error *err)
+{
+    struct stat st;
+    *n_bytes = 0;
+    *fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* a FIFO must not hold us */
+    if (*fd < 0)
+        return error_set(err,
+                         errno == ENOENT   ? STATUS_NOT_FOUND
+                         : errno == EACCES ? STATUS_DENIED
+                                           : STATUS_IO,
+                         "%s: %s", path, strerror(errno));
+    if (fstat(*fd, &st) != 0 || !S_ISREG(st.st_mode)) {
+        close(*fd);
+        *fd = -1;
+        return error_set(err, STATUS_INVALID, "%s: is not a regular file", path);
+    }
+    *n_bytes = (uint64_t)st.st_size;
+    return STATUS_OK;
+}
+
+enum status file_map_open(const char *path, struct file_map *out, struct error *err)
+{
+    int fd;
+    uint64_t n;
+    *out = (struct file_map){0};
+    TRY(file_open_regular(path, &fd, &n, err));
+    void *p = n > 0 ? mmap(NULL, n, PROT_READ, MAP_PRIVATE, fd, 0) : NULL;
+    int saved = errno;
+    close(fd);
+    if (p == MAP_FAILED)
+        return error_set(err, STATUS_IO, "%s: can not be mapped: %s", path, strerror(saved));
+    *out = (struct file_map){p, n};
+    return STATUS_OK;
+}
+
+void file_map_close(struct file_map *m)
+{
+    if (m->bytes)
+        munmap((void *)m->bytes, m->n_bytes);
+    *m = (struct file_map){0};
+}

@@ -1,0 +1,116 @@
+/* model_info from a GGUF's metadata. */
+#include <stdio.h>
+
+#include "common/base/mem.h"
+#include "common/model/files/gguf.h"
+#include "common/model/info/base.h"
+
+enum { SIGMOID_GATING = 2 }; /* expert_gating_func: DeepSeek-V3's router; V2 has softmax */
+
+struct model_arch_key model_arch_key(struct str arch, const char *name)
+{
+    struct model_arch_key key;
+    snprintf(key.text, sizeof key.text, STR_FMT ".%s", STR_ARG(arch), name);
+    return key;
+}
+
+static enum status arch_u64(const struct gguf *g, struct str arch, const char *name, uint64_t min,
+                            uint64_t max, uint64_t *out, struct error *err)
+{
+    return gguf_get_u64(g, model_arch_key(arch, name).text, min, max, out, err);
+}
+
+bool model_arch_has_experts(const struct gguf *g, struct str arch)
+{
+    uint64_t n = 1;
+    if (!gguf_find(g, model_arch_key(arch, "expert_count").text))
+        return false;
+    (void)arch_u64(g, arch, "expert_count", 0, UINT64_MAX, &n, NULL);
+    return n > 0;
+}
+
+/* Both DeepSeeks are "deepseek2" here, and Mixtral is a "llama" that has experts. */
+static enum status find_family(const struct gguf *g, struct model_info *m, struct str arch,
+                               const struct family **out, struct error *err)
+{
+    uint64_t gating;
+    *out = family_by_gguf_arch(arch);
+    if (!*out)
+        return model_info_unknown(m, arch, err);
+    if (str_eq_c(arch, "deepseek2") && arch_u64(g, arch, "expert_gating_func", SIGMOID_GATING,
+                                                SIGMOID_GATING, &gating, NULL) == STATUS_OK)
+        *out = family_by_hf_type(STR("deepseek_v3"));
+    if (str_eq_c(arch, "llama") && model_arch_has_experts(g, arch))
+        *out = family_by_hf_type(STR("mixtral"));
+    return STATUS_OK;
+}
+
+/* The rows of the embedding say how many logits there are; a file without tensors (a vocabulary for
+ * a test, or the first of a split model) has only its tokens. */
+static enum status read_vocab(const struct gguf *g, struct model_info *m,
+                              const struct gguf_array *tokens, struct error *err)
+{
+    const struct gguf_tensor *embd = gguf_find_tensor(g, "token_embd.weight");
+    uint64_t n = embd ? embd->shape[1] : tokens->n;
+    if (n < 1 || n > MODEL_MAX_VOCAB || (embd && embd->n_dims != 2))
+        return error_set(err, STATUS_INVALID, "%s: a vocabulary of %llu tokens", m->path,
+                         (unsigned long long)n);
+    if (tokens->n > n)
+        return error_set(err, STATUS_INVALID,
+                         "%s: the tokenizer has %llu tokens, the embedding only %llu", m->path,
+                         (unsigned long long)tokens->n, (unsigned long long)n);
+    m->vocab_size = (uint32_t)n;
+    return STATUS_OK;
+}
+
+static enum status read_eos(const struct gguf *g, struct model_info *m, const struct family *f,
+                            const struct gguf_array *tokens, struct error *err)
+{
+    static const char *const keys[] = {"tokenizer.ggml.eos_token_id", "tokenizer.ggml.eot_token_id",
+                                       "tokenizer.ggml.eom_token_id"};
+    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
+        uint64_t id;
+        enum status s = gguf_get_u64(g, keys[i], 0, UINT32_MAX, &id, err);
+        if (s == STATUS_OK)
+            s = model_info_add_eos(m, id, err);
+        if (s != STATUS_OK && s != STATUS_NOT_FOUND)
+            return s;
+    }
+    const uint8_t *cursor = NULL;
+    struct str token;
+    for (uint64_t id = 0; gguf_array_next_str(tokens, &cursor, &token); id++)
+        for (int i = 0; i < FAMILY_MAX_EOS_TEXTS && f->eos_texts[i]; i++)
+            if (str_eq_c(token, f->eos_texts[i]))
+                TRY(model_info_add_eos(m, id, err));
+    return STATUS_OK;
+}
+
+static enum status read_all(const struct gguf *g, struct model_info *m, struct error *err)
+{
+    struct str arch;
+    const struct family *f;
+    struct gguf_array tokens;
+    uint64_t max_len;
+    TRY(gguf_get_str(g, "general.architecture", &arch, err));
+    TRY(find_family(g, m, arch, &f, err));
+    TRY(arch_u64(g, arch, "context_length", 1, MODEL_MAX_LEN, &max_len, err));
+    TRY(gguf_get_array(g, "tokenizer.ggml.tokens", GGUF_STRING, &tokens, err));
+    TRY(read_vocab(g, m, &tokens, err));
+    TRY(read_eos(g, m, f, &tokens, err));
+    uint64_t hidden;
+    if (arch_u64(g, arch, "embedding_length", 1, UINT32_MAX, &hidden, NULL) == STATUS_OK)
+        m->hidden = (uint32_t)hidden;
+    m->family = mem_strdup(f->name);
+    m->max_model_len = (uint32_t)max_len;
+    return STATUS_OK;
+}
+
+enum status model_info_read_gguf(struct model_info *m, struct error *err)
+{
+    struct gguf *g;
+    TRY(gguf_open(m->path, &g, err));
+    enum status s = read_all(g, m, err);
+    gguf_close(g);
+    /* The file is there: what is missing is inside it. */
+    return s == STATUS_NOT_FOUND ? error_prefix(err, STATUS_INVALID, "incomplete GGUF") : s;
+}

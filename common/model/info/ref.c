@@ -1,0 +1,331 @@
+/* A reference's folder in the cache has a readable part and 48 bits of SHA-256 over its one
+ * spelling: two references never share a folder, whatever their characters. A URL's query is no
+ * part of that, nor of what is shown: it may be a signature, which is a secret and another one
+ * tomorrow. So the file has to be known by its hash. */
+#include "common/model/info/ref.h"
+
+#include <ctype.h>
+#include <sodium.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "common/base/mem.h"
+#include "common/base/str.h"
+#include "common/model/info/info.h"
+
+enum { NAME_MAX_BYTES = 255, PATH_MAX_BYTES = 512, READABLE_MAX = 64, REPO_PART_MAX = 96 };
+static const char gguf[] = ".gguf", sha256_mark[] = "#sha256=";
+
+void model_ref_fini(struct model_ref *r)
+{
+    char *const owned[] = {r->text, r->path,   r->repo,   r->revision, r->file,  r->url,
+                           r->name, r->sha256, r->bucket, r->prefix,   r->folder};
+    for (size_t i = 0; i < sizeof owned / sizeof *owned; i++)
+        mem_free(owned[i]);
+    *r = (struct model_ref){0};
+}
+
+static char *join(const char *a, const char *b, const char *c, const char *d)
+{
+    struct strbuf s;
+    strbuf_init(&s, 0);
+    const char *const parts[] = {a, b, c, d};
+    for (size_t i = 0; i < 4; i++)
+        if (parts[i])
+            strbuf_append_c(&s, parts[i]);
+    char *out = mem_strndup(s.ptr ? s.ptr : "", s.len);
+    strbuf_fini(&s);
+    return out;
+}
+
+static bool ends_with(const char *s, const char *end)
+{
+    size_t n = strlen(s), m = strlen(end);
+    return n > m && strcmp(s + n - m, end) == 0;
+}
+
+static bool is_printable(const char *s)
+{
+    struct str text = str_from(s);
+    for (size_t i = 0; i < text.len; i++)
+        if ((unsigned char)s[i] < 0x20 || s[i] == 0x7F ||
+            ((unsigned char)s[i] == 0xC2 && (unsigned char)s[i + 1] < 0xA0)) /* C1 */
+            return false;
+    return str_utf8_valid(text) == text.len;
+}
+
+bool model_ref_name_is_safe(const char *name)
+{
+    size_t n = strlen(name);
+    if (n == 0 || n > PATH_MAX_BYTES || !is_printable(name) || strchr(name, '\\'))
+        return false;
+    for (const char *at = name;; at++) {
+        size_t len = strcspn(at, "/");
+        if (len == 0 || len > NAME_MAX_BYTES || at[0] == '.')
+            return false;
+        at += len;
+        if (!*at)
+            return true;
+    }
+}
+
+/* ---- where it lies ---- */
+
+static void set_folder(struct model_ref *r, const char *identity)
+{
+    unsigned char digest[crypto_hash_sha256_BYTES];
+    char readable[READABLE_MAX + 1], hex[13];
+    size_t n = 0;
+    crypto_hash_sha256(digest, (const unsigned char *)identity, strlen(identity));
+    (void)sodium_bin2hex(hex, sizeof hex, digest, 6);
+    for (const char *c = r->name; *c && n < READABLE_MAX; c++)
+        readable[n++] = (char)(isalnum((unsigned char)*c) || strchr("._-", *c) ? *c : '-');
+    readable[n] = '\0';
+    r->folder = join("models/pulled/", readable[0] == '.' ? "model" : "", readable, NULL);
+    char *whole = join(r->folder, "-", hex, NULL);
+    mem_free(r->folder);
+    r->folder = whole;
+}
+
+static char *name_of(const char *path)
+{
+    struct str name = model_name_of(path);
+    return mem_strndup(name.ptr, name.len);
+}
+
+/* ---- the kinds ---- */
+
+/* ORG or NAME: letters, digits and . _ - , no dot or dash in front. */
+static bool is_repo_part(const char *s, size_t n)
+{
+    if (n == 0 || n > REPO_PART_MAX || s[0] == '.' || s[0] == '-')
+        return false;
+    for (size_t i = 0; i < n; i++)
+        if (!isalnum((unsigned char)s[i]) && !strchr("._-", s[i]))
+            return false;
+    return true;
+}
+
+static bool is_revision(const char *s)
+{
+    size_t n = strlen(s);
+    if (n == 0 || n > 200 || s[0] == '/' || s[n - 1] == '/' || strstr(s, "..") || strstr(s, "//"))
+        return false;
+    for (size_t i = 0; i < n; i++)
+        if (!isalnum((unsigned char)s[i]) && !strchr("._-/", s[i]))
+            return false;
+    return true;
+}
+
+/* ORG/NAME, and nothing else: what may be a hub's without saying so. */
+static bool is_plain_hub(const char *text)
+{
+    const char *at = strchr(text, '@'), *slash = strchr(text, '/');
+    size_t n = at ? (size_t)(at - text) : strlen(text);
+    if (!slash || (size_t)(slash - text) >= n || (at && !is_revision(at + 1)))
+        return false;
+    return is_repo_part(text, (size_t)(slash - text)) &&
+           is_repo_part(slash + 1, n - (size_t)(slash - text) - 1) && !ends_with(text, gguf);
+}
+
+static enum status parse_hub(const char *text, struct model_ref *r, struct error *err)
+{
+    static const char form[] = "hf:ORG/NAME, hf:ORG/NAME@REVISION or hf:ORG/NAME/FILE.gguf";
+    const char *at = strrchr(text, '@');
+    char *path = at ? mem_strndup(text, (size_t)(at - text)) : mem_strdup(text);
+    char *slash = strchr(path, '/'), *second = slash ? strchr(slash + 1, '/') : NULL;
+    bool ok = !at || is_revision(at + 1);
+    if (second) {
+        *second = '\0';
+        r->file = mem_strdup(second + 1);
+        ok = ok && model_ref_name_is_safe(r->file) && ends_with(r->file, gguf);
+    }
+    if (slash)
+        ok = ok && is_repo_part(path, (size_t)(slash - path)) &&
+             is_repo_part(slash + 1, strlen(slash + 1));
+    else
+        ok = ok && is_repo_part(path, strlen(path));
+    if (ok) {
+        r->kind = MODEL_REF_HUB;
+        r->repo = mem_strdup(path);
+        r->revision = mem_strdup(at ? at + 1 : "main");
+        r->name = r->file ? name_of(r->file) : mem_strdup(r->repo);
+        char *front = join("hf:", r->repo, r->file ? "/" : NULL, r->file);
+        r->text = join(front, "@", r->revision, NULL);
+        mem_free(front);
+        set_folder(r, r->text);
+    }
+    mem_free(path);
+    return ok ? STATUS_OK
+              : error_set(err, STATUS_INVALID, "model \"hf:%s\": a hub's model is %s", text, form);
+}
+
+/* The path of a model's page on the hub, which people copy out of a browser; NULL: another URL. */
+static const char *hub_page_path(const char *text)
+{
+    static const char *const hosts[] = {"https://huggingface.co/", "https://www.huggingface.co/",
+                                        "https://hf.co/"};
+    for (size_t i = 0; i < sizeof hosts / sizeof *hosts; i++)
+        if (strncmp(text, hosts[i], strlen(hosts[i])) == 0)
+            return text + strlen(hosts[i]);
+    return NULL;
+}
+
+/* ORG/NAME, ORG/NAME.git, ORG/NAME/tree/REVISION and ORG/NAME/blob/REVISION/FILE.gguf as parse_hub
+ * takes them, for mem_free; NULL: no page of a model. */
+static char *hub_page_reference(const char *path)
+{
+    char *copy = mem_strdup(path), *out = NULL;
+    size_t n = strcspn(copy, "?#");
+    while (n > 0 && copy[n - 1] == '/')
+        n--;
+    copy[n] = '\0';
+    if (ends_with(copy, ".git"))
+        copy[n - 4] = '\0';
+    char *slash = strchr(copy, '/'), *verb = slash ? strchr(slash + 1, '/') : NULL;
+    char *revision = verb ? strchr(verb + 1, '/') : NULL;
+    char *file = revision ? strchr(revision + 1, '/') : NULL;
+    if (slash && !verb && !ends_with(copy, gguf)) {
+        out = mem_strdup(copy);
+    } else if (revision && strncmp(verb, "/tree/", 6) == 0) {
+        *verb = '\0';
+        out = join(copy, "@", revision + 1, NULL);
+    } else if (file && strncmp(verb, "/blob/", 6) == 0 && ends_with(file, gguf)) {
+        *verb = *file = '\0';
+        char *front = join(copy, "/", file + 1, "@");
+        out = join(front, revision + 1, NULL, NULL);
+        mem_free(front);
+    }
+    mem_free(copy);
+    return out;
+}
+
+/* "HEX" behind #sha256=. */
+static char *take_sha256(const char *hex)
+{
+    char *out = mem_strdup(hex);
+    size_t n = 0;
+    for (; out[n]; n++)
+        out[n] = (char)tolower((unsigned char)out[n]);
+    if (n == 64 && strspn(out, "0123456789abcdef") == 64)
+        return out;
+    mem_free(out);
+    return NULL;
+}
+
+static enum status parse_url(const char *text, struct model_ref *r, struct error *err)
+{
+    const char *mark = strchr(text, '#');
+    char *url = mark ? mem_strndup(text, (size_t)(mark - text)) : mem_strdup(text);
+    char *shown = mem_strndup(url, strcspn(url, "?")); /* a query may sign it */
+    char *path = strchr(strstr(shown, "://") + 3, '/');
+    const char *why = NULL;
+    if (mark && strncmp(mark, sha256_mark, strlen(sha256_mark)) == 0)
+        r->sha256 = take_sha256(mark + strlen(sha256_mark));
+    if (mark && !r->sha256)
+        why = "behind # stands sha256= and 64 hexadecimal digits";
+    else if (memchr(shown, '@', path ? (size_t)(path - shown) : strlen(shown)))
+        why = "a user and a password in a URL are written to logs: not taken";
+    else if (!path || path[-1] == '/' || strpbrk(url, " \"<>\\^`{|}"))
+        why = "that is no URL of a file";
+    else if (!ends_with(path, gguf) || !model_ref_name_is_safe(strrchr(path, '/') + 1))
+        why = "a URL names one GGUF file (its path ends in .gguf), or a model's page on the hub "
+              "(https://huggingface.co/ORG/NAME)";
+    else if (strncmp(text, "http:", 5) == 0 && !r->sha256)
+        why = "http: can be changed on its way: add #sha256=HEX, or take https:";
+    else if (strchr(url, '?') && !r->sha256)
+        why = "what a query means, and how long, only the server knows: add #sha256=HEX";
+    if (!why) {
+        r->kind = MODEL_REF_URL;
+        r->file = mem_strdup(strrchr(path, '/') + 1);
+        r->name = name_of(r->file);
+        char *identity = join(shown, mark ? sha256_mark : NULL, r->sha256, NULL);
+        set_folder(r, identity);
+        mem_free(identity);
+        r->url = url;
+        r->text = shown;
+        return STATUS_OK;
+    }
+    enum status s = error_set(err, STATUS_INVALID, "model \"%.200s\": %s", shown, why);
+    mem_free(url);
+    mem_free(shown);
+    return s;
+}
+
+static enum status parse_s3(const char *text, struct model_ref *r, struct error *err)
+{
+    const char *begin = text + strlen("s3://"), *slash = strchr(begin, '/');
+    size_t n = slash ? (size_t)(slash - begin) : strlen(begin);
+    size_t n_prefix = slash ? strlen(slash + 1) : 0;
+    while (n_prefix > 0 && slash[n_prefix] == '/')
+        n_prefix--;
+    char *prefix = n_prefix ? mem_strndup(slash + 1, n_prefix) : mem_strdup("");
+    if (n < 3 || n > 63 || !is_repo_part(begin, n) ||
+        (n_prefix > 0 && !model_ref_name_is_safe(prefix))) {
+        mem_free(prefix);
+        return error_set(err, STATUS_INVALID,
+                         "model \"%.200s\": a bucket's model is s3://BUCKET/FOLDER or "
+                         "s3://BUCKET/FOLDER/FILE.gguf",
+                         text);
+    }
+    r->kind = MODEL_REF_S3;
+    r->bucket = mem_strndup(begin, n);
+    r->prefix = prefix;
+    r->name = name_of(n_prefix ? prefix : r->bucket);
+    char *front = join("s3://", r->bucket, n_prefix ? "/" : NULL, prefix);
+    r->text = front;
+    set_folder(r, front);
+    return STATUS_OK;
+}
+
+static enum status parse_known(const char *text, struct model_ref *r, struct error *err)
+{
+    if (strncmp(text, "hf:", 3) == 0)
+        return parse_hub(text + 3, r, err);
+    char *page = hub_page_path(text) ? hub_page_reference(hub_page_path(text)) : NULL;
+    if (page) {
+        enum status s = parse_hub(page, r, err);
+        mem_free(page);
+        return s;
+    }
+    if (strncmp(text, "https://", 8) == 0 || strncmp(text, "http://", 7) == 0)
+        return parse_url(text, r, err);
+    if (strncmp(text, "s3://", 5) == 0)
+        return parse_s3(text, r, err);
+    if (strcmp(text, "null") == 0 || strcmp(text, "demo") == 0) {
+        r->kind = *text == 'n' ? MODEL_REF_NULL : MODEL_REF_DEMO;
+        r->text = mem_strdup(text);
+        r->name = mem_strdup(text);
+        return STATUS_OK;
+    }
+    if (is_plain_hub(text)) {
+        r->is_plain = true;
+        return parse_hub(text, r, err);
+    }
+    if (strncmp(text, "file://", 7) == 0 && text[7] != '/')
+        return error_set(err, STATUS_INVALID,
+                         "model \"%.200s\": of this machine, file:PATH or file:///PATH", text);
+    if (strncmp(text, "file:", 5) == 0)
+        text += strncmp(text, "file://", 7) == 0 ? 7 : 5;
+    r->kind = MODEL_REF_PATH;
+    r->path = mem_strdup(text);
+    r->text = mem_strdup(text);
+    r->name = name_of(text);
+    return *text ? STATUS_OK : error_set(err, STATUS_INVALID, "the model's name is empty");
+}
+
+enum status model_ref_parse(const char *text, struct model_ref *out, struct error *err)
+{
+    *out = (struct model_ref){0};
+    bool is_remote = strncmp(text, "hf:", 3) == 0 || strstr(text, "://") != NULL;
+    if (is_remote && strlen(text) > MODEL_REF_MAX_BYTES)
+        return error_set(err, STATUS_INVALID, "the model's name is longer than %d bytes",
+                         MODEL_REF_MAX_BYTES);
+    if (is_remote && !is_printable(text))
+        return error_set(err, STATUS_INVALID,
+                         "the model's name has control characters, or is not UTF-8");
+    enum status s = parse_known(text, out, err);
+    if (s != STATUS_OK)
+        model_ref_fini(out);
+    return s;
+}

@@ -1,0 +1,200 @@
+/* adapter_config.json. Keys that change nothing about the numbers (lora_dropout, task_type, ...)
+ * are not looked at. */
+#include <math.h>
+#include <string.h>
+#include <strings.h>
+
+#include "common/base/mem.h"
+#include "common/model/files/hf_json.h"
+#include "common/model/lora/config.h"
+
+enum { MAX_NAMES = 4096 }; /* of a pattern, of target_modules */
+#define MAX_RANK  (1u << 16)
+#define MAX_ALPHA 1e9
+
+static const char file[] = "adapter_config.json";
+
+/* Null, false, "none", nothing in it: as if it were not there. */
+static bool says_nothing(const json_t *v)
+{
+    const char *text = json_string_value(v);
+    return !v || json_is_null(v) || json_is_false(v) || (text && strcmp(text, "none") == 0) ||
+           (json_is_array(v) && json_array_size(v) == 0) ||
+           (json_is_object(v) && json_object_size(v) == 0);
+}
+
+/* What PEFT can do besides and this build does not. */
+static enum status check_unsupported(const struct lora_config *c, struct error *err)
+{
+    static const struct {
+        const char *key, *what;
+    } keys[] = {
+        {"use_dora", "DoRA"},
+        {"lora_bias", "a bias of B"},
+        {"bias", "biases of the modules"},
+        {"modules_to_save", "whole modules beside the adapter (embeddings, the head)"},
+        {"trainable_token_indices", "token embeddings beside the adapter"},
+        {"fan_in_fan_out", "transposed weights"},
+        {"layer_replication", "layers that are repeated"},
+        {"target_parameters", "adapters of parameters (experts' stacks)"},
+        {"alora_invocation_tokens", "activated LoRA"},
+        {"use_qalora", "QALoRA"},
+        {"use_bdlora", "BD-LoRA"},
+        {"megatron_config", "Megatron's modules"},
+    };
+    const char *type = json_string_value(json_object_get(c->root, "peft_type"));
+    if (!type || strcmp(type, "LORA") != 0)
+        return error_set(err, STATUS_UNSUPPORTED, "%s/%s: peft_type is %.64s; want LORA", c->folder,
+                         file, type ? type : "missing");
+    for (size_t i = 0; i < sizeof keys / sizeof keys[0]; i++)
+        if (!says_nothing(json_object_get(c->root, keys[i].key)))
+            return error_set(err, STATUS_UNSUPPORTED, "%s/%s: %s: %s: this build does not run that",
+                             c->folder, file, keys[i].key, keys[i].what);
+    return STATUS_OK;
+}
+
+/* Some ways to begin take what A and B begin with out of the base weights, and PEFT takes it out of
+ * them again whenever it loads the adapter: over the weights as they are its numbers are others.
+ * These ways leave them alone; a new one is refused until somebody has looked. */
+static enum status check_beginning(const struct lora_config *c, struct error *err)
+{
+    static const char *const fine[] = {"gaussian", "eva", "orthogonal", "mica", "lora_ga"};
+    const json_t *v = json_object_get(c->root, "init_lora_weights");
+    const char *text = json_string_value(v);
+    if (!v || json_is_null(v) || json_is_boolean(v))
+        return STATUS_OK;
+    if (!text)
+        return error_set(err, STATUS_INVALID,
+                         "%s/%s: init_lora_weights: true, false or a name is wanted", c->folder,
+                         file);
+    for (size_t i = 0; i < sizeof fine / sizeof fine[0]; i++)
+        if (strcasecmp(text, fine[i]) == 0)
+            return STATUS_OK;
+    return error_set(err, STATUS_UNSUPPORTED,
+                     "%s/%s: init_lora_weights is %.64s: adapters that change the model's own "
+                     "weights when they are loaded are not run; convert it to a plain one first "
+                     "(PEFT: save_pretrained with path_initial_model_for_weight_conversion)",
+                     c->folder, file, text);
+}
+
+static enum status to_rank(const struct lora_config *c, const char *key, const json_t *v,
+                           uint32_t *out, struct error *err)
+{
+    json_int_t i = json_integer_value(v);
+    if (!json_is_integer(v) || i < 1 || i > (json_int_t)MAX_RANK)
+        return error_set(err, STATUS_INVALID, "%s/%s: %.96s: a rank of 1 to %u is wanted",
+                         c->folder, file, key, MAX_RANK);
+    *out = (uint32_t)i;
+    return STATUS_OK;
+}
+
+static enum status to_alpha(const struct lora_config *c, const char *key, const json_t *v,
+                            double *out, struct error *err)
+{
+    double x = json_number_value(v);
+    if (!json_is_number(v) || !isfinite(x) || fabs(x) > MAX_ALPHA)
+        return error_set(err, STATUS_INVALID, "%s/%s: %.96s: a number within %g is wanted",
+                         c->folder, file, key, MAX_ALPHA);
+    *out = x;
+    return STATUS_OK;
+}
+
+/* PEFT reads keys as expressions. What is plain text but for its dots means itself; an expression
+ * of a stranger is not run. */
+static enum status read_pattern(const struct lora_config *c, const char *key,
+                                struct lora_names *out, struct error *err)
+{
+    const json_t *v = json_object_get(c->root, key);
+    const char *name;
+    json_t *value;
+    uint32_t rank;
+    double alpha;
+    if (says_nothing(v))
+        return STATUS_OK;
+    if (!json_is_object(v) || json_object_size(v) > MAX_NAMES)
+        return error_set(err, STATUS_INVALID, "%s/%s: %s: an object of at most %d names is wanted",
+                         c->folder, file, key, MAX_NAMES);
+    lora_names_init(out, (uint32_t)json_object_size(v));
+    json_object_foreach((json_t *)v, name, value)
+    {
+        if (name[0] == '\0' || strpbrk(name, "^$*+?()[]{}|\\"))
+            return error_set(err, STATUS_UNSUPPORTED,
+                             "%s/%s: %s: \"%.96s\" is an expression: this build takes names of "
+                             "modules only",
+                             c->folder, file, key, name);
+        TRY(key[0] == 'r' ? to_rank(c, name, value, &rank, err)
+                          : to_alpha(c, name, value, &alpha, err));
+        lora_names_add(out, name, value);
+    }
+    lora_names_sort(out);
+    return STATUS_OK;
+}
+
+static enum status read_targets(struct lora_config *c, struct error *err)
+{
+    const json_t *v = json_object_get(c->root, "target_modules");
+    c->some_layers = !says_nothing(json_object_get(c->root, "layers_to_transform")) ||
+                     !says_nothing(json_object_get(c->root, "exclude_modules"));
+    if (json_is_string(v) || json_is_null(v) || !v)
+        return STATUS_OK; /* an expression: the tensors say it */
+    if (!json_is_array(v) || json_array_size(v) > MAX_NAMES)
+        return error_set(err, STATUS_INVALID,
+                         "%s/%s: target_modules: a list of at most %d names is wanted", c->folder,
+                         file, MAX_NAMES);
+    lora_names_init(&c->targets, (uint32_t)json_array_size(v));
+    for (size_t i = 0; i < json_array_size(v); i++) {
+        const char *name = json_string_value(json_array_get(v, i));
+        if (!name || !name[0])
+            return error_set(err, STATUS_INVALID,
+                             "%s/%s: target_modules: a list of names is wanted", c->folder, file);
+        lora_names_add(&c->targets, name, NULL);
+    }
+    lora_names_sort(&c->targets);
+    return STATUS_OK;
+}
+
+static enum status load(struct lora_config *c, const char *root, struct error *err)
+{
+    char path[PATH_MAX];
+    TRY(lora_file_find(c->folder, root, file, path, err));
+    char *slash = strrchr(path, '/');
+    *slash = '\0';
+    return hf_json_load(path, slash + 1, 0, &c->root, err);
+}
+
+enum status lora_config_read(const char *folder, const char *root, struct lora_config *c,
+                             struct error *err)
+{
+    *c = (struct lora_config){.folder = folder};
+    TRY(load(c, root, err));
+    TRY(check_unsupported(c, err));
+    TRY(check_beginning(c, err));
+    TRY(to_rank(c, "r", json_object_get(c->root, "r"), &c->rank, err));
+    TRY(to_alpha(c, "lora_alpha", json_object_get(c->root, "lora_alpha"), &c->alpha, err));
+    TRY(read_pattern(c, "rank_pattern", &c->ranks, err));
+    TRY(read_pattern(c, "alpha_pattern", &c->alphas, err));
+    const json_t *root_of_rank = json_object_get(c->root, "use_rslora");
+    if (root_of_rank && !json_is_boolean(root_of_rank) && !json_is_null(root_of_rank))
+        return error_set(err, STATUS_INVALID, "%s/%s: use_rslora is not true or false", folder,
+                         file);
+    c->rslora = json_is_true(root_of_rank);
+    return read_targets(c, err);
+}
+
+void lora_config_fini(struct lora_config *c)
+{
+    lora_names_fini(&c->ranks);
+    lora_names_fini(&c->alphas);
+    lora_names_fini(&c->targets);
+    json_decref(c->root);
+    *c = (struct lora_config){0};
+}
+
+void lora_config_of(const struct lora_config *c, const char *module, uint32_t *rank, float *scale)
+{
+    const struct lora_name *r = lora_names_find(&c->ranks, module);
+    const struct lora_name *a = lora_names_find(&c->alphas, module);
+    *rank = r ? (uint32_t)json_integer_value(r->value) : c->rank;
+    double alpha = a ? json_number_value(a->value) : c->alpha;
+    *scale = (float)(alpha / (c->rslora ? sqrt((double)*rank) : (double)*rank));
+}

@@ -1,0 +1,34 @@
+/* Where an adapter's files are. A folder below --lora-root may hold links to anywhere, as caches of
+ * downloads hold links to their blobs: each file is looked for where it really is, and has to be
+ * below the root, too. */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/base/path.h"
+#include "common/model/lora/config.h"
+
+enum status lora_file_find(const char *folder, const char *root, const char *file,
+                           char out[PATH_MAX], struct error *err)
+{
+    char path[PATH_MAX], real_root[PATH_MAX];
+    int n = snprintf(path, sizeof path, "%s/%s", folder, file);
+    if (n < 0 || (size_t)n >= sizeof path)
+        return error_set(err, STATUS_INVALID, "%s: the path is too long", folder);
+    if (!root) {
+        memcpy(out, path, (size_t)n + 1);
+        return STATUS_OK;
+    }
+    if (!realpath(root, real_root))
+        return error_set(err, STATUS_NOT_FOUND, "--lora-root %s: %m", root);
+    if (!realpath(path, out))
+        return error_set(err,
+                         errno == ENOENT   ? STATUS_NOT_FOUND
+                         : errno == EACCES ? STATUS_DENIED
+                                           : STATUS_IO,
+                         "%s: %m", path);
+    if (path_is_below(out, real_root))
+        return STATUS_OK;
+    return error_set(err, STATUS_DENIED, "%s: is a link to outside of --lora-root %s", path, root);
+}

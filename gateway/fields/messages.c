@@ -1,0 +1,217 @@
+/* What Anthropic's messages have that OpenAI's chat has not, or holds in another form. */
+#include <stdio.h>
+#include <string.h>
+
+#include "common/json/text.h"
+#include "gateway/fields/fields.h"
+#include "gateway/tools/grammar_source.h"
+#include "gateway/tools/kinds.h"
+#include "gateway/tools/set.h"
+
+static const char *type_of(const json_t *v)
+{
+    return json_string_value(json_object_get(v, "type"));
+}
+
+/* A tool of a type that Anthropic's models know by heart is a function where its schema is known;
+ * it is called by the name that the request has for it. */
+static bool read_typed_tool(struct params *p, const json_t *tool, const char *type, size_t i,
+                            const struct field_context *c)
+{
+    char where[64];
+    const json_t *name = json_object_get(tool, "name");
+    json_t *function = tool_kind_function(type);
+    snprintf(where, sizeof where, "tools[%zu]", i);
+    if (!function)
+        return tool_set_pass_over(
+            p, where, type, name,
+            "Say a tool as {\"name\": …, \"input_schema\": …}, without a type "
+            "or of type \"custom\".",
+            c->e);
+    if (json_string_length(name) == 0)
+        name = json_object_get(function, "name");
+    tool_set_add_function(p, name, json_object_get(function, "description"),
+                          json_object_get(function, "parameters"));
+    json_decref(function);
+    return true;
+}
+
+/* A tool of the client's. */
+static bool read_tool(struct params *p, json_t *tool, size_t i, const struct field_context *c)
+{
+    const char *type = type_of(tool);
+    json_t *description = json_object_get(tool, "description");
+    if (!json_text_is_object(tool))
+        return api_error_set(c->e, 400, c->name, "tools[%zu] must be an object.", i);
+    if (!type && json_object_get(tool, "type") && !json_is_null(json_object_get(tool, "type")))
+        return api_error_set(c->e, 400, c->name, "tools[%zu].type must be a string.", i);
+    if (type && *type && strcmp(type, "custom") != 0)
+        return read_typed_tool(p, tool, type, i, c);
+    if (json_string_length(json_object_get(tool, "name")) == 0)
+        return api_error_set(c->e, 400, c->name, "tools[%zu] must have a name.", i);
+    char where[64];
+    snprintf(where, sizeof where, "tools[%zu].input_schema", i);
+    if (!tool_set_check_schema(json_object_get(tool, "input_schema"), where, c->e))
+        return false;
+    if (!json_text_is_object(json_object_get(tool, "input_schema")))
+        return api_error_set(c->e, 400, c->name, "tools[%zu].input_schema must be an object.", i);
+    tool_set_add_function(p, json_object_get(tool, "name"),
+                          json_is_string(description) ? description : NULL,
+                          json_object_get(tool, "input_schema"));
+    return true;
+}
+
+static bool parse_tools(struct params *p, const json_t *v, const struct field_context *c)
+{
+    return field_tools(p, v, c, read_tool);
+}
+
+/* Tools of servers that Anthropic would ask. Behind tools. */
+static bool parse_mcp_servers(struct params *p, const json_t *v, const struct field_context *c)
+{
+    if (!json_is_array(v))
+        return field_wrong_type(c->e, c->name, "a list", v);
+    if (json_array_size(v) > 0)
+        tool_set_leave_out(p, "mcp", NULL);
+    return true;
+}
+
+static bool parse_tool_choice(struct params *p, const json_t *v, const struct field_context *c)
+{
+    const char *type = type_of(v);
+    const json_t *name = json_object_get(v, "name");
+    const json_t *one = json_object_get(v, "disable_parallel_tool_use");
+    bool only_one = false;
+    if (type && strcmp(type, "none") == 0)
+        p->tool_choice = TOOL_CHOICE_NONE;
+    else if (type && (strcmp(type, "any") == 0 ||
+                      (strcmp(type, "tool") == 0 && json_string_length(name) > 0)))
+        p->tool_choice = TOOL_CHOICE_REQUIRED;
+    else if (!type || strcmp(type, "auto") != 0)
+        return api_error_set(c->e, 400, c->name,
+                             "tool_choice must be of type auto, any, none, or tool with a name.");
+    if (type && strcmp(type, "tool") == 0 && !field_force_tool(p, name, NULL, c))
+        return false;
+    if (one && !json_is_null(one) &&
+        !field_read_bool(one, "tool_choice.disable_parallel_tool_use", &only_one, c->e))
+        return false;
+    p->parallel_tool_calls = !only_one;
+    return field_known_members(c, c->name, v,
+                               (const char *[]){"type", "name", "disable_parallel_tool_use", NULL});
+}
+
+/* A budget is not kept: max_tokens bounds thought and answer together. */
+static bool parse_thinking(struct params *p, const json_t *v, const struct field_context *c)
+{
+    static const char *const on[] = {"enabled", "adaptive", "between_tools"};
+    const char *type = type_of(v);
+    const json_t *display = json_object_get(v, "display");
+    const char *shown = json_string_value(display);
+    if (!field_known_members(c, c->name, v,
+                             (const char *[]){"type", "budget_tokens", "display", NULL}))
+        return false;
+    if (display && !json_is_null(display) &&
+        (!shown || (strcmp(shown, "summarized") != 0 && strcmp(shown, "omitted") != 0)))
+        return api_error_set(c->e, 400, "thinking.display",
+                             "thinking.display must be summarized or omitted.");
+    if (shown && *shown == 'o')
+        p->include_reasoning = false;
+    for (size_t i = 0; type && i < sizeof on / sizeof *on; i++)
+        if (strcmp(type, on[i]) == 0)
+            return true;
+    if (!type || strcmp(type, "disabled") != 0)
+        return api_error_set(c->e, 400, c->name,
+                             "thinking must be of type enabled, adaptive, between_tools or "
+                             "disabled.");
+    p->include_reasoning = false;
+    if (p->reasoning_effort.len == 0)
+        p->reasoning_effort = STR("none");
+    return true;
+}
+
+/* The package's tool runner asks that the conversation is kept, and later sends what is new alone:
+ * of a thread that was not found it sends all again. */
+static bool parse_thread(struct params *p, const json_t *v, const struct field_context *c)
+{
+    const char *type = type_of(v);
+    if (field_is_empty(v))
+        return true;
+    if (type && strcmp(type, "create") == 0)
+        return field_known_members(c, c->name, v, (const char *[]){"type", NULL});
+    c->e->code = API_THREAD_NOT_FOUND;
+    return api_error_set(c->e, 400, c->name,
+                         "thread must be of type create on this server, or be left out: nothing "
+                         "is kept, send all messages.");
+}
+
+/* Ahead of thinking: what turns thinking off wins over an effort. */
+static bool parse_output_config(struct params *p, const json_t *v, const struct field_context *c)
+{
+    static const char *const efforts[] = {"low", "medium", "high", "xhigh", "max"};
+    const char *key;
+    json_t *value;
+    if (!json_text_is_object(v))
+        return field_wrong_type(c->e, c->name, "an object", v);
+    json_object_foreach((json_t *)v, key, value)
+    {
+        bool known = json_is_null(value);
+        if (!known && strcmp(key, "format") == 0) {
+            const char *type = type_of(value);
+            if (!type || strcmp(type, "json_schema") != 0)
+                return api_error_set(c->e, 400, c->name,
+                                     "output_config.format must be of type json_schema.");
+            if (!field_known_format(c, "output_config.format", value, true) ||
+                !grammar_from_flat_format(p, "output_config.format", value, c->e))
+                return false;
+            continue;
+        }
+        if (!known && strcmp(key, "effort") != 0)
+            return api_error_set(c->e, 400, c->name,
+                                 "output_config.%.40s is not supported by this server.", key);
+        for (size_t i = 0; !known && i < sizeof efforts / sizeof *efforts; i++)
+            known = json_is_string(value) && strcmp(json_string_value(value), efforts[i]) == 0;
+        if (!known)
+            return api_error_set(c->e, 400, c->name,
+                                 "output_config.effort must be one of low, medium, high, xhigh, "
+                                 "max.");
+        if (!json_is_null(value))
+            p->reasoning_effort = params_json_str(value);
+    }
+    return true;
+}
+
+static const struct field rows[] = {
+    {ROW("system", FIELD_JSON, ANTHROPIC), .offset = AT(system), .want = JSON_NULL,
+     .why = "a text, or blocks of text"},
+    {ROW("tools", FIELD_CUSTOM, ANTHROPIC), .parse = parse_tools,
+     .why = "Anthropic's form: name, description, input_schema; those that a server runs are left "
+            "out"},
+    ROW_CUSTOM(mcp_servers, ANTHROPIC, "left out, as tools that a server runs are"),
+    {ROW("tool_choice", FIELD_CUSTOM, ANTHROPIC), .parse = parse_tool_choice,
+     .why = "any, tool, none; auto with --enable-auto-tool-choice; disable_parallel_tool_use"},
+    ROW_CUSTOM(output_config, ANTHROPIC,
+               "effort: what the template makes of it; format: json_schema"),
+    ROW_CUSTOM(thinking, ANTHROPIC | CHAT,
+               "disabled turns thinking off; else as the model does it, budget_tokens is not kept"),
+    ROW_CUSTOM(thread, ANTHROPIC, "of type create; nothing is kept all the same"),
+    ROW_HARMLESS("cache_control", ANTHROPIC, "prefixes are found without it"),
+    ROW_HARMLESS("diagnostics", ANTHROPIC, "there are none"),
+    ROW_HARMLESS("user_profile_id", ANTHROPIC, "noted by nobody"),
+    ROW_HARMLESS("workspace_id", ANTHROPIC, "noted by nobody"),
+    ROW_ONLY("speed", ANTHROPIC, "\"standard\"", "there is one"),
+    ROW_REFUSE("inference_geo", ANTHROPIC, "is not supported by this server: it is where it is"),
+    ROW_REFUSE("compaction", ANTHROPIC,
+               "is not supported by this server: send what the model is to read"),
+    ROW_REFUSE("fallbacks", ANTHROPIC, "is not supported by this server: there is one model"),
+    ROW_REFUSE("fallback_credit_token", ANTHROPIC,
+               "is not supported by this server: there is one model"),
+    ROW_HARMLESS("billing_policy", ANTHROPIC, "nothing is billed"),
+    ROW_REFUSE("output_format", ANTHROPIC, "is not supported by this server: use output_config"),
+    ROW_REFUSE("container", ANTHROPIC, "is not supported by this server: no code is run"),
+    ROW_HARMLESS("betas", ANTHROPIC, "they are a header's, and not looked at there"),
+    ROW_HARMLESS("anthropic_beta", ANTHROPIC, "Bedrock's word for betas"),
+    ROW_HARMLESS("anthropic_version", ANTHROPIC, "Bedrock's and Vertex's; there is one"),
+    ROW_HARMLESS("context_management", ANTHROPIC, "the model reads what is sent"),
+};
+
+FIELD_TABLE(messages);

@@ -1,0 +1,64 @@
+/* Fields of OpenAI's and vLLM's that are not done: those without which the answer is the same are
+ * accepted, the others refused by name. */
+#include "common/json/text.h"
+#include "gateway/fields/fields.h"
+#include "gateway/tools/set.h"
+
+#define LATER    "is not supported by this server"
+#define NO_MEDIA "is not supported by this server: models here take and give text"
+#define NO_MOVES "is not supported by this server: KV caches are moved by the cluster alone"
+
+/* Behind tools. */
+static bool parse_web_search_options(struct params *p, const json_t *v,
+                                     const struct field_context *c)
+{
+    if (!json_text_is_object(v))
+        return field_wrong_type(c->e, c->name, "an object", v);
+    tool_set_leave_out(p, "web_search", NULL);
+    return true;
+}
+
+static const struct field rows[] = {
+    ROW_HARMLESS("user", DRAWS | EMBEDDINGS, "noted by nobody"),
+    ROW_HARMLESS("safety_identifier", DRAWS, "noted by nobody"),
+    ROW_HARMLESS("metadata", DRAWS | MESSAGES, "nothing is kept"),
+    ROW_HARMLESS("service_tier", DRAWS | MESSAGES, "there is one"),
+    ROW_HARMLESS("session_id", DRAWS, "routing is by prefix"),
+    ROW_HARMLESS("prompt_cache_key", DRAWS, "prefixes are found without it"),
+    ROW_HARMLESS("prompt_cache_retention", DRAWS, "prefixes stay as long as there is room"),
+    ROW_HARMLESS("prediction", CHAT, "a hint for speed"),
+    ROW_HARMLESS("spaces_between_special_tokens", BOTH, "tokens say where spaces are"),
+    ROW_HARMLESS("store", BOTH, "nothing is kept"),
+    ROW_ONLY("modalities", CHAT, "[\"text\"]", "answers are text"),
+    ROW_ONLY("verbosity", CHAT, "\"low\"|\"medium\"|\"high\"", "models here are not told of it"),
+    ROW_ONLY("length_penalty", BOTH, "1|1.0", "it is of beam search"),
+    ROW_ONLY("early_stopping", BOTH, "false", "it is of beam search"),
+    ROW_REFUSE("use_beam_search", BOTH, LATER),
+    ROW_REFUSE("suffix", TEXT, LATER),
+    ROW_REFUSE("echo", CHAT, LATER ": use continue_final_message"),
+    ROW_REFUSE("prompt_embeds", TEXT, LATER ": use prompt"),
+    ROW_REFUSE("logprob_token_ids", BOTH, LATER),
+    ROW_REFUSE("repetition_detection", DRAWS, LATER),
+    ROW_REFUSE("thinking_token_budget", DRAWS, LATER),
+    ROW_HARMLESS("guided_decoding_backend", BOTH, "there is one"),
+    ROW_REFUSE("guided_whitespace_pattern", BOTH, LATER),
+    ROW_REFUSE("structural_tag", BOTH, LATER ": use response_format"),
+    ROW_REFUSE("functions", CHAT, LATER ": use tools"),
+    ROW_ONLY("function_call", CHAT, "\"none\"|\"auto\"", "use tool_choice"),
+    ROW_CUSTOM(web_search_options, CHAT, "left out, as tools that a server runs are"),
+    ROW_REFUSE("audio", CHAT, NO_MEDIA),
+    ROW_REFUSE("mm_processor_kwargs", DRAWS | EMBEDDINGS | TOKENIZE, NO_MEDIA),
+    ROW_REFUSE("media_io_kwargs", DRAWS | TOKENIZE, NO_MEDIA),
+    ROW_REFUSE("mm_payload", DRAWS | MESSAGES, NO_MEDIA),
+    ROW_REFUSE("return_mm_kwargs", DRAWS | MESSAGES, NO_MEDIA),
+    ROW_REFUSE("return_token_offsets", BOTH, LATER),
+    ROW_ONLY("routed_experts_prompt_start", BOTH, "0", "experts are not told of"),
+    ROW_ONLY("padding", EMBEDDINGS, "\"do_not_pad\"", "each input is as long as it is"),
+    ROW_REFUSE("kv_transfer_params", DRAWS | MESSAGES, NO_MOVES),
+    ROW_REFUSE("ec_transfer_params", DRAWS | MESSAGES, NO_MOVES),
+    ROW_REFUSE("vllm_xargs", DRAWS | MESSAGES, LATER ": there are no extensions"),
+    ROW_REFUSE("watermarking", DRAWS | MESSAGES, LATER),
+    ROW_REFUSE("logits_processors", BOTH, LATER ": no code of a client is run"),
+};
+
+FIELD_TABLE(refused);

@@ -1,0 +1,303 @@
+#include "gateway/generation/generation.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "common/base/mem.h"
+
+enum { DECODER_LOOK_BACK = 32 };
+#define NOTHING_LEFT                                                                               \
+    "No token is left that could come next: allowed_token_ids, bad_words and min_tokens, "         \
+    "together "                                                                                    \
+    "with what the answer has to be, rule all of them out. Allow more."
+#define NO_LOGPROB (-9999.0f) /* as in vLLM: JSON has no -inf */
+
+void generation_init(struct generation *g, const struct generation_rules *r, const uint32_t *prompt,
+                     uint32_t n_prompt)
+{
+    uint32_t n = n_prompt < DECODER_LOOK_BACK ? n_prompt : DECODER_LOOK_BACK;
+    *g = (struct generation){.i_stop = -1, .stop_id = UINT32_MAX};
+    stream_init(&g->stream);
+    strbuf_init(&g->text, 0);
+    strbuf_init(&g->said, 0);
+    g->decoder = text_decoder_new(r->tokenizer, r->skip_special, prompt + (n_prompt - n), n);
+}
+
+void generation_fini(struct generation *g)
+{
+    if (g->decoder)
+        text_decoder_free(g->decoder);
+    mem_free(g->ids);
+    mem_free(g->logprobs);
+    mem_free(g->vector);
+    prompt_scores_fini(&g->scores);
+    strbuf_fini(&g->text);
+    strbuf_fini(&g->said);
+    *g = (struct generation){.i_stop = -1};
+}
+
+bool generation_ended(const struct generation *g)
+{
+    return g->stream.phase == STREAM_ENDED;
+}
+
+double generation_mean_logprob(const struct generation *g)
+{
+    return g->n_ids ? g->logprob_sum / g->n_ids : (double)NO_LOGPROB;
+}
+
+static void push_id(struct generation *g, uint32_t id)
+{
+    if (g->n_ids == g->cap_ids) {
+        g->cap_ids = g->cap_ids ? g->cap_ids * 2 : 32;
+        g->ids = mem_realloc(g->ids, g->cap_ids * sizeof *g->ids);
+    }
+    g->ids[g->n_ids++] = id;
+}
+
+static void push_logprobs(struct generation *g, uint32_t id, const struct logprob_row *row)
+{
+    if (g->n_logprobs == g->cap_logprobs) {
+        g->cap_logprobs = g->cap_logprobs ? g->cap_logprobs * 2 : 16;
+        g->logprobs = mem_realloc(g->logprobs, g->cap_logprobs * sizeof *g->logprobs);
+    }
+    struct token_logprobs *out = &g->logprobs[g->n_logprobs++];
+    *out =
+        (struct token_logprobs){.n = 1, .offset = g->n_chars, .ids = {id}, .values = {NO_LOGPROB}};
+    if (!row || row->ids.n == 0 || row->values.n != row->ids.n)
+        return;
+    out->n = row->ids.n < GENERATION_MAX_LOGPROBS ? row->ids.n : GENERATION_MAX_LOGPROBS;
+    out->chosen_rank = row->chosen_rank;
+    memcpy(out->ids, row->ids.ptr, out->n * sizeof *out->ids);
+    memcpy(out->values, row->values.ptr, out->n * sizeof *out->values);
+}
+
+uint32_t generation_count_chars(struct str s)
+{
+    uint32_t n = 0;
+    for (size_t i = 0; i < s.len; i++)
+        n += ((unsigned char)s.ptr[i] & 0xC0) != 0x80;
+    return n;
+}
+
+/* Appends decoded text; true when it completes a stop string, with the text cut there. */
+static bool push_text(struct generation *g, const struct generation_rules *r, struct str delta)
+{
+    struct stop_match m;
+    size_t before = g->text.len;
+    bool ignore = g->n_ids <= r->min_tokens && r->min_tokens > 0;
+    bool hit = stop_matcher_feed(&g->stop, r->stops, delta, ignore, &m);
+    strbuf_append_str(&g->text, delta);
+    if (r->want_logprobs)
+        g->n_chars += generation_count_chars(delta);
+    if (!hit)
+        return false;
+    /* the part of the stop string that came in earlier deltas was held back, so it is still here */
+    size_t cut = before + m.end - (r->include_stop ? 0 : m.bytes);
+    if (r->want_logprobs)
+        g->n_chars -= generation_count_chars((struct str){g->text.ptr + cut, g->text.len - cut});
+    g->text.len = cut;
+    g->text.ptr[cut] = '\0';
+    g->i_stop = (int32_t)m.i_string;
+    return true;
+}
+
+static enum generation_event fail(struct generation *g, int http_status, const char *why)
+{
+    stream_end(&g->stream);
+    api_error_set(&g->error, http_status, NULL, "%s", why);
+    return GENERATION_FAILED;
+}
+
+static enum generation_event end_by_head(struct generation *g, const struct tokens_item *t)
+{
+    char text[256];
+    if (t->finish == FINISH_STOP || t->finish == FINISH_LENGTH) {
+        stream_end(&g->stream);
+        g->finish = t->finish;
+        g->stop_id = t->finish == FINISH_STOP ? t->stop_id : UINT32_MAX;
+        return GENERATION_PROGRESS;
+    }
+    if (t->finish == FINISH_TIMEOUT)
+        return fail(g, 504, GENERATION_LATE);
+    if (t->finish == FINISH_CANCELLED)
+        return fail(g, 503, "The request was cancelled by the cluster.");
+    snprintf(text, sizeof text, STR_FMT, (int)(t->text.len < 255 ? t->text.len : 255), t->text.ptr);
+    g->error.retry_after_s = t->retry_after_s;
+    if (t->status == STATUS_INVALID)
+        return fail(g, 400, text);
+    if (t->status == STATUS_LIMIT) {
+        if (!g->error.retry_after_s)
+            g->error.retry_after_s = 1;
+        return fail(g, 429, text[0] ? text : "The server is overloaded: try again later.");
+    }
+    return fail(g, t->status == STATUS_TIMEOUT || t->status == STATUS_CLOSED ? 503 : 500,
+                text[0] ? text : "The request failed in the cluster.");
+}
+
+static bool is_marker(const struct generation_rules *r, uint32_t id)
+{
+    for (uint32_t i = 0; i < r->n_marker_ids; i++)
+        if (r->marker_ids[i] == id)
+            return true;
+    return false;
+}
+
+bool generation_shows(const struct generation_rules *r, uint32_t id)
+{
+    return !r->skip_special || !text_token_is_special(r->tokenizer, id) || is_marker(r, id);
+}
+
+/* One token: its text, unless it is the stop id that ended the request and is not to be shown. */
+static enum generation_event push_token(struct generation *g, const struct generation_rules *r,
+                                        uint32_t id, bool hidden)
+{
+    char why[TEXT_ERR_MAX] = "";
+    const char *delta = "";
+    size_t len = 0;
+    push_id(g, id);
+    if (hidden)
+        return GENERATION_NOTHING;
+    if (!g->decoder || text_decoder_push(g->decoder, id, &delta, &len, why) != TEXT_OK)
+        return fail(g, 500, why[0] ? why : "a token could not be decoded");
+    if (push_text(g, r, (struct str){delta, len}))
+        return GENERATION_STOPPED;
+    if (!is_marker(r, id))
+        return GENERATION_NOTHING;
+    struct str marker = {0}; /* the decoder left it out */
+    marker.ptr = (const char *)text_token_bytes(r->tokenizer, id, &marker.len);
+    return push_text(g, r, marker) ? GENERATION_STOPPED : GENERATION_NOTHING;
+}
+
+static void flush_decoder(struct generation *g, const struct generation_rules *r)
+{
+    char why[TEXT_ERR_MAX];
+    const char *delta = "";
+    size_t len = 0;
+    if (text_decoder_flush(g->decoder, &delta, &len, why) == TEXT_OK && len > 0 &&
+        push_text(g, r, (struct str){delta, len}))
+        g->finish = FINISH_STOP;
+}
+
+static void keep_vector(struct generation *g, struct f32_span v)
+{
+    if (v.n == 0 || g->vector)
+        return;
+    g->vector = mem_array(v.n, sizeof *g->vector);
+    memcpy(g->vector, v.ptr, v.n * sizeof *v.ptr);
+    g->n_vector = v.n;
+}
+
+/* Rows of the prompt come before its first token, in items of their own. */
+static enum generation_event take_scores(struct generation *g, const struct tokens_item *t)
+{
+    if (t->n_prompt_logprobs == 0 || g->stream.phase != STREAM_OPEN ||
+        t->attempt != g->stream.attempt)
+        return GENERATION_NOTHING;
+    switch (prompt_scores_take(&g->scores, t)) {
+    case SCORES_MISSING:
+        stream_again(&g->stream);
+        return GENERATION_RESUBMIT;
+    case SCORES_NO_MEMORY:
+        return fail(g, 500, "no memory for the log-probabilities of the prompt");
+    default:
+        return GENERATION_NOTHING;
+    }
+}
+
+/* Ended well by the head. */
+static enum generation_event end_well(struct generation *g, const struct generation_rules *r)
+{
+    if (!prompt_scores_complete(&g->scores))
+        return fail(g, 503,
+                    "The prompt was not scored: the cluster has workers of an older version.");
+    if (r->scores_only) {
+        g->finish = FINISH_LENGTH;
+        g->stop_id = UINT32_MAX;
+    }
+    flush_decoder(g, r);
+    return GENERATION_PROGRESS;
+}
+
+/* The token at t->ids[i]: GENERATION_NOTHING, or what it ends the choice with. */
+static enum generation_event take_token(struct generation *g, const struct generation_rules *r,
+                                        const struct tokens_item *t, uint32_t i)
+{
+    const uint32_t id = t->ids.ptr[i];
+    const bool last = i + 1 == t->ids.n;
+    const bool hidden = last && t->finish == FINISH_STOP && !r->include_stop;
+    const struct logprob_row *row = i < t->n_logprobs && t->logprobs ? &t->logprobs[i] : NULL;
+    if (r->forbidden.params && forbidden_id(&r->forbidden, g->ids, g->n_ids, id))
+        return fail(g, 400, NOTHING_LEFT);
+    if (r->want_logprobs)
+        push_logprobs(g, id, row);
+    if (row && row->values.n > 0)
+        g->logprob_sum += (double)fmaxf(row->values.ptr[0], NO_LOGPROB);
+    return push_token(g, r, id, hidden);
+}
+
+enum generation_event generation_on_tokens(struct generation *g, const struct generation_rules *r,
+                                           const struct tokens_item *t)
+{
+    uint32_t skip;
+    enum generation_event scored = take_scores(g, t);
+    if (scored != GENERATION_NOTHING)
+        return scored;
+    enum stream_verdict v = stream_on_tokens(&g->stream, t, &skip);
+    if (v == STREAM_DROP)
+        return GENERATION_NOTHING;
+    if (v == STREAM_RESUBMIT)
+        return GENERATION_RESUBMIT;
+    if (v == STREAM_BROKEN)
+        return fail(g, 500, "the cluster ended the request before what it has sent already");
+    if (t->n_cached > g->n_cached)
+        g->n_cached = t->n_cached;
+    for (uint32_t i = skip; i < t->ids.n && !r->scores_only; i++) {
+        enum generation_event e = take_token(g, r, t, i);
+        if (e == GENERATION_FAILED)
+            return e;
+        if (e == GENERATION_STOPPED) {
+            stream_end(&g->stream);
+            g->finish = FINISH_STOP;
+            return i + 1 == t->ids.n && t->finish != FINISH_NONE ? GENERATION_PROGRESS
+                                                                 : GENERATION_STOPPED;
+        }
+    }
+    if (t->finish == FINISH_NONE)
+        return GENERATION_PROGRESS;
+    keep_vector(g, t->vector);
+    enum generation_event e = end_by_head(g, t);
+    return e == GENERATION_PROGRESS ? end_well(g, r) : e;
+}
+
+bool generation_delta(const struct generation *g, const struct generation_rules *r, bool ids_matter,
+                      struct generation_delta *out)
+{
+    size_t held = generation_ended(g) ? 0 : stop_matcher_held(&g->stop, r->stops);
+    *out = (struct generation_delta){
+        .text = {g->text.ptr ? g->text.ptr : "", g->text.len - held},
+        .ids = g->ids + g->n_given_ids,
+        .n_ids = g->n_ids - g->n_given_ids,
+        .logprobs = r->want_logprobs ? g->logprobs : NULL,
+        .end = generation_ended(g) && !g->end_given,
+    };
+    return out->text.len > 0 || out->end || (ids_matter && out->n_ids > 0);
+}
+
+void generation_took_text(struct generation *g, const struct generation_delta *d)
+{
+    strbuf_consume(&g->text, d->text.len);
+}
+
+void generation_given(struct generation *g, const struct generation_rules *r,
+                      const struct generation_delta *d)
+{
+    g->n_given_ids += d->n_ids;
+    g->n_logprobs = 0;
+    g->begun = true;
+    g->end_given = g->end_given || d->end;
+    if (r->keep_said)
+        strbuf_append_str(&g->said, d->text);
+    strbuf_consume(&g->text, d->text.len);
+}

@@ -1,0 +1,59 @@
+#include "gateway/generation/prompt_scores.h"
+
+#include <string.h>
+
+#include "common/base/mem.h"
+
+void prompt_scores_init(struct prompt_scores *s, uint32_t n_prompt, int32_t k)
+{
+    *s = (struct prompt_scores){.n_rows = n_prompt - 1, .width = (uint32_t)k + 1};
+}
+
+void prompt_scores_fini(struct prompt_scores *s)
+{
+    mem_free(s->n);
+    mem_free(s->ranks);
+    mem_free(s->ids);
+    mem_free(s->values);
+    *s = (struct prompt_scores){0};
+}
+
+/* Its size was checked against PARAMS_MAX_SCORES. */
+static bool have_room(struct prompt_scores *s)
+{
+    size_t n_entries = (size_t)s->n_rows * s->width;
+    if (s->values)
+        return true;
+    s->n = mem_try_array(s->n_rows, sizeof *s->n);
+    s->ranks = mem_try_array(s->n_rows, sizeof *s->ranks);
+    s->ids = mem_try_array(n_entries, sizeof *s->ids);
+    s->values = mem_try_array(n_entries, sizeof *s->values);
+    return s->n && s->ranks && s->ids && s->values;
+}
+
+static void keep_row(struct prompt_scores *s, const struct logprob_row *row)
+{
+    uint32_t i = s->n_known++, n = row->ids.n < row->values.n ? row->ids.n : row->values.n;
+    size_t at = (size_t)i * s->width;
+    n = n < s->width ? n : s->width;
+    s->n[i] = n;
+    s->ranks[i] = row->chosen_rank;
+    if (n == 0)
+        return;
+    memcpy(s->ids + at, row->ids.ptr, n * sizeof *s->ids);
+    memcpy(s->values + at, row->values.ptr, n * sizeof *s->values);
+}
+
+enum scores_verdict prompt_scores_take(struct prompt_scores *s, const struct tokens_item *t)
+{
+    if (s->n_rows == 0 || t->n_prompt_logprobs == 0)
+        return SCORES_TAKEN; /* nobody asked */
+    if (t->prompt_start > s->n_known)
+        return SCORES_MISSING;
+    if (!have_room(s))
+        return SCORES_NO_MEMORY;
+    for (uint32_t i = s->n_known - t->prompt_start;
+         i < t->n_prompt_logprobs && s->n_known < s->n_rows; i++)
+        keep_row(s, &t->prompt_logprobs[i]);
+    return SCORES_TAKEN;
+}

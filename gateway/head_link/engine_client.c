@@ -1,0 +1,348 @@
+#include "gateway/head_link/engine_client.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "common/base/clock.h"
+#include "common/base/log.h"
+#include "common/base/version.h"
+
+enum { DECODE_LIMIT_BYTES = 256 << 20 };
+
+void engine_client_init(struct engine_client *c, const struct engine_options *o,
+                        const struct engine_io *io, const struct engine_events *events,
+                        uint64_t now_ns)
+{
+    *c = (struct engine_client){.o = *o, .io = *io, .events = *events, .now_ns = now_ns};
+    c->tried_ns = now_ns;
+    arena_init(&c->decode, DECODE_LIMIT_BYTES);
+    arena_init(&c->encode, 0);
+    strbuf_init(&c->frame, FRAME_MAX_BYTES);
+}
+
+void engine_client_fini(struct engine_client *c)
+{
+    arena_fini(&c->decode);
+    arena_fini(&c->encode);
+    strbuf_fini(&c->frame);
+}
+
+static enum status encode_and_send(struct engine_client *c, const struct msg *m)
+{
+    strbuf_reset(&c->frame);
+    enum status s =
+        codec_encode(m, c->link.session, link_next_seq(&c->link), &c->encode, &c->frame);
+    if (s != STATUS_OK || c->frame.failed)
+        return STATUS_LIMIT;
+    if (!link_is_free(m->type) && !link_can_send(&c->link, c->frame.len))
+        return STATUS_AGAIN;
+    if (c->io.send(c->io.ctx, strbuf_str(&c->frame)) != STATUS_OK)
+        return STATUS_AGAIN;
+    link_sent(&c->link, m->type, c->frame.len);
+    return STATUS_OK;
+}
+
+enum status engine_client_send(struct engine_client *c, const struct msg *m)
+{
+    return c->state == ENGINE_OPEN ? encode_and_send(c, m) : STATUS_AGAIN;
+}
+
+/* ---- session ---- */
+
+static void greet(struct engine_client *c)
+{
+    struct msg m = {.type = MSG_HELLO,
+                    .hello = {
+                        .node = str_from(c->o.node),
+                        .instance = c->o.instance,
+                        .role = ROLE_GATEWAY,
+                        .version = STR(COX_VERSION),
+                        .credit_bytes = c->o.credit_bytes,
+                        .term_seen = c->term_seen,
+                        .has_vocabulary = c->o.vocabulary != NULL,
+                        .model = str_from(c->o.model ? c->o.model : ""),
+                    }};
+    if (c->state != ENGINE_DOWN || c->now_ns < c->retry_ns)
+        return;
+    if (c->o.vocabulary)
+        m.hello.vocabulary = *c->o.vocabulary;
+    link_init(&c->link, c->o.credit_bytes);
+    if (encode_and_send(c, &m) != STATUS_OK)
+        return; /* not connected yet: the next tick or the monitor tries again */
+    c->state = ENGINE_GREETING;
+    c->greeted_ns = c->now_ns;
+    c->connection_lost = false;
+}
+
+/* Drops the connection; where there are several heads, the next one is tried. */
+static void reconnect(struct engine_client *c)
+{
+    c->connected = false;
+    c->tried_ns = c->now_ns;
+    c->io.reconnect(c->io.ctx);
+}
+
+static void set_refused(struct engine_client *c, enum status status)
+{
+    if (status == STATUS_OK)
+        c->why_refused[0] = '\0';
+    if (status == c->refused)
+        return;
+    c->refused = status;
+    if (c->events.on_refused)
+        c->events.on_refused(c->events.ctx, status);
+}
+
+/* Back to DOWN; tells the owner when a session ended. Waits longer after each failure in a row. */
+static void lose(struct engine_client *c, const char *why, bool drop)
+{
+    static const uint64_t wait_ms[] = {0, 50, 100, 200, 500, 1000};
+    bool was_open = c->state == ENGINE_OPEN;
+    uint32_t i = was_open ? 0 : c->n_failures;
+    uint32_t last = sizeof wait_ms / sizeof *wait_ms - 1;
+    c->state = ENGINE_DOWN;
+    c->credit_owed = 0;
+    c->retry_ns = c->now_ns + wait_ms[i < last ? i : last] * NS_PER_MS;
+    c->n_failures = was_open ? 0 : c->n_failures + 1;
+    if (was_open)
+        log_event(c->ends ? LOG_INFO : LOG_WARN, "head_lost", "why=%s", log_quote(why));
+    else if (c->n_failures == 1 || c->n_failures % 60 == 0)
+        log_event(c->ends ? LOG_INFO : LOG_WARN, "head_unreachable", "why=%s attempts=%u",
+                  log_quote(why), c->n_failures);
+    if (drop)
+        reconnect(c);
+    if (was_open)
+        c->events.on_link(c->events.ctx, false);
+}
+
+/* The head's words are logged when they are new. */
+static void refused(struct engine_client *c, const struct msg_refused *m)
+{
+    char why[sizeof c->why_refused];
+    size_t n = m->text.len < sizeof why - 1 ? m->text.len : sizeof why - 1;
+    memcpy(why, m->text.ptr ? m->text.ptr : "", n);
+    why[n] = '\0';
+    if (strcmp(why, c->why_refused) != 0)
+        log_error("head_refused", "status=%s reason=%s", status_name(m->status), log_quote(why));
+    memcpy(c->why_refused, why, n + 1);
+    set_refused(c, m->status);
+    char text[sizeof why + 64];
+    snprintf(text, sizeof text, "refused by the head (%s): %s", status_name(m->status), why);
+    lose(c, text, true);
+}
+
+static void welcomed(struct engine_client *c, const struct frame_header *h,
+                     const struct msg_welcome *w)
+{
+    if (w->term > 0 && w->term < c->term_seen) {
+        char why[120];
+        snprintf(why, sizeof why, "a head of term %llu, which one of term %llu has followed",
+                 (unsigned long long)w->term, (unsigned long long)c->term_seen);
+        lose(c, why, true);
+        return;
+    }
+    link_open(&c->link, w->session, w->credit_bytes);
+    c->state = ENGINE_OPEN;
+    c->keeps_grammar = w->keeps_grammar;
+    c->silent_ns = silence_limit_ns(w->suspect_ms);
+    c->n_failures = 0;
+    set_refused(c, STATUS_OK);
+    c->heard_ns = c->beat_ns = c->now_ns;
+    if (w->term > c->term_seen)
+        c->term_seen = w->term;
+    log_info("head_connected", "session=%016llx head=%016llx same_head=%s term=%llu",
+             (unsigned long long)h->session, (unsigned long long)w->head_instance,
+             w->head_instance == c->head_instance ? "true" : "false", (unsigned long long)w->term);
+    c->head_instance = w->head_instance;
+    c->events.on_link(c->events.ctx, true);
+}
+
+static void return_credit(struct engine_client *c)
+{
+    struct msg m = {.type = MSG_CREDIT, .credit = {.bytes = c->credit_owed}};
+    if (c->credit_owed > 0 && engine_client_send(c, &m) == STATUS_OK)
+        c->credit_owed = 0;
+}
+
+/* ---- frames ---- */
+
+static void said_goodbye(struct engine_client *c, struct str text)
+{
+    char why[256];
+    snprintf(why, sizeof why, "the head said goodbye%s%.*s", text.len > 0 ? ": " : "",
+             (int)(text.len < 220 ? text.len : 220), text.len > 0 ? text.ptr : "");
+    lose(c, why, true);
+}
+
+static void on_open_message(struct engine_client *c, const struct msg *m)
+{
+    switch (m->type) {
+    case MSG_TOKENS:
+        if (m->tokens.term_epoch >> 32 > c->term_seen)
+            c->term_seen = m->tokens.term_epoch >> 32;
+        c->events.on_tokens(c->events.ctx, &m->tokens);
+        break;
+    case MSG_CLUSTER:
+        if (m->cluster.term > c->term_seen)
+            c->term_seen = m->cluster.term;
+        c->events.on_cluster(c->events.ctx, &m->cluster);
+        break;
+    case MSG_ADAPTERS:
+        if (c->events.on_adapters)
+            c->events.on_adapters(c->events.ctx, &m->adapters);
+        break;
+    case MSG_ADAPTER_ANSWER:
+        if (c->events.on_adapter_answer)
+            c->events.on_adapter_answer(c->events.ctx, &m->adapter_answer);
+        break;
+    case MSG_CREDIT:
+        link_credit(&c->link, m->credit.bytes);
+        c->events.on_writable(c->events.ctx);
+        break;
+    case MSG_GOODBYE:
+        said_goodbye(c, m->goodbye.text);
+        break;
+    case MSG_HEARTBEAT:
+        break;
+    default:
+        lose(c, msg_type_name(m->type), true); /* not for a gateway */
+        break;
+    }
+}
+
+static void on_greeting_frame(struct engine_client *c, struct str frame,
+                              const struct frame_header *h)
+{
+    struct error err = {0};
+    struct msg m;
+    if (h->type != MSG_WELCOME && h->type != MSG_REFUSED) {
+        c->n_dropped++;
+        return;
+    }
+    enum status s = link_received(&c->link, h, &err);
+    if (s == STATUS_OK)
+        s = codec_decode(frame, h, &c->decode, &m, &err);
+    if (s != STATUS_OK) {
+        lose(c, err.text, true);
+    } else if (m.type == MSG_REFUSED) {
+        refused(c, &m.refused);
+    } else {
+        welcomed(c, h, &m.welcome);
+    }
+}
+
+void engine_client_on_frame(struct engine_client *c, struct str frame, uint64_t now_ns)
+{
+    struct frame_header h;
+    struct error err = {0};
+    struct msg m;
+    uint64_t bytes;
+    c->now_ns = now_ns;
+    arena_reset(&c->decode);
+    enum status s = frame_parse_header(frame, &h, &err);
+    if (s != STATUS_OK) {
+        if (c->state != ENGINE_DOWN)
+            lose(c, err.text, true);
+        return;
+    }
+    if (c->state == ENGINE_GREETING) {
+        on_greeting_frame(c, frame, &h);
+        return;
+    }
+    if (c->state != ENGINE_OPEN || h.session != c->link.session) {
+        c->n_dropped++;
+        return;
+    }
+    s = link_received(&c->link, &h, &err);
+    if (s == STATUS_OK)
+        s = codec_decode(frame, &h, &c->decode, &m, &err);
+    if (s != STATUS_OK) {
+        lose(c, err.text, true);
+        return;
+    }
+    c->heard_ns = now_ns;
+    uint64_t session = c->link.session;
+    on_open_message(c, &m);
+    if (c->state == ENGINE_OPEN && c->link.session == session &&
+        link_consumed(&c->link, h.type, frame.len, &bytes)) {
+        c->credit_owed += bytes;
+        return_credit(c);
+    }
+}
+
+/* ---- connection and time ---- */
+
+void engine_client_on_connection(struct engine_client *c, bool up, const char *why, uint64_t now_ns)
+{
+    c->now_ns = now_ns;
+    c->connected = up;
+    if (!up) {
+        /* Not a loss yet: heartbeats decide that, or the next connection, which has a new name at
+         * the head and therefore no session. */
+        if (c->state == ENGINE_GREETING)
+            lose(c, why, false);
+        c->connection_lost = c->state == ENGINE_OPEN;
+        if (c->state == ENGINE_DOWN)
+            set_refused(c, STATUS_OK);
+        if (c->state == ENGINE_DOWN && c->n_failures++ % 60 == 0)
+            log_event(c->ends ? LOG_INFO : LOG_WARN, "head_unreachable", "why=%s", log_quote(why));
+        c->tried_ns = 0; /* of several the next one is tried with the next tick */
+        return;
+    }
+    if (c->state == ENGINE_OPEN && c->connection_lost) {
+        lose(c, "the connection was made anew", false);
+        c->retry_ns = now_ns;
+    }
+    greet(c);
+}
+
+static void lose_silent(struct engine_client *c)
+{
+    set_refused(c, STATUS_OK);
+    char why[48];
+    snprintf(why, sizeof why, "silent for %g s", (double)c->silent_ns / 1e9);
+    lose(c, c->state == ENGINE_OPEN ? why : "no answer to Hello", true);
+}
+
+/* Of several heads the one that serves is looked for; the socket would try one for ever. */
+static void look_further(struct engine_client *c)
+{
+    if (!c->o.several || c->connected || c->now_ns < c->retry_ns)
+        return;
+    bool lost = c->state == ENGINE_DOWN || (c->state == ENGINE_OPEN && c->connection_lost);
+    if (lost && (c->tried_ns == 0 || c->now_ns - c->tried_ns > ENGINE_CONNECT_NS))
+        reconnect(c);
+}
+
+void engine_client_tick(struct engine_client *c, uint64_t now_ns)
+{
+    /* If our own loop stood still, frames are waiting to be read: that is no silence of the head.
+     * The ordinary part of a late turn counts, as in silence_look, or a loop whose turns are all
+     * late would never find a head silent. */
+    if (now_ns - c->now_ns > SILENCE_STALL_NS) {
+        uint64_t stood_ns = now_ns - c->now_ns - SILENCE_STALL_NS;
+        c->heard_ns += stood_ns;
+        c->greeted_ns += stood_ns;
+    }
+    c->now_ns = now_ns;
+    uint64_t since_ns = c->state == ENGINE_OPEN       ? c->heard_ns
+                        : c->state == ENGINE_GREETING ? c->greeted_ns
+                                                      : now_ns;
+    if (silence_is_over(&c->is_overdue, now_ns - since_ns,
+                        c->state == ENGINE_OPEN ? c->silent_ns : SILENCE_USUAL_NS))
+        lose_silent(c);
+    look_further(c);
+    greet(c);
+    if (c->state != ENGINE_OPEN || now_ns - c->beat_ns < ENGINE_HEARTBEAT_NS)
+        return;
+    struct msg m = {.type = MSG_HEARTBEAT, .heartbeat = {.time_ns = now_ns}};
+    c->beat_ns = now_ns;
+    (void)!engine_client_send(c, &m);
+    return_credit(c);
+}
+
+void engine_client_goodbye(struct engine_client *c, const char *why)
+{
+    struct msg m = {.type = MSG_GOODBYE, .goodbye = {.text = str_from(why), .planned = true}};
+    (void)!engine_client_send(c, &m);
+}

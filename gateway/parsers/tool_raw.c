@@ -1,0 +1,28 @@
+/* An answer that is one call by its grammar, a custom tool's: all of its text is the tool's input.
+ */
+#include "gateway/answer/answer.h"
+
+enum { STEP_BEGIN, STEP_TEXT, STEP_END };
+
+static size_t feed(const struct answer_parser *p, struct parser_state *s, struct str text, bool end,
+                   struct answer *a)
+{
+    /* Without a text the input is empty where the grammar has ended so; what was cut has not come
+     * to its call, and may have been cut inside of its reasoning. */
+    if (s->step == STEP_BEGIN && (text.len > 0 || (end && !a->is_cut))) {
+        s->i_call = answer_call(a, a->rules->raw_name);
+        answer_arguments(a, s->i_call, STR("{\"input\": \""));
+        s->step = STEP_TEXT;
+    }
+    if (s->step == STEP_TEXT && text.len > 0)
+        literal_give_text(a, s->i_call, text);
+    if (s->step == STEP_TEXT && end) {
+        answer_arguments(a, s->i_call, STR("\"}"));
+        s->step = STEP_END;
+    }
+    return text.len;
+}
+
+static const char *const no_marks[] = {NULL};
+
+const struct answer_parser tool_parser_raw = {.name = "raw", .markers = no_marks, .feed = feed};

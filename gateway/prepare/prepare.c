@@ -1,0 +1,278 @@
+#include "gateway/prepare/prepare.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "common/base/mem.h"
+#include "gateway/prepare/chunks.h"
+#include "gateway/prepare/dialect.h"
+#include "gateway/prepare/echo.h"
+#include "gateway/prepare/outputs_config.h"
+#include "gateway/tools/blame.h"
+#include "gateway/tools/grammar_source.h"
+
+/* MAX_COMPILES: of one request, with the search for the tool to blame, which halves a list. */
+enum { MAX_BAD_WORD_IDS = 4096, MAX_COMPILES = 10 };
+
+/* Ids that a prompt may have: the context's; of a text to embed what --pooler-config says. */
+static uint32_t max_input(const struct prepare_model *m, const struct params *p)
+{
+    if (p->sampling.pooling == POOLING_NONE)
+        return m->max_model_len;
+    if (m->max_embed_len)
+        return m->chunks || m->max_embed_len < m->max_model_len ? m->max_embed_len
+                                                                : m->max_model_len;
+    return m->chunks ? CHUNKS_MAX_IDS : m->max_model_len;
+}
+
+/* field: what the dialect calls the prompt. */
+static bool encode_prompt(const struct prepare_model *m, const struct params *p, const char *field,
+                          struct prompt *out, struct api_error *e)
+{
+    char why[TEXT_ERR_MAX] = "";
+    uint32_t *ids = NULL;
+    size_t n = 0;
+    const uint32_t most = max_input(m, p);
+    /* Up to twice what fits the answer says by how much a text is too long; more is refused by its
+     * beginning, and its exact length stays unknown. */
+    size_t limit = (size_t)most * 2;
+    int s = text_encode(m->tokenizer, out->text.ptr, out->text.len, p->add_special_tokens, limit,
+                        &ids, &n, why);
+    if (s == TEXT_LIMIT) {
+        e->code = "context_length_exceeded";
+        return api_error_set(
+            e, 400, field,
+            "This model's maximum context length is %u tokens. However, you "
+            "requested more than %zu tokens in the %s. Please reduce the length of "
+            "the %s.",
+            most, limit, field, field);
+    }
+    if (s != TEXT_OK)
+        return api_error_set(e, s == TEXT_INTERNAL ? 500 : 400, field, "%s cannot be tokenized: %s",
+                             field, why);
+    out->ids = mem_array(n, sizeof *ids);
+    memcpy(out->ids, ids, n * sizeof *ids);
+    out->n_ids = (uint32_t)n;
+    text_free(ids);
+    return true;
+}
+
+/* What the answer says of the prompt: its text, and where in it each id begins. */
+static bool prepare_echo(const struct prepare_model *m, const struct params *p, bool cut,
+                         struct prompt *out, struct api_error *e)
+{
+    if (!p->echo && !p->return_prompt_text)
+        return true;
+    if ((cut || !out->has_text) && !echo_text(m->tokenizer, p->skip_special_tokens, out, e))
+        return false;
+    return !p->echo || p->logprobs < 0 ||
+           echo_offsets(m->tokenizer, p->skip_special_tokens, out, e);
+}
+
+/* The tokens of each word where it begins a text and where a space precedes it, as vLLM does it:
+ * the second only where it differs in nothing but its first token. UINT32_MAX ends each. */
+static bool add_bad_word(const struct prepare_model *m, const char *word, uint32_t *out,
+                         uint32_t *n_out, struct api_error *e)
+{
+    char why[TEXT_ERR_MAX] = "", spaced[STOP_MAX_BYTES + 2];
+    uint32_t *plain = NULL, *behind = NULL;
+    size_t n = 0, n_behind = 0;
+    while (*word == ' ')
+        word++;
+    int len = snprintf(spaced, sizeof spaced, " %s", word);
+    int s = text_encode(m->tokenizer, spaced + 1, (size_t)len - 1, false, STOP_MAX_BYTES, &plain,
+                        &n, why);
+    if (s == TEXT_OK)
+        s = text_encode(m->tokenizer, spaced, (size_t)len, false, STOP_MAX_BYTES, &behind,
+                        &n_behind, why);
+    bool both = s == TEXT_OK && n > 0 && n_behind == n && plain[0] != behind[0];
+    bool fits = s == TEXT_OK && *n_out + 2 * (n + 1) <= MAX_BAD_WORD_IDS;
+    for (int k = 0; fits && n > 0 && k < (both ? 2 : 1); k++) {
+        memcpy(out + *n_out, k ? behind : plain, n * sizeof *out);
+        *n_out += (uint32_t)n;
+        out[(*n_out)++] = UINT32_MAX;
+    }
+    text_free(plain);
+    text_free(behind);
+    if (s != TEXT_OK)
+        return api_error_set(e, 400, "bad_words", "bad_words cannot be tokenized: %s", why);
+    return fits || api_error_set(e, 400, "bad_words", "bad_words are more than %u tokens.",
+                                 MAX_BAD_WORD_IDS);
+}
+
+static bool encode_bad_words(const struct prepare_model *m, struct params *p, struct api_error *e)
+{
+    uint32_t *ids, n = 0;
+    if (json_array_size(p->bad_words) == 0)
+        return true;
+    ids = arena_try_array(&p->arena, MAX_BAD_WORD_IDS, sizeof *ids);
+    if (!ids)
+        return api_error_set(e, 400, "bad_words", "bad_words are too many.");
+    for (size_t i = 0; i < json_array_size(p->bad_words); i++)
+        if (!add_bad_word(m, json_string_value(json_array_get(p->bad_words, i)), ids, &n, e))
+            return false;
+    p->sampling.bad_words = (struct u32_span){ids, n};
+    return true;
+}
+
+static bool check_grammar(const struct prepare_model *m, const struct params *p,
+                          struct api_error *e)
+{
+    const struct sampling_params *s = &p->sampling;
+    struct grammar_asker a = {.place = m->place,
+                              .tenant = m->tenant,
+                              .dropped = m->dropped,
+                              .n_compiles_left = MAX_COMPILES};
+    if (!m->grammars || s->grammar_kind == GRAMMAR_NONE ||
+        grammar_check(m->grammars, &a, s->grammar_kind, s->grammar, p->grammar_field, e))
+        return true;
+    if (e->http_status == 400 && strcmp(p->grammar_field, "tool_choice") == 0)
+        tool_blame(m->grammars, &a, p, e);
+    return false;
+}
+
+/* Reasoning comes first where the prompt has begun it, or the model always reasons; where the
+ * prompt has ended it, none does, else it may. A chat has one prompt. */
+static bool let_reason(const struct prepare_model *m, const struct dialect *d, struct prepared *out,
+                       struct api_error *e)
+{
+    struct reasoning_marks marks;
+    const struct prompt *prompt = out->prompts.items;
+    if (!m->reasoning || !m->reasoning->marks || !d->call_prefix || out->prompts.n != 1)
+        return true;
+    return !m->reasoning->marks(m->reasoning, prompt->text, prompt_continued(prompt), &marks) ||
+           grammar_after_reasoning(&out->params, &marks, e);
+}
+
+/* As vLLM: what is above the context is a mistake, and not the same as none. */
+static bool check_truncation(const struct prepare_model *m, const struct params *p,
+                             struct api_error *e)
+{
+    uint32_t most = max_input(m, p);
+    return p->truncate_prompt_tokens <= (int64_t)most ||
+           api_error_set(e, 400, "truncate_prompt_tokens",
+                         "truncate_prompt_tokens=%lld cannot be greater than max_model_len = %u. "
+                         "Please request a smaller truncation size.",
+                         (long long)p->truncate_prompt_tokens, most);
+}
+
+/* truncate_prompt_tokens: its end is kept, or its beginning. True: it was longer. */
+static bool truncate_prompt(const struct prepare_model *m, const struct params *p,
+                            struct prompt *out)
+{
+    int64_t keep = p->truncate_prompt_tokens;
+    if (keep == PARAMS_NO_TRUNCATION)
+        return false;
+    if (keep < 0 && p->sampling.pooling != POOLING_NONE)
+        keep = (int64_t)max_input(m, p);
+    else if (keep < 0) /* what leaves room for the answer */
+        keep = (int64_t)m->max_model_len -
+               (p->max_tokens && !p->max_tokens_is_default ? (int64_t)p->max_tokens : 1);
+    if (keep < 0 || out->n_ids <= keep)
+        return false;
+    if (!p->truncate_right)
+        memmove(out->ids, out->ids + (out->n_ids - keep), (size_t)keep * sizeof *out->ids);
+    out->n_ids = (uint32_t)keep;
+    return true;
+}
+
+static bool check_length(const struct prepare_model *m, const struct params *p, const char *field,
+                         const struct prompt *prompt, struct api_error *e)
+{
+    if (prompt->n_ids == 0)
+        return api_error_set(e, 400, field, "The prompt must hold at least one token.");
+    bool bends = !p->max_tokens || p->max_tokens_is_default; /* the head clips it */
+    bool pools = p->sampling.pooling != POOLING_NONE;        /* a vector takes no room */
+    uint64_t want = pools ? 0 : bends ? 1 : p->max_tokens;
+    const uint32_t most = max_input(m, p);
+    if (prompt->n_ids + want <= most)
+        return true;
+    e->code = "context_length_exceeded";
+    if (bends)
+        return api_error_set(e, 400, field,
+                             "This model's maximum context length is %u tokens. However, you "
+                             "requested %u tokens in the %s. Please reduce the length of the %s.",
+                             most, prompt->n_ids, field, field);
+    return api_error_set(e, 400, field,
+                         "This model's maximum context length is %u tokens. However, you requested "
+                         "%llu tokens (%u in the %s, %u in the completion). Please reduce the "
+                         "length of the %s or completion.",
+                         m->max_model_len, (unsigned long long)prompt->n_ids + want, prompt->n_ids,
+                         field, p->max_tokens, field);
+}
+
+/* What the answer would hold of the prompts' own ids. */
+static bool check_scores(const struct prepared *x, struct api_error *e)
+{
+    const struct params *p = &x->params;
+    uint64_t n_ids = 0, k = (uint64_t)p->sampling.n_prompt_logprobs + 1;
+    uint64_t times = p->kind == API_COMPLETIONS ? (uint64_t)p->n : 1; /* each choice says them */
+    if (p->sampling.n_prompt_logprobs < 0)
+        return true;
+    for (uint32_t i = 0; i < x->prompts.n; i++)
+        n_ids += x->prompts.items[i].n_ids;
+    uint32_t most = p->stream ? PARAMS_MAX_STREAMED : PARAMS_MAX_SCORES;
+    if (n_ids * k * times <= most)
+        return true;
+    return api_error_set(e, 400, p->prompt_logprobs >= 0 ? "prompt_logprobs" : "logprobs",
+                         "Log-probabilities of %llu prompt tokens, up to %llu for each and in %llu "
+                         "choices, are more than %u%s: ask for fewer, or of fewer prompts at "
+                         "once.",
+                         (unsigned long long)n_ids, (unsigned long long)k,
+                         (unsigned long long)times, most, p->stream ? " in a stream" : "");
+}
+
+static bool prepare_prompts(const struct prepare_model *m, const struct dialect *d,
+                            struct prepared *out)
+{
+    const char *field = d->prompt_field;
+    bool generates = !d->answer;
+    struct params *p = &out->params;
+    struct api_error *e = &out->error;
+    if ((uint64_t)out->prompts.n * p->n_generated > m->max_choices)
+        return api_error_set(e, 400, p->n_generated > p->n ? "best_of" : "n",
+                             "%u prompts with %u choices each are more than %u choices.",
+                             out->prompts.n, p->n_generated, m->max_choices);
+    if (!check_truncation(m, p, e))
+        return false;
+    uint32_t longest = 0;
+    for (uint32_t i = 0; i < out->prompts.n; i++) {
+        struct prompt *prompt = &out->prompts.items[i];
+        if (prompt->has_text && !encode_prompt(m, p, field, prompt, e))
+            return false;
+        bool cut = truncate_prompt(m, p, prompt);
+        if (generates && !check_length(m, p, field, prompt, e))
+            return false;
+        if (!prepare_echo(m, p, cut, prompt, e))
+            return false;
+        if (prompt->n_ids > longest)
+            longest = prompt->n_ids;
+    }
+    if (p->sampling.pooling != POOLING_NONE &&
+        !chunks_cut(&out->prompts, m->max_model_len, m->max_choices))
+        return api_error_set(e, 400, field,
+                             "The %s are more than %u pieces of %u tokens: send fewer at once.",
+                             field, m->max_choices, m->max_model_len);
+    out->max_tokens_room = m->max_model_len > longest ? m->max_model_len - longest : 0;
+    return check_scores(out, e);
+}
+
+void prepare_request(const struct prepare_model *m, const struct dialect *d, struct str body,
+                     struct prepared *out)
+{
+    *out = (struct prepared){0};
+    json_t *json = params_parse_json(body, &out->error);
+    if (json && d->read(m, json, out) && encode_bad_words(m, &out->params, &out->error) &&
+        (out->params.tool_choice != TOOL_CHOICE_REQUIRED ||
+         grammar_from_tools(&out->params, &out->error)) &&
+        (!m->policy.compact_json || outputs_make_compact(&out->params, &out->error)) &&
+        let_reason(m, d, out, &out->error) && check_grammar(m, &out->params, &out->error) &&
+        prepare_prompts(m, d, out))
+        params_settle(&out->params);
+}
+
+void prepared_fini(struct prepared *p)
+{
+    params_fini(&p->params);
+    prompt_list_fini(&p->prompts);
+}

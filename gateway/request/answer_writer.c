@@ -1,0 +1,360 @@
+/* The half of a request that writes: when, and of which choice; the dialect says how. */
+#include "common/base/mem.h"
+#include "gateway/request/state.h"
+
+enum {
+    OUT_KEEP_BYTES = 1 << 20,
+    /* The loop writes so much, some ms of it: numbers with their names, bytes of texts. */
+    INLINE_ENTRIES = 8192,
+    INLINE_BYTES = 256 << 10,
+    ID_BYTES = 8 /* of a token's id in JSON, with its comma, about */
+};
+
+static void trim_out(struct serving *s)
+{
+    if (s->out.cap <= OUT_KEEP_BYTES)
+        return;
+    size_t limit = s->out.limit;
+    strbuf_fini(&s->out);
+    strbuf_init(&s->out, limit);
+}
+
+static void write_out(struct api_request *r)
+{
+    r->last_write_ns = r->s->o.now_ns(r->s->o.clock_ctx);
+    if (r->s->out.len > 0)
+        r->reply_ops->write(r->reply, strbuf_str(&r->s->out));
+    trim_out(r->s);
+}
+
+static bool has_reasoning(const struct api_request *r)
+{
+    return r->s->o.model.reasoning && r->dialect->call_prefix;
+}
+
+/* The dialect has been given this much. */
+static struct answer_usage usage_of(const struct api_request *r)
+{
+    struct answer_usage u = {0};
+    for (uint32_t i = 0; i < r->prepared.prompts.n; i++)
+        u.prompt_tokens += r->prepared.prompts.items[i].n_ids;
+    for (uint32_t i = 0; i < r->n_choices; i++) {
+        u.completion_tokens += r->choices[i].g.n_ids;
+        u.reasoning_tokens += r->choices[i].answer.reasoning_count.n_tokens;
+        if (i % r->prepared.params.n_generated == 0)
+            u.cached_tokens += r->choices[i].g.n_cached;
+    }
+    u.has_reasoning = has_reasoning(r);
+    return u;
+}
+
+/* A prompt is scored once, for all of its choices. NULL: it is not. */
+static const struct prompt_scores *scores_of(const struct api_request *r,
+                                             const struct api_choice *c)
+{
+    uint32_t n = r->prepared.params.n_generated;
+    bool wanted = r->prepared.params.sampling.n_prompt_logprobs >= 0;
+    return wanted ? &r->choices[c->i_choice - c->i_choice % n].g.scores : NULL;
+}
+
+/* What the choice has to say, as answer i_choice: its text, fed to the answer, becomes parts. */
+static void make_delta(struct api_request *r, struct api_choice *c, uint32_t i_choice,
+                       const struct generation_delta *d, struct answer_delta *out)
+{
+    const struct params *p = &r->prepared.params;
+    const struct generation *g = &c->g;
+    *out = (struct answer_delta){
+        .i_choice = i_choice,
+        .prompt = &r->prepared.prompts.items[c->i_choice / p->n_generated],
+        .ids = d->ids,
+        .logprobs = d->logprobs,
+        .n_ids = d->n_ids,
+        .first = !g->begun,
+        .end = d->end,
+        .finish = g->finish == FINISH_LENGTH ? ANSWER_LENGTH : ANSWER_STOP,
+        .stop_id = g->finish == FINISH_STOP ? g->stop_id : UINT32_MAX,
+        .usage = {.completion_tokens = g->n_given_ids + d->n_ids, .cached_tokens = g->n_cached},
+        .g = g,
+        .scores = scores_of(r, c),
+    };
+    out->usage.prompt_tokens = out->prompt->n_ids;
+    if (g->i_stop >= 0)
+        out->stop_string = p->stops[g->i_stop];
+    answer_feed(&c->answer, d->text, d->end, out);
+    out->usage.has_reasoning = has_reasoning(r);
+    if (r->answer_rules.reasoning)
+        out->usage.reasoning_tokens =
+            reasoning_count_tokens(&c->answer.reasoning_count, &r->rules, g->ids,
+                                   g->n_given_ids + d->n_ids, c->answer.n_before);
+}
+
+static void write_delta(struct api_request *r, struct api_choice *c,
+                        const struct generation_delta *d, bool ids_matter)
+{
+    struct strbuf *out = &r->s->out;
+    struct answer_delta a;
+    make_delta(r, c, c->i_choice, d, &a);
+    if (a.n_parts == 0 && !a.end && !(ids_matter && a.n_ids > 0)) {
+        generation_took_text(&c->g, d);
+        return; /* a parser holds it back */
+    }
+    strbuf_reset(out);
+    r->dialect->delta(out, &r->shape, &r->dialect_state, &a);
+    generation_given(&c->g, &r->rules, d);
+    write_out(r);
+}
+
+static void begin_stream(struct api_request *r)
+{
+    api_request_enter(r, API_STREAMING);
+    r->last_write_ns = r->s->o.now_ns(r->s->o.clock_ctx);
+    r->reply_ops->begin(r->reply, r->dialect->stream_type(&r->prepared.params));
+    if (r->reply && r->dialect->chunk_head) {
+        r->dialect->chunk_head(&r->chunk_head, &r->shape);
+        r->shape.chunk_head = strbuf_str(&r->chunk_head);
+    }
+    if (!r->reply || !r->dialect->open)
+        return;
+    strbuf_reset(&r->s->out);
+    r->dialect->open(&r->s->out, &r->shape, &r->dialect_state);
+    write_out(r);
+}
+
+static void finish_stream(struct api_request *r)
+{
+    struct answer_usage usage = usage_of(r);
+    strbuf_reset(&r->s->out);
+    r->dialect->close(&r->s->out, &r->shape, &r->dialect_state, &usage);
+    write_out(r);
+    if (!r->reply)
+        return; /* the write found the client gone */
+    r->reply_ops->end(r->reply);
+    r->reply = NULL;
+    api_request_retire(r, OUTCOME_COUNT);
+}
+
+/* stream_interval: not before so many tokens have come, but for the first and the last. */
+static bool is_due(const struct api_request *r, const struct api_choice *c)
+{
+    const struct generation *g = &c->g;
+    const struct prompt_scores *s = scores_of(r, c);
+    if (s && !prompt_scores_complete(s))
+        return false; /* they are said first */
+    return !g->begun || generation_ended(g) ||
+           g->n_ids - g->n_given_ids >= r->prepared.params.stream_interval;
+}
+
+static void flush_stream(struct api_request *r)
+{
+    bool ids_matter = r->rules.want_logprobs || r->prepared.params.return_token_ids;
+    bool all_given = true;
+    if (r->state == API_RUNNING)
+        begin_stream(r);
+    for (uint32_t i = 0; i < r->n_choices && r->reply; i++) {
+        struct api_choice *c = &r->choices[i];
+        struct generation_delta d;
+        if (is_due(r, c) && generation_delta(&c->g, &r->rules, ids_matter, &d)) {
+            if (r->reply_ops->room(r->reply) == 0)
+                return; /* on_drain comes when the client has read */
+            write_delta(r, c, &d, ids_matter);
+        }
+        all_given = all_given && c->g.end_given;
+    }
+    if (all_given && r->reply)
+        finish_stream(r);
+}
+
+/* A prompt's choices: all in order, or the n best, best first, by log-probability per token. */
+static void collect_prompt(struct api_request *r, uint32_t i_prompt, struct answer_delta *out)
+{
+    const struct params *p = &r->prepared.params;
+    struct api_choice *ranked[PARAMS_MAX_CHOICES];
+    for (uint32_t i = 0; i < p->n_generated; i++) {
+        struct api_choice *c = &r->choices[i_prompt * p->n_generated + i];
+        uint32_t at = i;
+        for (; p->n_generated > p->n && at > 0 &&
+               generation_mean_logprob(&ranked[at - 1]->g) < generation_mean_logprob(&c->g);
+             at--)
+            ranked[at] = ranked[at - 1];
+        ranked[at] = c;
+    }
+    for (uint32_t i = 0; i < p->n; i++) {
+        struct generation_delta d;
+        generation_delta(&ranked[i]->g, &r->rules, true, &d);
+        make_delta(r, ranked[i], i_prompt * p->n + i, &d, &out[i]);
+    }
+}
+
+/* The whole of a reply. */
+static void respond_text(struct api_request *r, struct strbuf *text)
+{
+    struct api_error e = {0};
+    if (text->failed) {
+        api_error_set(&e, 400, NULL,
+                      "The answer is longer than %zu MiB: ask for fewer choices or tokens, or for "
+                      "fewer log-probabilities.",
+                      text->limit >> 20);
+        api_request_fail(r, &e);
+        return;
+    }
+    r->reply_ops->respond(r->reply, 200, strbuf_str(text), 0);
+    r->reply = NULL;
+    api_request_retire(r, OUTCOME_COUNT);
+}
+
+static void respond_out(struct api_request *r)
+{
+    struct serving *s = r->s;
+    respond_text(r, &s->out);
+    trim_out(s);
+}
+
+/* What the choices say, once: the answers' parsers are fed with it. */
+static void collect(struct api_request *r)
+{
+    struct whole_answer *w = &r->whole;
+    uint32_t n_prompts = r->prepared.prompts.n, n = r->prepared.params.n;
+    if (w->deltas)
+        return;
+    w->n = n_prompts * n;
+    w->deltas = mem_array(w->n, sizeof *w->deltas);
+    for (uint32_t i = 0; i < n_prompts; i++)
+        collect_prompt(r, i, w->deltas + (size_t)i * n);
+    w->usage = usage_of(r);
+}
+
+/* Log-probabilities and places of vectors that it says, at most. */
+static uint64_t count_entries(const struct api_request *r)
+{
+    const struct whole_answer *w = &r->whole;
+    uint64_t n = 0, k = (uint64_t)r->prepared.params.sampling.n_logprobs + 1;
+    for (uint32_t i = 0; i < w->n; i++) {
+        const struct answer_delta *d = &w->deltas[i];
+        n += d->logprobs ? d->n_ids * k : 0;
+        n += d->scores ? (uint64_t)d->scores->n_known * d->scores->width : 0;
+        n += d->g->n_vector;
+    }
+    return n;
+}
+
+/* Bytes of its texts and ids: each choice repeats the prompt where that is asked for. */
+static uint64_t count_bytes(const struct api_request *r)
+{
+    const struct whole_answer *w = &r->whole;
+    const struct params *p = &r->prepared.params;
+    const uint64_t repeats = (uint64_t)p->echo + p->return_prompt_text;
+    uint64_t n = p->asked.len;
+    for (uint32_t i = 0; i < w->n; i++) {
+        const struct answer_delta *d = &w->deltas[i];
+        n += repeats * d->prompt->text.len;
+        n += p->return_token_ids ? ((uint64_t)d->prompt->n_ids + d->n_ids) * ID_BYTES : 0;
+        for (uint32_t k = 0; k < d->n_parts; k++)
+            n += d->parts[k].text.len;
+    }
+    return n;
+}
+
+/* On a thread of the pool: all choices have ended, and what they are is only read until then. */
+static void write_run(struct encode_job *j)
+{
+    struct api_request *r = (struct api_request *)j;
+    struct whole_answer *w = &r->whole;
+    r->dialect->whole(&w->out, &r->shape, w->deltas, w->n, &w->usage);
+}
+
+static void write_done(struct encode_job *j)
+{
+    struct api_request *r = (struct api_request *)j;
+    r->on_pool = NULL;
+    if (r->state == API_RUNNING)
+        respond_text(r, &r->whole.out);
+    /* else the client left meanwhile: the next sweep frees it */
+}
+
+/* False: the pool is full. bytes: what is to be written, about. */
+static bool submit_writing(struct api_request *r, uint64_t bytes, void (*run)(struct encode_job *j),
+                           void (*done)(struct encode_job *j))
+{
+    struct serving *s = r->s;
+    if (r->whole.out.limit == 0)
+        strbuf_init(&r->whole.out, s->out.limit);
+    const struct encode_job job = {
+        .run = run,
+        .done = done,
+        /* the request holds them anyway: this says only that it is a large one */
+        .bytes = bytes > ENCODE_LARGE_BYTES ? ENCODE_LARGE_BYTES + 1 : bytes};
+    return api_request_submit(r, s->pool, &job);
+}
+
+static void answer_run(struct encode_job *j)
+{
+    struct api_request *r = (struct api_request *)j;
+    r->dialect->answer(&r->whole.out, &r->shape);
+}
+
+static void answer_done(struct encode_job *j)
+{
+    struct api_request *r = (struct api_request *)j;
+    r->on_pool = NULL;
+    if (r->state == API_PREPARING)
+        respond_text(r, &r->whole.out);
+}
+
+/* Twice a context's ids and their texts are some hundred thousand, which the loop has no time to
+ * write. Where the pool is full they are few enough to wait for. */
+void api_answer_prepared(struct api_request *r)
+{
+    struct serving *s = r->s;
+    uint64_t n_ids = 0;
+    for (uint32_t i = 0; i < r->prepared.prompts.n; i++)
+        n_ids += r->prepared.prompts.items[i].n_ids;
+    if (s->pool && n_ids > INLINE_ENTRIES &&
+        submit_writing(r, n_ids * ID_BYTES, answer_run, answer_done))
+        return;
+    strbuf_reset(&s->out);
+    r->dialect->answer(&s->out, &r->shape);
+    respond_out(r);
+}
+
+static void respond_whole(struct api_request *r)
+{
+    struct serving *s = r->s;
+    const struct whole_answer *w = &r->whole;
+    collect(r);
+    const uint64_t n_entries = count_entries(r), n_bytes = count_bytes(r);
+    if (s->pool && (n_entries > INLINE_ENTRIES || n_bytes > INLINE_BYTES)) {
+        /* or the next tick asks again */
+        (void)submit_writing(r, n_entries * sizeof(uint64_t) + n_bytes, write_run, write_done);
+        return;
+    }
+    strbuf_reset(&s->out);
+    r->dialect->whole(&s->out, &r->shape, w->deltas, w->n, &w->usage);
+    respond_out(r);
+}
+
+void api_request_flush(struct api_request *r)
+{
+    if (!r->reply || r->on_pool || (r->state != API_RUNNING && r->state != API_STREAMING))
+        return;
+    if (r->prepared.params.stream)
+        flush_stream(r);
+    else if (r->n_ended == r->n_choices)
+        respond_whole(r);
+}
+
+void api_answer_error(struct api_request *r, const struct api_error *e)
+{
+    if (r->state != API_STREAMING) {
+        metric_add(r->s->metrics.rejected, 1);
+        serving_respond_error(r->reply_ops, r->reply, r->dialect, e);
+        return;
+    }
+    strbuf_reset(&r->s->out);
+    if (r->dialect->fail)
+        r->dialect->fail(&r->s->out, &r->shape, &r->dialect_state, e);
+    else
+        r->dialect->error(&r->s->out, e, true);
+    write_out(r);
+    if (r->reply)
+        r->reply_ops->end(r->reply);
+}

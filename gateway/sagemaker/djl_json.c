@@ -1,0 +1,267 @@
+/* The answers to `inputs`. */
+#include <string.h>
+
+#include "gateway/dialects/openai_json.h"
+#include "gateway/dialects/sse.h"
+#include "gateway/sagemaker/djl.h"
+
+struct str djl_next_piece(struct djl_pieces *p, const struct answer_shape *a, uint32_t id,
+                          bool last)
+{
+    char buf[OPENAI_TOKEN_MAX];
+    struct str bytes = openai_token(a, id, buf);
+    size_t end = p->given, left = p->text.len - p->matched;
+    if (p->matched == 0 && bytes.len > 1 && *bytes.ptr == ' ' && left > 0 && *p->text.ptr != ' ')
+        bytes = (struct str){bytes.ptr + 1, bytes.len - 1}; /* a text's first one may be hidden */
+    if (bytes.len > 0 && bytes.len <= left &&
+        memcmp(bytes.ptr, p->text.ptr + p->matched, bytes.len) == 0) {
+        p->matched += bytes.len;
+        bool whole =
+            p->matched == p->text.len || ((unsigned char)p->text.ptr[p->matched] & 0xC0) != 0x80;
+        end = whole ? p->matched : end;
+    }
+    if (last)
+        end = p->text.len;
+    struct str piece = {p->text.ptr + p->given, end - p->given};
+    p->given = end;
+    return piece;
+}
+
+static struct str text_of(const struct answer_delta *d)
+{
+    return d->n_parts ? d->parts[0].text : STR("");
+}
+
+struct djl_pieces djl_pieces_of(const struct answer_delta *d)
+{
+    return (struct djl_pieces){.text = text_of(d)};
+}
+
+static const char *score_key(const struct answer_shape *a)
+{
+    return a->params->djl.is_async || a->params->djl.is_tgi ? "logprob" : "log_prob";
+}
+
+/* score NULL: it has none. */
+static void append_scored(struct strbuf *out, const struct answer_shape *a, uint32_t id,
+                          struct str text, const float *score)
+{
+    strbuf_printf(out, "{\"id\":%u,\"text\":", id);
+    strbuf_append_json(out, text);
+    strbuf_printf(out, ",\"%s\":", score_key(a));
+    if (score)
+        openai_logprob(out, *score);
+    else
+        strbuf_append_c(out, "null");
+    if (a->params->djl.is_tgi)
+        strbuf_printf(out, ",\"special\":%s",
+                      text_token_is_special(a->tokenizer, id) ? "true" : "false");
+    strbuf_append_c(out, "}");
+}
+
+static void append_token(struct strbuf *out, const struct answer_shape *a, uint32_t id,
+                         struct str text, float score)
+{
+    append_scored(out, a, id, text, &score);
+}
+
+/* The score of the chosen token; a head that says none is a score of 0. */
+static float score_of(const struct answer_delta *d, uint32_t i)
+{
+    return d->logprobs && d->logprobs[i].n > 0 ? d->logprobs[i].values[0] : 0;
+}
+
+static void append_tokens(struct strbuf *out, const struct answer_shape *a,
+                          const struct answer_delta *d)
+{
+    struct djl_pieces pieces = djl_pieces_of(d);
+    strbuf_append_c(out, "\"tokens\":[");
+    for (uint32_t i = 0; i < d->n_ids; i++) {
+        struct str text = djl_next_piece(&pieces, a, d->ids[i], i + 1 == d->n_ids);
+        strbuf_append_c(out, i ? "," : "");
+        append_token(out, a, d->ids[i], text, score_of(d, i));
+    }
+    strbuf_append_c(out, "]");
+}
+
+/* decoder_input_details: the prompt's tokens, of which the first has no score. */
+static void append_prefill(struct strbuf *out, const struct answer_shape *a,
+                           const struct answer_delta *d)
+{
+    const struct prompt_scores *s = d->scores;
+    char buf[OPENAI_TOKEN_MAX];
+    strbuf_append_c(out, ",\"prefill\":[");
+    for (uint32_t i = 0; s && i < d->prompt->n_ids; i++) {
+        uint32_t id = d->prompt->ids[i];
+        bool has = i > 0 && i <= s->n_known && s->n[i - 1] > 0;
+        strbuf_append_c(out, i ? "," : "");
+        append_scored(out, a, id, openai_token(a, id, buf),
+                      has ? &s->values[(size_t)(i - 1) * s->width] : NULL);
+    }
+    strbuf_append_c(out, "]");
+}
+
+/* top_n_tokens: of each position the best ones. */
+static void append_top_tokens(struct strbuf *out, const struct answer_shape *a,
+                              const struct answer_delta *d)
+{
+    char buf[OPENAI_TOKEN_MAX];
+    if (a->params->logprobs <= 0 || !d->logprobs)
+        return;
+    strbuf_append_c(out, ",\"top_tokens\":[");
+    for (uint32_t i = 0; i < d->n_ids; i++) {
+        const struct token_logprobs *t = &d->logprobs[i];
+        strbuf_append_c(out, i ? ",[" : "[");
+        for (uint32_t k = 1; k < t->n; k++) {
+            strbuf_append_c(out, k > 1 ? "," : "");
+            append_token(out, a, t->ids[k], openai_token(a, t->ids[k], buf), t->values[k]);
+        }
+        strbuf_append_c(out, "]");
+    }
+    strbuf_append_c(out, "]");
+}
+
+/* DJL's rolling batch says eos_token of stop strings too. */
+static const char *finish_name(const struct answer_shape *a, const struct answer_delta *d)
+{
+    if (d->finish == ANSWER_LENGTH)
+        return "length";
+    return a->params->djl.is_async ? "stop" : "eos_token";
+}
+
+void djl_generated(struct strbuf *out, const struct answer_shape *a, const struct answer_delta *d,
+                   struct str said)
+{
+    struct strbuf all;
+    strbuf_init(&all, 0);
+    if (a->params->djl.return_full_text)
+        strbuf_append_str(&all, d->prompt->text);
+    strbuf_append_str(&all, said);
+    strbuf_append_str(&all, text_of(d));
+    strbuf_append_c(out, "\"generated_text\":");
+    strbuf_append_json(out, strbuf_str(&all));
+    strbuf_fini(&all);
+}
+
+/* {"finish_reason":…,"generated_tokens":… and no more. */
+static void append_details(struct strbuf *out, const struct answer_shape *a,
+                           const struct answer_delta *d)
+{
+    strbuf_printf(out, "{\"finish_reason\":\"%s\",\"generated_tokens\":%llu", finish_name(a, d),
+                  (unsigned long long)d->usage.completion_tokens);
+}
+
+/* ---- a stream ---- */
+
+static void append_stream_details(struct strbuf *out, const struct answer_shape *a,
+                                  const struct answer_delta *d)
+{
+    append_details(out, a, d);
+    if (a->params->djl.is_async) {
+        strbuf_printf(out, ",\"seed\":%llu,\"input_length\":%u",
+                      (unsigned long long)a->params->sampling.seed, d->prompt->n_ids);
+    } else {
+        strbuf_append_c(out, ",\"inputs\":");
+        strbuf_append_json(out, d->prompt->text);
+    }
+    strbuf_append_c(out, "}");
+}
+
+static void append_line_end(struct strbuf *out, const struct answer_shape *a,
+                            const struct answer_delta *d, bool last)
+{
+    if (last) {
+        struct str said = strbuf_str(&d->g->said);
+        strbuf_append_c(out, ",");
+        djl_generated(out, a, d, said);
+    }
+    if (last && a->params->djl.details) {
+        strbuf_append_c(out, ",\"details\":");
+        append_stream_details(out, a, d);
+    }
+    if (a->params->djl.is_async && !last)
+        strbuf_append_c(out, ",\"generated_text\":null");
+    if (a->params->djl.is_async && !(last && a->params->djl.details))
+        strbuf_append_c(out, ",\"details\":null");
+    strbuf_append_c(out, "}");
+}
+
+/* A line per token. An end without a token (a text that was held back) has one with id -1, which
+ * DJL uses where there is none: clients read ["token"]["text"] of every line. */
+void djl_delta(struct strbuf *out, const struct answer_shape *a, struct dialect_state *s,
+               const struct answer_delta *d)
+{
+    struct djl_pieces pieces = djl_pieces_of(d);
+    uint32_t n = d->n_ids ? d->n_ids : 1;
+    for (uint32_t i = 0; i < n; i++) {
+        bool last = i + 1 == n;
+        if (a->params->djl.sse)
+            sse_begin(out);
+        strbuf_append_c(out, a->params->djl.is_async ? "{\"index\":0,\"token\":" : "{\"token\":");
+        if (d->n_ids) {
+            struct str text = djl_next_piece(&pieces, a, d->ids[i], last);
+            append_token(out, a, d->ids[i], text, score_of(d, i));
+        } else {
+            strbuf_append_c(out, "{\"id\":-1,\"text\":");
+            strbuf_append_json(out, pieces.text);
+            strbuf_printf(out, ",\"%s\":0%s}", score_key(a),
+                          a->params->djl.is_tgi ? ",\"special\":true" : "");
+        }
+        append_line_end(out, a, d, last && d->end);
+        if (a->params->djl.sse)
+            sse_end(out);
+        else
+            strbuf_append_c(out, "\n");
+    }
+}
+
+void djl_close(struct strbuf *out, const struct answer_shape *a, struct dialect_state *s,
+               const struct answer_usage *u)
+{
+    /* the last line has said it all */
+}
+
+/* ---- in one piece ---- */
+
+static void append_others(struct strbuf *out, const struct answer_shape *a,
+                          const struct answer_delta *d, uint32_t n)
+{
+    strbuf_append_c(out, ",\"best_of_sequences\":[");
+    for (uint32_t i = 1; i < n; i++) {
+        strbuf_append_c(out, i > 1 ? "," : "");
+        append_details(out, a, &d[i]);
+        strbuf_append_c(out, ",");
+        append_tokens(out, a, &d[i]);
+        strbuf_append_c(out, ",");
+        djl_generated(out, a, &d[i], STR(""));
+        strbuf_append_c(out, "}");
+    }
+    strbuf_append_c(out, "]");
+}
+
+void djl_whole(struct strbuf *out, const struct answer_shape *a, const struct answer_delta *d,
+               uint32_t n, const struct answer_usage *u)
+{
+    bool is_async = a->params->djl.is_async, is_tgi = a->params->djl.is_tgi;
+    strbuf_append_c(out, is_tgi ? "[{" : "{");
+    djl_generated(out, a, d, STR(""));
+    if (a->params->djl.details || n > 1) {
+        strbuf_append_c(out, ",\"details\":");
+        append_details(out, a, d);
+        if (is_async) {
+            strbuf_printf(out, ",\"seed\":%llu", (unsigned long long)a->params->sampling.seed);
+        } else {
+            strbuf_append_c(out, ",\"inputs\":");
+            strbuf_append_json(out, d->prompt->text);
+        }
+        if (is_async || a->params->prompt_logprobs >= 0)
+            append_prefill(out, a, d);
+        strbuf_append_c(out, ",");
+        append_tokens(out, a, d);
+        append_top_tokens(out, a, d);
+        if (n > 1)
+            append_others(out, a, d, n);
+        strbuf_append_c(out, "}");
+    }
+    strbuf_append_c(out, is_async ? "}\n" : is_tgi ? "}]" : "}");
+}

@@ -1,0 +1,45 @@
+/* The answers of static batches (a Hugging Face pipeline's): lists, and texts without tokens. */
+#include "gateway/sagemaker/djl.h"
+
+/* A line per token of the one input that a stream has. */
+void djl_static_delta(struct strbuf *out, const struct answer_shape *a, struct dialect_state *s,
+                      const struct answer_delta *d)
+{
+    struct djl_pieces pieces = djl_pieces_of(d);
+    uint32_t n = d->n_ids ? d->n_ids : 1;
+    for (uint32_t i = 0; i < n; i++) {
+        struct str text = pieces.text;
+        if (d->n_ids)
+            text = djl_next_piece(&pieces, a, d->ids[i], i + 1 == n);
+        strbuf_append_c(out, "{\"outputs\":[");
+        strbuf_append_json(out, text);
+        strbuf_append_c(out, "]}\n");
+    }
+}
+
+/* One object per input, in their order. */
+void djl_static_whole(struct strbuf *out, const struct answer_shape *a,
+                      const struct answer_delta *d, uint32_t n, const struct answer_usage *u)
+{
+    strbuf_append_c(out, "[");
+    for (uint32_t i = 0; i < n; i++) {
+        strbuf_append_c(out, i ? ",{" : "{");
+        djl_generated(out, a, &d[i], STR(""));
+        strbuf_append_c(out, "}");
+    }
+    strbuf_append_c(out, "]");
+}
+
+/* Whatever fails in the handler is its failure; what is refused in front of it is not. */
+void djl_static_error(struct strbuf *out, const struct api_error *e, bool in_stream)
+{
+    int status = djl_rolling_status(e);
+    if (!in_stream && status != 424) {
+        djl_front_end_error(out, e, status);
+        strbuf_append_c(out, "\n");
+        return;
+    }
+    strbuf_append_c(out, "{\"code\":424,\"message\":\"invoke handler failure\",\"error\":");
+    strbuf_append_json(out, str_from(e->message));
+    strbuf_append_c(out, "}\n");
+}

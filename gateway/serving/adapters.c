@@ -1,0 +1,213 @@
+#include "gateway/serving/adapters.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "common/base/mem.h"
+#include "gateway/params/params.h"
+
+/* ---- names ---- */
+
+static void forget_names(struct gateway_adapters *a)
+{
+    while (a->n_names > 0) {
+        mem_free(a->names[--a->n_names]);
+        mem_free(a->paths[a->n_names]);
+    }
+}
+
+void gateway_adapters_fini(struct gateway_adapters *a)
+{
+    forget_names(a);
+}
+
+const char *gateway_adapters_find(const struct gateway_adapters *a, struct str name)
+{
+    for (uint32_t i = 0; i < a->n_names; i++)
+        if (str_eq_c(name, a->names[i]))
+            return a->names[i];
+    return NULL;
+}
+
+void gateway_adapters_on_names(struct gateway_adapters *a, const struct msg_adapters *m)
+{
+    forget_names(a);
+    for (uint32_t i = 0; i < m->n && i < PROTO_MAX_ADAPTERS; i++) {
+        const struct str name = m->list[i].name, path = m->list[i].path;
+        a->names[i] = mem_strndup(name.ptr, name.len);
+        a->paths[i] = path.len > 0 ? mem_strndup(path.ptr, path.len) : mem_strdup(a->names[i]);
+        a->n_names++;
+    }
+}
+
+/* ---- calls ---- */
+
+static void fail(const struct gateway_adapters *a, void *reply, int http_status, const char *param,
+                 const char *text)
+{
+    struct api_error e = {.retry_after_s = http_status == 503 ? 1 : 0};
+    api_error_set(&e, http_status, param, "%s", text);
+    serving_respond_error(a->ops, reply, NULL, &e);
+}
+
+static struct adapter_call *free_call(struct gateway_adapters *a)
+{
+    for (uint32_t i = 0; i < ADAPTER_CALLS_MAX; i++)
+        if (!a->calls[i].reply)
+            return &a->calls[i];
+    return NULL;
+}
+
+/* A request that names one of these is the model's: no adapter would get it. The head may know
+ * fewer of them than this gateway was given. */
+static bool is_taken(const struct gateway_adapters *a, struct str name)
+{
+    size_t i = 0;
+    while (i < a->n_taken && !str_eq_c(name, a->taken[i]))
+        i++;
+    return i < a->n_taken;
+}
+
+/* vLLM's fields; lora_int_id is its own count of them and says nothing here. */
+static const char *unknown_key(const json_t *body)
+{
+    static const char *const known[] = {"lora_name", "lora_path", "load_inplace", "lora_int_id"};
+    const char *key;
+    json_t *value;
+    json_object_foreach((json_t *)body, key, value)
+    {
+        bool found =
+            json_is_null(value) || (json_is_false(value) && strcmp(key, "is_3d_lora_weight") == 0);
+        for (size_t i = 0; i < sizeof known / sizeof *known; i++)
+            found = found || strcmp(key, known[i]) == 0;
+        if (!found)
+            return key;
+    }
+    return NULL;
+}
+
+/* False: answered. */
+static bool read_order(const struct gateway_adapters *a, void *reply, const json_t *body, bool on,
+                       struct msg_adapter_order *m)
+{
+    const json_t *name = json_object_get(body, "lora_name");
+    const json_t *path = json_object_get(body, "lora_path");
+    const json_t *in_place = json_object_get(body, "load_inplace");
+    const char *wrong =
+        !json_is_string(name) || json_string_length(name) == 0              ? "lora_name"
+        : on && (!json_is_string(path) || json_string_length(path) == 0)    ? "lora_path"
+        : in_place && !json_is_null(in_place) && !json_is_boolean(in_place) ? "load_inplace"
+                                                                            : NULL;
+    const char *unknown = unknown_key(body);
+    if (unknown) {
+        char text[96];
+        snprintf(text, sizeof text, "There is no field `%.40s`: leave it out.", unknown);
+        fail(a, reply, 400, unknown, text);
+        return false;
+    }
+    if (wrong) {
+        char text[96];
+        snprintf(text, sizeof text, "%s: it is missing, or not of the right kind.", wrong);
+        fail(a, reply, 400, wrong, text);
+        return false;
+    }
+    m->name = params_json_str(name);
+    if (on && is_taken(a, m->name)) {
+        fail(a, reply, 400, "lora_name", "lora_name: it is one of the model's own names.");
+        return false;
+    }
+    if (on)
+        m->path = params_json_str(path);
+    m->in_place = on && json_is_true(in_place);
+    return true;
+}
+
+static void send_order(struct gateway_adapters *a, void *reply, const struct msg_adapter_order *m,
+                       uint64_t now_ns)
+{
+    struct adapter_call *call = free_call(a);
+    if (!call) {
+        fail(a, reply, 503, NULL, "Too many adapters are being loaded: try again later.");
+        return;
+    }
+    enum status s = a->send(a->engine, m);
+    if (s != STATUS_OK) {
+        fail(a, reply, s == STATUS_AGAIN ? 503 : 400, NULL,
+             s == STATUS_AGAIN ? "The cluster's head cannot be reached: try again later."
+                               : "lora_name or lora_path is too long.");
+        return;
+    }
+    *call =
+        (struct adapter_call){.ticket = m->ticket, .since_ns = now_ns, .on = m->on, .reply = reply};
+    snprintf(call->name, sizeof call->name, STR_FMT,
+             (int)(m->name.len < sizeof call->name ? m->name.len : sizeof call->name - 1),
+             m->name.ptr);
+}
+
+void gateway_adapters_call(struct gateway_adapters *a, void *reply, bool on, struct str body,
+                           const char *by, uint64_t now_ns)
+{
+    struct api_error e = {0};
+    json_t *json = params_parse_json(body, &e);
+    struct msg_adapter_order m = {.ticket = ++a->n_tickets, .on = on, .by = str_from(by)};
+    if (!json)
+        serving_respond_error(a->ops, reply, NULL, &e);
+    else if (read_order(a, reply, json, on, &m))
+        send_order(a, reply, &m, now_ns);
+    json_decref(json);
+}
+
+static void answer(struct gateway_adapters *a, struct adapter_call *call, enum status s,
+                   const char *text)
+{
+    void *reply = call->reply;
+    call->reply = NULL;
+    if (s != STATUS_OK) {
+        int code = s == STATUS_NOT_FOUND ? 404
+                   : s == STATUS_AGAIN   ? 503
+                   : s == STATUS_TIMEOUT ? 504
+                                         : 400;
+        fail(a, reply, code, s == STATUS_NOT_FOUND && !call->on ? "lora_name" : NULL, text);
+        return;
+    }
+    char said[400];
+    int n = snprintf(said, sizeof said, "Success: LoRA adapter '%s' %s successfully.", call->name,
+                     call->on ? "added" : "removed");
+    a->ops->respond(reply, 200, (struct str){said, (size_t)n}, 0);
+}
+
+void gateway_adapters_on_answer(struct gateway_adapters *a, const struct msg_adapter_answer *m)
+{
+    char text[400];
+    snprintf(text, sizeof text, STR_FMT, (int)(m->text.len < 399 ? m->text.len : 399),
+             m->text.len ? m->text.ptr : "");
+    for (uint32_t i = 0; i < ADAPTER_CALLS_MAX; i++)
+        if (a->calls[i].reply && a->calls[i].ticket == m->ticket)
+            answer(a, &a->calls[i], m->status, text);
+}
+
+bool gateway_adapters_on_abort(struct gateway_adapters *a, const void *reply)
+{
+    for (uint32_t i = 0; i < ADAPTER_CALLS_MAX; i++)
+        if (a->calls[i].reply == reply) {
+            a->calls[i].reply = NULL;
+            return true;
+        }
+    return false;
+}
+
+void gateway_adapters_on_link_lost(struct gateway_adapters *a)
+{
+    for (uint32_t i = 0; i < ADAPTER_CALLS_MAX; i++)
+        if (a->calls[i].reply)
+            answer(a, &a->calls[i], STATUS_AGAIN,
+                   "The head was lost meanwhile: whether the adapter is loaded, /v1/models says.");
+}
+
+void gateway_adapters_tick(struct gateway_adapters *a, uint64_t now_ns)
+{
+    for (uint32_t i = 0; i < ADAPTER_CALLS_MAX; i++)
+        if (a->calls[i].reply && now_ns - a->calls[i].since_ns >= ADAPTER_CALL_TIMEOUT_NS)
+            answer(a, &a->calls[i], STATUS_TIMEOUT,
+                   "It takes longer than five minutes: /v1/models will say when it is there.");
+}

@@ -1,0 +1,294 @@
+#include "gateway/tools/schema.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "gateway/params/params.h"
+#include "gateway/tools/refs.h"
+
+enum { MAX_REF = 1024, MAX_LOOKS = 2000, MAX_DEPTH = 32 };
+
+/* ---- the members that a schema speaks of ---- */
+
+struct closer {
+    const char *place;      /* of the tool, "#/$defs/tool3" */
+    const json_t *document; /* its parameters */
+    uint32_t n_looks;       /* of one collection: schemas are a client's */
+};
+
+/* The target of a tool's reference, as tool_refs_move has written it. NULL: it is not found. */
+static const json_t *target_of(const struct closer *c, const char *ref)
+{
+    static const char *const rooms[] = {"/$defs/", "/definitions/"};
+    const size_t n = strlen(c->place);
+    if (strncmp(ref, c->place, n) != 0)
+        return NULL;
+    if (!ref[n])
+        return c->document;
+    for (size_t i = 0; i < 2; i++) {
+        const size_t n_room = strlen(rooms[i]);
+        const char *name = ref + n + n_room;
+        if (strncmp(ref + n, rooms[i], n_room) == 0 && !strpbrk(name, "/~%"))
+            return json_object_get(json_object_get(c->document, i ? "definitions" : "$defs"), name);
+    }
+    return NULL;
+}
+
+static bool collect(struct closer *c, const json_t *schema, json_t *names, uint32_t depth);
+
+static bool collect_list(struct closer *c, const json_t *list, json_t *names, uint32_t depth)
+{
+    for (size_t i = 0; i < json_array_size(list); i++)
+        if (!collect(c, json_array_get(list, i), names, depth + 1))
+            return false;
+    return true;
+}
+
+/* Draft 7's: lists of names say nothing of other members. */
+static bool lists_names_alone(const json_t *dependencies)
+{
+    const char *key;
+    json_t *v;
+    json_object_foreach((json_t *)dependencies, key, v) if (!json_is_array(v)) return false;
+    return true;
+}
+
+/* Adds to names each member that schema lists or requires, in its parts as well. False: it speaks
+ * of others in a way that is no list. */
+static bool collect(struct closer *c, const json_t *schema, json_t *names, uint32_t depth)
+{
+    static const char *const open[] = {"patternProperties",
+                                       "unevaluatedProperties",
+                                       "$dynamicRef",
+                                       "$recursiveRef",
+                                       "if",
+                                       "dependentSchemas",
+                                       NULL};
+    static const char *const parts[] = {"allOf", "anyOf", "oneOf", NULL};
+    const json_t *required = json_object_get(schema, "required");
+    const json_t *more = json_object_get(schema, "additionalProperties");
+    const char *key, *ref = json_string_value(json_object_get(schema, "$ref"));
+    json_t *v;
+    if (!json_is_object(schema))
+        return json_is_true(schema) || json_is_false(schema);
+    if (depth > MAX_DEPTH || c->n_looks++ > MAX_LOOKS)
+        return false;
+    for (const char *const *k = open; *k; k++)
+        if (json_object_get(schema, *k))
+            return false;
+    if (more && !json_is_false(more)) /* false: its list is whole, by the schema's word or ours */
+        return false;
+    if (!lists_names_alone(json_object_get(schema, "dependencies")))
+        return false;
+    json_object_foreach(json_object_get(schema, "properties"), key, v)
+        json_object_set_new(names, key, json_true());
+    for (size_t i = 0; i < json_array_size(required); i++) {
+        const json_t *name = json_array_get(required, i);
+        if (json_is_string(name))
+            json_object_set_new(names, json_string_value(name), json_true());
+    }
+    for (const char *const *k = parts; *k; k++)
+        if (!collect_list(c, json_object_get(schema, *k), names, depth))
+            return false;
+    return !ref || collect(c, target_of(c, ref), names, depth + 1);
+}
+
+/* ---- what is closed ---- */
+
+/* A schema lists members itself where it has one of these. */
+static bool lists_members(const json_t *schema)
+{
+    return json_is_object(json_object_get(schema, "properties")) ||
+           json_array_size(json_object_get(schema, "required")) > 0 ||
+           json_array_size(json_object_get(schema, "allOf")) > 0;
+}
+
+/* An object whose members are listed has no others. Those that its parts list are named beside its
+ * own, since additionalProperties looks at these alone. */
+static void close_object(struct closer *c, json_t *schema)
+{
+    json_t *names = json_object(), *v, *own = json_object_get(schema, "properties");
+    const char *name;
+    c->n_looks = 0;
+    if (!json_object_get(schema, "additionalProperties") && lists_members(schema) &&
+        collect(c, schema, names, 0) && (json_is_object(own) || json_object_size(names) > 0)) {
+        if (!json_is_object(own))
+            json_object_set_new(schema, "properties", json_object());
+        own = json_object_get(schema, "properties");
+        json_object_foreach(names, name, v) if (!json_object_get(own, name))
+            json_object_set_new(own, name, json_object());
+        json_object_set_new(schema, "additionalProperties", json_false());
+    }
+    json_decref(names);
+}
+
+/* A schema describes the whole of its object, a part beside others, or only a condition. */
+enum closing { CLOSE_WHOLE, CLOSE_PART, CLOSE_NONE };
+
+static enum closing closing_of(const json_t *schema, const char *key, enum closing outer)
+{
+    static const char *const asks[] = {"not", "if", "contains", "propertyNames", NULL};
+    static const char *const parts[] = {"allOf",        "then", "else", "dependentSchemas",
+                                        "dependencies", NULL};
+    const bool is_choice = strcmp(key, "anyOf") == 0 || strcmp(key, "oneOf") == 0;
+    if (outer == CLOSE_NONE || str_is_one_of(str_from(key), asks))
+        return CLOSE_NONE;
+    if (str_is_one_of(str_from(key), parts) ||
+        (is_choice && (outer == CLOSE_PART || lists_members(schema))))
+        return CLOSE_PART;
+    return CLOSE_WHOLE;
+}
+
+static void close_all(struct closer *c, json_t *schema, enum closing closing);
+
+static void close_each(struct closer *c, json_t *v, enum closing closing)
+{
+    const char *key;
+    json_t *one;
+    for (size_t i = 0; i < json_array_size(v); i++)
+        close_all(c, json_array_get(v, i), closing);
+    json_object_foreach(v, key, one) close_all(c, one, closing);
+}
+
+static void close_all(struct closer *c, json_t *schema, enum closing closing)
+{
+    const char *key;
+    json_t *v;
+    if (!json_is_object(schema))
+        return;
+    if (closing == CLOSE_WHOLE) /* in front of its parts, whose words it reads */
+        close_object(c, schema);
+    json_object_foreach(schema, key, v)
+    {
+        const enum closing inner = closing_of(schema, key, closing);
+        if (schema_key_is_data(key))
+            continue;
+        if (json_is_array(v) || schema_key_is_map(key))
+            close_each(c, v, inner);
+        else
+            close_all(c, v, inner);
+    }
+}
+
+/* ---- definitions that are parts ---- */
+
+/* A definition that stands beside others' members is a part as well: in an allOf, in a choice
+ * beside members, or by a $ref beside members. open is a set of such references. */
+static void find_parts(const json_t *schema, bool is_part, json_t *open)
+{
+    const char *key;
+    json_t *v;
+    if (json_is_array(schema))
+        for (size_t i = 0; i < json_array_size(schema); i++)
+            find_parts(json_array_get(schema, i), is_part, open);
+    if (!json_is_object(schema))
+        return;
+    const char *ref = json_string_value(json_object_get(schema, "$ref"));
+    if (ref && (is_part || lists_members(schema)))
+        json_object_set_new(open, ref, json_true());
+    json_object_foreach((json_t *)schema, key, v)
+    {
+        const bool is_choice = strcmp(key, "anyOf") == 0 || strcmp(key, "oneOf") == 0;
+        if (!schema_key_is_data(key))
+            find_parts(v, strcmp(key, "allOf") == 0 || (is_choice && lists_members(schema)), open);
+    }
+}
+
+/* Closes the document's objects. Definitions that are parts are left open, once the objects that
+ * they are parts of have read their members. */
+static void close_document(struct closer *c, json_t *parameters)
+{
+    static const char *const rooms[] = {"$defs", "definitions"};
+    json_t *parts = json_object();
+    find_parts(parameters, false, parts);
+    close_all(c, parameters, CLOSE_WHOLE);
+    for (size_t i = 0; i < sizeof rooms / sizeof *rooms; i++) {
+        const char *name;
+        json_t *v;
+        json_object_foreach(json_object_get(parameters, rooms[i]), name, v)
+        {
+            char ref[MAX_REF];
+            const int n = snprintf(ref, sizeof ref, "%s/%s/%s", c->place, rooms[i], name);
+            if (n > 0 && (size_t)n < sizeof ref && json_object_get(parts, ref) &&
+                json_is_false(json_object_get(v, "additionalProperties")))
+                json_object_del(v, "additionalProperties");
+        }
+    }
+    json_decref(parts);
+}
+
+/* ---- calls ---- */
+
+/* Whether anything in it says which members there are. Else the tool has no arguments. */
+static bool speaks_of_members(const json_t *schema)
+{
+    static const char *const keys[] = {"properties",
+                                       "required",
+                                       "additionalProperties",
+                                       "patternProperties",
+                                       "unevaluatedProperties",
+                                       "allOf",
+                                       "anyOf",
+                                       "oneOf",
+                                       "$ref",
+                                       "$dynamicRef",
+                                       "$recursiveRef",
+                                       "if",
+                                       "dependentSchemas",
+                                       "dependencies",
+                                       "minProperties",
+                                       NULL};
+    for (const char *const *key = keys; *key; key++)
+        if (json_object_get(schema, *key))
+            return true;
+    return false;
+}
+
+/* The tool's parameters as a definition of the whole: an object's. */
+static json_t *definition_of(const json_t *function, const char *place)
+{
+    json_t *parameters = json_deep_copy(json_object_get(function, "parameters"));
+    if (!json_is_object(parameters)) {
+        json_decref(parameters);
+        parameters = json_object();
+    }
+    if (json_is_null(json_object_get(parameters, "properties")))
+        json_object_del(parameters, "properties");
+    if (!speaks_of_members(parameters))
+        json_object_set_new(parameters, "properties", json_object()); /* none */
+    json_object_set_new(parameters, "type", json_string("object"));
+    json_object_del(parameters, "$schema");
+    tool_refs_move(parameters, place);
+    struct closer c = {.place = place, .document = parameters};
+    close_document(&c, parameters);
+    return parameters;
+}
+
+json_t *tool_schema_of_calls(const json_t *tools, struct str only, bool one_call)
+{
+    json_t *calls = json_array(), *defs = json_object();
+    for (size_t i = 0; i < json_array_size(tools); i++) {
+        const json_t *function = json_object_get(json_array_get(tools, i), "function");
+        char name[32], place[48];
+        json_t *own = json_object_get(function, "name");
+        if (only.len > 0 && !str_eq(params_json_str(own), only))
+            continue;
+        snprintf(name, sizeof name, "tool%zu", i);
+        snprintf(place, sizeof place, "#/$defs/%s", name);
+        json_object_set_new(defs, name, definition_of(function, place));
+        json_array_append_new(calls, json_pack("{s:s, s:{s:{s:O}, s:{s:s}}, s:[s, s], s:b}", "type",
+                                               "object", "properties", "name", "const", own,
+                                               "arguments", "$ref", place, "required", "name",
+                                               "arguments", "additionalProperties", 0));
+    }
+    json_t *whole = json_array_size(calls) > 0
+                        ? json_pack("{s:s, s:i, s:{s:O}, s:{s:b}, s:O}", "type", "array",
+                                    "minItems", 1, "items", "anyOf", calls, "x-guidance",
+                                    "whitespace_flexible", 0, "$defs", defs)
+                        : NULL;
+    if (whole && (one_call || only.len > 0))
+        json_object_set_new(whole, "maxItems", json_integer(1));
+    json_decref(calls);
+    json_decref(defs);
+    return whole;
+}

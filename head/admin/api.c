@@ -1,0 +1,547 @@
+#include "head/admin/api.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "common/base/mem.h"
+#include "common/http/handlers/admin.h"
+#include "common/http/handlers/files.h"
+#include "common/http/handlers/host_rule.h"
+#include "head/admin/dashboard.h"
+#include "head/admin/json.h"
+#include "head/admin/metrics.h"
+#include "head/admin/runs.h"
+#include "head/admin/stream.h"
+
+enum { MAX_ASKER = 64 }; /* bytes */
+#define BY_LOCAL "local" /* without keys: somebody on this machine */
+
+struct admin_api {
+    struct loop *loop;
+    struct http_server *server;
+    struct head_core *core;
+    struct head_metrics *metrics;
+    struct stream *stream;
+    struct runs *runs; /* NULL: no page of runs */
+    struct admin_options common;
+    const struct admin_keys *keys;
+    const char *by; /* who sent the request that is being handled: a key's name, or BY_LOCAL */
+    bool metrics_public;
+    const struct standby *standby;
+    admin_take_key_fn *take_key;
+    void *ctx; /* of take_key */
+};
+
+/* ---- answers ---- */
+
+static void answer_json(struct http_request *r, int status, json_t *owned)
+{
+    static const struct http_header_kv headers[] = {{"Cache-Control", "no-store"}};
+    char *text = json_dumps(owned, JSON_COMPACT | JSON_ENSURE_ASCII);
+    json_decref(owned);
+    http_respond(r, status, "application/json", str_from(text), headers, 1);
+    free(text);
+}
+
+static void answer_error(struct http_request *r, int status, const char *message)
+{
+    json_t *text = json_string(message);
+    if (!text) /* it holds half a character of somebody's name */
+        text = json_string("(not UTF-8)");
+    json_t *e = json_pack("{s:{s:o, s:s, s:n, s:i}}", "error", "message", text, "type",
+                          status == 401 ? "authentication_error" : "invalid_request_error", "param",
+                          "code", status);
+    answer_json(r, status, e);
+}
+
+/* ---- routes ---- */
+
+static bool waits(const struct admin_api *a)
+{
+    return a->standby && !standby_serves(a->standby);
+}
+
+/* What only this head's place among others tells. */
+static void add_role(const struct admin_api *a, json_t *o)
+{
+    json_object_set_new(o, "role", json_string(waits(a) ? "standby" : "serving"));
+    if (a->standby) {
+        const char *holder = standby_holder(a->standby);
+        json_t *text = json_string(holder);
+        json_object_set_new(o, "lease",
+                            json_pack("{s:o, s:b}", "holder", text ? text : json_string("?"),
+                                      "store_reached", standby_store_is_up(a->standby)));
+        json_t *admin = json_string(standby_holder_admin(a->standby));
+        if (admin && json_string_length(admin) > 0)
+            json_object_set(json_object_get(o, "lease"), "admin", admin);
+        json_decref(admin);
+        const char *text_of;
+        for (uint32_t i = 0; (text_of = standby_warning(a->standby, i)) != NULL; i++) {
+            json_t *warning = json_string(text_of);
+            if (warning) /* else a holder's address that is no text */
+                json_array_append_new(json_object_get(o, "warnings"), warning);
+        }
+    }
+}
+
+static void get_status(struct admin_api *a, struct http_request *r)
+{
+    json_t *o = admin_json_status(a->core, waits(a));
+    add_role(a, o);
+    answer_json(r, 200, o);
+}
+
+static json_t *summary(void *ctx)
+{
+    const struct admin_api *a = ctx;
+    json_t *o = admin_json_summary(a->core, waits(a));
+    add_role(a, o);
+    if (a->runs)
+        json_object_set_new(o, "runs", json_true());
+    return o;
+}
+
+static void get_stream(struct admin_api *a, struct http_request *r)
+{
+    struct error err = {0};
+    if (str_eq_c(http_method(r), "HEAD")) {
+        http_respond(r, 200, "text/event-stream", STR(""), NULL, 0);
+        return;
+    }
+    enum status s = stream_open(a->stream, r, &err);
+    if (s != STATUS_OK)
+        answer_error(r, s == STATUS_LIMIT ? 503 : 400, err.text);
+}
+
+static void get_debug(struct admin_api *a, struct http_request *r)
+{
+    answer_json(r, 200, admin_json_debug(a->core));
+}
+
+/* The value of `since` in "since=12"; other parameters are ignored. */
+static bool parse_since(struct str query, uint64_t *out)
+{
+    static const struct str name = {"since=", 6};
+    *out = 0;
+    while (query.len > 0) {
+        const char *amp = memchr(query.ptr, '&', query.len);
+        struct str one = {query.ptr, amp ? (size_t)(amp - query.ptr) : query.len};
+        if (str_starts(one, name))
+            return str_to_u64((struct str){one.ptr + name.len, one.len - name.len}, out) ==
+                   STATUS_OK;
+        size_t skip = one.len + (amp != NULL);
+        query.ptr += skip;
+        query.len -= skip;
+    }
+    return true;
+}
+
+static void get_events(struct admin_api *a, struct http_request *r)
+{
+    uint64_t since;
+    if (!parse_since(http_query(r), &since))
+        answer_error(r, 400, "since: a number is wanted");
+    else
+        answer_json(r, 200, admin_json_events(a->core, since));
+}
+
+/* Whoever asks a head that knows nothing yet keeps what it has: no number at all. */
+static void get_scale(struct admin_api *a, struct http_request *r)
+{
+    if (waits(a))
+        answer_error(r, 503, "standby: the head that has the lease knows how many are wanted");
+    else if (!head_core_scale(a->core)->known)
+        answer_error(r, 503, "the head has just begun: who is here is known in a few seconds");
+    else
+        answer_json(r, 200, admin_json_scale(a->core));
+}
+
+static void get_adapters(struct admin_api *a, struct http_request *r)
+{
+    answer_json(r, 200, admin_json_adapters(a->core));
+}
+
+/* False, with the answer given: what is sent is not said to be JSON. */
+static bool wants_json(struct http_request *r)
+{
+    struct str type = http_header(r, "content-type");
+    if (str_starts(type, STR("application/json"))) /* a browser asks before it sends this */
+        return true;
+    answer_error(r, 415, "Content-Type: application/json is wanted");
+    return false;
+}
+
+static json_t *body_json(const struct http_request *r)
+{
+    json_error_t err;
+    struct str body = http_body(r);
+    return json_loadb(body.ptr, body.len, JSON_REJECT_DUPLICATES, &err);
+}
+
+/* {"name": NAME, "path": FOLDER, "in_place": BOOL} loads, {"name": NAME, "on": false} unloads.
+ * Either takes its time: GET says how far it is. */
+static void post_adapters(struct admin_api *a, struct http_request *r)
+{
+    if (!wants_json(r))
+        return;
+    struct error err = {0};
+    json_t *in = body_json(r);
+    const char *name = json_string_value(json_object_get(in, "name"));
+    const char *path = json_string_value(json_object_get(in, "path"));
+    const json_t *on = json_object_get(in, "on"), *in_place = json_object_get(in, "in_place");
+    bool off = json_is_false(on);
+    bool sane = name && (off || path) && (!on || json_is_boolean(on)) &&
+                (!in_place || json_is_boolean(in_place));
+    uint64_t now = loop_now_ns(a->loop);
+    enum status s = STATUS_INVALID;
+    if (!sane)
+        error_set(&err, s,
+                  "wanted: {\"name\": NAME, \"path\": FOLDER}, and to unload one {\"name\": "
+                  "NAME, \"on\": false}");
+    else if (off)
+        s = head_core_unload_adapter(a->core, str_from(name), a->by, now, &err);
+    else
+        s = head_core_load_adapter(a->core, str_from(name), str_from(path), json_is_true(in_place),
+                                   a->by, now, &err);
+    if (s == STATUS_OK)
+        answer_json(r, 202, json_pack("{s:s, s:b}", "name", name, "on", !off));
+    else
+        answer_error(r, s == STATUS_NOT_FOUND ? 404 : s == STATUS_EXISTS ? 409 : 400, err.text);
+    json_decref(in);
+}
+
+static void post_drain(struct admin_api *a, struct http_request *r)
+{
+    if (!wants_json(r))
+        return;
+    struct error err = {0};
+    json_t *in = body_json(r);
+    const char *worker = json_string_value(json_object_get(in, "worker"));
+    const json_t *on = json_object_get(in, "on");
+    uint64_t instance = 0, now = loop_now_ns(a->loop);
+    bool all = worker && strcmp(worker, "all") == 0;
+    char name[17] = "all";
+    enum status s = STATUS_OK;
+    if (!worker || !worker[0] || !json_is_boolean(on))
+        s = error_set(
+            &err, STATUS_INVALID,
+            "wanted: {\"worker\": WORKER, \"on\": true or false}; WORKER: 16 hex digits, a "
+            "node, an ordinal, or \"all\"");
+    else if (!all)
+        s = head_core_find_worker(a->core, str_from(worker), &instance, &err);
+    if (s == STATUS_OK && all)
+        head_core_drain_all(a->core, json_is_true(on), a->by, now);
+    else if (s == STATUS_OK)
+        s = head_core_drain_worker(a->core, instance, json_is_true(on), a->by, now);
+    if (!all)
+        snprintf(name, sizeof name, "%016" PRIx64, instance);
+    if (s == STATUS_OK)
+        answer_json(r, 200, json_pack("{s:s, s:b}", "worker", name, "draining", json_is_true(on)));
+    else
+        answer_error(r, s == STATUS_NOT_FOUND ? 404 : 400, err.text);
+    json_decref(in);
+}
+
+/* Adds the asker whom the caller names: `cox up` says whose `cox scale` it was. The
+ * key's name stays, since the key alone is proof. */
+static void add_asker(const struct admin_api *a, const char *said, char *out, size_t size)
+{
+    if (said && said[0] && a->keys->n > 0)
+        snprintf(out, size, "%s (%s)", said, a->by);
+    else
+        snprintf(out, size, "%s", said && said[0] ? said : a->by);
+}
+
+/* {"was": N, "workers": N, "by": NAME}: whoever starts the workers has changed their number. */
+static void post_scaled(struct admin_api *a, struct http_request *r)
+{
+    if (!wants_json(r))
+        return;
+    char by[160];
+    json_t *in = body_json(r);
+    const json_t *was = json_object_get(in, "was"), *workers = json_object_get(in, "workers");
+    const json_t *said = json_object_get(in, "by");
+    json_int_t n_was = json_integer_value(was), n = json_integer_value(workers);
+    bool sane = json_is_integer(was) && json_is_integer(workers) && n_was >= 0 && n >= 0 &&
+                n_was <= INT32_MAX && n <= INT32_MAX &&
+                (!said || (json_is_string(said) && json_string_length(said) <= MAX_ASKER));
+    if (sane) {
+        add_asker(a, json_string_value(said), by, sizeof by);
+        head_core_note_scaled(a->core, (uint32_t)n_was, (uint32_t)n, by, loop_now_ns(a->loop));
+        answer_json(r, 200, json_pack("{s:s}", "by", by));
+    } else {
+        answer_error(
+            r, 400,
+            "wanted: {\"was\": N, \"workers\": N, \"by\": NAME}; NAME has at most 64 bytes "
+            "and may be left out");
+    }
+    json_decref(in);
+}
+
+/* {"reload": true}. The answer is given before the connections of peers end. */
+static void post_keys(struct admin_api *a, struct http_request *r)
+{
+    if (!wants_json(r))
+        return;
+    struct error err = {0};
+    char fingerprint[KEYS_FINGERPRINT_BYTES] = "";
+    bool changed = false;
+    json_t *in = body_json(r);
+    enum status s = STATUS_INVALID;
+    if (json_is_true(json_object_get(in, "reload")))
+        s = a->take_key(a->ctx, fingerprint, &changed, &err);
+    else
+        error_set(&err, s, "wanted: {\"reload\": true}");
+    if (s == STATUS_OK)
+        answer_json(r, 200, json_pack("{s:s, s:b}", "head_key", fingerprint, "changed", changed));
+    else
+        answer_error(r, s == STATUS_NOT_FOUND ? 404 : 400, err.text);
+    json_decref(in);
+}
+
+/* ---- runs ---- */
+
+static void answer_run(struct http_request *r, enum runs_what what, int status, const char *text,
+                       size_t n)
+{
+    char said[2048];
+    if (status != 200) {
+        snprintf(said, sizeof said, "%.*s", (int)(n < sizeof said ? n : sizeof said - 1), text);
+        answer_error(r, status, said);
+        return;
+    }
+    json_t *all = what == RUNS_LIST ? json_loadb(text, n, 0, NULL) : NULL;
+    if (what == RUNS_LIST && all)
+        answer_json(r, 200, all);
+    else if (what == RUNS_LIST)
+        answer_error(r, 500, "the program of --runs gives no list of runs: is it `cox`?");
+    else
+        answer_json(r, 200, json_pack("{s:b}", "done", 1));
+}
+
+static void get_runs(struct admin_api *a, struct http_request *r)
+{
+    struct error err = {0};
+    if (!a->runs)
+        answer_error(r, 404, "cox-head was started without --runs COX: `cox run list` shows them");
+    else if (runs_call(a->runs, r, RUNS_LIST, NULL, &err) != STATUS_OK)
+        answer_error(r, 503, err.text);
+}
+
+/* {"id": "TWELVE DIGITS", "action": "terminate" or "reproduce"}; nothing else of the request goes
+ * any further. */
+static void post_runs(struct admin_api *a, struct http_request *r)
+{
+    if (!wants_json(r))
+        return;
+    struct error err = {0};
+    json_t *in = body_json(r);
+    const char *id = json_string_value(json_object_get(in, "id"));
+    const char *action = json_string_value(json_object_get(in, "action"));
+    bool again = action && strcmp(action, "reproduce") == 0;
+    bool sane = id && strlen(id) == 12 && strspn(id, "0123456789") == 12 && action &&
+                (again || strcmp(action, "terminate") == 0);
+    if (!a->runs)
+        answer_error(r, 404, "cox-head was started without --runs COX");
+    else if (!sane)
+        answer_error(r, 400,
+                     "wanted: {\"id\": \"TWELVE DIGITS\", \"action\": \"terminate\" or "
+                     "\"reproduce\"}");
+    else if (runs_call(a->runs, r, again ? RUNS_CREATE : RUNS_TERMINATE, id, &err) != STATUS_OK)
+        answer_error(r, 503, err.text);
+    json_decref(in);
+}
+
+static const struct route {
+    const char *method, *path;
+    void (*handler)(struct admin_api *a, struct http_request *r);
+} routes[] = {
+    {"GET", "/api/status", get_status},     {"GET", "/api/events", get_events},
+    {"GET", "/api/stream", get_stream},     {"GET", "/api/debug", get_debug},
+    {"GET", "/scale", get_scale},           {"POST", "/api/drain", post_drain},
+    {"GET", "/api/adapters", get_adapters}, {"POST", "/api/adapters", post_adapters},
+    {"POST", "/api/keys", post_keys},       {"GET", "/api/runs", get_runs},
+    {"POST", "/api/runs", post_runs},       {"POST", "/api/scaled", post_scaled},
+};
+
+/* ---- who may ask ---- */
+
+static bool names_us(const struct admin_api *a, struct http_request *r)
+{
+    const struct host_rule rule = {.on = a->keys->n == 0}; /* then it listens on loopback only */
+    if (host_rule_refuses(&rule, r)) {
+        answer_error(r, 403,
+                     "without an admin key requests must name this machine: ask for 127.0.0.1 or "
+                     "localhost, or give cox-head --admin-key-file");
+        return false;
+    }
+    return true;
+}
+
+static bool may_ask(struct admin_api *a, struct http_request *r)
+{
+    if (!names_us(a, r))
+        return false;
+    a->by = a->keys->n == 0 ? BY_LOCAL : admin_keys_who(a->keys, http_header(r, "authorization"));
+    if (!a->by) {
+        answer_error(r, 401, "the admin key is wanted: Authorization: Bearer KEY");
+        return false;
+    }
+    return true;
+}
+
+/* What a head that waits is told would be forgotten, or hold where nobody meant it. */
+static bool may_change(const struct admin_api *a, struct http_request *r, const char *method)
+{
+    char text[400];
+    if (strcmp(method, "POST") != 0 || !waits(a))
+        return true;
+    snprintf(text, sizeof text, "this head is a standby: ask the one that serves (lease: %s)",
+             standby_holder(a->standby)[0] ? standby_holder(a->standby) : "nobody's");
+    answer_error(r, 409, text);
+    return false;
+}
+
+static bool is_read(const struct http_request *r)
+{
+    return str_eq_c(http_method(r), "GET") || str_eq_c(http_method(r), "HEAD");
+}
+
+/* The dashboard is at "/"; people also try these two. A relative address holds behind a proxy's
+ * prefix, too. */
+static const char *dashboard_from(struct str path)
+{
+    if (str_eq_c(path, "/dashboard"))
+        return "./";
+    return str_eq_c(path, "/dashboard/") ? "../" : NULL;
+}
+
+/* True: the request was for a page or one of its files, and is answered. They hold no data, so they
+ * need no key. */
+static bool answer_page(struct admin_api *a, struct http_request *r)
+{
+    const struct http_file *file =
+        http_files_find(dashboard_files, n_dashboard_files, http_path(r));
+    const struct http_header_kv to = {"Location", dashboard_from(http_path(r))};
+    if (!is_read(r) || (!file && !to.value))
+        return false;
+    if (!names_us(a, r))
+        return true;
+    if (file)
+        http_files_answer(r, file);
+    else
+        http_respond(r, 308, "text/plain; charset=utf-8", STR("The dashboard is at /.\n"), &to, 1);
+    return true;
+}
+
+static void on_request(void *ctx, struct http_request *r)
+{
+    struct admin_api *a = ctx;
+    if (str_eq_c(http_path(r), "/metrics") && !a->metrics_public && !names_us(a, r))
+        return;
+    if (admin_handle(&a->common, r))
+        return;
+    if (answer_page(a, r))
+        return;
+    bool path_known = http_files_find(dashboard_files, n_dashboard_files, http_path(r)) != NULL ||
+                      dashboard_from(http_path(r)) != NULL;
+    for (size_t i = 0; i < sizeof routes / sizeof routes[0]; i++) {
+        if (!str_eq_c(http_path(r), routes[i].path))
+            continue;
+        path_known = true;
+        bool head = str_eq_c(http_method(r), "HEAD") && strcmp(routes[i].method, "GET") == 0;
+        if (!head && !str_eq_c(http_method(r), routes[i].method))
+            continue;
+        if (may_ask(a, r) && may_change(a, r, routes[i].method))
+            routes[i].handler(a, r);
+        return;
+    }
+    answer_error(r, path_known ? 405 : 404, path_known ? "method not allowed" : "no such page");
+}
+
+static void on_abort(void *ctx, struct http_request *r)
+{
+    struct admin_api *a = ctx;
+    stream_on_abort(a->stream, r);
+    runs_on_abort(a->runs, r);
+}
+
+static bool is_ready(void *ctx)
+{
+    const struct admin_api *a = ctx;
+    return !waits(a) && head_core_is_ready(a->core);
+}
+
+static const char *why_not_ready(void *ctx)
+{
+    return waits(ctx) ? "standby" : "not ready";
+}
+
+static void before_metrics(void *ctx)
+{
+    struct admin_api *a = ctx;
+    head_metrics_update(a->metrics, a->core, waits(a));
+    if (a->standby)
+        head_metrics_set_lease(a->metrics, !waits(a), standby_store_is_up(a->standby));
+}
+
+enum status admin_api_start(struct loop *l, const struct admin_api_options *o,
+                            struct head_core *core, struct admin_api **out, struct error *err)
+{
+    struct admin_api *a = mem_zalloc(sizeof *a);
+    a->loop = l;
+    a->core = core;
+    a->keys = o->keys;
+    a->metrics_public = o->metrics_public;
+    a->standby = o->standby;
+    a->take_key = o->take_key;
+    a->ctx = o->ctx;
+    if (o->runs && o->runs[0])
+        a->runs = runs_new(l, o->runs, answer_run);
+    a->metrics = head_metrics_new(o->model ? o->model : "");
+    head_metrics_attach(a->metrics, a->core);
+    a->stream = stream_new(l, a->core, &(struct stream_options){.summary = summary, .ctx = a});
+    a->common = (struct admin_options){.loop = l,
+                                       .metrics = head_metrics_registry(a->metrics),
+                                       .ready = is_ready,
+                                       .why_not_ready = why_not_ready,
+                                       .before_metrics = before_metrics,
+                                       .ctx = a,
+                                       .metrics_keys = o->metrics_public ? NULL : o->keys};
+    struct http_options http = {.host = o->host,
+                                .port = o->port,
+                                .limits = {.max_connections = 256,
+                                           .max_body_bytes = 64 << 10,
+                                           .stream_high_water_bytes = STREAM_HIGH_WATER},
+                                .server_name = "coxswain-head"};
+    struct http_handlers handlers = {.ctx = a, .on_request = on_request, .on_abort = on_abort};
+    enum status s = http_server_start(l, &http, &handlers, &a->server, err);
+    if (s != STATUS_OK) {
+        admin_api_free(a);
+        return s;
+    }
+    *out = a;
+    return STATUS_OK;
+}
+
+uint16_t admin_api_port(const struct admin_api *a)
+{
+    return http_server_port(a->server);
+}
+
+void admin_api_free(struct admin_api *a)
+{
+    if (!a)
+        return;
+    stream_free(a->stream);
+    a->stream = NULL;
+    runs_free(a->runs); /* the program's children end with the loop */
+    a->runs = NULL;
+    if (a->server)
+        http_server_close(a->server);
+    head_core_set_rank_wait(a->core, NULL);
+    head_core_set_step_tokens(a->core, NULL);
+    head_metrics_free(a->metrics);
+    mem_free(a);
+}

@@ -1,0 +1,6 @@
+#pragma once
+/* The files of head/dashboard as bytes; CMake makes the .c from them (cmake/EmbedFiles.cmake). */
+#include "common/http/handlers/files.h"
+
+extern const struct http_file dashboard_files[];
+extern const size_t n_dashboard_files;

@@ -1,0 +1,278 @@
+#include "head/admin/request_rows.h"
+
+#include <stdlib.h>
+
+#include "common/base/mem.h"
+#include "head/state/head_core.h"
+
+#define NEVER UINT64_MAX
+
+static struct request_row row_of(const struct request *r)
+{
+    return (struct request_row){
+        .id = r->id,
+        .arrival_seq = r->arrival_seq,
+        .group_id = r->group_id,
+        .arrival_ns = r->arrival_ns,
+        .scheduled_ns = r->scheduled_ns,
+        .first_token_ns = r->first_token_ns,
+        .i_choice = r->i_choice,
+        .n_prompt = r->n_prompt,
+        .n_cached = r->n_cached,
+        .n_generated = request_n_generated(r),
+        .n_max = r->ids_cap > r->n_prompt ? r->ids_cap - r->n_prompt : 0,
+        .priority = r->priority,
+        .state = r->state,
+        .finish = r->finish,
+        .has_group = r->has_group,
+    };
+}
+
+static uint64_t span(uint64_t from_ns, uint64_t to_ns)
+{
+    return to_ns > from_ns ? to_ns - from_ns : 0;
+}
+
+struct request_times request_row_times(const struct request_row *row, uint64_t now_ns)
+{
+    uint64_t end = row->end_ns ? row->end_ns : now_ns;
+    uint64_t first = row->first_token_ns, scheduled = row->scheduled_ns;
+    struct request_times t = {NEVER, NEVER, NEVER};
+    t.queue_ns = span(row->arrival_ns, scheduled ? scheduled : first ? first : end);
+    if (scheduled)
+        t.prefill_ns = span(scheduled, first ? first : end);
+    if (first)
+        t.decode_ns = span(first, end);
+    return t;
+}
+
+/* ---- those that ended ---- */
+
+void ended_requests_init(struct ended_requests *e)
+{
+    *e = (struct ended_requests){.ring = mem_array(REQUEST_ROWS_ENDED, sizeof *e->ring)};
+}
+
+void ended_requests_fini(struct ended_requests *e)
+{
+    mem_free(e->ring);
+    *e = (struct ended_requests){0};
+}
+
+void ended_requests_add(struct ended_requests *e, const struct request *r, uint64_t now_ns)
+{
+    struct request_row *row = &e->ring[e->n++ % REQUEST_ROWS_ENDED];
+    *row = row_of(r);
+    row->end_ns = now_ns;
+    if (row->state <= REQUEST_PREEMPTED) /* taken away where it was */
+        row->state = REQUEST_CANCELLED;
+}
+
+void ended_requests_finish_last(struct ended_requests *e)
+{
+    struct request_row *row = &e->ring[(e->n - 1) % REQUEST_ROWS_ENDED];
+    row->state = REQUEST_FINISHED;
+    row->finish = FINISH_STOP;
+}
+
+const struct request_row *ended_requests_at(const struct ended_requests *e, uint64_t i)
+{
+    if (i >= e->n || i >= REQUEST_ROWS_ENDED)
+        return NULL;
+    return &e->ring[(e->n - 1 - i) % REQUEST_ROWS_ENDED];
+}
+
+/* ---- those that are here ---- */
+
+void live_requests_begin(struct live_requests *l)
+{
+    if (!l->rows) {
+        l->rows = mem_array(REQUEST_ROWS_LIVE, sizeof *l->rows);
+        l->next = mem_array(REQUEST_ROWS_LIVE, sizeof *l->next);
+    }
+    l->n_next = l->i_next = 0;
+    l->walking = true;
+}
+
+bool live_requests_go_on(struct live_requests *l, const struct head_core *h)
+{
+    const struct request_table *t = h->requests;
+    uint32_t n_places = request_table_n_places(t), n_taken = 0;
+    uint32_t stop = l->i_next + 16 * REQUEST_ROWS_SLICE; /* empty places cost little */
+    for (; l->i_next < n_places && l->i_next < stop; l->i_next++) {
+        const struct request *ahead = request_table_at(t, l->i_next + REQUEST_PREFETCH_FAR);
+        const struct request *r = request_table_at(t, l->i_next);
+        if (ahead)
+            request_prefetch(ahead);
+        if (!r || r->finish != FINISH_NONE) /* one that ended is shown when it has left */
+            continue;
+        if (l->n_next == REQUEST_ROWS_LIVE || n_taken++ == REQUEST_ROWS_SLICE)
+            break;
+        l->next[l->n_next++] = row_of(r);
+    }
+    if (l->i_next < n_places && l->n_next < REQUEST_ROWS_LIVE)
+        return false;
+    struct request_row *was = l->rows;
+    l->rows = l->next;
+    l->next = was;
+    l->n = l->n_next;
+    l->n_here = request_table_count(t);
+    l->taken_ns = h->now_ns;
+    l->walking = false;
+    return true;
+}
+
+void live_requests_fini(struct live_requests *l)
+{
+    mem_free(l->rows);
+    mem_free(l->next);
+    *l = (struct live_requests){0};
+}
+
+/* ---- a page ---- */
+
+struct sort_key {
+    uint64_t key, arrival_seq;
+    const struct request_row *row;
+};
+
+static enum status parse_name(struct str name, const char *const *names, int n, int *out)
+{
+    for (int i = 0; i < n; i++)
+        if (str_eq_c(name, names[i])) {
+            *out = i;
+            return STATUS_OK;
+        }
+    return STATUS_INVALID;
+}
+
+enum status request_show_parse(struct str name, enum request_show *out)
+{
+    static const char *const names[SHOW_COUNT] = {"live", "waiting", "running", "ended"};
+    int i = 0;
+    enum status s = parse_name(name, names, SHOW_COUNT, &i);
+    *out = (enum request_show)i;
+    return s;
+}
+
+enum status request_sort_parse(struct str name, enum request_sort *out)
+{
+    static const char *const names[SORT_COUNT] = {"arrival", "queue",     "prefill", "decode",
+                                                  "prompt",  "generated", "group"};
+    int i = 0;
+    enum status s = parse_name(name, names, SORT_COUNT, &i);
+    *out = (enum request_sort)i;
+    return s;
+}
+
+static bool is_shown(const struct request_row *row, enum request_show show)
+{
+    return show == SHOW_WAITING   ? row->state != REQUEST_RUNNING
+           : show == SHOW_RUNNING ? row->state == REQUEST_RUNNING
+                                  : true;
+}
+
+/* What it did not come to counts as 0. */
+static uint64_t key_of(const struct request_row *row, const struct request_view *v, uint64_t now_ns)
+{
+    struct request_times t = request_row_times(row, now_ns);
+    uint64_t key = 0;
+    switch (v->sort) {
+    case SORT_QUEUE:
+        key = t.queue_ns;
+        break;
+    case SORT_PREFILL:
+        key = t.prefill_ns + 1;
+        break;
+    case SORT_DECODE:
+        key = t.decode_ns + 1;
+        break;
+    case SORT_PROMPT:
+        key = row->n_prompt;
+        break;
+    case SORT_GENERATED:
+        key = row->n_generated;
+        break;
+    case SORT_GROUP:
+        key = row->has_group ? row->group_id + 1 : 0;
+        break;
+    case SORT_ARRIVAL:
+    case SORT_COUNT:
+        key = row->arrival_seq;
+        break;
+    }
+    return v->descending ? ~key : key;
+}
+
+static int compare_keys(const void *a, const void *b)
+{
+    const struct sort_key *x = a, *y = b;
+    if (x->key != y->key)
+        return x->key < y->key ? -1 : 1;
+    return x->arrival_seq < y->arrival_seq ? -1 : x->arrival_seq > y->arrival_seq;
+}
+
+/* Afterwards a[0, k) come before a[k, n). Pivots are drawn: no order of arrival makes it slow. */
+static void put_first(struct sort_key *a, size_t n, size_t k, struct rng *rng)
+{
+    size_t begin = 0, end = n;
+    while (k > begin && k < end && end - begin > 1) {
+        struct sort_key pivot = a[begin + rng_below(rng, end - begin)];
+        size_t i = begin, j = end - 1;
+        for (;;) { /* Hoare */
+            while (compare_keys(&a[i], &pivot) < 0)
+                i++;
+            while (compare_keys(&a[j], &pivot) > 0)
+                j--;
+            if (i >= j)
+                break;
+            struct sort_key x = a[i];
+            a[i++] = a[j];
+            a[j--] = x;
+        }
+        size_t cut = j + 1; /* [begin, cut) are at most, [cut, end) at least the pivot */
+        if (cut == end)     /* the pivot was the largest, and last */
+            cut--;
+        if (k < cut)
+            end = cut;
+        else
+            begin = cut;
+    }
+}
+
+static uint32_t collect(const struct request_view *v, const struct live_requests *l,
+                        const struct ended_requests *e, struct sort_key *out)
+{
+    uint32_t n = 0;
+    const struct request_row *row;
+    if (v->show == SHOW_ENDED) {
+        for (uint64_t i = 0; (row = ended_requests_at(e, i)) != NULL; i++)
+            out[n++] = (struct sort_key){key_of(row, v, 0), row->arrival_seq, row};
+        return n;
+    }
+    for (uint32_t i = 0; i < l->n; i++) {
+        row = &l->rows[i];
+        if (is_shown(row, v->show))
+            out[n++] = (struct sort_key){key_of(row, v, l->taken_ns), row->arrival_seq, row};
+    }
+    return n;
+}
+
+void request_page_fill(const struct request_view *v, const struct live_requests *l,
+                       const struct ended_requests *e, struct rng *rng, struct request_page *out)
+{
+    uint32_t n_most = v->show == SHOW_ENDED ? REQUEST_ROWS_ENDED : l->n;
+    struct sort_key *keys = mem_array(n_most + 1, sizeof *keys);
+    uint32_t n = collect(v, l, e, keys);
+    uint32_t limit = v->limit < REQUEST_ROWS_PAGE ? v->limit : REQUEST_ROWS_PAGE;
+    uint32_t last = n > limit ? n - limit : 0;
+    uint32_t offset = v->offset < last ? v->offset : last;
+    *out = (struct request_page){.n_matching = n, .offset = offset};
+    out->n = n - offset < limit ? n - offset : limit;
+    put_first(keys, n, offset, rng);
+    put_first(keys + offset, n - offset, out->n, rng);
+    qsort(keys + offset, out->n, sizeof *keys, compare_keys);
+    for (uint32_t i = 0; i < out->n; i++)
+        out->rows[i] = keys[offset + i].row;
+    mem_free(keys);
+}

@@ -1,0 +1,140 @@
+/* After a head restart workers come back with an epoch of the old head. When every rank of one
+ * (group, epoch) is there, idle, at the same step and has all adapters, the group is adopted by
+ * Reset: communicator and weights stay. When that cannot be any more, or the window closes, its
+ * ranks are aborted. */
+#include "head/cluster/cluster.h"
+
+#include <string.h>
+
+#include "common/base/clock.h"
+#include "common/base/mem.h"
+
+#define REST_SHARE 4u /* of the groups there may be: for what is left of old ones */
+
+enum verdict { ADOPT, WAIT, GIVE_UP };
+
+/* A worker without an epoch stands where the missing rank stood: the old group is not coming back.
+ */
+static bool seat_was_retaken(const struct cluster *c, uint64_t group_id, uint32_t position)
+{
+    for (const struct worker *w = c->workers; w; w = w->next) {
+        if (w->desc.ordinal >= 0 && worker_is_free(w) &&
+            (uint64_t)w->desc.ordinal == group_id * c->world + position)
+            return true;
+    }
+    return false;
+}
+
+static enum verdict judge(const struct cluster *c, const struct worker *first,
+                          struct worker **members)
+{
+    uint64_t since = c->now_ns;
+    uint32_t tp = first->held_tp, world = tp * c->config.pp;
+    memset(members, 0, c->world * sizeof *members);
+    for (struct worker *w = c->workers; w; w = w->next) {
+        if (w->held_epoch != first->held_epoch || w->held_group != first->held_group)
+            continue;
+        if (w->held_tp != tp)
+            return GIVE_UP;
+        if (members[w->held_position])
+            return GIVE_UP; /* two that say they are the same rank */
+        members[w->held_position] = w;
+        if (w->held_since_ns < since)
+            since = w->held_since_ns;
+    }
+    bool complete = true;
+    for (uint32_t i = 0; i < world; i++) {
+        const struct worker *w = members[i];
+        if (!w && tp == c->config.tp && seat_was_retaken(c, first->held_group, i))
+            return GIVE_UP;
+        if (w && (w->draining || !cluster_config_fits(c, w) || w->desc.role != first->desc.role ||
+                  memcmp(w->desc.config_hash, first->desc.config_hash, 32) != 0))
+            return GIVE_UP;
+        complete = complete && w && w->peer->open && w->step_received == w->step_executed &&
+                   w->step_received == first->step_received && adapters_may_place(c, w);
+    }
+    if (complete)
+        return ADOPT;
+    return c->now_ns - since >= c->config.adoption_window_ns ? GIVE_UP : WAIT;
+}
+
+bool adoption_has_rest(const struct cluster *c, const struct group *g)
+{
+    for (const struct worker *w = c->workers; w; w = w->next) {
+        if (w->is_of_rest && w->rest_group == g->id)
+            return true;
+    }
+    return false;
+}
+
+/* Any worker may name any group: those take a part of the room for groups alone. */
+static bool has_room_for_rest(const struct cluster *c)
+{
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < c->config.max_groups; i++)
+        n += c->groups[i] && c->groups[i]->is_rest && adoption_has_rest(c, c->groups[i]);
+    return n < (c->config.max_groups + 3) / REST_SHARE;
+}
+
+/* Where groups may be smaller, one is left that waits for the rest of them: else they were taken
+ * for spares of those that serve. It is there for as long as one of them is, and in no other. */
+static void leave_rest(struct cluster *c, const struct worker *first)
+{
+    if (!c->config.elastic_tp || !cluster_config_fits(c, first) ||
+        group_find(c, first->held_group) || !has_room_for_rest(c))
+        return;
+    struct group *g = group_new(c, first->held_group);
+    if (!g)
+        return;
+    g->role = first->desc.role;
+    g->is_rest = true;
+}
+
+static void give_up(struct cluster *c, const struct worker *first)
+{
+    uint64_t epoch = first->held_epoch, group_id = first->held_group;
+    for (struct worker *w = c->workers; w; w = w->next) {
+        if (w->held_epoch != epoch || w->held_group != group_id)
+            continue;
+        w->is_of_rest = true; /* and of no other one any more */
+        w->rest_group = group_id;
+    }
+    leave_rest(c, first);
+    for (struct worker *w = c->workers; w; w = w->next) {
+        if (w->held_epoch == epoch && w->held_group == group_id)
+            worker_abort_alone(c, w, epoch, "its group did not come back whole");
+    }
+}
+
+/* Handles the first candidate's group; returns whether another look is worth it. */
+static bool adopt_one(struct cluster *c, struct worker *w, struct worker **members)
+{
+    struct group *g = group_find(c, w->held_group);
+    enum verdict v = judge(c, w, members);
+    if (g && g->state != GROUP_WAITING)
+        v = GIVE_UP;
+    if (v == ADOPT && !g) {
+        g = group_new(c, w->held_group);
+        v = g ? ADOPT : GIVE_UP;
+    }
+    if (v == ADOPT)
+        group_reset(c, g, w->held_tp, members, w->held_epoch);
+    if (v == GIVE_UP)
+        give_up(c, w);
+    return v != WAIT;
+}
+
+void adoption_tick(struct cluster *c)
+{
+    struct worker **members = NULL;
+    struct worker *w = c->workers;
+    while (w) {
+        if (w->held_epoch != 0 && !members)
+            members = mem_array(c->world, sizeof(struct worker *));
+        if (w->held_epoch != 0 && adopt_one(c, w, members))
+            w = c->workers; /* the list of candidates has changed */
+        else
+            w = w->next;
+    }
+    mem_free(members);
+}

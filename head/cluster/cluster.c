@@ -1,0 +1,630 @@
+/* Registry, terms, drains and losses. A worker is in exactly one of: free; an adoption candidate
+ * (held_epoch); being aborted alone (abort_epoch, no group); member of a group. */
+#include "head/cluster/cluster.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <xxhash.h>
+
+#include "common/base/clock.h"
+#include "common/base/mem.h"
+#include "head/scheduler/scheduler.h"
+
+void cluster_init(struct cluster *c, const struct cluster_config *config,
+                  const struct cluster_fns *fns, struct peers *peers, struct events *events)
+{
+    *c = (struct cluster){.config = *config, .fns = *fns, .peers = peers, .events = events};
+    c->world = config->tp * config->pp;
+    c->groups = mem_array(config->max_groups, sizeof *c->groups);
+}
+
+void cluster_fini(struct cluster *c)
+{
+    for (uint32_t i = 0; c->groups && i < c->config.max_groups; i++) {
+        if (c->groups[i])
+            group_free(c, c->groups[i]);
+    }
+    mem_free(c->groups);
+    while (c->workers) {
+        struct worker *w = c->workers;
+        c->workers = w->next;
+        mem_free(w);
+    }
+    *c = (struct cluster){0};
+}
+
+/* ---- terms and epochs ---- */
+
+static void take_term(struct cluster *c, uint64_t term)
+{
+    c->term = c->peers->term = term;
+    c->own_terms[c->n_own_terms++ % CLUSTER_TERMS] = term;
+    events_add(c->events, c->now_ns, LOG_INFO, "term_taken", "term=%llu", (unsigned long long)term);
+}
+
+void cluster_see_term(struct cluster *c, uint64_t term_seen, uint64_t told_term)
+{
+    if (term_seen > c->highest_term_seen)
+        c->highest_term_seen = term_seen;
+    if (cluster_term_is_foreign(c, term_seen, told_term))
+        take_term(c, term_seen + 1);
+}
+
+/* Our own term comes back from those we told it; from anybody else it is another head's. */
+bool cluster_term_is_foreign(const struct cluster *c, uint64_t term_seen, uint64_t told_term)
+{
+    return c->term != 0 && term_seen >= c->term && term_seen > told_term;
+}
+
+void cluster_set_term(struct cluster *c, uint64_t term)
+{
+    if (term > c->term)
+        take_term(c, term);
+}
+
+uint64_t cluster_need_term(struct cluster *c)
+{
+    if (c->term == 0)
+        take_term(c, c->highest_term_seen + 1);
+    return c->term;
+}
+
+uint64_t cluster_next_epoch(struct cluster *c)
+{
+    return cluster_need_term(c) << 32 | (++c->n_epochs & 0xFFFFFFFFu);
+}
+
+static bool owns_term(const struct cluster *c, uint64_t term_epoch)
+{
+    uint32_t n = c->n_own_terms < CLUSTER_TERMS ? c->n_own_terms : CLUSTER_TERMS;
+    for (uint32_t i = 0; i < n; i++) {
+        if (c->own_terms[i] == term_epoch >> 32)
+            return true;
+    }
+    return false;
+}
+
+void cluster_epoch_text(uint64_t term_epoch, char out[32])
+{
+    snprintf(out, 32, "%llu.%llu", (unsigned long long)(term_epoch >> 32),
+             (unsigned long long)(term_epoch & 0xFFFFFFFFu));
+}
+
+/* ---- workers ---- */
+
+static void copy_str(char *out, size_t size, struct str s)
+{
+    size_t n = s.len < size - 1 ? s.len : size - 1;
+    memcpy(out, s.ptr ? s.ptr : "", n);
+    out[n] = '\0';
+}
+
+/* Whether one is ever asked for or not. */
+static enum status check_elastic(const struct worker_info *i, struct error *err)
+{
+    for (uint32_t s = 0; s < i->n_elastic; s++) {
+        for (uint32_t k = 0; k < i->n_kv_groups; k++) {
+            struct kv_group smaller = i->kv_groups[k];
+            smaller.n_blocks = i->elastic[s].n_blocks.ptr[k];
+            enum status st = scheduler_check_kv_group(&smaller, k, err);
+            if (st != STATUS_OK)
+                return error_prefix(err, st, "as a rank of --tp %u", i->elastic[s].tp);
+        }
+    }
+    return STATUS_OK;
+}
+
+enum status cluster_check_hello(const struct cluster *c, const struct msg_hello *h,
+                                struct error *err)
+{
+    const struct worker_info *i = &h->worker;
+    /* the head's next term must still fit in the upper half of an epoch */
+    if (h->term_seen >= UINT32_MAX)
+        return error_set(err, STATUS_INVALID, "term %llu: no term is left above it",
+                         (unsigned long long)h->term_seen);
+    if (h->role != ROLE_WORKER)
+        return STATUS_OK;
+    if (!h->has_worker)
+        return error_set(err, STATUS_PROTOCOL, "a worker's Hello without worker fields");
+    if (i->tp != c->config.tp || i->pp != c->config.pp)
+        return error_set(err, STATUS_INVALID,
+                         "this worker was started with --tp %u --pp %u, the head forms groups of "
+                         "--tp %u --pp %u",
+                         i->tp, i->pp, c->config.tp, c->config.pp);
+    if (i->n_kv_groups == 0 || i->n_kv_groups > CLUSTER_MAX_KV_GROUPS)
+        return error_set(err, STATUS_INVALID, "%u KV groups; 1 to %u are possible", i->n_kv_groups,
+                         CLUSTER_MAX_KV_GROUPS);
+    for (uint32_t k = 0; k < i->n_kv_groups; k++)
+        TRY(scheduler_check_kv_group(&i->kv_groups[k], k, err));
+    TRY(check_elastic(i, err));
+    if (i->max_model_len < SCHEDULER_MIN_MODEL_LEN || i->max_model_len > SCHEDULER_MAX_MODEL_LEN)
+        return error_set(err, STATUS_INVALID, "max_model_len is %u, want %u .. %u",
+                         i->max_model_len, SCHEDULER_MIN_MODEL_LEN, SCHEDULER_MAX_MODEL_LEN);
+    if (i->vocab_size == 0)
+        return error_set(err, STATUS_INVALID, "vocab_size is 0");
+    if (i->term_epoch != 0 && (i->rank >= CLUSTER_MAX_WORLD || i->stage >= CLUSTER_MAX_WORLD))
+        return error_set(err, STATUS_INVALID, "rank %u of stage %u", i->rank, i->stage);
+    return STATUS_OK;
+}
+
+/* Without sizes of its own its blocks are as large as the whole's. */
+static void describe_shape(struct worker_shape *out, const struct worker_info *i,
+                           const struct elastic_shape *said)
+{
+    out->tp = said->tp;
+    for (uint32_t k = 0; k < i->n_kv_groups; k++) {
+        uint64_t bytes =
+            said->block_bytes.n > 0 ? said->block_bytes.ptr[k] : i->kv_groups[k].bytes_per_block;
+        out->n_blocks[k] = said->n_blocks.ptr[k];
+        out->block_bytes[k] = (uint32_t)(bytes < UINT32_MAX ? bytes : UINT32_MAX);
+    }
+}
+
+static void describe(struct worker_desc *d, const struct worker_info *i)
+{
+    *d = (struct worker_desc){.device = i->device,
+                              .memory_bytes = i->memory_bytes,
+                              .isa_level = i->isa_level,
+                              .tp = i->tp,
+                              .pp = i->pp,
+                              .max_model_len = i->max_model_len,
+                              .vocab_size = i->vocab_size,
+                              .n_draft = i->n_draft,
+                              .scores_prompts = i->scores_prompts,
+                              .draft_max_seqs = i->draft_max_seqs,
+                              .role = i->group_role,
+                              .ordinal = i->ordinal,
+                              .shard_rank = i->shard_rank,
+                              .shard_stage = i->shard_stage,
+                              .shard_tp = i->shard_tp ? i->shard_tp : i->tp,
+                              .n_kv_groups = i->n_kv_groups,
+                              .n_elastic = i->n_elastic};
+    for (uint32_t s = 0; s < i->n_elastic; s++)
+        describe_shape(&d->elastic[s], i, &i->elastic[s]);
+    memcpy(d->config_hash, i->config_hash, sizeof d->config_hash);
+    memcpy(d->model_hash, i->model_hash, sizeof d->model_hash);
+    memcpy(d->kv_groups, i->kv_groups, i->n_kv_groups * sizeof d->kv_groups[0]);
+    copy_str(d->device_name, sizeof d->device_name, i->device_name);
+    copy_str(d->host, sizeof d->host, i->host);
+    d->host_hash = XXH3_64bits(d->host, strlen(d->host));
+    copy_str(d->zone, sizeof d->zone, i->zone);
+    copy_str(d->comm_address, sizeof d->comm_address, i->comm_address);
+    copy_str(d->kv_address, sizeof d->kv_address, i->kv_address);
+    copy_str(d->http_address, sizeof d->http_address, i->http_address);
+    copy_str(d->model, sizeof d->model, i->model);
+}
+
+struct worker *cluster_find_worker(const struct cluster *c, uint64_t instance)
+{
+    struct worker *w = c->workers;
+    while (w && w->peer->instance != instance)
+        w = w->next;
+    return w;
+}
+
+bool worker_is_free(const struct worker *w)
+{
+    return !w->group && w->abort_epoch == 0 && w->held_epoch == 0;
+}
+
+void worker_set_free(struct cluster *c, struct worker *w)
+{
+    w->group = NULL;
+    w->abort_epoch = w->held_epoch = 0;
+    w->formed = w->aborted = false;
+    w->todo = TODO_NONE;
+    w->free_since_ns = c->now_ns;
+    c->place_dirty = true;
+}
+
+void worker_abort_alone(struct cluster *c, struct worker *w, uint64_t term_epoch, const char *why)
+{
+    char text[32];
+    cluster_epoch_text(term_epoch, text);
+    events_add(c->events, c->now_ns, LOG_INFO, "worker_aborted",
+               "node=%s instance=%016llx epoch=%s reason=%s", log_quote(w->peer->node),
+               (unsigned long long)w->peer->instance, text, log_quote(why));
+    w->held_epoch = 0;
+    w->abort_epoch = term_epoch;
+    w->abort_since_ns = c->now_ns;
+    w->todo = TODO_ABORT;
+}
+
+/* A worker that holds no group of ours says what it was doing. */
+static void take_reported_epoch(struct cluster *c, struct worker *w, const struct worker_info *i)
+{
+    if (i->term_epoch == 0) {
+        worker_set_free(c, w);
+        return;
+    }
+    uint32_t tp = i->group_tp ? i->group_tp : i->tp;
+    struct group *g = group_find(c, i->group_id);
+    bool whole = tp == c->config.tp;
+    bool may_be = whole || (c->config.elastic_tp && elastic_shape_of(&w->desc, tp));
+    bool fits = may_be && i->rank < tp && i->stage < c->config.pp &&
+                (!g || g->state == GROUP_WAITING) && !owns_term(c, i->term_epoch);
+    if (!fits) {
+        worker_abort_alone(c, w, i->term_epoch, "its epoch is over");
+        return;
+    }
+    if (w->held_epoch != i->term_epoch)
+        w->held_since_ns = c->now_ns;
+    w->abort_epoch = 0;
+    w->todo = TODO_NONE;
+    w->held_epoch = i->term_epoch;
+    w->held_group = i->group_id;
+    w->held_tp = tp;
+    w->held_position = i->stage * tp + i->rank;
+}
+
+static void on_hello_again(struct cluster *c, struct worker *w, const struct worker_info *i)
+{
+    struct group *g = w->group;
+    if (!g) {
+        if (w->abort_epoch != 0)
+            w->todo = TODO_ABORT; /* the first one may have died with the session */
+        else
+            take_reported_epoch(c, w, i);
+        return;
+    }
+    if (g->state == GROUP_ABORTING) {
+        if (!w->aborted)
+            w->todo = TODO_ABORT;
+        return;
+    }
+    if (g->state == GROUP_READY && i->term_epoch == g->epoch &&
+        c->fns.may_go_on(c->fns.ctx, g, w, i))
+        return;
+    cluster_dissolve(c, g, "a rank's session was replaced and messages may be lost", false);
+}
+
+/* Such workers never meet in a group; without a word about it the cluster would just not serve. */
+static void warn_if_unlike(struct cluster *c, const struct worker *w)
+{
+    const struct worker *other = placement_unlike(c, w);
+    if (!other)
+        return;
+    events_add(c->events, c->now_ns, LOG_WARN, "worker_unlike",
+               "node=%s instance=%016llx model=%s max_model_len=%u other=%016llx other_model=%s "
+               "other_max_model_len=%u text=%s",
+               log_quote(w->peer->node), (unsigned long long)w->peer->instance,
+               log_quote(w->desc.model), w->desc.max_model_len,
+               (unsigned long long)other->peer->instance, log_quote(other->desc.model),
+               other->desc.max_model_len,
+               log_quote("these two cannot share a group: " PLACEMENT_ALIKE));
+}
+
+/* A seat's process that was started again comes before the silence of the one before is long enough
+ * for a loss; with both of them counted a group too many would form. So the newer one waits for two
+ * heartbeats, and who has not spoken for as long then is lost. Two that live, and only share their
+ * name and ordinal, are two: one that is heard from again after the newer one came is never lost
+ * for it, for it could be anybody who says so (docs/security.md). */
+static void look_for_predecessor(struct cluster *c, struct worker *w)
+{
+    uint64_t silent_ns = 2ull * c->peers->config.heartbeat_ms * NS_PER_MS;
+    bool any = false;
+    for (struct worker *old = c->workers, *next; old && w->desc.ordinal >= 0; old = next) {
+        next = old->next;
+        if (old == w || old->desc.ordinal != w->desc.ordinal ||
+            strcmp(old->peer->node, w->peer->node) != 0 || old->joined_ns >= w->joined_ns)
+            continue;
+        if (old->beat_ns <= w->joined_ns && c->now_ns - old->peer->heard_ns > silent_ns)
+            cluster_lose(c, old, "its process was started again");
+        else
+            any = true;
+    }
+    bool waits = any && c->now_ns - w->joined_ns <= silent_ns;
+    if (w->waits_for_predecessor && !waits)
+        c->place_dirty = true;
+    w->waits_for_predecessor = waits;
+}
+
+void cluster_on_hello(struct cluster *c, struct peer *peer, const struct msg_hello *h)
+{
+    c->stirred = true;
+    const struct worker_info *i = &h->worker;
+    struct worker *w = peer->owner;
+    bool again = w != NULL;
+    if (!w) {
+        w = mem_zalloc(sizeof *w);
+        w->peer = peer;
+        w->joined_ns = c->now_ns;
+        peer->owner = w;
+        struct worker **at = &c->workers;
+        while (*at)
+            at = &(*at)->next;
+        *at = w;
+        c->n_workers++;
+    }
+    describe(&w->desc, i);
+    adapters_on_hello(c, w, i);
+    w->step_received = i->step_received;
+    w->step_executed = i->step_executed;
+    w->progress_ns = c->now_ns;
+    w->busy = false;
+    w->load_permille = 0; /* its next heartbeat says */
+    w->knows_drain = false;
+    char epoch[32];
+    cluster_epoch_text(i->term_epoch, epoch);
+    events_add(c->events, c->now_ns, LOG_INFO, again ? "worker_reconnected" : "worker_joined",
+               "node=%s instance=%016llx ordinal=%d device=%s epoch=%s received=%llu executed=%llu",
+               log_quote(peer->node), (unsigned long long)peer->instance, i->ordinal,
+               log_quote(w->desc.device_name), epoch, (unsigned long long)i->step_received,
+               (unsigned long long)i->step_executed);
+    warn_if_unlike(c, w);
+    elastic_tell_one_sided(c);
+    if (again) {
+        on_hello_again(c, w, i);
+    } else {
+        look_for_predecessor(c, w);
+        take_reported_epoch(c, w, i);
+    }
+    c->place_dirty = true;
+}
+
+void cluster_add_failure(struct cluster *c, const char *node, const char *what, const char *reason)
+{
+    struct cluster_failure *f = &c->failures[c->n_failures++ % CLUSTER_FAILURES];
+    f->wall_ns = c->now_ns + c->events->wall_offset_ns;
+    snprintf(f->node, sizeof f->node, "%s", node);
+    snprintf(f->what, sizeof f->what, "%s", what);
+    snprintf(f->reason, sizeof f->reason, "%s", reason);
+}
+
+static void forget(struct cluster *c, struct worker *w, const char *why, bool planned)
+{
+    c->stirred = true;
+    events_add(c->events, c->now_ns, planned ? LOG_INFO : LOG_WARN,
+               planned ? "worker_left" : "worker_lost",
+               "node=%s instance=%016llx ordinal=%d reason=%s", log_quote(w->peer->node),
+               (unsigned long long)w->peer->instance, w->desc.ordinal, log_quote(why));
+    if (w->group)
+        group_member_gone(c, w->group, w, why, planned);
+    struct worker **at = &c->workers;
+    while (*at != w)
+        at = &(*at)->next;
+    *at = w->next;
+    c->n_workers--;
+    peers_remove(c->peers, w->peer);
+    mem_free(w);
+    c->place_dirty = true;
+}
+
+void cluster_lose(struct cluster *c, struct worker *w, const char *why)
+{
+    c->n_worker_losses++;
+    cluster_add_failure(c, w->peer->node, "worker_lost", why);
+    forget(c, w, why, false);
+}
+
+void cluster_leave(struct cluster *c, struct worker *w, const char *why)
+{
+    c->n_worker_departures++;
+    forget(c, w, why, true);
+}
+
+static void on_heartbeat(struct cluster *c, struct worker *w, const struct msg_heartbeat *m)
+{
+    uint32_t permille = m->load_permille < 1000 ? m->load_permille : 1000;
+    w->beat_ns = c->now_ns; /* heard_ns is moved when the head stood still */
+    if (permille != w->load_permille)
+        w->load_moved_ns = c->now_ns;
+    w->load_permille = permille;
+    w->gpu = m->gpu;
+    w->host = m->host;
+    own_time_take(&w->own, m->own_ns, m->own_steps);
+    if (m->has_vocabulary)
+        w->vocabulary = m->vocabulary;
+    if (!m->busy || m->progress != w->progress)
+        w->progress_ns = c->now_ns;
+    w->progress = m->progress;
+    w->busy = m->busy;
+    uint64_t epoch = w->group ? w->group->epoch : w->held_epoch;
+    if (m->term_epoch == epoch) {
+        w->step_received = m->step_received;
+        w->step_executed = m->step_executed;
+    }
+}
+
+static void on_drain_wish(struct cluster *c, struct worker *w, const struct msg_drain_wish *m)
+{
+    char by[128];
+    snprintf(by, sizeof by, "the worker: %.*s", (int)(m->text.len < 100 ? m->text.len : 100),
+             m->text.len > 0 ? m->text.ptr : "");
+    w->drain_wish = true;
+    cluster_drain(c, w, true, m->text.len > 0 ? by : "the worker");
+}
+
+void cluster_on_msg(struct cluster *c, struct worker *w, const struct msg *m)
+{
+    c->stirred |= m->type != MSG_HEARTBEAT; /* those come from a thousand, four times a second */
+    switch (m->type) {
+    case MSG_HEARTBEAT:
+        on_heartbeat(c, w, &m->heartbeat);
+        return;
+    case MSG_DRAIN_WISH:
+        on_drain_wish(c, w, &m->drain_wish);
+        return;
+    case MSG_ADAPTER_DONE:
+        adapters_on_done(c, w, &m->adapter_done);
+        return;
+    case MSG_GOODBYE: /* the caller's: it ends in cluster_lose or cluster_leave */
+        return;
+    case MSG_ABORTED:
+        if (m->aborted.term_epoch != w->abort_epoch || w->abort_epoch == 0)
+            return;
+        w->abort_epoch = 0;
+        w->todo = TODO_NONE;
+        if (!w->group) {
+            worker_set_free(c, w);
+            return;
+        }
+        w->aborted = true;
+        group_check_aborted(c, w->group);
+        return;
+    default:
+        if (w->group)
+            group_on_msg(c, w->group, w, m);
+    }
+}
+
+/* ---- draining ---- */
+
+void cluster_drain(struct cluster *c, struct worker *w, bool on, const char *by)
+{
+    c->stirred = true;
+    if (w->draining == on && w->knows_drain == on)
+        return;
+    w->draining = on;
+    c->place_dirty = true;
+    events_add(c->events, c->now_ns, LOG_INFO, on ? "worker_draining" : "worker_undrained",
+               "node=%s instance=%016llx ordinal=%d by=%s", log_quote(w->peer->node),
+               (unsigned long long)w->peer->instance, w->desc.ordinal, log_quote(by));
+    struct group *g = w->group;
+    if (!g)
+        return;
+    bool any = false;
+    for (uint32_t i = 0; i < g->world; i++)
+        any = any || (g->members[i] && g->members[i]->draining);
+    if (any && !g->draining)
+        g->drain_deadline_ns = c->now_ns + c->config.drain_timeout_ns;
+    g->draining = any;
+}
+
+static void drain_tick(struct cluster *c, struct group *g)
+{
+    if (!g->draining || g->state == GROUP_WAITING || g->state == GROUP_ABORTING)
+        return;
+    if (g->state != GROUP_READY || c->fns.is_idle(c->fns.ctx, g) ||
+        c->now_ns >= g->drain_deadline_ns || placement_could_replace(c, g))
+        cluster_dissolve(c, g, "a rank is drained", false);
+}
+
+/* ---- time ---- */
+
+static void worker_tick(struct cluster *c, struct worker *w)
+{
+    if (w->waits_for_predecessor)
+        look_for_predecessor(c, w);
+    if (w->load_permille != 0) { /* it answers when the shard is there: real ones take minutes */
+        w->abort_since_ns = c->now_ns;
+        if (c->now_ns - w->load_moved_ns >= c->config.load_stuck_ns)
+            cluster_lose(c, w, "stuck: its shard is loaded no further");
+        return;
+    }
+    if (w->abort_epoch != 0 && c->now_ns - w->abort_since_ns >= c->config.abort_timeout_ns) {
+        cluster_lose(c, w, "it does not answer Abort");
+        return;
+    }
+    if (w->busy && c->now_ns - w->progress_ns >= c->config.stuck_ns)
+        cluster_lose(c, w, "stuck: busy without progress");
+}
+
+bool cluster_config_fits(const struct cluster *c, const struct worker *w)
+{
+    static const uint8_t none[sizeof c->model_hash];
+    return !c->has_config ||
+           memcmp(w->desc.config_hash, c->config_hash, sizeof c->config_hash) == 0 ||
+           (memcmp(c->model_hash, none, sizeof none) != 0 &&
+            memcmp(w->desc.model_hash, c->model_hash, sizeof c->model_hash) == 0);
+}
+
+static void config_tick(struct cluster *c)
+{
+    for (const struct worker *w = c->workers; w && c->has_config; w = w->next) {
+        if (cluster_config_fits(c, w))
+            c->config_seen_ns = c->now_ns;
+    }
+    if (c->has_config && c->now_ns - c->config_seen_ns >= c->config.config_linger_ns)
+        c->has_config = false; /* another may take over: an upgrade that replaced every worker */
+}
+
+void cluster_tick(struct cluster *c, uint64_t now_ns)
+{
+    c->stirred = true;
+    c->now_ns = now_ns;
+    config_tick(c);
+    for (struct worker *w = c->workers, *next; w; w = next) {
+        next = w->next;
+        worker_tick(c, w);
+    }
+    for (uint32_t i = 0; i < c->config.max_groups; i++) {
+        if (!c->groups[i])
+            continue;
+        drain_tick(c, c->groups[i]);
+        straggler_tick(c, c->groups[i]);
+        group_tick(c, c->groups[i]);
+    }
+    adoption_tick(c);
+    elastic_tick(c);
+    standing_tick(c);
+    c->place_dirty = true; /* back-offs and settle times end with the clock */
+}
+
+static void send_drain(struct cluster *c, struct worker *w)
+{
+    struct msg m = {.type = MSG_DRAIN, .drain = {.on = w->draining}};
+    if (w->knows_drain == w->draining)
+        return;
+    /* A worker that wished it is told once it is free of work: then it may go. */
+    if (w->drain_wish && w->draining && !worker_is_free(w))
+        return;
+    if (peers_send(c->peers, w->peer, &m) == STATUS_OK)
+        w->knows_drain = w->draining;
+}
+
+void cluster_turn(struct cluster *c, uint64_t now_ns)
+{
+    c->now_ns = now_ns;
+    if (c->place_dirty) {
+        c->place_dirty = false;
+        c->stirred = true;
+        placement_run(c);
+    }
+    if (!c->stirred)
+        return;
+    c->stirred = false;
+    for (struct worker *w = c->workers; w; w = w->next) {
+        if (w->todo != TODO_NONE)
+            group_send_todo(c, w);
+        send_drain(c, w);
+        c->stirred |= w->todo != TODO_NONE; /* no credit: again in the next turn */
+    }
+}
+
+uint32_t cluster_count_groups(const struct cluster *c, enum group_state state)
+{
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < c->config.max_groups; i++)
+        n += c->groups[i] && c->groups[i]->state == state;
+    return n;
+}
+
+const char *worker_state_name(const struct worker *w)
+{
+    if (w->peer->suspect || !w->peer->open)
+        return "suspect";
+    if (w->load_permille != 0)
+        return "loading";
+    if (w->abort_epoch != 0)
+        return "aborting";
+    if (w->draining)
+        return "draining";
+    if (!w->group)
+        return w->held_epoch != 0 ? "forming" : "free";
+    switch (w->group->state) {
+    case GROUP_READY:
+        return "ready";
+    case GROUP_ABORTING:
+        return "aborting";
+    default:
+        return "forming";
+    }
+}
+
+const char *group_state_name(enum group_state s)
+{
+    static const char *const names[GROUP_STATE_COUNT] = {"waiting", "forming",   "joining",
+                                                         "ready",   "resetting", "aborting"};
+    return (unsigned)s < GROUP_STATE_COUNT ? names[s] : "?";
+}

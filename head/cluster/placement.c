@@ -1,0 +1,566 @@
+/* An ideal set (every ordinal in its own seat, or no ordinals
+ * at all) is taken at once; any other only when nobody has come for the settle time, so that a
+ * restarted worker gets its own seat back and weights need not be loaded twice, and that a thousand
+ * workers that come within seconds are not mixed as they come. Inside a set: ordinal, then the
+ * shard held, then one host before several.
+ *
+ * It runs after every Hello. Whether a group's ordinals are all there is looked up in a sorted
+ * list; the costly search for any other set is made once for each kind of worker, and not at all
+ * while they come. */
+#include "head/cluster/cluster.h"
+
+#include <assert.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/base/clock.h"
+#include "common/base/mem.h"
+
+struct pick {
+    struct cluster *c;
+    struct worker **free;       /* candidates of one configuration */
+    uint32_t *weights;          /* of the free ones: how good their host is for the next seat */
+    uint32_t n_free, tp, world; /* the second and third: of the group at hand */
+    struct worker **seats;      /* [world] */
+    struct worker **by_ordinal; /* all that could be placed when the run began, in that order */
+    uint32_t n_by_ordinal;
+    struct worker **failed; /* kinds of which no further group can be made in this run */
+    uint32_t n_failed;
+};
+
+static bool may_place_without(const struct cluster *c, const struct worker *w, uint64_t adapters)
+{
+    return worker_is_free(w) && !w->waits_for_predecessor && !w->draining && !w->peer->suspect &&
+           w->peer->open && cluster_config_fits(c, w) && adapters_may_place_without(c, w, adapters);
+}
+
+bool placement_may_place(const struct cluster *c, const struct worker *w)
+{
+    return may_place_without(c, w, 0);
+}
+
+static bool same_make(const struct worker *a, const struct worker *b)
+{
+    const struct worker_desc *x = &a->desc, *y = &b->desc;
+    if (memcmp(x->config_hash, y->config_hash, sizeof x->config_hash) != 0 ||
+        x->device != y->device || x->n_kv_groups != y->n_kv_groups)
+        return false;
+    for (uint32_t k = 0; k < x->n_kv_groups; k++) {
+        if (x->kv_groups[k].block_tokens != y->kv_groups[k].block_tokens ||
+            x->kv_groups[k].kind != y->kv_groups[k].kind)
+            return false;
+    }
+    return true;
+}
+
+bool placement_same_kind(const struct worker *a, const struct worker *b)
+{
+    return a->desc.role == b->desc.role && same_make(a, b);
+}
+
+const struct worker *placement_unlike(const struct cluster *c, const struct worker *w)
+{
+    for (const struct worker *other = c->workers; other; other = other->next) {
+        if (!same_make(w, other))
+            return other;
+    }
+    return NULL;
+}
+
+bool placement_could_replace(const struct cluster *c, const struct group *g)
+{
+    const struct worker *like = NULL;
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < g->world; i++)
+        like = g->members[i] ? g->members[i] : like;
+    for (const struct worker *w = c->workers; like && w; w = w->next)
+        n += w->group == g ? !w->draining
+                           : placement_may_place(c, w) && placement_same_kind(w, like);
+    return n >= g->world;
+}
+
+/* Of free workers, if the adapters in without (by the table's index) were not needed. */
+bool placement_could_form(const struct cluster *c, uint64_t without)
+{
+    const struct worker *last = NULL; /* most are of one kind: once for each run of it */
+    for (const struct worker *like = c->workers; like; like = like->next) {
+        uint32_t n = 0;
+        if (!may_place_without(c, like, without) || (last && placement_same_kind(last, like)))
+            continue;
+        last = like;
+        for (const struct worker *w = like; w; w = w->next)
+            n += may_place_without(c, w, without) && placement_same_kind(w, like);
+        if (n >= c->world)
+            return true;
+    }
+    return false;
+}
+
+/* Fills p->free with the free workers of like's kind. */
+static void collect(struct pick *p, const struct worker *like)
+{
+    p->n_free = 0;
+    for (struct worker *w = p->c->workers; w; w = w->next) {
+        if (placement_may_place(p->c, w) && placement_same_kind(w, like))
+            p->free[p->n_free++] = w;
+    }
+}
+
+static void seat(struct pick *p, uint32_t position, uint32_t i_free)
+{
+    p->seats[position] = p->free[i_free];
+    p->free[i_free] = p->free[--p->n_free];
+}
+
+enum reason { ITS_ORDINAL, ITS_SHARD, PART_OF_ITS_SHARD };
+
+/* A part: what the seat holds is of what the worker holds, or the other way round. */
+static bool suits(const struct pick *p, const struct worker_desc *d, uint64_t group_id,
+                  uint32_t position, enum reason reason)
+{
+    uint32_t rank = position % p->tp, stage = position / p->tp;
+    if (reason == ITS_ORDINAL)
+        return d->ordinal >= 0 && (uint64_t)d->ordinal == group_id * p->world + position;
+    if (d->shard_rank < 0 || d->shard_stage != (int32_t)stage)
+        return false;
+    if (reason == ITS_SHARD)
+        return d->shard_tp == p->tp && d->shard_rank == (int32_t)rank;
+    uint64_t seat_begin = (uint64_t)rank * d->shard_tp, seat_end = seat_begin + d->shard_tp;
+    uint64_t begin = (uint64_t)d->shard_rank * p->tp, end = begin + p->tp;
+    return begin < seat_end && seat_begin < end;
+}
+
+static bool seat_matching(struct pick *p, uint64_t group_id, enum reason reason)
+{
+    bool all = true;
+    for (uint32_t pos = 0; pos < p->world; pos++) {
+        for (uint32_t i = 0; i < p->n_free && !p->seats[pos]; i++) {
+            if (suits(p, &p->free[i]->desc, group_id, pos, reason))
+                seat(p, pos, i);
+        }
+        all = all && p->seats[pos];
+    }
+    return all;
+}
+
+static bool same_host(const struct worker *a, const struct worker *b)
+{
+    return a->desc.host_hash == b->desc.host_hash && strcmp(a->desc.host, b->desc.host) == 0;
+}
+
+/* Those already seated weigh more than any number of free ones. */
+static void weigh_hosts(struct pick *p)
+{
+    uint32_t world = p->world;
+    for (uint32_t i = 0; i < p->n_free; i++) {
+        p->weights[i] = 0;
+        for (uint32_t k = 0; k < p->n_free; k++)
+            p->weights[i] += same_host(p->free[i], p->free[k]);
+        for (uint32_t pos = 0; pos < world; pos++)
+            p->weights[i] += p->seats[pos] && same_host(p->seats[pos], p->free[i]) ? 1 + world : 0;
+    }
+}
+
+static void seat_the_rest(struct pick *p)
+{
+    uint32_t world = p->world;
+    weigh_hosts(p);
+    for (uint32_t pos = 0; pos < world && p->n_free > 0; pos++) {
+        if (p->seats[pos])
+            continue;
+        uint32_t best = 0;
+        for (uint32_t i = 1; i < p->n_free; i++)
+            best = p->weights[i] > p->weights[best] ? i : best;
+        p->weights[best] = p->weights[p->n_free - 1];
+        seat(p, pos, best);
+        for (uint32_t i = 0; i < p->n_free; i++)
+            p->weights[i] += same_host(p->seats[pos], p->free[i]) ? world : 0;
+    }
+}
+
+/* Those that need not wait for others to come, which may be none. Without ordinals no seat is
+ * better than another. */
+static void keep_settled(struct pick *p)
+{
+    const struct cluster *c = p->c;
+    uint64_t newest_ns = 0;
+    bool any_ordinal = false;
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < p->n_free; i++) {
+        any_ordinal = any_ordinal || p->free[i]->desc.ordinal >= 0;
+        if (p->free[i]->free_since_ns > newest_ns)
+            newest_ns = p->free[i]->free_since_ns;
+    }
+    if (!any_ordinal || c->now_ns - newest_ns >= c->config.settle_ns)
+        return;
+    for (uint32_t i = 0; i < p->n_free; i++) {
+        if (c->now_ns - p->free[i]->free_since_ns >= c->config.settle_max_ns)
+            p->free[n++] = p->free[i];
+    }
+    p->n_free = n;
+}
+
+/* ---- a group's seats ---- */
+
+static int by_ordinal(const void *a, const void *b)
+{
+    const struct worker *const *x = a, *const *y = b;
+    int64_t d = (int64_t)(*x)->desc.ordinal - (*y)->desc.ordinal;
+    return (d > 0) - (d < 0);
+}
+
+/* Whoever has the group's first ordinal, when all of them are there; else NULL. */
+static const struct worker *find_ideal(const struct pick *p, uint64_t group_id)
+{
+    uint32_t world = p->c->world, at = 0, end = p->n_by_ordinal, n = 0;
+    uint64_t first = group_id * world;
+    while (at < end) {
+        uint32_t middle = at + (end - at) / 2;
+        if ((uint64_t)p->by_ordinal[middle]->desc.ordinal < first)
+            at = middle + 1;
+        else
+            end = middle;
+    }
+    const struct worker *w = NULL;
+    for (uint32_t i = at; i < p->n_by_ordinal && n < world; i++) { /* two may have the same */
+        uint64_t ordinal = (uint64_t)p->by_ordinal[i]->desc.ordinal;
+        if (ordinal > first + n)
+            return NULL;
+        if (ordinal < first + n || !placement_may_place(p->c, p->by_ordinal[i]))
+            continue;
+        w = w ? w : p->by_ordinal[i];
+        n++;
+    }
+    return n == world ? w : NULL;
+}
+
+/* Ranks that a group of this kind lacks, or is about to. One that waits has no kind. */
+static uint32_t group_lacks(const struct cluster *c, const struct group *g,
+                            const struct worker *like)
+{
+    bool is_like = false;
+    uint32_t n_present = 0;
+    for (uint32_t k = 0; k < g->world; k++) {
+        const struct worker *w = g->members[k];
+        n_present += w && !w->draining;
+        is_like = is_like || (w && placement_same_kind(w, like));
+    }
+    return is_like ? c->world - n_present : 0;
+}
+
+/* Ranks that other groups than g take before it may have any: those that were dissolved to be whole
+ * again, which they are of free workers that were counted; and where groups may be smaller, those
+ * that wait before one that does not exist yet (g: NULL), for as many groups as there are workers
+ * for leave a spare, and one more leaves none and can never be whole. */
+static uint32_t count_before(const struct cluster *c, const struct group *g,
+                             const struct worker *like)
+{
+    uint32_t n = 0;
+    if (!c->config.elastic_tp || (g && elastic_is_growing(c, g)))
+        return 0;
+    for (uint32_t i = 0; i < c->config.max_groups; i++) {
+        const struct group *other = c->groups[i];
+        if (!other || other == g || other->role != like->desc.role)
+            continue;
+        if (other->state == GROUP_WAITING && (!g || elastic_is_growing(c, other)))
+            n += c->world;
+        else if (g && other->state == GROUP_ABORTING && elastic_is_growing(c, other))
+            n += group_lacks(c, other, like);
+    }
+    return n;
+}
+
+/* Its own ranks by their ordinals, if there are enough of their kind beside those. */
+static bool seat_ideal(struct pick *p, const struct group *g, uint64_t group_id)
+{
+    const struct worker *like = find_ideal(p, group_id);
+    if (!like)
+        return false;
+    memset(p->seats, 0, p->c->world * sizeof *p->seats);
+    collect(p, like);
+    return p->n_free >= p->c->world + count_before(p->c, g, like) &&
+           seat_matching(p, group_id, ITS_ORDINAL);
+}
+
+static bool has_failed(const struct pick *p, const struct worker *w)
+{
+    for (uint32_t i = 0; i < p->n_failed; i++) {
+        if (placement_same_kind(p->failed[i], w))
+            return true;
+    }
+    return false;
+}
+
+/* Of an old head's group, which is adopted if the others come in time (adoption.c), and is else the
+ * beginning of one: counted with the first of those who say that they are of it. */
+static uint32_t old_group_lacks(const struct cluster *c, const struct worker *first,
+                                const struct worker *like)
+{
+    uint32_t n = 0;
+    if (first->held_epoch == 0 || first->draining || !placement_same_kind(first, like))
+        return 0;
+    for (const struct worker *w = c->workers; w; w = w->next) {
+        if (w->held_epoch != first->held_epoch || w->held_group != first->held_group)
+            continue;
+        if (n++ == 0 && w != first)
+            return 0;
+    }
+    return n < c->world ? c->world - n : 0;
+}
+
+/* All of them: they are whole again before there is another group. Without elastic TP one that
+ * waits has had its choice, and what is left of an old group is a spare as any. */
+static uint32_t count_lacking(const struct cluster *c, const struct worker *like)
+{
+    uint32_t n = count_before(c, NULL, like);
+    for (uint32_t i = 0; i < c->config.max_groups; i++)
+        n += c->groups[i] ? group_lacks(c, c->groups[i], like) : 0;
+    for (const struct worker *w = c->workers; w && c->config.elastic_tp; w = w->next)
+        n += old_group_lacks(c, w, like);
+    return n;
+}
+
+/* The best of the workers that are like this one, if there are enough beside those that are
+ * spoken for. */
+static bool seat_any(struct pick *p, uint64_t group_id, struct worker *like, uint32_t n_spoken_for)
+{
+    if (!placement_may_place(p->c, like) || has_failed(p, like))
+        return false;
+    memset(p->seats, 0, p->c->world * sizeof *p->seats);
+    collect(p, like);
+    keep_settled(p);
+    if (p->n_free < p->c->world + n_spoken_for) {
+        p->failed[p->n_failed++] = like;
+        return false;
+    }
+    seat_matching(p, group_id, ITS_ORDINAL);
+    seat_matching(p, group_id, ITS_SHARD);
+    seat_matching(p, group_id, PART_OF_ITS_SHARD);
+    seat_the_rest(p);
+    return true;
+}
+
+static void try_group(struct pick *p, struct group *g)
+{
+    bool found = seat_ideal(p, g, g->id);
+    for (struct worker *w = p->c->workers; w && !found; w = w->next)
+        found = seat_any(p, g->id, w, count_before(p->c, g, w));
+    if (found)
+        group_form(p->c, g, p->tp, p->seats);
+}
+
+static void try_waiting(struct pick *p, bool those_that_grow, bool *backing_off)
+{
+    const struct cluster *c = p->c;
+    for (uint32_t i = 0; i < c->config.max_groups; i++) {
+        struct group *g = c->groups[i];
+        if (!g || g->state != GROUP_WAITING || elastic_is_growing(c, g) != those_that_grow)
+            continue;
+        if (g->retry_at_ns > c->now_ns)
+            *backing_off = true;
+        else
+            try_group(p, g);
+    }
+}
+
+/* Is the id spoken for by ranks that may still be adopted? */
+static bool id_is_held(const struct cluster *c, uint64_t id)
+{
+    for (const struct worker *w = c->workers; w; w = w->next) {
+        if (w->held_epoch != 0 && w->held_group == id)
+            return true;
+    }
+    return false;
+}
+
+/* A group that lost ranks keeps its place: it forms again before there is another one. */
+static bool form_new(struct pick *p, uint64_t id)
+{
+    uint32_t most = p->c->config.serving_groups;
+    struct group *g = most > 0 && p->c->n_groups >= most ? NULL : group_new(p->c, id);
+    if (g)
+        group_form(p->c, g, p->tp, p->seats);
+    return g != NULL;
+}
+
+/* Groups that do not exist yet and whose ordinals are all there. */
+static void try_ideal(struct pick *p)
+{
+    struct cluster *c = p->c;
+    uint64_t last = UINT64_MAX;
+    assert(c->world > 0); /* tp and pp are at least 1 each */
+    for (uint32_t i = 0; i < p->n_by_ordinal; i++) {
+        uint64_t id = (uint64_t)p->by_ordinal[i]->desc.ordinal / c->world;
+        if (id == last || !placement_may_place(c, p->by_ordinal[i]))
+            continue;
+        last = id;
+        if (!group_find(c, id) && !id_is_held(c, id) && seat_ideal(p, NULL, id) && !form_new(p, id))
+            return;
+    }
+}
+
+/* A group that does not exist yet, with the id the ordinals ask for, else with the lowest. */
+static bool try_new(struct pick *p)
+{
+    struct cluster *c = p->c;
+    for (struct worker *w = c->workers; w; w = w->next) {
+        if (!placement_may_place(c, w) || has_failed(p, w))
+            continue;
+        uint64_t id = w->desc.ordinal >= 0 ? (uint64_t)w->desc.ordinal / c->world : 0;
+        while (group_find(c, id) || id_is_held(c, id))
+            id++;
+        if (seat_ideal(p, NULL, id) || seat_any(p, id, w, count_lacking(c, w)))
+            return form_new(p, id);
+    }
+    return false;
+}
+
+/* ---- groups of fewer ranks ---- */
+
+static bool offers_more(const struct worker *a, const struct worker *b, uint32_t tp)
+{
+    const struct worker_shape *x = elastic_shape_of(&a->desc, tp);
+    const struct worker_shape *y = elastic_shape_of(&b->desc, tp);
+    for (uint32_t k = 0; k < a->desc.n_kv_groups; k++) {
+        if (x->n_blocks[k] != y->n_blocks[k])
+            return x->n_blocks[k] > y->n_blocks[k];
+    }
+    return false;
+}
+
+/* The group holds what the rank with the least holds: of more than it takes, those who offer most,
+ * and who offers as much as the last of these. Then its seats are given as any. */
+static void keep_largest(struct pick *p)
+{
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < p->n_free; i++) {
+        p->weights[i] = 0;
+        for (uint32_t k = 0; k < p->n_free; k++)
+            p->weights[i] += offers_more(p->free[k], p->free[i], p->tp);
+    }
+    for (uint32_t i = 0; i < p->n_free; i++) {
+        if (p->weights[i] < p->world)
+            p->free[n++] = p->free[i];
+    }
+    p->n_free = n;
+}
+
+static void seat_fewer(struct pick *p, const struct worker *like, uint32_t tp)
+{
+    uint32_t n = 0;
+    p->tp = tp;
+    p->world = tp * p->c->config.pp;
+    memset(p->seats, 0, p->world * sizeof *p->seats);
+    collect(p, like);
+    for (uint32_t i = 0; i < p->n_free; i++) {
+        if (elastic_may_join(p->c, p->free[i], tp))
+            p->free[n++] = p->free[i];
+    }
+    p->n_free = n;
+    keep_largest(p);
+    seat_matching(p, 0, ITS_SHARD);
+    seat_matching(p, 0, PART_OF_ITS_SHARD);
+    seat_the_rest(p);
+}
+
+/* Has it a group to be in, or to be a spare of? One that waits may be anybody's. */
+static bool has_group(const struct cluster *c, const struct worker *w)
+{
+    for (uint32_t i = 0; i < c->config.max_groups; i++) {
+        const struct group *g = c->groups[i];
+        for (uint32_t k = 0; g && k < g->world; k++) {
+            if (g->members[k] && placement_same_kind(g->members[k], w))
+                return true;
+        }
+        if (g && g->state == GROUP_WAITING && g->role == w->desc.role)
+            return true;
+    }
+    return false;
+}
+
+/* g: who waits for its ranks; NULL: a first group of workers that never had one. */
+static bool try_fewer(struct pick *p, const struct group *g)
+{
+    const struct cluster *c = p->c;
+    const struct worker *last = NULL; /* most are of one kind: once for each run of it */
+    for (const struct worker *w = c->workers; w; w = w->next) {
+        if (!placement_may_place(c, w) || (last && placement_same_kind(last, w)))
+            continue;
+        last = w;
+        if (g ? g->role != w->desc.role : has_group(c, w))
+            continue;
+        uint32_t tp = elastic_tp_of(c, w, g ? g->short_since_ns : 0);
+        if (tp == 0)
+            continue;
+        seat_fewer(p, w, tp);
+        return true;
+    }
+    return false;
+}
+
+/* Groups that have waited; and where there is none at all, a first one. Whoever is free beside a
+ * group that serves is its spare. */
+static void form_fewer(struct pick *p)
+{
+    struct cluster *c = p->c;
+    uint64_t id = 0;
+    for (uint32_t i = 0; i < c->config.max_groups; i++) {
+        struct group *g = c->groups[i];
+        if (g && g->state == GROUP_WAITING && g->retry_at_ns <= c->now_ns && try_fewer(p, g))
+            group_form(c, g, p->tp, p->seats);
+    }
+    if (!try_fewer(p, NULL))
+        return;
+    while (group_find(c, id) || id_is_held(c, id))
+        id++;
+    (void)form_new(p, id);
+}
+
+static void pick_fini(struct pick *p)
+{
+    mem_free(p->free);
+    mem_free(p->weights);
+    mem_free(p->seats);
+    mem_free(p->by_ordinal);
+    mem_free(p->failed);
+}
+
+static void pick_init(struct pick *p, struct cluster *c)
+{
+    *p = (struct pick){.c = c,
+                       .tp = c->config.tp,
+                       .world = c->world,
+                       .free = mem_array(c->n_workers, sizeof(struct worker *)),
+                       .weights = mem_array(c->n_workers, sizeof *p->weights),
+                       .seats = mem_array(c->world, sizeof(struct worker *)),
+                       .by_ordinal = mem_array(c->n_workers, sizeof(struct worker *)),
+                       .failed = mem_array(c->n_workers, sizeof(struct worker *))};
+    for (struct worker *w = c->workers; w; w = w->next) {
+        if (placement_may_place(c, w) && w->desc.ordinal >= 0)
+            p->by_ordinal[p->n_by_ordinal++] = w;
+    }
+    qsort(p->by_ordinal, p->n_by_ordinal, sizeof *p->by_ordinal, by_ordinal);
+}
+
+void placement_run(struct cluster *c)
+{
+    uint32_t n = 0;
+    for (const struct worker *w = c->workers; w; w = w->next)
+        n += placement_may_place(c, w);
+    if (n < (c->config.elastic_tp ? c->config.pp : c->world))
+        return;
+    struct pick p;
+    pick_init(&p, c);
+    bool backing_off = false;
+    try_waiting(&p, true, &backing_off); /* those that grow come first */
+    try_waiting(&p, false, &backing_off);
+    /* Free workers of a group that is backing off are its own: a new group would dodge the wait. */
+    if (!backing_off) {
+        try_ideal(&p);
+        while (try_new(&p))
+            ;
+    }
+    if (c->config.elastic_tp)
+        form_fewer(&p);
+    pick_fini(&p);
+}

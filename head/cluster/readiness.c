@@ -1,0 +1,54 @@
+#include "head/cluster/readiness.h"
+
+#include "head/cluster/cluster.h"
+
+/* How many could be in a group with like, now or as soon as they have read a shard, ended an epoch,
+ * got an adapter or come back. */
+static uint32_t count_joinable(const struct cluster *c, const struct worker *like)
+{
+    uint32_t n = 0;
+    for (const struct worker *w = c->workers; w; w = w->next)
+        n += !w->draining && !standing_serves(w) && placement_same_kind(w, like);
+    return n;
+}
+
+/* Workers of another model than the one in force wait for the last of that to go: whoever replaces
+ * them all should go on. */
+static bool is_lone_kind(const struct cluster *c, const struct worker *w)
+{
+    return !cluster_config_fits(c, w) || count_joinable(c, w) < c->world;
+}
+
+static bool may_be_spare(const struct worker *w)
+{
+    return w->peer->open && !w->peer->suspect && !w->draining && !w->waits_for_predecessor &&
+           worker_is_free(w);
+}
+
+bool standing_serves(const struct worker *w)
+{
+    return w->group && w->group->state == GROUP_READY;
+}
+
+/* For a while, since partners of one that has just come, or of a head that has, may be on their
+ * way. */
+void standing_tick(struct cluster *c)
+{
+    const struct worker *like = NULL; /* most are of one kind: counted once for each run of it */
+    bool is_lone = false;
+    for (struct worker *w = c->workers; w; w = w->next) {
+        w->is_spare = false;
+        if (!may_be_spare(w)) {
+            w->lone_since_ns = 0;
+            continue;
+        }
+        if (!like || !placement_same_kind(like, w))
+            is_lone = is_lone_kind(c, w);
+        like = w;
+        if (!is_lone)
+            w->lone_since_ns = 0;
+        else if (w->lone_since_ns == 0)
+            w->lone_since_ns = c->now_ns;
+        w->is_spare = is_lone && c->now_ns - w->lone_since_ns >= c->config.lone_ns;
+    }
+}

@@ -1,0 +1,566 @@
+/* Wires peers, cluster, router, dispatch and gateways; holds no rule of its own beyond the order in
+ * which they are called. */
+#include "head/core/core.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "common/base/clock.h"
+#include "common/base/mem.h"
+#include "head/cluster/worker_name.h"
+#include "head/core/submit.h"
+#include "head/state/head_core.h"
+
+void head_core_config_init(struct head_core_config *c)
+{
+    *c = (struct head_core_config){
+        .peers = {.max_peers = 4096,
+                  .window_bytes = 32u << 20,
+                  .heartbeat_ms = 250,
+                  .suspect_ms = 1000,
+                  .lost_ms = 1500},
+        .cluster = {.tp = 1,
+                    .pp = 1,
+                    .max_groups = 256,
+                    .formation_timeout_ns = 30 * NS_PER_S,
+                    .adoption_window_ns = 3 * NS_PER_S,
+                    .abort_timeout_ns = 30 * NS_PER_S,
+                    .settle_ns = 300 * NS_PER_MS,
+                    .settle_max_ns = 3 * NS_PER_S,
+                    .stuck_ns = 10 * NS_PER_S,
+                    .load_stuck_ns = 300 * NS_PER_S,
+                    .retry_first_ns = 200 * NS_PER_MS,
+                    .retry_max_ns = 5 * NS_PER_S,
+                    .drain_timeout_ns = 10 * NS_PER_S,
+                    .surplus_ns = 60 * NS_PER_S,
+                    .lone_ns = 10 * NS_PER_S,
+                    .config_linger_ns = 30 * NS_PER_S,
+                    .elastic_wait_ns = 5 * NS_PER_S},
+        .max_num_batched_tokens = 8192,
+        .max_num_seqs = 256,
+        .max_waiting = 4096,
+        .max_partial_prefills = 8,
+        .max_requests = 16384,
+        .max_request_bytes = 512u << 20,
+        .depth = 2,
+        .step_target_ns = STEP_TARGET_BY_DEVICE,
+        .scale = {.min_groups = 1,
+                  .calm_ns = 60 * NS_PER_S,
+                  .idle_ns = 300 * NS_PER_S,
+                  .start_ns = 120 * NS_PER_S},
+        .enable_prefix_caching = true,
+        .gateway_grace_ns = 5 * NS_PER_S,
+        .stall_ns = 5 * NS_PER_S,
+        .seed = 1,
+    };
+}
+
+struct head_core *head_core_new(const struct head_core_config *c, const struct head_io *io,
+                                uint64_t now_ns)
+{
+    struct head_core *h = mem_zalloc(sizeof *h);
+    h->config = *c;
+    h->config.scale.world = c->cluster.tp * c->cluster.pp;
+    h->config.scale.slots = c->max_num_seqs;
+    h->rng.state = c->seed;
+    h->start_ns = h->now_ns = h->tick_ns = now_ns;
+    events_init(&h->events, c->wall_offset_ns);
+    peers_init(&h->peers, &c->peers, io, &h->events, &h->rng);
+    struct cluster_fns fns = {.ctx = h,
+                              .on_ready = dispatch_on_ready,
+                              .on_down = dispatch_on_down,
+                              .may_go_on = dispatch_may_go_on,
+                              .is_idle = dispatch_is_idle};
+    cluster_init(&h->cluster, &c->cluster, &fns, &h->peers, &h->events);
+    h->cluster.now_ns = now_ns;
+    h->cluster.adapters.max_loras = c->max_loras;
+    transfers_init(&h->transfers);
+    slab_init(&h->request_slab, sizeof(struct request), c->max_num_seqs);
+    shared_texts_init(&h->grammars.texts);
+    room_init(&h->room, c->max_request_bytes);
+    ended_requests_init(&h->ended);
+    h->requests = request_table_new(c->max_requests);
+    h->lanes = mem_array(c->cluster.max_groups, sizeof *h->lanes);
+    h->live = mem_array(c->cluster.max_groups, sizeof *h->live);
+    h->mean_generated = ROUTE_ANSWER_TOKENS;
+    h->routes = mem_array(c->cluster.max_groups, sizeof *h->routes);
+    for (uint32_t i = 0; i < c->cluster.max_groups; i++)
+        strbuf_init(&h->lanes[i].plan, FRAME_MAX_BYTES);
+    return h;
+}
+
+static void flush_step_log(struct head_core *h)
+{
+    struct error why;
+    if (!step_log_flush(h->config.step_log, &why))
+        events_add(&h->events, h->now_ns, LOG_WARN, "step_log_stopped", "reason=%s",
+                   log_quote(why.text));
+}
+
+void head_core_forgive(struct head_core *h, uint64_t ns)
+{
+    peers_forgive(&h->peers, ns);
+}
+
+void head_core_free(struct head_core *h)
+{
+    if (!h)
+        return;
+    dispatch_free(h);
+    transfers_fini(&h->transfers);
+    flush_step_log(h);
+    core_leave_all(h);
+    request_table_free(h->requests);
+    ended_requests_fini(&h->ended);
+    slab_fini(&h->request_slab);
+    gateways_free(h);
+    cluster_fini(&h->cluster);
+    peers_fini(&h->peers);
+    events_fini(&h->events);
+    mem_free(h);
+}
+
+static void set_now(struct head_core *h, uint64_t now_ns)
+{
+    h->now_ns = h->cluster.now_ns = now_ns;
+}
+
+/* ---- frames ---- */
+
+static void on_worker_hello(struct head_core *h, struct peer *peer, const struct msg_hello *m)
+{
+    cluster_on_hello(&h->cluster, peer, m);
+    grammars_on_session(h, peer->owner);
+}
+
+static void on_hello(struct head_core *h, const struct peers_input *in, const struct msg_hello *m)
+{
+    struct error err = {0};
+    enum status s = cluster_check_hello(&h->cluster, m, &err);
+    if (s == STATUS_OK)
+        s = vocabularies_check_hello(h, m, &err);
+    if (s != STATUS_OK) {
+        peers_refuse(&h->peers, in->from, s, err.text, h->now_ns);
+        return;
+    }
+    struct peer *known_peer = peers_find_instance(&h->peers, m->role, m->instance);
+    uint64_t told = known_peer ? known_peer->told_term : 0;
+    const struct head_io *io = &h->peers.io;
+    if (io->on_foreign_term && cluster_term_is_foreign(&h->cluster, m->term_seen, told)) {
+        peers_refuse(&h->peers, in->from, STATUS_AGAIN,
+                     "another head may serve: this one looks at its lease; come again", h->now_ns);
+        io->on_foreign_term(io->ctx, m->term_seen);
+        return;
+    }
+    cluster_see_term(&h->cluster, m->term_seen, told);
+    bool known = false;
+    struct peer *peer = peers_open(&h->peers, in, m, h->now_ns, &known);
+    if (!peer)
+        return;
+    if (peer->role == ROLE_WORKER)
+        on_worker_hello(h, peer, m);
+    else if (peer->role == ROLE_GATEWAY)
+        gateways_on_hello(h, peer, m);
+}
+
+void head_core_set_term(struct head_core *h, uint64_t term, uint64_t now_ns)
+{
+    set_now(h, now_ns);
+    cluster_set_term(&h->cluster, term);
+}
+
+static void forget_gateway(struct head_core *h, struct peer *peer, bool is_goodbye)
+{
+    if (peer->role == ROLE_GATEWAY && peer->owner)
+        gateways_on_lost(h, peer->owner, is_goodbye);
+    peers_remove(&h->peers, peer);
+}
+
+/* A worker of before `planned` has said that it wishes to go, and then one of these. */
+static bool is_planned(const struct worker *w, const struct msg_goodbye *m)
+{
+    static const char *const said[] = {"drained", "told to stop, no head to drain to",
+                                       "drain took too long", "told to stop twice"};
+    for (size_t i = 0; w->drain_wish && i < sizeof said / sizeof said[0]; i++)
+        if (str_eq_c(m->text, said[i]))
+            return true;
+    return m->planned;
+}
+
+static void on_goodbye(struct head_core *h, struct peer *peer, const struct msg_goodbye *m)
+{
+    char why[256];
+    struct worker *w = peer->role == ROLE_WORKER ? peer->owner : NULL;
+    bool says = m->text.len > 0, planned = w && is_planned(w, m);
+    snprintf(why, sizeof why, "%s%s%.*s", planned ? "" : "said goodbye",
+             !planned && says ? ": " : "", (int)(m->text.len < 200 ? m->text.len : 200),
+             says ? m->text.ptr : "");
+    if (planned)
+        cluster_leave(&h->cluster, w, why);
+    else if (w)
+        cluster_lose(&h->cluster, w, why);
+    else
+        forget_gateway(h, peer, true);
+}
+
+static void on_msg(struct head_core *h, struct peer *peer, const struct msg *m)
+{
+    if (m->type == MSG_GOODBYE) {
+        on_goodbye(h, peer, &m->goodbye);
+        return;
+    }
+    if (peer->role == ROLE_WORKER && m->type == MSG_RESULT)
+        dispatch_on_result(h, peer->owner, &m->result);
+    else if (peer->role == ROLE_WORKER && m->type == MSG_KV_TRANSFERRED)
+        transfers_on_msg(h, peer->owner, &m->kv_transferred);
+    else if (peer->role == ROLE_WORKER && m->type == MSG_GRAMMAR_DONE)
+        grammars_on_done(h, peer->owner, &m->grammar_done);
+    else if (peer->role == ROLE_WORKER)
+        cluster_on_msg(&h->cluster, peer->owner, m);
+    else if (peer->role == ROLE_GATEWAY)
+        gateways_on_msg(h, peer->owner, m);
+}
+
+void head_core_on_frame(struct head_core *h, struct bus_peer from, enum peer_role role,
+                        const char *key, struct str frame, uint64_t now_ns)
+{
+    set_now(h, now_ns);
+    struct peers_input in = {.from = from, .role = role, .key = key, .frame = frame};
+    struct peer *peer = NULL;
+    struct msg msg;
+    switch (peers_receive(&h->peers, &in, now_ns, &peer, &msg)) {
+    case PEERS_HELLO:
+        on_hello(h, &in, &msg.hello);
+        break;
+    case PEERS_MSG:
+        on_msg(h, peer, &msg);
+        break;
+    default:
+        break; /* a broken session waits for its Hello, or for its loss */
+    }
+}
+
+/* ---- time ---- */
+
+static void on_lost(void *ctx, struct peer *peer)
+{
+    struct head_core *h = ctx;
+    if (peer->role == ROLE_WORKER && peer->owner)
+        cluster_lose(&h->cluster, peer->owner, "no heartbeat");
+    else
+        forget_gateway(h, peer, false);
+}
+
+static void fill_heartbeat(void *ctx, const struct peer *peer, struct msg_heartbeat *m)
+{
+    const struct worker *w = peer->role == ROLE_WORKER ? peer->owner : NULL;
+    (void)ctx;
+    m->serves = w && standing_serves(w);
+    m->spare = w && w->is_spare;
+}
+
+static void sample_throughput(struct head_core *h)
+{
+    const struct throughput_sample *last =
+        &h->samples[(h->n_samples + THROUGHPUT_SAMPLES - 1) % THROUGHPUT_SAMPLES];
+    if (h->n_samples > 0 && h->now_ns - last->at_ns < NS_PER_S)
+        return;
+    struct scheduler_stats x;
+    dispatch_totals(h, &x);
+    h->samples[h->n_samples++ % THROUGHPUT_SAMPLES] =
+        (struct throughput_sample){.at_ns = h->now_ns,
+                                   .prompt = x.n_prompt_tokens,
+                                   .generated = x.n_generated_tokens,
+                                   .n_rank_waits = h->n_rank_waits,
+                                   .rank_wait_ns = h->rank_wait_ns};
+}
+
+void head_core_tick(struct head_core *h, uint64_t now_ns)
+{
+    set_now(h, now_ns);
+    if (now_ns - h->tick_ns > SILENCE_STALL_NS) /* the head stood still */
+        peers_forgive(&h->peers, now_ns - h->tick_ns);
+    h->tick_ns = now_ns;
+    struct peers_tick_fns fns = {.ctx = h, .on_lost = on_lost, .fill_heartbeat = fill_heartbeat};
+    peers_tick(&h->peers, now_ns, &fns);
+    cluster_tick(&h->cluster, now_ns);
+    adapters_tick(&h->cluster, core_adapter_in_use, h);
+    core_end_lost(h);
+    dispatch_tick(h);
+    transfers_tick(h);
+    vocabularies_tick(h);
+    gateways_tick(h);
+    grammars_tick(h);
+    router_tick(h);
+    sample_throughput(h);
+    core_scale_tick(h);
+    head_core_turn(h, now_ns);
+}
+
+void head_core_turn(struct head_core *h, uint64_t now_ns)
+{
+    set_now(h, now_ns);
+    cluster_turn(&h->cluster, now_ns);
+    adapters_turn(&h->cluster);
+    transfers_turn(h);
+    router_place(h);
+    grammars_turn(h);
+    dispatch_turn(h);
+    h->n_waiting = h->n_held + h->n_queued;
+    gateways_flush(h);
+    flush_step_log(h);
+}
+
+void head_core_authorize(struct head_core *h, const struct authorized *authorized, uint64_t now_ns)
+{
+    set_now(h, now_ns);
+    h->peers.authorized = authorized;
+    peers_revoke(&h->peers, now_ns);
+}
+
+/* ---- operators ---- */
+
+void head_core_drain_all(struct head_core *h, bool on, const char *by, uint64_t now_ns)
+{
+    set_now(h, now_ns);
+    if (h->draining != on)
+        events_add(&h->events, now_ns, LOG_INFO, on ? "cluster_draining" : "cluster_undrained",
+                   "by=%s", log_quote(by));
+    h->draining = on;
+}
+
+enum status head_core_find_worker(const struct head_core *h, struct str name, uint64_t *instance,
+                                  struct error *err)
+{
+    struct worker *w;
+    *instance = 0;
+    TRY(worker_by_name(&h->cluster, name, &w, err));
+    *instance = w->peer->instance;
+    return STATUS_OK;
+}
+
+enum status head_core_drain_worker(struct head_core *h, uint64_t instance, bool on, const char *by,
+                                   uint64_t now_ns)
+{
+    set_now(h, now_ns);
+    struct worker *w = cluster_find_worker(&h->cluster, instance);
+    if (!w)
+        return STATUS_NOT_FOUND;
+    cluster_drain(&h->cluster, w, on, by);
+    return STATUS_OK;
+}
+
+void head_core_note_scaled(struct head_core *h, uint32_t was, uint32_t workers, const char *by,
+                           uint64_t now_ns)
+{
+    set_now(h, now_ns);
+    events_add(&h->events, now_ns, LOG_INFO, "scaled", "was=%u workers=%u by=%s", was, workers,
+               log_quote(by));
+}
+
+bool head_core_is_ready(const struct head_core *h)
+{
+    return cluster_count_groups(&h->cluster, GROUP_READY) > 0 || head_core_rests(h);
+}
+
+static void fill_throughput(const struct head_core *h, struct head_stats *out)
+{
+    if (h->n_samples < 2)
+        return;
+    uint64_t held = h->n_samples < THROUGHPUT_SAMPLES ? h->n_samples : THROUGHPUT_SAMPLES;
+    const struct throughput_sample *a = &h->samples[(h->n_samples - held) % THROUGHPUT_SAMPLES];
+    const struct throughput_sample *b = &h->samples[(h->n_samples - 1) % THROUGHPUT_SAMPLES];
+    double s = (double)(b->at_ns - a->at_ns) / (double)NS_PER_S;
+    if (s <= 0)
+        return;
+    out->prompt_tokens_per_s = (double)(b->prompt - a->prompt) / s;
+    out->generation_tokens_per_s = (double)(b->generated - a->generated) / s;
+    if (b->n_rank_waits > a->n_rank_waits)
+        out->rank_wait_s = (double)(b->rank_wait_ns - a->rank_wait_ns) / (double)NS_PER_S /
+                           (double)(b->n_rank_waits - a->n_rank_waits);
+}
+
+void head_core_set_rank_wait(struct head_core *h, struct metric *histogram)
+{
+    h->rank_wait = histogram;
+}
+
+void head_core_set_step_tokens(struct head_core *h, struct metric *histogram)
+{
+    h->step_tokens = histogram;
+}
+
+void head_core_get_stats(const struct head_core *h, struct head_stats *out)
+{
+    struct scheduler_stats x;
+    dispatch_totals(h, &x);
+    *out = (struct head_stats){
+        .term = h->cluster.term,
+        .uptime_ns = h->now_ns - h->start_ns,
+        .n_workers = h->cluster.n_workers,
+        .n_gateways = h->n_gateways,
+        .running = x.running,
+        .waiting = x.waiting + h->n_held,
+        .n_finished = h->n_finished,
+        .n_failed = h->n_failed,
+        .n_cancelled = h->n_cancelled,
+        .request_bytes = h->room.used,
+        .n_preemptions = x.n_preemptions,
+        .n_steps = x.n_steps,
+        .n_prompt_tokens = x.n_prompt_tokens,
+        .n_generated_tokens = x.n_generated_tokens,
+        .prefix_hit_tokens = x.prefix_hit_tokens,
+        .prefix_query_tokens = x.prefix_query_tokens,
+        .n_blocks = x.n_blocks,
+        .n_blocks_used = x.n_blocks_used,
+        .n_evictions = x.n_evictions,
+        .n_copied_blocks = x.n_copied_blocks,
+        .n_draft_steps = x.n_draft_steps,
+        .n_drafted = x.n_drafted,
+        .n_accepted = x.n_accepted,
+        .n_formations = h->cluster.n_formations,
+        .n_formation_failures = h->cluster.n_formation_failures,
+        .n_worker_losses = h->cluster.n_worker_losses,
+        .n_worker_departures = h->cluster.n_worker_departures,
+        .n_adoptions = h->cluster.n_adoptions,
+        .n_transfers = h->transfers.n_done,
+        .n_transfer_failures = h->transfers.n_failed,
+        .n_transfer_bytes = h->transfers.n_bytes,
+        .n_moved = h->transfers.n_moved,
+        .n_recomputed_moves = h->transfers.n_recomputed,
+        .n_transfers_under_way = transfers_under_way(h),
+        .transfer_bytes_per_s = h->transfers.bytes_per_s,
+    };
+    for (uint32_t i = 0; i < h->config.cluster.max_groups; i++) {
+        const struct group *g = h->cluster.groups[i];
+        if (!g)
+            continue;
+        out->n_groups++;
+        out->n_groups_ready += g->state == GROUP_READY;
+        out->n_groups_shrunk += g->state == GROUP_READY && elastic_is_shrunk(&h->cluster, g);
+        if (g->state == GROUP_READY && g->n_draft > out->n_draft)
+            out->n_draft = g->n_draft;
+        out->n_recoveries += g->n_recoveries;
+    }
+    for (const struct worker *w = h->cluster.workers; w; w = w->next)
+        out->n_stragglers += w->own.is_straggler;
+    dispatch_accepted(h, out->n_accepted_at);
+    fill_throughput(h, out);
+}
+
+/* ---- checks ---- */
+
+static bool check_request(const struct head_core *h, const struct request *r, struct error *err)
+{
+    if (r->i_gateway >= GATEWAYS_MAX || !h->gateways[r->i_gateway])
+        return error_set(err, STATUS_INTERNAL, "a request of no gateway"), false;
+    bool live = r->finish == FINISH_NONE;
+    if (live && r->i_group != NO_GROUP && !h->lanes[r->i_group].scheduler)
+        return error_set(err, STATUS_INTERNAL, "a request in a group that is down"), false;
+    if (!live && r->sched)
+        return error_set(err, STATUS_INTERNAL, "an ended request in a scheduler"), false;
+    if (r->n_delivered > request_n_generated(r))
+        return error_set(err, STATUS_INTERNAL, "more delivered than made"), false;
+    return true;
+}
+
+/* Every entry knows its place, and nobody has one who is not there. */
+static bool check_outbox(const struct head_core *h, const struct gateway *g, uint32_t n_with_place,
+                         struct error *err)
+{
+    uint32_t n = 0;
+    bool ok = g->outbox_begin <= g->outbox_end && g->outbox_end <= g->outbox_cap;
+    for (uint32_t i = g->outbox_begin; ok && i < g->outbox_end; i++) {
+        const struct request *r = g->outbox[i];
+        n += r != NULL;
+        ok = !r || (r->i_outbox == i + 1 && r->i_gateway == g->index &&
+                    request_table_find(h->requests, r->id, r->i_choice) == r);
+    }
+    if (ok && n == n_with_place)
+        return true;
+    return error_set(err, STATUS_INTERNAL, "gateway %u: its outbox has %u entries for %u requests",
+                     g->index, n, n_with_place),
+           false;
+}
+
+static bool check_group(const struct head_core *h, const struct group *g, struct error *err)
+{
+    const struct lane *l = &h->lanes[g->index];
+    if (g->world != g->tp * h->config.cluster.pp || g->world > h->cluster.world ||
+        (elastic_is_shrunk(&h->cluster, g) &&
+         (!h->cluster.config.elastic_tp || g->state == GROUP_WAITING)))
+        return error_set(err, STATUS_INTERNAL, "a group of TP %u has %u ranks", g->tp, g->world),
+               false;
+    for (uint32_t i = 0; i < g->world; i++) {
+        const struct worker *w = g->members[i];
+        if (!w && g->state != GROUP_WAITING && g->state != GROUP_ABORTING)
+            return error_set(err, STATUS_INTERNAL, "a hole in a live group"), false;
+        if (w && (w->group != g || w->position != i || w->held_epoch != 0))
+            return error_set(err, STATUS_INTERNAL, "a member in two places"), false;
+        if (w && (w->abort_epoch != 0) != (g->state == GROUP_ABORTING && !w->aborted))
+            return error_set(err, STATUS_INTERNAL, "an Abort without end"), false;
+    }
+    if ((g->state == GROUP_READY) != (l->scheduler != NULL))
+        return error_set(err, STATUS_INTERNAL, "ready and scheduler disagree"), false;
+    return !l->scheduler || scheduler_check(l->scheduler, err);
+}
+
+/* The sums are those of the lanes; a lane that is not due has said what it has. */
+static bool check_live(const struct head_core *h, struct error *err)
+{
+    uint32_t n_running = 0, n_queued = 0, n_live = 0;
+    for (uint32_t i = 0; i < h->config.cluster.max_groups; i++) {
+        const struct lane *l = &h->lanes[i];
+        struct scheduler_stats x;
+        if (!l->scheduler)
+            continue;
+        if (n_live == h->n_live || h->live[n_live++] != i)
+            return error_set(err, STATUS_INTERNAL, "group %u is not in the list of live ones", i),
+                   false;
+        scheduler_get_stats(l->scheduler, &x);
+        if (!l->due && (x.running != l->n_running || x.waiting != l->n_queued))
+            return error_set(err, STATUS_INTERNAL, "group %u: counts are old", i), false;
+        n_running += l->n_running;
+        n_queued += l->n_queued;
+    }
+    if (n_live != h->n_live || n_running != h->n_running || n_queued != h->n_queued)
+        return error_set(err, STATUS_INTERNAL, "sums over live groups are wrong"), false;
+    return true;
+}
+
+bool head_core_check(const struct head_core *h, struct error *err)
+{
+    uint32_t n_held = 0, n_open = 0, n_with_place[GATEWAYS_MAX] = {0};
+    for (const struct request *r = h->held_first; r; r = r->next)
+        n_held++;
+    if (n_held != h->n_held)
+        return error_set(err, STATUS_INTERNAL, "held list has %u, not %u", n_held, h->n_held),
+               false;
+    for (const struct request *r = request_table_next(h->requests, NULL); r;
+         r = request_table_next(h->requests, r)) {
+        if (!check_request(h, r, err))
+            return false;
+        n_with_place[r->i_gateway] += r->i_outbox > 0;
+    }
+    for (uint32_t i = 0; i < GATEWAYS_MAX; i++) {
+        const struct gateway *g = h->gateways[i];
+        n_open += g ? g->n_open : 0;
+        if (g && !check_outbox(h, g, n_with_place[i], err))
+            return false;
+    }
+    if (n_open != request_table_count(h->requests))
+        return error_set(err, STATUS_INTERNAL, "gateways count %u requests, the table %u", n_open,
+                         request_table_count(h->requests)),
+               false;
+    uint32_t n_groups = 0;
+    for (uint32_t i = 0; i < h->config.cluster.max_groups; i++) {
+        n_groups += h->cluster.groups[i] != NULL;
+        if (h->cluster.groups[i] && !check_group(h, h->cluster.groups[i], err))
+            return false;
+    }
+    if (n_groups != h->cluster.n_groups)
+        return error_set(err, STATUS_INTERNAL, "%u groups, counted %u", n_groups,
+                         h->cluster.n_groups),
+               false;
+    return check_live(h, err) && transfers_check(h, err) && grammars_check(h, err);
+}

@@ -1,0 +1,463 @@
+/* Plans out, results in. A lane exists while its group is READY. A plan is encoded once and sent to
+ * every rank under its own session and sequence number; when a rank has no credit the plan stays
+ * pending and no further one is made, so every rank gets the same steps in the same order. */
+#include <stdio.h>
+#include <string.h>
+
+#include "common/base/clock.h"
+#include "common/base/mem.h"
+#include "head/state/head_core.h"
+
+static struct lane *lane_of(const struct head_core *h, const struct group *g)
+{
+    return &h->lanes[g->index];
+}
+
+/* What counts up; the rest is of the moment. */
+static void add_counters(struct scheduler_stats *to, const struct scheduler_stats *x)
+{
+    to->n_preemptions += x->n_preemptions;
+    to->n_steps += x->n_steps;
+    to->n_prompt_tokens += x->n_prompt_tokens;
+    to->n_generated_tokens += x->n_generated_tokens;
+    to->prefix_hit_tokens += x->prefix_hit_tokens;
+    to->prefix_query_tokens += x->prefix_query_tokens;
+    to->n_evictions += x->n_evictions;
+    to->n_copied_blocks += x->n_copied_blocks;
+    to->n_draft_steps += x->n_draft_steps;
+    to->n_drafted += x->n_drafted;
+    to->n_accepted += x->n_accepted;
+}
+
+static void count_retired(struct head_core *h, const struct scheduler *s)
+{
+    struct scheduler_stats x;
+    scheduler_get_stats(s, &x);
+    add_counters(&h->retired, &x);
+    scheduler_add_accepted(s, h->retired_accepted_at);
+}
+
+void dispatch_totals(const struct head_core *h, struct scheduler_stats *out)
+{
+    *out = h->retired;
+    for (uint32_t i = 0; i < h->n_live; i++) {
+        struct scheduler_stats x;
+        scheduler_get_stats(h->lanes[h->live[i]].scheduler, &x);
+        out->running += x.running;
+        out->waiting += x.waiting;
+        out->in_flight += x.in_flight;
+        out->n_blocks += x.n_blocks;
+        out->n_blocks_used += x.n_blocks_used;
+        add_counters(out, &x);
+    }
+}
+
+void dispatch_accepted(const struct head_core *h, uint64_t *out)
+{
+    memcpy(out, h->retired_accepted_at, sizeof h->retired_accepted_at);
+    for (uint32_t i = 0; i < h->n_live; i++)
+        scheduler_add_accepted(h->lanes[h->live[i]].scheduler, out);
+}
+
+bool dispatch_scores_prompts(const struct head_core *h)
+{
+    for (uint32_t i = 0; i < h->n_live; i++)
+        if (!h->lanes[h->live[i]].group->scores_prompts)
+            return false;
+    return true;
+}
+
+/* What the lane holds, in the core's sums. */
+static void count_lane(struct head_core *h, struct lane *l)
+{
+    struct scheduler_stats x = {0};
+    if (l->scheduler)
+        scheduler_get_stats(l->scheduler, &x);
+    h->n_running += x.running - l->n_running;
+    h->n_queued += x.waiting - l->n_queued;
+    l->n_running = x.running;
+    l->n_queued = x.waiting;
+}
+
+static void live_add(struct head_core *h, uint32_t index)
+{
+    uint32_t i = h->n_live++;
+    for (; i > 0 && h->live[i - 1] > index; i--)
+        h->live[i] = h->live[i - 1];
+    h->live[i] = index;
+}
+
+static void live_remove(struct head_core *h, uint32_t index)
+{
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < h->n_live; i++) {
+        if (h->live[i] != index)
+            h->live[n++] = h->live[i];
+    }
+    h->n_live = n;
+}
+
+static void ignore_request(void *ctx, struct request *r)
+{
+}
+
+/* On a CPU a step of all the tokens that the budget allows takes ten seconds; a few hundred rows
+ * share a pass over the weights as well as thousands do, and a window group has to hold the window
+ * and the largest chunk of every sequence. */
+enum { CPU_CHUNK_TOKENS = 256, CPU_STEP_TARGET_MS = 250 };
+
+static void suit_device(const struct head_core *h, enum device_kind device,
+                        struct scheduler_config *c)
+{
+    bool by_device = h->config.step_target_ns == STEP_TARGET_BY_DEVICE;
+    c->step_target_ns = by_device ? 0 : h->config.step_target_ns;
+    if (device != DEVICE_CPU)
+        return;
+    if (by_device)
+        c->step_target_ns = CPU_STEP_TARGET_MS * NS_PER_MS;
+    if (c->long_prefill_token_threshold == 0)
+        c->long_prefill_token_threshold = CPU_CHUNK_TOKENS;
+}
+
+void dispatch_on_ready(void *core, struct group *g)
+{
+    struct head_core *h = core;
+    struct lane *l = lane_of(h, g);
+    struct error err = {0};
+    struct scheduler_config c = {
+        .max_num_batched_tokens = h->config.max_num_batched_tokens,
+        .max_num_seqs = h->config.max_num_seqs,
+        .max_waiting = h->config.max_requests,
+        .long_prefill_token_threshold = h->config.long_prefill_token_threshold,
+        .max_partial_prefills = h->config.max_partial_prefills,
+        .max_model_len = g->max_model_len,
+        .depth = h->config.depth,
+        .n_draft = g->n_draft,
+        .draft_max_seqs = g->draft_max_seqs,
+        .enable_prefix_caching = h->config.enable_prefix_caching,
+        .scores_prompts = g->scores_prompts,
+        .n_kv_groups = g->n_kv_groups,
+    };
+    memcpy(c.kv_groups, g->kv_groups, sizeof c.kv_groups);
+    suit_device(h, g->members[0]->desc.device, &c);
+    if (scheduler_new(&c, &l->scheduler, &err) != STATUS_OK) {
+        cluster_dissolve(&h->cluster, g, err.text, true);
+        return;
+    }
+    h->calm_since_ns = h->now_ns;
+    l->most_tokens = scheduler_most_tokens(l->scheduler);
+    if (!elastic_is_shrunk(&h->cluster, g))
+        g->most_tokens = l->most_tokens;
+    step_log_group(h->config.step_log, g->index, g->id, g->epoch, &c);
+    scheduler_reset(l->scheduler, g->epoch, ignore_request, NULL);
+    l->group = g;
+    l->n_running = l->n_queued = l->n_left = 0;
+    step_time_init(&l->time, route_mean_speed(h));
+    l->role_trouble = ROLE_FINE;
+    l->transfer = NULL;
+    l->n_coming = 0;
+    l->n_coming_tokens = 0;
+    l->look_due = true;
+    grammars_on_ready(h, l);
+    live_add(h, g->index);
+    router_set_model(h);
+    roles_settle(h);
+    l->due = true;
+    l->plan_pending = false;
+    l->last_step = l->last_result = 0;
+    l->idle = true;
+    l->activity_ns = h->now_ns;
+}
+
+/* A request left its scheduler without a result: by its deadline, without memory, or it had ended
+ * before it came. */
+static void take_ended(struct head_core *h, struct request *r)
+{
+    r->i_group = NO_GROUP;
+    bool failed = r->finish == FINISH_TIMEOUT || r->finish == FINISH_ERROR;
+    *(failed ? &h->n_failed : &h->n_finished) += 1;
+    if (r->finish == FINISH_TIMEOUT) {
+        r->status = STATUS_TIMEOUT;
+        snprintf(r->text, sizeof r->text, "the request's deadline has passed");
+    }
+    outbox_add(h, r);
+}
+
+static void pop_ended(struct head_core *h, struct lane *l)
+{
+    for (struct request *r; (r = scheduler_pop_ended(l->scheduler)) != NULL;) {
+        step_log_ended(h->config.step_log, l->group->index, r);
+        take_ended(h, r);
+    }
+}
+
+/* What ran when the group was lost may be what ended it. */
+static void count_losses(struct head_core *h, const struct group *g)
+{
+    h->calm_since_ns = h->now_ns;
+    for (struct request *r = request_table_next(h->requests, NULL); r;
+         r = request_table_next(h->requests, r)) {
+        if (r->i_group == g->index && r->state == REQUEST_RUNNING)
+            request_count_loss(r, h->now_ns);
+    }
+}
+
+static void hold_again(void *ctx, struct request *r)
+{
+    router_hold(ctx, r);
+}
+
+void dispatch_on_down(void *core, struct group *g)
+{
+    struct head_core *h = core;
+    struct lane *l = lane_of(h, g);
+    if (!l->scheduler)
+        return; /* it never got one */
+    pop_ended(h, l);
+    transfers_on_down(h, g);
+    if (g->lost_rank)
+        count_losses(h, g);
+    step_log_down(h->config.step_log, g->index);
+    scheduler_reset(l->scheduler, g->epoch, hold_again, h);
+    count_retired(h, l->scheduler);
+    scheduler_free(l->scheduler);
+    grammars_on_down(h, l);
+    l->scheduler = NULL;
+    l->group = NULL;
+    l->plan_pending = false;
+    live_remove(h, g->index);
+    count_lane(h, l);
+    router_set_model(h);
+    roles_settle(h);
+}
+
+/* Where the results come from: the first rank of the last stage. */
+static bool gives_results(const struct head_core *h, const struct group *g, const struct worker *w)
+{
+    return w->position == (h->config.cluster.pp - 1) * g->tp;
+}
+
+bool dispatch_may_go_on(void *core, const struct group *g, const struct worker *w,
+                        const struct worker_info *said)
+{
+    const struct head_core *h = core;
+    const struct lane *l = lane_of(h, g);
+    if (!l->scheduler)
+        return false;
+    /* Every plan that left must have arrived, and no result may have died with the session. */
+    uint64_t sent = w->plan_unsent ? l->last_step - 1 : l->last_step;
+    if (transfers_owe(h, w))
+        return false; /* the order or its answer may have */
+    return said->step_received == sent && (!gives_results(h, g, w) || l->last_result == sent);
+}
+
+bool dispatch_is_idle(void *core, const struct group *g)
+{
+    const struct head_core *h = core;
+    const struct lane *l = lane_of(h, g);
+    struct scheduler_stats x = {0};
+    if (l->scheduler)
+        scheduler_get_stats(l->scheduler, &x);
+    return x.running == 0 && x.in_flight == 0 && !transfers_leave(h, g);
+}
+
+/* ---- plans ---- */
+
+/* True when every rank has the pending plan. */
+static bool send_pending(struct head_core *h, struct lane *l)
+{
+    bool all = true;
+    for (uint32_t i = 0; i < l->group->world; i++) {
+        struct worker *w = l->group->members[i];
+        if (!w->plan_unsent)
+            continue;
+        if (peers_send_encoded(&h->peers, w->peer, MSG_PLAN, &l->plan) == STATUS_OK) {
+            w->plan_unsent = false;
+            w->progress_ns = h->now_ns; /* idle until now: stuck is counted from here */
+        } else {
+            all = false;
+        }
+    }
+    l->plan_pending = !all;
+    return all;
+}
+
+static uint32_t count_tokens(const struct msg_plan *p)
+{
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < p->n_runs; i++)
+        n += p->runs[i].n_tokens + p->runs[i].n_draft;
+    return n;
+}
+
+static void count_left(struct lane *l)
+{
+    struct scheduler_stats x;
+    scheduler_get_stats(l->scheduler, &x);
+    l->n_left = x.waiting;
+}
+
+static void pump(struct head_core *h, struct lane *l)
+{
+    while (!l->plan_pending || send_pending(h, l)) {
+        step_log_step(h->config.step_log, l->group->index, h->now_ns);
+        const struct msg_plan *plan = scheduler_step(l->scheduler, h->now_ns);
+        step_log_plan(h->config.step_log, l->group->index, plan);
+        if (!plan) {
+            l->idle = l->last_result == l->last_step;
+            if (l->idle)
+                count_left(l);
+            return;
+        }
+        count_left(l);
+        if (l->idle)
+            l->step_after_idle = plan->step;
+        l->idle = false;
+        struct msg m = {.type = MSG_PLAN, .plan = *plan};
+        if (peers_encode(&h->peers, &m, &l->plan) != STATUS_OK) {
+            cluster_dissolve(&h->cluster, l->group, "a plan could not be encoded", true);
+            return;
+        }
+        if (l->last_result == l->last_step)
+            l->activity_ns = h->now_ns;
+        l->last_step = plan->step;
+        l->n_tokens[plan->step % LANE_STEPS] = count_tokens(plan);
+        if (h->step_tokens)
+            metric_observe(h->step_tokens, l->n_tokens[plan->step % LANE_STEPS]);
+        l->plan_pending = true;
+        for (uint32_t i = 0; i < l->group->world; i++)
+            l->group->members[i]->plan_unsent = true;
+    }
+}
+
+void dispatch_turn(struct head_core *h)
+{
+    for (uint32_t i = 0; i < h->n_live; i++) {
+        struct lane *l = &h->lanes[h->live[i]];
+        if (!l->due && !l->plan_pending)
+            continue;
+        l->due = false;
+        pump(h, l);
+        if (!l->scheduler) { /* pump has dissolved the group: another one is at i now */
+            i--;
+            continue;
+        }
+        pop_ended(h, l);
+        count_lane(h, l);
+    }
+}
+
+/* ---- results ---- */
+
+/* No rank draws a token that its model does not have. */
+static bool tokens_exist(const struct msg_result *m, uint32_t vocab_size)
+{
+    for (uint32_t i = 0; i < m->n_items; i++) {
+        const struct u32_span *ids = &m->items[i].ids;
+        for (uint32_t k = 0; k < ids->n; k++) {
+            if (ids->ptr[k] >= vocab_size)
+                return false;
+        }
+    }
+    return true;
+}
+
+/* How long the rank, done with the step before, stood still for this one: a step that begins after
+ * nothing was to be done says nothing of that. */
+static void count_wait(struct head_core *h, uint64_t wait_ns)
+{
+    h->n_rank_waits++;
+    h->rank_wait_ns += wait_ns;
+    if (h->rank_wait)
+        metric_observe(h->rank_wait, (double)wait_ns / (double)NS_PER_S);
+}
+
+void dispatch_on_result(struct head_core *h, struct worker *w, const struct msg_result *m)
+{
+    struct group *g = w->group;
+    if (!g || g->state != GROUP_READY || m->term_epoch != g->epoch || !gives_results(h, g, w))
+        return; /* of an epoch that is over */
+    struct lane *l = lane_of(h, g);
+    const struct scheduler_event *events = NULL;
+    uint32_t n_events = 0;
+    struct error err = {0};
+    enum status s = STATUS_OK;
+    if (!tokens_exist(m, g->vocab_size)) {
+        s = error_set(&err, STATUS_PROTOCOL, "result of step %llu: a token of %u or above",
+                      (unsigned long long)m->step, g->vocab_size);
+    } else {
+        step_log_result(h->config.step_log, g->index, m, h->now_ns);
+        s = scheduler_on_result(l->scheduler, m, h->now_ns, &events, &n_events, &err);
+        step_log_done(h->config.step_log, g->index, s, events, n_events);
+    }
+    if (s != STATUS_OK) {
+        cluster_add_failure(&h->cluster, w->peer->node, "bad_result", err.text);
+        cluster_dissolve(&h->cluster, g, err.text, true);
+        return;
+    }
+    l->due = l->look_due = true;
+    l->last_result = m->step;
+    l->activity_ns = h->now_ns;
+    if (m->step != l->step_after_idle)
+        count_wait(h, m->wait_ns);
+    uint32_t n_ended = 0;
+    for (uint32_t i = 0; i < n_events; i++)
+        n_ended += events[i].ended;
+    step_time_on_result(&l->time, l->n_tokens[m->step % LANE_STEPS], n_ended, m->execute_ns,
+                        h->now_ns);
+    g->n_failures = 0; /* it works: the next trouble starts with a short wait again */
+    for (uint32_t i = 0; i < n_events; i++) {
+        struct request *r = events[i].request;
+        if (i + REQUEST_PREFETCH_FAR < n_events)
+            request_prefetch(events[i + REQUEST_PREFETCH_FAR].request);
+        if (events[i].ended) {
+            r->i_group = NO_GROUP;
+            route_ended(h, r);
+            *(r->state == REQUEST_FINISHED ? &h->n_finished : &h->n_failed) += 1;
+        }
+        outbox_add(h, r);
+    }
+    h->grammars.n_results_meanwhile += n_events > 0 && h->grammars.n_waiting > 0;
+}
+
+/* Steps are out, nobody is busy, and no result comes: it was lost in a way nothing else shows. */
+static bool is_stalled(const struct head_core *h, const struct lane *l)
+{
+    if (l->last_result == l->last_step || h->now_ns - l->activity_ns < h->config.stall_ns)
+        return false;
+    for (uint32_t i = 0; i < l->group->world; i++) {
+        const struct worker *w = l->group->members[i];
+        if (w->busy || w->plan_unsent || w->peer->suspect)
+            return false;
+    }
+    return true;
+}
+
+void dispatch_tick(struct head_core *h)
+{
+    for (uint32_t i = 0; i < h->n_live; i++) {
+        struct lane *l = &h->lanes[h->live[i]];
+        l->due = true; /* deadlines */
+        if (!is_stalled(h, l))
+            continue;
+        cluster_dissolve(&h->cluster, l->group, "every rank is idle and a result is missing", true);
+        i -= !l->scheduler;
+    }
+}
+
+void dispatch_free(struct head_core *h)
+{
+    for (uint32_t i = 0; i < h->config.cluster.max_groups; i++) {
+        struct lane *l = &h->lanes[i];
+        if (l->scheduler) {
+            step_log_down(h->config.step_log, l->group->index);
+            scheduler_reset(l->scheduler, 0, ignore_request, NULL);
+            scheduler_free(l->scheduler);
+            grammars_on_down(h, l);
+        }
+        strbuf_fini(&l->plan);
+    }
+    mem_free(h->lanes);
+    mem_free(h->live);
+    mem_free(h->routes);
+}

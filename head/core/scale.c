@@ -1,0 +1,97 @@
+/* What scale_hint.c looks at, once a second. */
+#include "common/base/clock.h"
+#include "head/state/head_core.h"
+
+/* OpenAI's clients wait for as long as they are told only up to this, and beyond it for less than a
+ * second. A request that comes back too early only waits here. */
+#define RETRY_START_MAX_S 60u
+
+static uint32_t count_staying(const struct cluster *c)
+{
+    uint32_t n = 0;
+    for (const struct worker *w = c->workers; w; w = w->next)
+        n += !w->draining && cluster_config_fits(c, w);
+    return n;
+}
+
+/* How long the oldest has been without a first token, wherever it is. */
+static uint64_t oldest_wait_ns(const struct head_core *h)
+{
+    uint64_t longest = 0;
+    for (const struct request *r = request_table_next(h->requests, NULL); r;
+         r = request_table_next(h->requests, r)) {
+        if (r->finish != FINISH_NONE || r->first_token_ns || request_n_generated(r) > 0)
+            continue;
+        uint64_t ns = h->now_ns - r->arrival_ns;
+        longest = ns > longest ? ns : longest;
+    }
+    return longest;
+}
+
+static void tell_changes(struct head_core *h, const struct scale_hint *was)
+{
+    const struct scale_hint *s = &h->scale;
+    if (was->known && was->groups > 0 && s->groups == 0)
+        events_add(&h->events, h->now_ns, LOG_INFO, "scaled_to_zero", "idle_s=%.0f",
+                   (double)(h->now_ns - s->asked_ns) / (double)NS_PER_S);
+    if (s->woken_ns != was->woken_ns)
+        events_add(&h->events, h->now_ns, LOG_INFO, "scaled_from_zero", "waiting=%u workers=%u",
+                   s->load.waiting, s->load.n_workers);
+    if (was->is_starting && !s->is_starting && s->groups > 0)
+        events_add(&h->events, h->now_ns, LOG_INFO, "cold_start", "seconds=%.1f",
+                   (double)s->cold_start_ns / (double)NS_PER_S);
+}
+
+void core_scale_tick(struct head_core *h)
+{
+    /* who finds no workers wanted waits for no second besides */
+    bool wakes =
+        h->scale.known && h->scale.groups == 0 && h->arrival_seq != h->scale.load.n_arrived;
+    if (h->scale_ns && !wakes && h->now_ns - h->scale_ns < NS_PER_S)
+        return;
+    h->scale_ns = h->now_ns;
+    struct scheduler_stats x;
+    dispatch_totals(h, &x);
+    struct scale_load load = {.n_groups = h->n_live,
+                              .n_workers = count_staying(&h->cluster),
+                              .running = x.running,
+                              .waiting = x.waiting + h->n_held,
+                              .kv_usage =
+                                  x.n_blocks ? (double)x.n_blocks_used / (double)x.n_blocks : 0,
+                              .oldest_wait_ns = oldest_wait_ns(h),
+                              .n_arrived = h->arrival_seq};
+    struct scale_hint was = h->scale;
+    scale_hint_update(&h->scale, &h->config.scale, &load, h->now_ns);
+    tell_changes(h, &was);
+}
+
+/* As of the last look, but for groups: who asks must not be told "none has to" of one that serves.
+ */
+bool head_core_rests(const struct head_core *h)
+{
+    return h->n_live == 0 && scale_hint_rests(&h->scale, &h->config.scale, h->now_ns);
+}
+
+uint32_t core_seconds_to_start(const struct head_core *h)
+{
+    if (!head_core_rests(h))
+        return 0;
+    uint32_t s = scale_hint_seconds_to_start(&h->scale, &h->config.scale, h->now_ns);
+    return s < RETRY_START_MAX_S ? s : RETRY_START_MAX_S;
+}
+
+const struct scale_hint *head_core_scale(const struct head_core *h)
+{
+    return &h->scale;
+}
+
+void head_core_forget_scale(struct head_core *h)
+{
+    h->scale = (struct scale_hint){0};
+    h->scale_ns = 0;
+}
+
+uint32_t head_core_desired_workers(const struct head_core *h)
+{
+    return h->scale.groups * h->config.scale.world;
+}

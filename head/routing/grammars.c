@@ -1,0 +1,521 @@
+/* A request with a grammar is placed in a lane whose rank has compiled it. One that is not there is
+ * asked for: at most ASKED_AT_ONCE at a time for each lane, and tenants take turns, so that one
+ * tenant's many costly grammars hold up no other tenant's. Who waits is in the held list, marked as
+ * waiting, and is looked at again when something has happened that may matter: h->grammars.looks
+ * counts that. Who has its grammar waits there too while its tenant's masks have taken what they
+ * may of the lane's time (mask_shares.h). A lane's table dies with its epoch; then its requests are
+ * held anew and ask again, there or elsewhere. Which grammars are in use is read off the requests
+ * themselves, so no transition of a request has to keep a count right. */
+#include "head/routing/grammars.h"
+
+#include <assert.h>
+#include <sodium.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "common/base/clock.h"
+#include "common/base/mem.h"
+#include "head/state/head_core.h"
+
+#define WAIT_NS (120 * NS_PER_S) /* a vocabulary may take as long on a machine at load 40 */
+
+enum {
+    ASKED_AT_ONCE = 2, /* one is compiled, and the next one is there */
+    KEPT = 32,         /* unused ones that stay for who comes next */
+};
+
+/* ---- the table ---- */
+
+static struct request_salt key_of(const struct request *r)
+{
+    const struct sampling_params *s = &r->sampling;
+    const uint32_t kind = (uint32_t)s->grammar_kind;
+    struct shared_text_key *kept = r->grammar_text ? shared_text_key(r->grammar_text) : NULL;
+    struct request_salt key;
+    if (kept && kept->known && kept->kind == kind)
+        return (struct request_salt){.hi = kept->hi, .lo = kept->lo};
+    crypto_generichash_state state;
+    crypto_generichash_init(&state, NULL, 0, sizeof key);
+    crypto_generichash_update(&state, (const unsigned char *)&kind, sizeof kind);
+    crypto_generichash_update(&state, (const unsigned char *)s->grammar.ptr, s->grammar.len);
+    crypto_generichash_final(&state, (unsigned char *)&key, sizeof key);
+    if (kept)
+        *kept = (struct shared_text_key){true, kind, key.hi, key.lo};
+    return key;
+}
+
+static struct lane_grammar *find(const struct lane *l, struct request_salt key)
+{
+    const struct lane_grammars *t = &l->grammars;
+    for (uint32_t i = 0; i < t->n; i++)
+        if (t->all[i].key.lo == key.lo && t->all[i].key.hi == key.hi)
+            return &t->all[i];
+    return NULL;
+}
+
+static struct lane_grammar *find_id(const struct lane *l, uint64_t id)
+{
+    return grammars_find_id(&l->grammars, id);
+}
+
+struct lane_grammar *grammars_find_id(const struct lane_grammars *t, uint64_t id)
+{
+    uint32_t begin = 0, end = t->n;
+    while (begin < end) {
+        uint32_t middle = begin + (end - begin) / 2;
+        if (t->all[middle].id == id)
+            return &t->all[middle];
+        if (t->all[middle].id < id)
+            begin = middle + 1;
+        else
+            end = middle;
+    }
+    return NULL;
+}
+
+static bool has_grammar(const struct request *r)
+{
+    return r->sampling.grammar_kind != GRAMMAR_NONE && !request_pools(r);
+}
+
+static struct request_salt request_key(struct request *r)
+{
+    if (!r->has_grammar_key)
+        r->grammar_key = key_of(r);
+    r->has_grammar_key = true;
+    return r->grammar_key;
+}
+
+/* The rank that draws: rank 0 of the last stage. */
+static struct worker *drawer(const struct head_core *h, const struct lane *l)
+{
+    uint32_t position = (h->config.cluster.pp - 1) * l->group->tp;
+    return l->group->members[position];
+}
+
+void grammars_on_ready(struct head_core *h, struct lane *l)
+{
+    l->grammars = (struct lane_grammars){
+        .on = link_has_type(&drawer(h, l)->peer->link, MSG_GRAMMAR), .sweep_at = KEPT};
+    h->grammars.looks++;
+}
+
+void grammars_on_down(struct head_core *h, struct lane *l)
+{
+    mem_free(l->grammars.all);
+    mem_free(l->grammars.dropped);
+    grammar_room_fini(&l->grammars);
+    l->grammars = (struct lane_grammars){0};
+    h->grammars.looks++;
+}
+
+/* ---- room ---- */
+
+static bool is_used(const bool *used, const struct lane_grammars *t, uint32_t i)
+{
+    return used[i] || (t->all[i].sent && !t->all[i].ready);
+}
+
+static void mark_used(const struct head_core *h, const struct lane *l, bool *used)
+{
+    for (struct request *r = request_table_next(h->requests, NULL); r;
+         r = request_table_next(h->requests, r)) {
+        if (!r->has_grammar_key || r->finish != FINISH_NONE)
+            continue;
+        const struct lane_grammar *x = NULL;
+        if (r->grammar_lane == l->group->index)
+            x = find_id(l, r->grammar_id);
+        else if (r->move_at_ns == UINT64_MAX)
+            x = find(l, r->grammar_key); /* it may be on its way here */
+        if (x)
+            used[x - l->grammars.all] = true;
+    }
+}
+
+static void drop(struct lane_grammars *t, uint32_t i)
+{
+    if (t->all[i].sent)
+        t->dropped[t->n_dropped++] = t->all[i].id;
+    t->n_asked -= t->all[i].sent && !t->all[i].ready;
+    t->n_bytes -= t->all[i].n_bytes;
+    t->memory_bytes -= t->all[i].memory_bytes;
+    memmove(t->all + i, t->all + i + 1, (--t->n - i) * sizeof *t->all);
+}
+
+/* Forgets unused ones, the oldest first, until n are left. */
+static void drop_unused(struct lane_grammars *t, bool *used, uint32_t n_unused, uint32_t n)
+{
+    while (n_unused > n) {
+        uint32_t i_oldest = UINT32_MAX;
+        for (uint32_t i = 0; i < t->n; i++)
+            if (!is_used(used, t, i) &&
+                (i_oldest == UINT32_MAX || t->all[i].used < t->all[i_oldest].used))
+                i_oldest = i;
+        drop(t, i_oldest);
+        memmove(used + i_oldest, used + i_oldest + 1, (t->n - i_oldest) * sizeof *used);
+        n_unused--;
+    }
+}
+
+/* A walk over all requests: once in KEPT / 2 new grammars, or, where all are in use, once in a
+ * look. */
+static void sweep(struct head_core *h, struct lane *l)
+{
+    struct lane_grammars *t = &l->grammars;
+    bool used[PROTO_MAX_GRAMMARS] = {false};
+    uint32_t n_unused = 0;
+    if (t->swept_look == h->grammars.looks || t->n_dropped > 0)
+        return;
+    t->swept_look = h->grammars.looks;
+    mark_used(h, l, used);
+    for (uint32_t i = 0; i < t->n; i++)
+        n_unused += !is_used(used, t, i);
+    drop_unused(t, used, n_unused, KEPT / 2);
+    if (t->n_bytes > PROTO_MAX_GRAMMARS_BYTES / 2 || grammar_room_is_short(t))
+        drop_unused(t, used, n_unused < KEPT / 2 ? n_unused : KEPT / 2, 0);
+    t->sweep_at = t->n + KEPT / 2 > KEPT ? t->n + KEPT / 2 : KEPT;
+}
+
+/* Half of the table is anybody's; of the rest no tenant has more than its part. */
+static bool has_room(const struct lane_grammars *t, const struct request *r)
+{
+    uint32_t n_own = 0;
+    if (t->n >= PROTO_MAX_GRAMMARS ||
+        t->n_bytes + r->sampling.grammar.len > PROTO_MAX_GRAMMARS_BYTES ||
+        !grammar_room_takes(t, r->tenant))
+        return false;
+    if (t->n < PROTO_MAX_GRAMMARS / 2 && t->n_bytes < PROTO_MAX_GRAMMARS_BYTES / 2)
+        return true;
+    for (uint32_t i = 0; i < t->n; i++)
+        n_own += t->all[i].tenant == r->tenant;
+    return n_own < PROTO_MAX_GRAMMARS / 8;
+}
+
+static void reserve(struct lane_grammars *t)
+{
+    if (t->n < t->cap)
+        return;
+    uint32_t cap = t->cap ? 2 * t->cap : KEPT;
+    struct lane_grammar *all = mem_array(cap, sizeof *all);
+    uint64_t *dropped = mem_array(cap, sizeof *dropped);
+    if (t->n > 0)
+        memcpy(all, t->all, t->n * sizeof *all);
+    if (t->n_dropped > 0)
+        memcpy(dropped, t->dropped, t->n_dropped * sizeof *dropped);
+    mem_free(t->all);
+    mem_free(t->dropped);
+    t->all = all;
+    t->dropped = dropped;
+    t->cap = cap;
+}
+
+/* ---- asking ---- */
+
+static void send_grammar(struct head_core *h, struct lane *l, struct lane_grammar *x,
+                         const struct request *r)
+{
+    if (l->grammars.n_asked >= ASKED_AT_ONCE)
+        return;
+    struct msg m = {.type = MSG_GRAMMAR,
+                    .grammar = {.term_epoch = l->group->epoch,
+                                .id = x->id,
+                                .on = true,
+                                .kind = r->sampling.grammar_kind,
+                                .source = r->sampling.grammar}};
+    x->sent = peers_send(&h->peers, drawer(h, l)->peer, &m) == STATUS_OK;
+    l->grammars.n_asked += x->sent;
+}
+
+static struct lane_grammar *begin(struct head_core *h, const struct request *r, struct lane *l,
+                                  bool in_turn)
+{
+    struct lane_grammars *t = &l->grammars;
+    if (t->n_asked >= ASKED_AT_ONCE)
+        return NULL;
+    if (in_turn && t->last_tenant == r->tenant && t->n > 0) {
+        h->grammars.passed_over = true;
+        return NULL;
+    }
+    if (t->n >= t->sweep_at || !has_room(t, r))
+        sweep(h, l);
+    if (!has_room(t, r))
+        return NULL;
+    reserve(t);
+    t->last_tenant = r->tenant;
+    t->n_bytes += r->sampling.grammar.len;
+    struct lane_grammar *x = &t->all[t->n++];
+    *x = (struct lane_grammar){.key = r->grammar_key,
+                               .id = ++h->grammars.last_id,
+                               .tenant = r->tenant,
+                               .n_bytes = (uint32_t)r->sampling.grammar.len};
+    return x;
+}
+
+static bool is_ready(struct head_core *h, const struct request *r, struct lane *l, bool in_turn,
+                     uint64_t *id)
+{
+    struct lane_grammar *x = find(l, r->grammar_key);
+    if (!x)
+        x = begin(h, r, l, in_turn);
+    *id = x ? x->id : 0;
+    if (!x)
+        return false;
+    x->used = ++h->grammars.n_uses;
+    if (!x->sent)
+        send_grammar(h, l, x, r);
+    return x->ready;
+}
+
+/* ---- requests ---- */
+
+static void keep_waiting(struct head_core *h, struct request *r)
+{
+    if (!r->awaits_grammar) {
+        h->grammars.n_waiting++;
+        r->grammar_since_ns = h->now_ns;
+    }
+    r->awaits_grammar = true;
+    r->grammar_look = h->grammars.looks;
+}
+
+void grammars_unhold(struct head_core *h, struct request *r)
+{
+    h->grammars.n_waiting -= r->awaits_grammar;
+    r->awaits_grammar = false;
+}
+
+bool grammars_waits(const struct head_core *h, const struct request *r)
+{
+    return r->awaits_grammar && r->grammar_look == h->grammars.looks;
+}
+
+struct lane *grammars_lane(struct head_core *h, struct request *r)
+{
+    if (!r->awaits_grammar || r->grammar_id == 0)
+        return NULL;
+    struct lane *l = &h->lanes[r->grammar_lane];
+    if (l->scheduler && find_id(l, r->grammar_id) && route_takes(h, r, l))
+        return l;
+    r->grammar_id = 0;
+    return NULL;
+}
+
+bool grammars_cannot(struct head_core *h, struct request *r)
+{
+    if (!r->awaits_grammar || r->grammar_id != 0)
+        return false;
+    for (uint32_t i = 0; i < h->n_live; i++) {
+        const struct lane *l = &h->lanes[h->live[i]];
+        if (!l->grammars.on || l->grammars.n_asked < ASKED_AT_ONCE || find(l, r->grammar_key))
+            return false;
+    }
+    keep_waiting(h, r);
+    return true;
+}
+
+bool grammars_admit(struct head_core *h, struct request *r, struct lane *l)
+{
+    if (!has_grammar(r) || !l->grammars.on)
+        return true;
+    (void)request_key(r);
+    bool ready = is_ready(h, r, l, !h->grammars.any_turn, &r->grammar_id) &&
+                 scheduler_takes_masks(l->scheduler, r) &&
+                 grammar_room_admits(h, l, find_id(l, r->grammar_id), r);
+    r->grammar_lane = l->group->index;
+    if (!ready)
+        keep_waiting(h, r);
+    return ready;
+}
+
+bool grammars_may_move(struct head_core *h, struct request *r, struct lane *l)
+{
+    uint64_t id;
+    if (!has_grammar(r) || !l->grammars.on)
+        return true;
+    (void)request_key(r);
+    return is_ready(h, r, l, false, &id) && grammar_room_would(h, l, find_id(l, id), r);
+}
+
+bool grammars_move(struct head_core *h, struct request *r, struct lane *l)
+{
+    if (!has_grammar(r) || !l->grammars.on)
+        return true;
+    const struct lane_grammar *x = find(l, request_key(r));
+    if (!x || !x->ready || !grammar_room_admits(h, l, x, r))
+        return false;
+    r->grammar_id = x->id;
+    r->grammar_lane = l->group->index;
+    return true;
+}
+
+/* ---- answers ---- */
+
+/* Those that wait for it; they are alone in having to. */
+static void end_waiting(struct head_core *h, const struct lane *l, uint64_t id, enum status status,
+                        const char *text)
+{
+    for (struct request *r = h->held_first, *next; r; r = next) {
+        next = r->next;
+        if (r->awaits_grammar && r->grammar_id == id && r->grammar_lane == l->group->index)
+            router_end(h, r, FINISH_ERROR, status, text);
+    }
+}
+
+static void end_not_compiled(struct head_core *h, const struct lane *l,
+                             const struct msg_grammar_done *m)
+{
+    char text[sizeof((struct request *)0)->text];
+    int n = (int)(m->text.len < sizeof text ? m->text.len : sizeof text);
+    if (m->status == STATUS_INVALID)
+        snprintf(text, sizeof text, "Invalid grammar: %.*s", n, m->text.ptr ? m->text.ptr : "");
+    else
+        snprintf(text, sizeof text, "A worker could not compile the request's grammar: %.*s", n,
+                 m->text.ptr ? m->text.ptr : "");
+    end_waiting(h, l, m->id, m->status, text);
+}
+
+/* It would wait for ever. The rank has it, and may forget it; a full list of what it may forget
+ * (its link has had no credit for long) leaves it in the table, where a sweep finds it. */
+static void end_too_large(struct head_core *h, struct lane *l, struct lane_grammar *x)
+{
+    char text[sizeof((struct request *)0)->text];
+    snprintf(text, sizeof text,
+             "An answer with the request's grammar takes %u MiB, more than a worker has for "
+             "grammars (--grammar-room): ask for less at once.",
+             (uint32_t)(x->matcher_bytes >> 20));
+    end_waiting(h, l, x->id, STATUS_INVALID, text);
+    if (l->grammars.n_dropped < l->grammars.cap)
+        drop(&l->grammars, (uint32_t)(x - l->grammars.all));
+}
+
+void grammars_on_done(struct head_core *h, struct worker *w, const struct msg_grammar_done *m)
+{
+    const struct group *g = w->group;
+    if (!g || g->state != GROUP_READY || m->term_epoch != g->epoch)
+        return; /* of an epoch that is over */
+    struct lane *l = &h->lanes[g->index];
+    if (!l->scheduler || drawer(h, l) != w)
+        return;
+    struct lane_grammar *x = find_id(l, m->id);
+    if (!x || !x->sent || x->ready)
+        return; /* forgotten meanwhile, or answered twice */
+    h->grammars.looks++;
+    l->grammars.n_asked--;
+    x->ready = m->status == STATUS_OK;
+    if (x->ready) {
+        grammar_room_told(&l->grammars, x, m);
+        if (!grammar_room_fits(&l->grammars, x)) {
+            end_too_large(h, l, x);
+            return;
+        }
+        for (uint32_t i = 0; i < h->n_live; i++)
+            h->lanes[h->live[i]].look_due = true; /* who is to move may have waited for it */
+        return;
+    }
+    x->sent = false; /* the rank has nothing of it that it could forget */
+    end_not_compiled(h, l, m);
+    drop(&l->grammars, (uint32_t)(x - l->grammars.all));
+}
+
+void grammars_on_session(struct head_core *h, struct worker *w)
+{
+    const struct group *g = w->group;
+    if (!g || g->state != GROUP_READY || !h->lanes[g->index].scheduler)
+        return;
+    struct lane *l = &h->lanes[g->index];
+    if (drawer(h, l) != w)
+        return;
+    for (uint32_t i = 0; i < l->grammars.n; i++)
+        l->grammars.all[i].sent &= l->grammars.all[i].ready;
+    l->grammars.n_asked = 0;
+    h->grammars.looks++;
+}
+
+/* ---- time ---- */
+
+void grammars_turn(struct head_core *h)
+{
+    for (uint32_t i = 0; i < h->n_live; i++) {
+        struct lane *l = &h->lanes[h->live[i]];
+        struct lane_grammars *t = &l->grammars;
+        if ((l->scheduler && scheduler_takes_more_masks(l->scheduler)) || grammar_room_turn(h, l))
+            h->grammars.looks++;
+        for (; t->n_dropped > 0; t->n_dropped--) {
+            struct msg m = {
+                .type = MSG_GRAMMAR,
+                .grammar = {.term_epoch = l->group->epoch, .id = t->dropped[t->n_dropped - 1]}};
+            if (peers_send(&h->peers, drawer(h, l)->peer, &m) != STATUS_OK)
+                break; /* no credit: in a later turn */
+        }
+    }
+}
+
+/* Then it waits for what its tenant's masks may take, or for room for its matcher. */
+static bool has_ready(const struct head_core *h, const struct request *r)
+{
+    const struct lane *l = &h->lanes[r->grammar_lane];
+    const struct lane_grammar *x = r->grammar_id ? find_id(l, r->grammar_id) : NULL;
+    return x && x->ready;
+}
+
+void grammars_tick(struct head_core *h)
+{
+    h->grammars.looks++; /* credit may have come, a group may take requests again */
+    for (struct request *r = h->held_first, *next; r; r = next) {
+        next = r->next;
+        if (r->awaits_grammar && h->now_ns - r->grammar_since_ns >= WAIT_NS && !has_ready(h, r))
+            router_end(h, r, FINISH_ERROR, STATUS_LIMIT,
+                       "No worker had compiled the request's grammar after 120 s. The workers are "
+                       "overloaded; try again later.");
+    }
+}
+
+/* ---- for tests ---- */
+
+static bool check_lane(const struct lane *l, struct error *err)
+{
+    const struct lane_grammars *t = &l->grammars;
+    uint32_t n_asked = 0;
+    uint64_t n_bytes = 0, memory_bytes = 0;
+    for (uint32_t i = 0; i < t->n; i++) {
+        const struct lane_grammar *x = &t->all[i];
+        memory_bytes += x->memory_bytes;
+        n_asked += x->sent && !x->ready;
+        n_bytes += x->n_bytes;
+        if ((i > 0 && t->all[i - 1].id >= x->id) || (x->ready && !x->sent))
+            return error_set(err, STATUS_INTERNAL, "a lane's grammars are out of order"), false;
+    }
+    if (n_asked != t->n_asked || n_asked > ASKED_AT_ONCE || n_bytes != t->n_bytes ||
+        memory_bytes != t->memory_bytes)
+        return error_set(err, STATUS_INTERNAL, "%u grammars are asked for, counted %u", n_asked,
+                         t->n_asked),
+               false;
+    return true;
+}
+
+static bool check_placed(const struct lane *l, const struct request *r)
+{
+    const struct lane_grammar *x = find_id(l, r->grammar_id);
+    return !l->grammars.on || (r->grammar_lane == l->group->index && x && x->ready);
+}
+
+bool grammars_check(const struct head_core *h, struct error *err)
+{
+    uint32_t n_waiting = 0;
+    for (uint32_t i = 0; i < h->n_live; i++)
+        if (!check_lane(&h->lanes[h->live[i]], err))
+            return false;
+    for (const struct request *r = request_table_next(h->requests, NULL); r;
+         r = request_table_next(h->requests, r)) {
+        n_waiting += r->awaits_grammar;
+        if (r->awaits_grammar && (r->sched || r->finish != FINISH_NONE))
+            return error_set(err, STATUS_INTERNAL, "who waits for a grammar is not held"), false;
+        if (r->sched && has_grammar(r) && !check_placed(&h->lanes[r->i_group], r))
+            return error_set(err, STATUS_INTERNAL, "a request whose grammar is not ready"), false;
+    }
+    if (n_waiting != h->grammars.n_waiting)
+        return error_set(err, STATUS_INTERNAL, "%u wait for grammars, counted %u", n_waiting,
+                         h->grammars.n_waiting),
+               false;
+    return true;
+}

@@ -1,0 +1,69 @@
+#include "head/routing/roles.h"
+
+#include "head/state/head_core.h"
+
+const char *roles_advice(enum role_trouble t)
+{
+    static const char *const texts[ROLE_TROUBLE_COUNT] = {
+        [ROLE_FINE] = "",
+        [ROLE_NO_ADDRESS] =
+            "no KV blocks can be copied between prefill and decode groups: a worker of them has no "
+            "address for that; start all without --kv-port -1 (kv_listening in their logs has it)",
+        [ROLE_OTHER_CACHE] =
+            "no KV blocks can be copied between prefill and decode groups, whose KV caches differ: "
+            "start their workers on the same device with the same --block-size and "
+            "--kv-cache-dtype; a group of fewer ranks has its role when it is whole",
+        [ROLE_NO_CACHING] =
+            "roles need prefix caching: start the head without --no-enable-prefix-caching",
+    };
+    return texts[t];
+}
+
+/* Who hands over to whom: a prefill group to all but its like. */
+static bool is_partner(enum group_role mine, enum group_role other)
+{
+    return mine == GROUP_PREFILL ? other != GROUP_PREFILL : other == GROUP_PREFILL;
+}
+
+/* The least that stands between a lane and those of the other kind; none: there is nobody. */
+static enum role_trouble find_trouble(const struct head_core *h, const struct lane *l, bool *none)
+{
+    enum role_trouble least = ROLE_TROUBLE_COUNT;
+    *none = false;
+    if (!h->config.enable_prefix_caching)
+        return ROLE_NO_CACHING;
+    for (uint32_t i = 0; i < h->n_live && least != ROLE_FINE; i++) {
+        const struct group *other = h->lanes[h->live[i]].group;
+        if (other == l->group || !is_partner(l->group->role, other->role))
+            continue;
+        bool gives = l->group->role == GROUP_PREFILL;
+        enum transfer_way way =
+            gives ? transfer_way(l->group, other) : transfer_way(other, l->group);
+        enum role_trouble t = way == TRANSFER_WAY          ? ROLE_FINE
+                              : way == TRANSFER_NO_ADDRESS ? ROLE_NO_ADDRESS
+                                                           : ROLE_OTHER_CACHE;
+        least = t < least ? t : least;
+    }
+    *none = least == ROLE_TROUBLE_COUNT;
+    return *none ? ROLE_FINE : least;
+}
+
+void roles_settle(struct head_core *h)
+{
+    for (uint32_t i = 0; i < h->n_live; i++) {
+        struct lane *l = &h->lanes[h->live[i]];
+        enum role_trouble before = l->role_trouble;
+        bool none = false;
+        l->role = l->group->role;
+        l->role_trouble = ROLE_FINE;
+        if (l->role == GROUP_BOTH)
+            continue;
+        l->role_trouble = find_trouble(h, l, &none);
+        if (none || l->role_trouble != ROLE_FINE)
+            l->role = GROUP_BOTH;
+        l->look_due = true;
+        if (l->role_trouble != ROLE_FINE && l->role_trouble != before)
+            events_add(&h->events, h->now_ns, LOG_WARN, "group_role_ignored", "group=%llu text=%s",
+                       (unsigned long long)l->group->id, log_quote(roles_advice(l->role_trouble)));
+    }
+}

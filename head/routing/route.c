@@ -1,0 +1,307 @@
+/* Which group takes a request: the one from which its first token, and then the beginning of its
+ * answer, is expected soonest. Until the first token the group has to finish the steps in flight,
+ * compute the prompts that are queued there and what its prefix cache does not hold of this one,
+ * all beside the sequences that decode; and when its slots or its KV cache are full, some sequences
+ * have to end first. How long each of these takes comes from the results of the group's own steps
+ * (step_time.h), so a group that slows down gets less, and a step that is overdue counts before its
+ * result is in.
+ *
+ * So requests stick to the cache that holds their prefix, as long as computing it elsewhere would
+ * not be sooner; then it is in two caches, and both serve it. */
+#include "common/base/clock.h"
+#include "head/state/head_core.h"
+
+/* What was last measured so long ago says little of a group that had nothing to do since: it is
+ * taken for one of the mean speed, so that who was slow once is tried again. */
+#define STALE_NS (10 * NS_PER_S)
+/* Costs as close as this are the same: then who has waited longest for a request gets it, and the
+ * caches of all are used. */
+#define SAME_COST 1.05
+
+enum { ENDS_REMEMBERED = 64 };
+
+static bool is_fresh(const struct head_core *h, const struct lane *l)
+{
+    return l->time.measured_ns && h->now_ns - l->time.measured_ns < STALE_NS;
+}
+
+struct step_speed route_mean_speed(const struct head_core *h)
+{
+    struct step_speed sum = {0};
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < h->n_live; i++) {
+        const struct lane *l = &h->lanes[h->live[i]];
+        if (!is_fresh(h, l))
+            continue;
+        struct step_speed s = step_time_speed(&l->time);
+        sum.base_ns += s.base_ns;
+        sum.token_ns += s.token_ns;
+        n++;
+    }
+    return n ? (struct step_speed){sum.base_ns / n, sum.token_ns / n} : sum;
+}
+
+/* What is left of the steps in flight. Who is late by some time is expected to need as much again.
+ */
+static double in_flight_ns(const struct head_core *h, const struct lane *l, struct step_speed s)
+{
+    double want = 0, passed = (double)(h->now_ns - l->activity_ns);
+    if (l->last_result == l->last_step)
+        return 0;
+    for (uint64_t step = l->last_result + 1; step <= l->last_step; step++) {
+        double ns = s.base_ns + s.token_ns * l->n_tokens[step % LANE_STEPS];
+        if (want == 0 && passed > ns) /* the oldest is overdue */
+            ns = 2 * passed - ns;
+        want += ns;
+    }
+    return want - passed;
+}
+
+/* Sequences that have to end before one more, with n_new tokens to compute, can run. */
+static uint32_t ends_before(const struct scheduler_load *l, uint32_t n_new)
+{
+    uint32_t n = l->waiting + 1;
+    if (l->n_prompt_tokens + n_new > l->n_free_tokens)
+        return n;
+    return n > l->n_free_slots ? n - l->n_free_slots : 0;
+}
+
+/* When n_new tokens of the prompt are to be computed; grows with n_new. */
+static double cost_ns(const struct head_core *h, const struct route *x, uint32_t n_new)
+{
+    const struct scheduler_load *l = &x->load;
+    uint64_t n_tokens = l->n_prompt_tokens + n_new;
+    uint64_t n_steps = 1 + n_tokens / h->config.max_num_batched_tokens;
+    uint64_t n_rows = (uint64_t)l->running + l->waiting;
+    double ns = x->flight_ns + x->answer_ns + x->speed.base_ns * (double)n_steps +
+                x->speed.token_ns * ((double)n_tokens + (double)n_steps * (double)n_rows);
+    uint32_t n_ends = ends_before(l, n_new);
+    if (n_ends > 0)
+        ns += n_ends * step_time_between_ends_ns(&x->lane->time, l->running);
+    return ns;
+}
+
+/* One token of an answer in each step, beside those of all others. */
+static double answer_ns(const struct route *x, double n_tokens)
+{
+    double n_rows = 1.0 + x->load.running + x->load.waiting;
+    return n_tokens * (x->speed.base_ns + x->speed.token_ns * n_rows);
+}
+
+/* Two in one group, and nobody would know which of them ended it. */
+static bool has_suspect(const struct head_core *h, const struct lane *l)
+{
+    const struct request *r = request_table_find(h->requests, l->suspect, l->suspect_choice);
+    return r && r->i_group == l->group->index && r->finish == FINISH_NONE && request_is_suspect(r);
+}
+
+/* What is longer than the model allows is cut to that first (router.c). */
+static bool is_room(const struct group *g, const struct request *r, uint32_t most_tokens)
+{
+    return (r->ids_cap < g->max_model_len ? r->ids_cap : g->max_model_len) <= most_tokens;
+}
+
+static bool has_room(const struct lane *l, const struct request *r)
+{
+    return is_room(l->group, r, l->most_tokens);
+}
+
+bool route_awaits_room(const struct head_core *h, const struct request *r)
+{
+    for (uint32_t i = 0; i < h->n_live; i++) {
+        if (has_room(&h->lanes[h->live[i]], r))
+            return false;
+    }
+    return true;
+}
+
+bool route_may_have_room(const struct head_core *h, const struct request *r)
+{
+    for (uint32_t i = 0; i < h->config.cluster.max_groups; i++) {
+        const struct group *g = h->cluster.groups[i];
+        if (g && (g->most_tokens == 0 || is_room(g, r, g->most_tokens)))
+            return true;
+    }
+    return false;
+}
+
+static bool takes(const struct head_core *h, const struct lane *l, const struct request *r)
+{
+    return !l->group->draining && has_room(l, r) &&
+           request_may_be_tried(r, h->calm_since_ns, h->now_ns) &&
+           !(request_is_suspect(r) && has_suspect(h, l));
+}
+
+/* A decode group computes prompts while nobody else does. */
+static bool only_decodes(const struct head_core *h)
+{
+    for (uint32_t i = 0; i < h->n_live; i++) {
+        const struct lane *l = &h->lanes[h->live[i]];
+        if (!l->group->draining && l->role != GROUP_DECODE)
+            return false;
+    }
+    return true;
+}
+
+static bool takes_prompts(const struct head_core *h, const struct lane *l)
+{
+    return l->role != GROUP_DECODE || only_decodes(h);
+}
+
+/* from: whose it is, and runs there, so that it is another one's then; NULL: nobody's. */
+static bool is_route(const struct head_core *h, const struct lane *l, const struct request *r,
+                     const struct lane *from, bool decodes_prompts)
+{
+    if (!takes(h, l, r))
+        return false;
+    if (!from)
+        return l->role != GROUP_DECODE || decodes_prompts;
+    return l != from && l->group->vocab_size == from->group->vocab_size &&
+           scheduler_fits(l->scheduler, r);
+}
+
+/* What is on its way is as good as there. */
+static struct scheduler_load load_of(const struct lane *l)
+{
+    struct scheduler_load load;
+    scheduler_get_load(l->scheduler, &load);
+    load.waiting += l->n_coming;
+    load.n_prompt_tokens += l->n_coming_tokens;
+    return load;
+}
+
+/* Every lane that takes requests, with what it costs at least. */
+static uint32_t list_routes(struct head_core *h, const struct request *r, const struct lane *from)
+{
+    bool decodes_prompts = only_decodes(h);
+    double n_answer = r->ids_cap - r->n_ids;
+    n_answer = n_answer < h->mean_generated ? n_answer : h->mean_generated;
+    n_answer = n_answer < ROUTE_ANSWER_TOKENS ? n_answer : ROUTE_ANSWER_TOKENS;
+    struct step_speed mean = route_mean_speed(h);
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < h->n_live; i++) {
+        struct lane *l = &h->lanes[h->live[i]];
+        if (!is_route(h, l, r, from, decodes_prompts))
+            continue;
+        struct route *x = &h->routes[n++];
+        bool stale = mean.token_ns > 0 && !is_fresh(h, l) && l->last_result == l->last_step;
+        *x = (struct route){.lane = l, .speed = stale ? mean : step_time_speed(&l->time)};
+        x->load = load_of(l);
+        x->flight_ns = in_flight_ns(h, l, x->speed);
+        x->answer_ns = answer_ns(x, n_answer);
+        x->cost_ns = cost_ns(h, x, 1);
+    }
+    return n;
+}
+
+static double look_up(struct head_core *h, struct request *r, struct route *x)
+{
+    uint32_t n_hit = scheduler_cached_tokens(x->lane->scheduler, r);
+    return x->cost_ns = cost_ns(h, x, r->n_ids - n_hit);
+}
+
+/* The other choices of a prompt come together, before anything of it is planned. */
+static struct lane *lane_of_last(struct head_core *h, const struct request *r)
+{
+    const struct last_route *last = &h->last_route;
+    if (!last->epoch || last->id.lo != r->id.lo || last->id.hi != r->id.hi ||
+        last->i_prompt != r->sampling.i_prompt)
+        return NULL;
+    struct lane *l = &h->lanes[last->i_group];
+    if (!l->scheduler || l->group->epoch != last->epoch || !takes(h, l, r) || !takes_prompts(h, l))
+        return NULL;
+    struct scheduler_load load = load_of(l);
+    return ends_before(&load, 1) == 0 ? l : NULL;
+}
+
+/* The prefix is looked for only where the load alone does not say that another is sooner. */
+static struct lane *soonest(struct head_core *h, struct request *r)
+{
+    uint32_t n = list_routes(h, r, NULL), i_first = 0;
+    if (n < 2)
+        return n ? h->routes[0].lane : NULL;
+    for (uint32_t i = 1; i < n; i++)
+        i_first = h->routes[i].cost_ns < h->routes[i_first].cost_ns ? i : i_first;
+    double least = look_up(h, r, &h->routes[i_first]);
+    for (uint32_t i = 0; i < n; i++) {
+        if (i == i_first || h->routes[i].cost_ns > least * SAME_COST)
+            continue;
+        double cost = look_up(h, r, &h->routes[i]);
+        least = cost < least ? cost : least;
+    }
+    struct lane *best = NULL;
+    for (uint32_t i = 0; i < n; i++) {
+        const struct route *x = &h->routes[i];
+        if (x->cost_ns <= least * SAME_COST && (!best || x->lane->placed_seq < best->placed_seq))
+            best = x->lane;
+    }
+    return best;
+}
+
+struct lane *route_find(struct head_core *h, struct request *r)
+{
+    struct lane *l = lane_of_last(h, r);
+    if (!l)
+        l = soonest(h, r);
+    if (l)
+        r->n_hit = scheduler_cached_tokens(l->scheduler, r);
+    return l;
+}
+
+bool route_takes(struct head_core *h, struct request *r, struct lane *l)
+{
+    if (!takes(h, l, r) || !takes_prompts(h, l))
+        return false;
+    r->n_hit = scheduler_cached_tokens(l->scheduler, r);
+    return true;
+}
+
+/* The better the more: it is for this, and no blocks are on their way to it or from it. */
+static int fitness(const struct route *x)
+{
+    return 2 * (x->lane->role != GROUP_PREFILL) + !x->lane->transfer;
+}
+
+struct lane *route_find_move(struct head_core *h, const struct request *r, const struct lane *from,
+                             bool any_role)
+{
+    const struct route *best = NULL;
+    uint32_t n = list_routes(h, r, from);
+    for (uint32_t i = 0; i < n; i++) {
+        const struct route *x = &h->routes[i];
+        if (ends_before(&x->load, r->n_ids) > 0 ||
+            (!any_role && (x->lane->role == GROUP_PREFILL ||
+                           transfer_way(from->group, x->lane->group) != TRANSFER_WAY)))
+            continue;
+        if (!best || fitness(x) > fitness(best) ||
+            (fitness(x) == fitness(best) && x->cost_ns < best->cost_ns))
+            best = x;
+    }
+    return best ? best->lane : NULL;
+}
+
+/* What is believed of this one, or while nothing is, of all. */
+struct step_speed route_speed(const struct head_core *h, const struct lane *l)
+{
+    struct step_speed mean = route_mean_speed(h);
+    bool stale = mean.token_ns > 0 && !is_fresh(h, l);
+    return stale ? mean : step_time_speed(&l->time);
+}
+
+void route_placed(struct head_core *h, const struct request *r, struct lane *l)
+{
+    h->last_route = (struct last_route){.id = r->id,
+                                        .i_prompt = r->sampling.i_prompt,
+                                        .epoch = l->group->epoch,
+                                        .i_group = l->group->index};
+    l->placed_seq = ++h->n_placed;
+    if (request_is_suspect(r)) {
+        l->suspect = r->id;
+        l->suspect_choice = r->i_choice;
+    }
+}
+
+void route_ended(struct head_core *h, const struct request *r)
+{
+    h->mean_generated += (request_n_generated(r) - h->mean_generated) / ENDS_REMEMBERED;
+}

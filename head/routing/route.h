@@ -1,0 +1,35 @@
+#pragma once
+/* Which group takes a request: a part of core_internal.h, by which everybody includes it. */
+#include "head/routing/grammars.h"
+#include "head/scheduler/scheduler.h"
+#include "head/state/step_time.h"
+
+struct head_core;
+struct lane;
+
+/* What routing knows of a lane while it chooses. */
+struct route {
+    struct lane *lane;
+    struct scheduler_load load;
+    struct step_speed speed;
+    double flight_ns; /* until the steps in flight are done */
+    double answer_ns; /* for the part of the answer that counts */
+    double cost_ns;   /* at least, or when it is known exactly */
+};
+
+/* NULL: none takes this one now. Sets r->n_hit. */
+struct lane *route_find(struct head_core *h, struct request *r);
+/* That one would. Sets r->n_hit. */
+bool route_takes(struct head_core *h, struct request *r, struct lane *l);
+/* It fits into no group that serves. */
+bool route_awaits_room(const struct head_core *h, const struct request *r);
+/* Would it fit into a group that is there, be it ready or not, when that is whole? */
+bool route_may_have_room(const struct head_core *h, const struct request *r);
+/* Where a request that runs can go on at once; NULL: nowhere. any_role: prefill groups will do. */
+struct lane *route_find_move(struct head_core *h, const struct request *r, const struct lane *from,
+                             bool any_role);
+struct step_speed route_speed(const struct head_core *h, const struct lane *l);
+void route_placed(struct head_core *h, const struct request *r, struct lane *l);
+void route_ended(struct head_core *h, const struct request *r);
+/* Mean of the groups that have results of late; zeros: there are none. */
+struct step_speed route_mean_speed(const struct head_core *h);

@@ -1,0 +1,187 @@
+/* Who moves: all of a group that is drained, as fast as others have room; from a prefill group
+ * whoever has its first token. Oldest first. What was tried and did not go is tried again later,
+ * not in each step. */
+#include <string.h>
+
+#include "common/base/clock.h"
+#include "head/routing/transfers_internal.h"
+
+#define COPY_BASE_NS     5e6 /* to tell ranks, to meet, to answer */
+#define DRAIN_RETRY_NS   (100 * NS_PER_MS)
+#define ROLE_RETRY_NS    NS_PER_S
+#define MAX_MOVES        4096u
+#define WORTH_MOVING_IDS 8u /* fewer are made sooner where they are */
+
+static bool same_layout(const struct group *a, const struct group *b)
+{
+    if (a->tp != b->tp || a->world != b->world || a->n_kv_groups != b->n_kv_groups)
+        return false;
+    for (uint32_t i = 0; i < a->n_kv_groups; i++) {
+        const struct kv_group *x = &a->kv_groups[i], *y = &b->kv_groups[i];
+        if (x->kind != y->kind || x->window_tokens != y->window_tokens ||
+            x->block_tokens != y->block_tokens || x->bytes_per_block != y->bytes_per_block)
+            return false;
+    }
+    return true;
+}
+
+static bool is_stuck(const struct lane *l)
+{
+    return l->transfer && l->transfer->state == TRANSFER_STUCK;
+}
+
+/* Seat for seat: the same part of the same cache, and a way to it. */
+enum transfer_way transfer_way(const struct group *from, const struct group *to)
+{
+    if (!same_layout(from, to))
+        return TRANSFER_OTHER_CACHE;
+    enum transfer_way way = TRANSFER_WAY;
+    for (uint32_t i = 0; i < from->world; i++) {
+        const struct worker_desc *a = &from->members[i]->desc, *b = &to->members[i]->desc;
+        if (a->device != b->device ||
+            memcmp(a->config_hash, b->config_hash, sizeof a->config_hash) != 0)
+            return TRANSFER_OTHER_CACHE;
+        if (!a->kv_address[0] || !b->kv_address[0])
+            way = TRANSFER_NO_ADDRESS;
+    }
+    return way;
+}
+
+/* Now. */
+static bool can_copy(const struct lane *from, const struct lane *to)
+{
+    if (is_stuck(from) || is_stuck(to) || transfer_way(from->group, to->group) != TRANSFER_WAY)
+        return false;
+    for (uint32_t i = 0; i < from->group->world; i++) {
+        if (!from->group->members[i]->peer->open || !to->group->members[i]->peer->open)
+            return false;
+    }
+    return true;
+}
+
+/* Is it sooner to copy so many tokens than to compute these there? */
+static bool is_sooner(const struct head_core *h, const struct lane *to, uint32_t n_copied,
+                      uint32_t n_computed)
+{
+    double bytes = 0;
+    struct step_speed speed = route_speed(h, to);
+    for (uint32_t i = 0; i < to->group->n_kv_groups; i++) {
+        const struct kv_group *k = &to->group->kv_groups[i];
+        uint32_t n =
+            k->kind == KV_WINDOW && k->window_tokens < n_copied ? k->window_tokens : n_copied;
+        bytes += (double)k->bytes_per_block * ((double)n / k->block_tokens);
+    }
+    uint64_t n_steps = 1 + n_computed / h->config.max_num_batched_tokens;
+    double compute_ns = speed.base_ns * (double)n_steps + speed.token_ns * (double)n_computed;
+    return COPY_BASE_NS + bytes / h->transfers.bytes_per_s * (double)NS_PER_S < compute_ns;
+}
+
+/* Of its tokens: what others that began alike have brought along before. */
+static uint32_t copied_before(const struct lane *from, const struct lane *to,
+                              const struct request *r)
+{
+    struct request coming = *r; /* as it would be there */
+    coming.salt = request_salt_copied(r->salt, from->group->epoch);
+    coming.chains = NULL;
+    arena_init(&coming.arena, 0);
+    uint32_t n = scheduler_cached_tokens(to->scheduler, &coming);
+    arena_fini(&coming.arena);
+    return n;
+}
+
+/* What the other one computed itself need not be computed again, and what came from here need not
+ * be copied again; the latter is looked up only where it decides. */
+static bool is_worth_copying(const struct head_core *h, const struct lane *from,
+                             const struct lane *to, struct request *r, uint32_t n_tokens)
+{
+    uint32_t n_there = scheduler_cached_tokens(to->scheduler, r);
+    uint32_t n_computed = n_tokens > n_there ? n_tokens - n_there : 0;
+    if (is_sooner(h, to, n_tokens, n_computed))
+        return true;
+    if (!is_sooner(h, to, 0, n_computed))
+        return false;
+    uint32_t n_before = copied_before(from, to, r);
+    return is_sooner(h, to, n_tokens > n_before ? n_tokens - n_before : 0, n_computed);
+}
+
+static bool may_hand_over(const struct request *r)
+{
+    return request_n_generated(r) > 0 && r->ids_cap - r->n_ids >= WORTH_MOVING_IDS;
+}
+
+/* Not now: later. */
+static void put_off(const struct head_core *h, struct request *r, bool drains)
+{
+    r->move_at_ns = h->now_ns + (drains ? DRAIN_RETRY_NS : ROLE_RETRY_NS);
+}
+
+/* False: it could begin now, but for another one's blocks that are under way. */
+static bool consider(struct head_core *h, struct lane *from, struct request *r)
+{
+    bool drains = from->group->draining;
+    struct lane *to = route_find_move(h, r, from, drains);
+    if (!to) {
+        put_off(h, r, drains);
+        return true;
+    }
+    if (!grammars_may_move(h, r, to)) { /* it was asked for, and is soon there */
+        put_off(h, r, drains);
+        return true;
+    }
+    uint32_t n_tokens = scheduler_movable(from->scheduler, r);
+    bool copies = n_tokens > 0 && can_copy(from, to);
+    bool recomputes = drains;
+    if (copies)
+        recomputes =
+            (drains && r->n_moves_failed > 0) || !is_worth_copying(h, from, to, r, n_tokens);
+    if (recomputes) {
+        transfer_begin_recompute(h, r, from, to);
+    } else if (copies) {
+        if (from->transfer || to->transfer)
+            return false;
+        if (!transfer_begin_copy(h, r, from, to, n_tokens))
+            put_off(h, r, drains);
+    } else {
+        put_off(h, r, false);
+    }
+    return true;
+}
+
+/* Nothing of them is computed: they go as they came. */
+static void send_away_waiting(struct head_core *h, struct lane *from)
+{
+    struct request *next = scheduler_next_waiting(from->scheduler, NULL);
+    for (struct request *r = next; r; r = next) {
+        next = scheduler_next_waiting(from->scheduler, r);
+        if (r->move_at_ns == UINT64_MAX || !scheduler_may_leave(r))
+            continue;
+        if (!route_find(h, r))
+            return;
+        router_send_away(h, r);
+    }
+}
+
+static void look_at(struct head_core *h, struct lane *from)
+{
+    uint32_t i = 0;
+    bool drains = from->group->draining;
+    if (drains)
+        send_away_waiting(h, from);
+    for (struct request *r; (r = scheduler_next_running(from->scheduler, &i)) != NULL;) {
+        if (r->move_at_ns > h->now_ns || h->transfers.n >= MAX_MOVES || request_is_suspect(r))
+            continue;
+        if ((drains || may_hand_over(r)) && !consider(h, from, r))
+            return; /* its turn comes first: the next look is soon */
+    }
+}
+
+void transfers_look(struct head_core *h)
+{
+    for (uint32_t i = 0; i < h->n_live && h->n_live > 1; i++) {
+        struct lane *l = &h->lanes[h->live[i]];
+        if (!l->look_due || !(l->group->draining || l->role == GROUP_PREFILL))
+            continue;
+        l->look_due = false;
+        look_at(h, l);
+    }
+}

@@ -1,0 +1,527 @@
+/* One move's life: transfers.h. Who moves is transfers_who.c. The request itself stays what it is:
+ * a move is found by the request's name, so whatever else happens to it (an end, a cancel, a lost
+ * group, a newer attempt) needs to know nothing of moves. */
+#include "head/routing/transfers.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "common/base/clock.h"
+#include "common/base/mem.h"
+#include "head/routing/transfers_internal.h"
+#include "head/state/head_core.h"
+
+#define TIMEOUT_NS         (15 * NS_PER_S) /* ranks give up after 10 */
+#define START_BYTES_PER_S  1e9
+#define LOW_BYTES_PER_S    1e6
+#define HIGH_BYTES_PER_S   1e12
+#define SPEED_WEIGHT       (1.0 / 8) /* of the newest */
+#define RETRY_NS           NS_PER_S  /* after a failure, doubling */
+#define RETRY_MOST_DOUBLED 5u
+
+void transfers_init(struct transfers *t)
+{
+    *t = (struct transfers){.bytes_per_s = START_BYTES_PER_S};
+}
+
+static void transfer_free(struct transfer *x)
+{
+    for (int i = 0; i < 2; i++) {
+        mem_free(x->sides[i].told);
+        mem_free(x->sides[i].answered);
+        mem_free(x->sides[i].blocks);
+    }
+    mem_free(x->block_groups);
+    mem_free(x);
+}
+
+void transfers_fini(struct transfers *t)
+{
+    for (struct transfer *x = t->first, *next; x; x = next) {
+        next = x->next;
+        transfer_free(x);
+    }
+    *t = (struct transfers){0};
+}
+
+/* ---- sides ---- */
+
+static struct lane *lane_of(const struct head_core *h, const struct transfer_side *side)
+{
+    return side->is_over ? NULL : &h->lanes[side->i_group];
+}
+
+static void side_init(struct transfer_side *side, const struct lane *l)
+{
+    *side = (struct transfer_side){
+        .i_group = l->group->index, .epoch = l->group->epoch, .n_ranks = l->group->world};
+}
+
+/* Every rank that was told has answered; who was not told any more never will be. */
+static bool side_is_quiet(const struct transfer_side *side, bool failed)
+{
+    for (uint32_t i = 0; i < side->n_ranks && !side->is_over; i++)
+        if (!side->answered[i] && (side->told[i] || !failed))
+            return false;
+    return true;
+}
+
+static void let_go(struct head_core *h, const struct transfer *x, int i_side)
+{
+    const struct lane *l = lane_of(h, &x->sides[i_side]);
+    if (!l)
+        return;
+    step_log_let_go(h->config.step_log, x->sides[i_side].i_group, x->id);
+    scheduler_let_go(l->scheduler, x->id);
+    h->lanes[x->sides[i_side].i_group].due = true;
+}
+
+static void leave_lane(struct head_core *h, const struct transfer *x, int i_side)
+{
+    struct lane *l = lane_of(h, &x->sides[i_side]);
+    if (l && l->transfer == x)
+        l->transfer = NULL;
+    if (l)
+        l->look_due = true;
+}
+
+/* The request, while it is where the move began. */
+static struct request *request_of(const struct head_core *h, const struct transfer *x)
+{
+    struct request *r = request_table_find(h->requests, x->request, x->i_choice);
+    const struct transfer_side *from = &x->sides[TRANSFER_FROM];
+    if (!r || from->is_over || r->i_group != from->i_group || r->finish != FINISH_NONE || !r->sched)
+        return NULL;
+    return r;
+}
+
+/* ---- begin ---- */
+
+static struct transfer *begin(struct head_core *h, struct request *r, const struct lane *from,
+                              struct lane *to)
+{
+    struct transfer *x = mem_zalloc(sizeof *x), **at = &h->transfers.first;
+    *x = (struct transfer){.state = TRANSFER_LEAVING,
+                           .id = ++h->transfers.last_id,
+                           .request = r->id,
+                           .i_choice = r->i_choice,
+                           .n_coming = r->n_ids,
+                           .start_ns = h->now_ns};
+    side_init(&x->sides[TRANSFER_FROM], from);
+    side_init(&x->sides[TRANSFER_TO], to);
+    while (*at)
+        at = &(*at)->next;
+    *at = x;
+    h->transfers.n++;
+    to->n_coming++;
+    to->n_coming_tokens += x->n_coming;
+    r->move_at_ns = UINT64_MAX; /* no second one */
+    return x;
+}
+
+/* Out of the list; the request, if there is one still, is looked at again at that time. */
+static void end(struct head_core *h, struct transfer *x, uint64_t again_ns)
+{
+    struct transfer **at = &h->transfers.first;
+    struct request *r = request_table_find(h->requests, x->request, x->i_choice);
+    struct lane *to = lane_of(h, &x->sides[TRANSFER_TO]);
+    while (*at != x)
+        at = &(*at)->next;
+    *at = x->next;
+    h->transfers.n--;
+    if (r && r->move_at_ns == UINT64_MAX && x->state != TRANSFER_STUCK)
+        r->move_at_ns = again_ns;
+    if (to) {
+        to->n_coming--;
+        to->n_coming_tokens -= x->n_coming;
+    }
+    leave_lane(h, x, TRANSFER_FROM);
+    leave_lane(h, x, TRANSFER_TO);
+    transfer_free(x);
+}
+
+static void leave(struct head_core *h, struct request *r)
+{
+    step_log_leave(h->config.step_log, r->i_group, r);
+    (void)scheduler_leave(h->lanes[r->i_group].scheduler, r);
+    h->lanes[r->i_group].due = true;
+}
+
+void transfer_begin_recompute(struct head_core *h, struct request *r, struct lane *from,
+                              struct lane *to)
+{
+    (void)begin(h, r, from, to);
+    leave(h, r);
+}
+
+/* What the other one's cache has not got. */
+static bool list_blocks(struct head_core *h, struct transfer *x, const struct lane *from,
+                        const struct lane *to)
+{
+    uint32_t n_from, n_to, n = 0;
+    const struct blocks_part *a = scheduler_parts(from->scheduler, x->id, &n_from);
+    const struct blocks_part *b = scheduler_parts(to->scheduler, x->id, &n_to);
+    for (uint32_t i = 0; i < n_to; i++)
+        n += !b[i].was_there;
+    x->n_blocks = n;
+    if (n_from != n_to || n > PROTO_MAX_TRANSFER_BLOCKS)
+        return false;
+    x->block_groups = mem_array(n, sizeof *x->block_groups);
+    for (int s = 0; s < 2; s++) {
+        x->sides[s].blocks = mem_array(n, sizeof(uint32_t));
+        x->sides[s].told = mem_array(x->sides[s].n_ranks, 1);
+        x->sides[s].answered = mem_array(x->sides[s].n_ranks, 1);
+    }
+    for (uint32_t i = 0, k = 0; i < n_to; i++) {
+        if (b[i].was_there)
+            continue;
+        x->block_groups[k] = b[i].i_group;
+        x->sides[TRANSFER_FROM].blocks[k] = a[i].id;
+        x->sides[TRANSFER_TO].blocks[k++] = b[i].id;
+        x->n_bytes += to->group->kv_groups[b[i].i_group].bytes_per_block;
+    }
+    random_secure(x->comm_id, sizeof x->comm_id);
+    return true;
+}
+
+static bool take_blocks(struct head_core *h, const struct transfer *x, struct request *r,
+                        const struct lane *from, const struct lane *to, uint32_t n_tokens)
+{
+    struct step_log *log = h->config.step_log;
+    struct request coming = *r; /* as it will be there, to be looked at alone */
+    coming.salt = x->salt;
+    coming.chains = NULL;
+    step_log_hold(log, from->group->index, r, n_tokens, x->id);
+    if (scheduler_hold(from->scheduler, r, n_tokens, x->id) != STATUS_OK)
+        return false;
+    step_log_import(log, to->group->index, &coming, n_tokens, x->id);
+    if (scheduler_import(to->scheduler, &coming, n_tokens, x->id) == STATUS_OK)
+        return true;
+    let_go(h, x, TRANSFER_FROM);
+    return false;
+}
+
+/* All of it is there. */
+static void copied(struct head_core *h, struct transfer *x)
+{
+    struct request *r = request_of(h, x);
+    const struct lane *to = lane_of(h, &x->sides[TRANSFER_TO]);
+    let_go(h, x, TRANSFER_FROM);
+    if (to) {
+        step_log_imported(h->config.step_log, to->group->index, x->id);
+        scheduler_imported(to->scheduler, x->id);
+    }
+    leave_lane(h, x, TRANSFER_FROM);
+    leave_lane(h, x, TRANSFER_TO);
+    x->state = TRANSFER_LEAVING;
+    if (r && to && !to->group->draining)
+        leave(h, r);
+}
+
+bool transfer_begin_copy(struct head_core *h, struct request *r, struct lane *from, struct lane *to,
+                         uint32_t n_tokens)
+{
+    struct transfer *x = begin(h, r, from, to);
+    x->n_tokens = n_tokens;
+    x->salt = request_salt_copied(r->salt, from->group->epoch);
+    if (!take_blocks(h, x, r, from, to, n_tokens)) {
+        end(h, x, 0);
+        return false;
+    }
+    if (!list_blocks(h, x, from, to)) {
+        let_go(h, x, TRANSFER_FROM);
+        let_go(h, x, TRANSFER_TO);
+        end(h, x, 0);
+        return false;
+    }
+    log_debug("kv_transfer",
+              "id=%llu request=%016llx%016llx choice=%u from=%llu to=%llu tokens=%u blocks=%u "
+              "bytes=%llu",
+              (unsigned long long)x->id, (unsigned long long)r->id.hi, (unsigned long long)r->id.lo,
+              r->i_choice, (unsigned long long)from->group->id, (unsigned long long)to->group->id,
+              n_tokens, x->n_blocks, (unsigned long long)x->n_bytes);
+    x->state = TRANSFER_COPYING;
+    from->transfer = to->transfer = x;
+    if (x->n_blocks == 0)
+        copied(h, x);
+    return true;
+}
+
+/* ---- telling ---- */
+
+static enum status tell(struct head_core *h, const struct transfer *x, int i_side, uint32_t i_rank)
+{
+    const struct transfer_side *side = &x->sides[i_side];
+    const struct worker *seats[2];
+    uint8_t comm_id[TRANSFER_ID_BYTES];
+    for (int s = 0; s < 2; s++)
+        seats[s] = h->lanes[x->sides[s].i_group].group->members[i_rank];
+    memcpy(comm_id, x->comm_id, sizeof comm_id);
+    for (uint32_t i = 0; i < sizeof i_rank; i++) /* each pair meets under an id of its own */
+        comm_id[i] ^= (uint8_t)(i_rank >> 8 * i);
+    struct msg m = {.type = MSG_KV_TRANSFER,
+                    .kv_transfer = {.term_epoch = side->epoch,
+                                    .id = x->id,
+                                    .sends = i_side == TRANSFER_FROM,
+                                    .from_address = str_from(seats[TRANSFER_FROM]->desc.kv_address),
+                                    .to_address = str_from(seats[TRANSFER_TO]->desc.kv_address),
+                                    .comm_id = {comm_id, sizeof comm_id},
+                                    .block_groups = {x->block_groups, x->n_blocks},
+                                    .blocks = {side->blocks, x->n_blocks}}};
+    return peers_send(&h->peers, seats[i_side]->peer, &m);
+}
+
+/* Who has no credit is told in a later turn. */
+static void tell_all(struct head_core *h, struct transfer *x)
+{
+    for (int s = 0; s < 2; s++) {
+        struct transfer_side *side = &x->sides[s];
+        for (uint32_t i = 0; i < side->n_ranks && !x->failed; i++)
+            if (!side->told[i] && tell(h, x, s, i) == STATUS_OK)
+                side->told[i] = true;
+    }
+}
+
+/* ---- leaving ---- */
+
+static void go_on_leaving(struct head_core *h, struct transfer *x)
+{
+    struct request *r = request_of(h, x);
+    struct lane *to = lane_of(h, &x->sides[TRANSFER_TO]);
+    if (!r || !to || to->group->draining) {
+        let_go(h, x, TRANSFER_TO);
+        end(h, x, 0);
+        return;
+    }
+    if (!scheduler_may_leave(r)) {
+        if (r->state == REQUEST_RUNNING)
+            leave(h, r);
+        return;
+    }
+    r->n_moves_failed = 0;
+    bool with_blocks = x->n_tokens > 0;
+    if (router_move(h, r, to, with_blocks ? x->salt : r->own_salt)) {
+        h->transfers.n_moved++;
+        h->transfers.n_recomputed += !with_blocks;
+    } else {
+        let_go(h, x, TRANSFER_TO);
+    }
+    end(h, x, 0);
+}
+
+/* ---- the end of copying ---- */
+
+static void fail(struct transfer *x, const char *who, struct str text)
+{
+    if (!x->failed)
+        snprintf(x->why, sizeof x->why, "%s: %.*s", who, (int)(text.len < 120 ? text.len : 120),
+                 text.ptr ? text.ptr : "");
+    x->failed = true;
+}
+
+static void learn_speed(struct transfers *t, const struct transfer *x, uint64_t now_ns)
+{
+    uint64_t passed_ns = now_ns - x->start_ns;
+    uint64_t took_ns = x->took_ns && x->took_ns < passed_ns ? x->took_ns : passed_ns;
+    if (x->n_bytes == 0 || took_ns == 0)
+        return; /* it says nothing */
+    double v = (double)x->n_bytes * (double)NS_PER_S / (double)took_ns;
+    v = v < LOW_BYTES_PER_S ? LOW_BYTES_PER_S : v > HIGH_BYTES_PER_S ? HIGH_BYTES_PER_S : v;
+    t->bytes_per_s += (v - t->bytes_per_s) * SPEED_WEIGHT;
+}
+
+static uint64_t retry_at(struct head_core *h, const struct transfer *x)
+{
+    struct request *r = request_table_find(h->requests, x->request, x->i_choice);
+    if (!r)
+        return 0;
+    uint32_t n = r->n_moves_failed < RETRY_MOST_DOUBLED ? r->n_moves_failed : RETRY_MOST_DOUBLED;
+    r->n_moves_failed += r->n_moves_failed < UINT8_MAX;
+    return h->now_ns + (RETRY_NS << n);
+}
+
+/* The answer was whole before the copy was, and the drained group, which had nothing else to do,
+ * ended with it: nothing has failed, there was nothing left to move. */
+static bool is_moot(const struct head_core *h, const struct transfer *x)
+{
+    const struct request *r = request_table_find(h->requests, x->request, x->i_choice);
+    return (!r || r->finish != FINISH_NONE) &&
+           (x->sides[TRANSFER_FROM].is_over || x->sides[TRANSFER_TO].is_over);
+}
+
+static void failed(struct head_core *h, struct transfer *x)
+{
+    uint64_t again_ns = retry_at(h, x);
+    if (!is_moot(h, x)) {
+        h->transfers.n_failed++;
+        log_warn("kv_transfer_failed", "id=%llu request=%016llx%016llx choice=%u reason=%s",
+                 (unsigned long long)x->id, (unsigned long long)x->request.hi,
+                 (unsigned long long)x->request.lo, x->i_choice, log_quote(x->why));
+    }
+    let_go(h, x, TRANSFER_FROM); /* who reads them still has nobody to tell what */
+    if (side_is_quiet(&x->sides[TRANSFER_TO], true)) {
+        let_go(h, x, TRANSFER_TO);
+        end(h, x, again_ns);
+        return;
+    }
+    struct request *r = request_of(h, x);
+    if (r)
+        r->move_at_ns = again_ns;
+    leave_lane(h, x, TRANSFER_FROM);
+    x->state = TRANSFER_STUCK;
+}
+
+static void go_on_copying(struct head_core *h, struct transfer *x)
+{
+    struct transfers *t = &h->transfers;
+    bool late = h->now_ns - x->start_ns >= TIMEOUT_NS;
+    if (!x->failed)
+        tell_all(h, x);
+    if (!x->failed && late)
+        fail(x, "timeout", STR("a rank does not answer"));
+    if (x->failed) { /* others need not wait until its ranks have found out */
+        failed(h, x);
+        return;
+    }
+    if (!side_is_quiet(&x->sides[0], false) || !side_is_quiet(&x->sides[1], false))
+        return;
+    learn_speed(t, x, h->now_ns);
+    t->n_done++;
+    t->n_bytes += x->n_bytes * x->sides[TRANSFER_TO].n_ranks;
+    log_debug("kv_transferred", "id=%llu bytes=%llu took_ms=%.1f", (unsigned long long)x->id,
+              (unsigned long long)x->n_bytes,
+              (double)(h->now_ns - x->start_ns) / (double)NS_PER_MS);
+    copied(h, x);
+    go_on_leaving(h, x); /* before it can be admitted again where it is */
+}
+
+static void go_on(struct head_core *h, struct transfer *x)
+{
+    if (x->state == TRANSFER_COPYING)
+        go_on_copying(h, x);
+    else if (x->state == TRANSFER_LEAVING)
+        go_on_leaving(h, x);
+    else if (side_is_quiet(&x->sides[TRANSFER_TO], true)) {
+        let_go(h, x, TRANSFER_TO);
+        end(h, x, 0);
+    }
+}
+
+/* ---- time, messages, losses ---- */
+
+void transfers_turn(struct head_core *h)
+{
+    transfers_look(h);
+    for (struct transfer *x = h->transfers.first, *next; x; x = next) {
+        next = x->next;
+        go_on(h, x);
+    }
+}
+
+void transfers_tick(struct head_core *h)
+{
+    for (uint32_t i = 0; i < h->n_live; i++)
+        h->lanes[h->live[i]].look_due = true;
+}
+
+/* The side that this rank is of; NULL: none. */
+static struct transfer_side *side_of(struct transfer *x, const struct worker *w)
+{
+    const struct group *g = w->group;
+    for (int s = 0; s < 2 && g; s++) {
+        struct transfer_side *side = &x->sides[s];
+        if (side->told && !side->is_over && side->i_group == g->index && side->epoch == g->epoch &&
+            w->position < side->n_ranks)
+            return side;
+    }
+    return NULL;
+}
+
+void transfers_on_msg(struct head_core *h, struct worker *w, const struct msg_kv_transferred *m)
+{
+    for (struct transfer *x = h->transfers.first; x; x = x->next) {
+        struct transfer_side *side = x->id == m->id ? side_of(x, w) : NULL;
+        if (!side || m->term_epoch != side->epoch || x->state == TRANSFER_LEAVING ||
+            !side->told[w->position] || side->answered[w->position])
+            continue;
+        side->answered[w->position] = true;
+        if (m->status != STATUS_OK)
+            fail(x, status_name(m->status), m->text);
+        x->took_ns = m->took_ns > x->took_ns ? m->took_ns : x->took_ns;
+    }
+}
+
+void transfers_on_down(struct head_core *h, const struct group *g)
+{
+    for (struct transfer *x = h->transfers.first; x; x = x->next) {
+        for (int s = 0; s < 2; s++) {
+            struct transfer_side *side = &x->sides[s];
+            if (side->is_over || side->i_group != g->index || side->epoch != g->epoch)
+                continue;
+            side->is_over = true;
+            if (x->state == TRANSFER_COPYING)
+                fail(x, "lost", STR("a group's epoch has ended"));
+        }
+    }
+    h->lanes[g->index].transfer = NULL;
+    h->lanes[g->index].n_coming = 0;
+    h->lanes[g->index].n_coming_tokens = 0;
+}
+
+bool transfers_owe(const struct head_core *h, const struct worker *w)
+{
+    for (struct transfer *x = h->transfers.first; x; x = x->next) {
+        const struct transfer_side *side = side_of(x, w);
+        if (side && x->state != TRANSFER_LEAVING && side->told[w->position] &&
+            !side->answered[w->position])
+            return true;
+    }
+    return false;
+}
+
+uint32_t transfers_under_way(const struct head_core *h)
+{
+    uint32_t n = 0;
+    for (const struct transfer *x = h->transfers.first; x; x = x->next)
+        n += x->state == TRANSFER_COPYING;
+    return n;
+}
+
+bool transfers_leave(const struct head_core *h, const struct group *g)
+{
+    for (const struct transfer *x = h->transfers.first; x; x = x->next) {
+        if (x->state == TRANSFER_LEAVING && x->sides[TRANSFER_FROM].i_group == g->index &&
+            request_of(h, x))
+            return true;
+    }
+    return false;
+}
+
+bool transfers_check(const struct head_core *h, struct error *err)
+{
+    uint32_t n = 0, n_coming = 0, n_tokens = 0;
+    for (const struct transfer *x = h->transfers.first; x; x = x->next) {
+        n++;
+        for (int s = 0; s < 2; s++) {
+            const struct lane *l = lane_of(h, &x->sides[s]);
+            if (l && (!l->scheduler || l->group->epoch != x->sides[s].epoch))
+                return error_set(err, STATUS_INTERNAL, "a move of an epoch that is over"), false;
+            bool keeps =
+                x->state == TRANSFER_COPYING || (x->state == TRANSFER_STUCK && s == TRANSFER_TO);
+            if (l && keeps != (l->transfer == x))
+                return error_set(err, STATUS_INTERNAL, "a lane and its move disagree"), false;
+        }
+        bool counts = lane_of(h, &x->sides[TRANSFER_TO]) != NULL;
+        n_coming += counts;
+        n_tokens += counts ? x->n_coming : 0;
+    }
+    for (uint32_t i = 0; i < h->n_live; i++) {
+        n_coming -= h->lanes[h->live[i]].n_coming;
+        n_tokens -= (uint32_t)h->lanes[h->live[i]].n_coming_tokens;
+    }
+    if (n == h->transfers.n && n_coming == 0 && n_tokens == 0)
+        return true;
+    return error_set(err, STATUS_INTERNAL, "%u moves, counted %u; %d too many expected", n,
+                     h->transfers.n, (int)n_coming),
+           false;
+}

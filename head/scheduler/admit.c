@@ -1,0 +1,203 @@
+/* Who comes in. In order, without overtaking: a big request is not starved by small ones behind it;
+ * only a better class may take places from those that run. One that would be a partial prefill too
+ * many lets other tenants' whole ones pass, which take no such place from it. */
+#include <stdio.h>
+
+#include "head/request/prompt_logprobs.h"
+#include "head/scheduler/state.h"
+
+enum {
+    STUCK_STEPS = 16, /* after so many another look: more of the prefix may be cached now */
+    HELD_MAX = 16,    /* tenants that others pass in a step: each costs a look at the cache */
+    ADMIT_BYTES = 256 /* what an admission has beside ids, blocks, lists and texts, at most */
+};
+
+/* The most that one plan admits, but for a single sequence that weighs more: every rank is sent all
+ * of it, on 10 Gbit/s in 7 ms, and it is a quarter of the bytes that a link may have under way. */
+#define PLAN_ADMIT_BYTES (8u << 20)
+
+static uint64_t n_free_blocks(const struct scheduler *s)
+{
+    uint64_t n = 0;
+    for (uint32_t i = 0; i < s->c.n_kv_groups; i++)
+        n += block_pool_n_free(blocks_pool(s->blocks, i));
+    return n;
+}
+
+/* Looking for a long prompt's prefix costs more than the rest of a step; while nothing was freed
+ * the answer would be the same. */
+static bool is_stuck(struct scheduler *s, const struct seq *x)
+{
+    if (s->stuck.seq != x || n_free_blocks(s) > s->stuck.n_free || s->stuck.patience == 0)
+        return false;
+    s->stuck.patience--;
+    return true;
+}
+
+static void set_stuck(struct scheduler *s, const struct seq *x)
+{
+    s->stuck = (struct stuck){x, n_free_blocks(s), STUCK_STEPS};
+}
+
+static void take_in(struct scheduler *s, struct seq *x, uint64_t now_ns)
+{
+    struct request *r = x->r;
+    seq_queue_remove(&s->waiting, x);
+    x->place = SEQ_RUNNING;
+    x->incarnation++;
+    x->slot = s->free_slots[--s->n_free_slots];
+    s->slots[x->slot] = x;
+    running_insert(s, x);
+    uint32_t n_cached = blocks_take(s->blocks, x->tables, r, &s->hit);
+    x->n_scheduled = x->covered = n_cached;
+    if (s->n_moves > 0)
+        moves_of_gone(s, r); /* it has them now */
+    request_enter(r, REQUEST_RUNNING);
+    x->scores = s->c.scores_prompts && request_needs_scores(r);
+    struct plan_admit *a = &s->p.admits[s->p.n_admits++];
+    *a = (struct plan_admit){.slot = x->slot,
+                             .n_prompt = r->n_prompt,
+                             .n_computed = n_cached,
+                             .ids = {r->ids, r->n_ids},
+                             .sampling = r->sampling};
+    if (!x->scores)
+        a->sampling.n_prompt_logprobs = -1;
+    x->counts_hits = s->c.enable_prefix_caching && !r->scheduled_ns;
+    if (!r->scheduled_ns)
+        r->scheduled_ns = now_ns;
+    if (!x->counts_hits) /* vLLM counts a request once too: what comes back finds its own blocks */
+        return;
+    r->n_cached = n_cached < r->n_prompt ? n_cached : r->n_prompt;
+    s->stats.prefix_query_tokens += r->n_ids;
+    s->stats.prefix_hit_tokens += n_cached;
+}
+
+/* However little of a prompt is left to be computed, the ranks are told all ids and blocks of it,
+ * and a grammar as text. */
+uint64_t scheduler_admit_bytes(const struct scheduler *s, const struct request *r, uint32_t n_ids)
+{
+    uint64_t n = n_ids;
+    for (uint32_t i = 0; i < s->c.n_kv_groups; i++)
+        n += n_ids / blocks_tokens(s->blocks, i) + 1;
+    return n * sizeof(uint32_t) + request_sampling_bytes(r) + ADMIT_BYTES;
+}
+
+/* A prompt that would be done in parts is one too many. */
+static bool too_many_parts(const struct scheduler *s, const struct seq *x, uint32_t chunk)
+{
+    uint32_t n = x->r->n_ids - s->hit.n_tokens - s->hit.n_tail;
+    return s->c.max_partial_prefills && chunk < n && s->n_prompts >= s->c.max_partial_prefills;
+}
+
+static void end_without_memory(struct scheduler *s, struct seq *x)
+{
+    x->r->status = STATUS_NO_MEMORY;
+    snprintf(x->r->text, sizeof x->r->text,
+             "the head has no memory for a request of %u tokens: try again later", x->n_cap);
+    scheduler_end(s, x, FINISH_ERROR);
+}
+
+/* The admissions of one step share these bounds. */
+struct admission {
+    struct prompt_budget budget;
+    uint64_t n_bytes; /* of the plan's admissions */
+    struct seq *held; /* the last that was one partial prefill too many: those behind it may pass */
+    uint32_t n_held;
+};
+
+/* After a no, nobody behind x comes in either. */
+static bool may_come(struct scheduler *s, const struct admission *a, const struct seq *x)
+{
+    if (prompt_budget_is_spent(&a->budget, x))
+        return false;
+    if (x->n_pending) /* tokens drawn before its preemption are still to come */
+        return false;
+    uint64_t n_bytes = scheduler_admit_bytes(s, x->r, x->r->n_ids);
+    if (s->p.n_admits > 0 && a->n_bytes + n_bytes > PLAN_ADMIT_BYTES)
+        return false; /* the next plan has room for it */
+    return !is_stuck(s, x);
+}
+
+/* Leaves what is cached of x in s->hit. With nothing running and nothing in flight, blocks that
+ * only moves hold are given back. */
+static bool has_blocks(struct scheduler *s, const struct seq *x)
+{
+    do {
+        blocks_find(s->blocks, x->r, &s->hit);
+        if (blocks_fit_admit(s->blocks, &s->hit, x->r->n_ids, s->n_running, false))
+            return true;
+    } while (s->n_running == 0 && scheduler_in_flight(s) == 0 && moves_reclaim(s));
+    set_stuck(s, x);
+    return false;
+}
+
+/* False where nobody else comes in with this step. */
+static bool admit(struct scheduler *s, struct admission *a, struct seq *x, uint64_t now_ns)
+{
+    if (!may_come(s, a, x) || !has_blocks(s, x))
+        return false;
+    uint32_t n_left = x->r->n_ids - s->hit.n_tokens - s->hit.n_tail;
+    uint32_t start = x->r->n_ids - n_left;
+    struct run_size size = {prompt_budget_chunk(&a->budget, s, x, start, n_left), 0};
+    if (too_many_parts(s, x, size.n_tokens)) {
+        a->held = x;
+        return ++a->n_held <= HELD_MAX;
+    }
+    a->held = NULL;
+    if (!seq_make_room(s, x)) {
+        end_without_memory(s, x);
+        return true;
+    }
+    a->n_bytes += scheduler_admit_bytes(s, x->r, x->r->n_ids);
+    take_in(s, x, now_ns);
+    scheduler_add_run(s, x, size, true);
+    prompt_budget_take(&a->budget, x, start, size.n_tokens, size.n_tokens == n_left);
+    return true;
+}
+
+void scheduler_admit(struct scheduler *s, struct prompt_budget budget, uint64_t now_ns)
+{
+    struct admission a = {.budget = budget};
+    while (s->waiting.n && s->n_free_slots) {
+        struct seq *x =
+            a.held ? seq_queue_behind(&s->waiting, a.held) : seq_queue_first(&s->waiting);
+        if (!x || !admit(s, &a, x, now_ns))
+            return;
+    }
+}
+
+/* Is there any way for x to come in by taking places of worse classes, given its hit? */
+static bool can_make_way(struct scheduler *s, const struct seq *x)
+{
+    uint32_t n_left = x->r->n_ids - s->hit.n_tokens - s->hit.n_tail, n_worse = 0;
+    struct blocks_gain gain = {0};
+    if (too_many_parts(s, x, scheduler_chunk(s, n_left, s->c.max_num_batched_tokens)))
+        return false;
+    for (uint32_t i = s->running_end; i-- > 0 && s->running[i]->priority > x->priority;) {
+        blocks_count_gain(s->blocks, s->running[i]->tables, &gain);
+        n_worse++;
+    }
+    return blocks_fit_after(s->blocks, &s->hit, x->r->n_ids, s->n_running - n_worse, &gain);
+}
+
+/* Preempts the last in order, while it is of a worse class than who waits, until that one has a
+ * slot and, when the steps in flight are done, blocks. Nobody goes in vain. */
+void scheduler_make_way(struct scheduler *s)
+{
+    int32_t priority = seq_queue_first_priority(&s->waiting);
+    struct seq *last = running_last(s);
+    if (!last || last->priority <= priority)
+        return;
+    struct seq *x = seq_queue_first(&s->waiting);
+    if (x->n_pending)
+        return;
+    blocks_find(s->blocks, x->r, &s->hit);
+    if (!can_make_way(s, x))
+        return;
+    while (last && last->priority > priority &&
+           (s->n_free_slots + s->n_left_slots == 0 ||
+            !blocks_fit_admit(s->blocks, &s->hit, x->r->n_ids, s->n_running, true))) {
+        scheduler_preempt(s, last);
+        last = running_last(s);
+    }
+}

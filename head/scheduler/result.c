@@ -1,0 +1,239 @@
+/* Results, in the order of the steps. Everything is checked before anything is applied: a rank that
+ * answers something else than what was asked is out of step, and its group must be dissolved. */
+#include <assert.h>
+#include <stdio.h>
+
+#include "head/request/prompt_logprobs.h"
+#include "head/scheduler/state.h"
+
+static inline bool has_item(const struct step_entry *e)
+{
+    return e->sample || e->scores;
+}
+
+/* Of a sequence that has left nobody looks at the rows. */
+static bool answers_scores(const struct result_item *item, const struct step_entry *e)
+{
+    if (!e->scores || !e->seq)
+        return e->scores || item->n_prompt_logprobs == 0;
+    return request_scores_answer(e->r, e->start, e->n_tokens, item->prompt_logprobs,
+                                 item->n_prompt_logprobs);
+}
+
+/* A run that follows drafts may have found the end: then the request has ended by an earlier
+ * result, and nobody waits for this one. */
+static bool answers(const struct result_item *item, const struct step_entry *e)
+{
+    if (item->slot != e->slot || e->pools != (item->vector.n > 0) || !answers_scores(item, e))
+        return false;
+    if (!e->sample)
+        return (item->ids.n | item->n_logprobs) == 0;
+    return item->ids.n <= e->n_draft + 1u && (item->ids.n >= 1 || (e->follows && !e->seq)) &&
+           (item->n_logprobs == 0 || item->n_logprobs == item->ids.n);
+}
+
+static enum status check_result(const struct scheduler *s, const struct msg_result *m,
+                                struct error *err)
+{
+    if (m->term_epoch != s->term_epoch)
+        return error_set(err, STATUS_PROTOCOL, "a result of epoch %llx, the group's is %llx",
+                         (unsigned long long)m->term_epoch, (unsigned long long)s->term_epoch);
+    if (scheduler_in_flight(s) == 0 || m->step != s->step_done + 1)
+        return error_set(err, STATUS_PROTOCOL, "a result of step %llu, want %llu (%u in flight)",
+                         (unsigned long long)m->step, (unsigned long long)s->step_done + 1,
+                         scheduler_in_flight(s));
+    const struct step_record *rec = scheduler_record(s, m->step);
+    uint32_t n = 0, n_draft = 0;
+    for (uint32_t i = 0; i < rec->n; i++) {
+        n_draft += rec->entries[i].n_draft;
+        if (!has_item(&rec->entries[i]))
+            continue;
+        if (n >= m->n_items || !answers(&m->items[n], &rec->entries[i]))
+            return error_set(err, STATUS_PROTOCOL,
+                             "step %llu, item %u: it does not answer the run of slot %u",
+                             (unsigned long long)m->step, n, rec->entries[i].slot);
+        n++;
+    }
+    if (m->n_drafted > n_draft)
+        return error_set(err, STATUS_PROTOCOL, "step %llu: %u guesses, %u were granted",
+                         (unsigned long long)m->step, m->n_drafted, n_draft);
+    if (n != m->n_items)
+        return error_set(err, STATUS_PROTOCOL, "step %llu: %u items, want %u",
+                         (unsigned long long)m->step, m->n_items, n);
+    return STATUS_OK;
+}
+
+/* Its first token since it was admitted. */
+static void on_first_token(struct scheduler *s, struct seq *x, uint64_t now_ns)
+{
+    if (!x->r->first_token_ns)
+        x->r->first_token_ns = now_ns;
+    blocks_enter_tail(s->blocks, x->tables, x->r);
+    x->tail_shared = true;
+}
+
+static uint32_t push_tokens(struct request *r, const struct result_item *item)
+{
+    uint32_t n = 0;
+    while (n < item->ids.n && r->finish == FINISH_NONE) {
+        if (item->n_logprobs)
+            request_push_token(r, item->ids.ptr[n], &item->logprobs[n]);
+        else
+            request_push_id(r, item->ids.ptr[n]);
+        n++;
+    }
+    return n;
+}
+
+/* What a result does to a sequence that goes on, besides its tokens: seldom anything. */
+static void move_on(struct scheduler *s, struct seq *x, uint64_t now_ns)
+{
+    if (!x->tail_shared)
+        on_first_token(s, x, now_ns);
+    if (seq_n_known(x) >= x->enter_at && s->c.enable_prefix_caching) {
+        s->entering[s->n_entering++] = x; /* it is cold: asked for now, entered in the end */
+        blocks_prefetch(s->blocks, x->tables);
+    }
+}
+
+/* Nobody has left since: who ends in a result is not asked to enter anything by it. */
+static void enter_blocks(struct scheduler *s)
+{
+    for (uint32_t i = 0; i < s->n_entering; i++)
+        blocks_prefetch_enter(s->blocks, s->entering[i]->tables, s->entering[i]->r);
+    for (uint32_t i = 0; i < s->n_entering; i++) {
+        struct seq *x = s->entering[i];
+        x->enter_at = blocks_enter(s->blocks, x->tables, x->r, seq_n_known(x));
+    }
+}
+
+static void count_accepted(struct scheduler *s, uint32_t n)
+{
+    s->stats.n_accepted += n;
+    for (uint32_t i = 0; i < n; i++)
+        s->accepted_at[i]++;
+}
+
+/* Rows of a prompt, before the token that may come with them; x is still there. */
+static void take_scores(struct scheduler *s, const struct seq *x, const struct step_entry *e,
+                        const struct result_item *item)
+{
+    request_take_scores(x->r, e->start, item->prompt_logprobs, item->n_prompt_logprobs);
+    if (!e->sample)
+        s->events[s->n_events++] = (struct scheduler_event){.request = x->r};
+}
+
+/* The last of the tokens is none: an answer that its grammar leads nowhere is no answer. */
+static void end_dead(struct request *r, const struct result_item *item, uint32_t n_new)
+{
+    if (n_new == 0 || n_new > item->gaps.n || !(item->gaps.ptr[n_new - 1] < 0))
+        return;
+    r->finish = FINISH_ERROR;
+    r->status = STATUS_INVALID;
+    uint32_t n = request_n_generated(r) - 1;
+    if (item->gaps.ptr[n_new - 1] > RESULT_MASK_COST)
+        snprintf(r->text, sizeof r->text,
+                 "Behind %u tokens the answer's grammar allows no token of this model: the answer "
+                 "cannot be completed.",
+                 n);
+    else
+        snprintf(r->text, sizeof r->text,
+                 "Behind %u tokens finding what the answer's grammar allows costs more than it "
+                 "may: let rules repeat on one side (list: item | list item).",
+                 n);
+}
+
+/* Who has left pays all the same. */
+static void charge_masks(struct scheduler *s, const struct step_entry *e,
+                         const struct result_item *item)
+{
+    mask_shares_charge(&s->masks, e->i_mask_share, e->mask_units, item->mask_units);
+    struct seq *x = e->seq;
+    if (!x)
+        return;
+    x->mask_units = item->mask_units;
+    if (item->matcher_kib > 0)
+        x->r->matcher_kib = item->matcher_kib;
+    if (!x->had_mask)
+        mask_shares_had_first(&s->masks, e->i_mask_share);
+    x->had_mask = true;
+}
+
+/* The tokens of one run; x is still there. */
+static void take_tokens(struct scheduler *s, struct seq *x, const struct step_entry *e,
+                        const struct result_item *item, uint64_t now_ns)
+{
+    struct request *r = x->r;
+    uint32_t n_more = item->ids.n - 1; /* accepted guesses */
+    if (e->pools)
+        request_take_vector(r, item->vector);
+    uint32_t n_new = push_tokens(r, item);
+    end_dead(r, item, n_new);
+    bool ended = r->finish != FINISH_NONE;
+    s->events[s->n_events++] =
+        (struct scheduler_event){.request = r, .n_new = n_new, .ended = ended};
+    s->stats.n_generated_tokens += n_new;
+    if (n_more)
+        count_accepted(s, n_more);
+    x->n_pending--;
+    x->n_ahead -= e->n_draft;
+    x->n_total += n_more;
+    if (ended) {
+        request_enter(r, r->finish == FINISH_ERROR ? REQUEST_FAILED : REQUEST_FINISHED);
+        scheduler_drop(s, x);
+    } else if (x->place == SEQ_RUNNING && e->incarnation == x->incarnation) {
+        x->n_scheduled += n_more;
+        move_on(s, x, now_ns);
+    }
+}
+
+static void prefetch(const struct step_record *rec, uint32_t i)
+{
+    if (i + REQUEST_PREFETCH_FAR >= rec->n)
+        return;
+    const struct step_entry *e = &rec->entries[i + REQUEST_PREFETCH_FAR];
+    __builtin_prefetch(e->seq, 1);
+    request_prefetch(e->r);
+    e = &rec->entries[i + REQUEST_PREFETCH_NEAR];
+    if (e->seq)
+        request_prefetch_ids(e->r);
+}
+
+enum status scheduler_on_result(struct scheduler *s, const struct msg_result *m, uint64_t now_ns,
+                                const struct scheduler_event **events, uint32_t *n_events,
+                                struct error *err)
+{
+    *events = s->events;
+    *n_events = s->n_events = s->n_entering = 0;
+    TRY(check_result(s, m, err));
+    struct step_record *rec = scheduler_record(s, m->step);
+    uint32_t i_record = (uint32_t)(m->step % s->c.depth), i_item = 0;
+    struct step_load load = {.n_drawn = m->n_drafted};
+    s->step_done = m->step;
+    s->stats.n_drafted += m->n_drafted;
+    for (uint32_t i = 0; i < rec->n; i++) {
+        const struct step_entry *e = &rec->entries[i];
+        prefetch(rec, i);
+        load.n_drawn += e->sample;
+        load.n_scored += e->n_scored;
+        load.n_prompt += e->n_tokens - e->sample - e->n_scored;
+        s->n_ahead -= e->n_draft > 0;
+        const struct result_item *item = has_item(e) ? &m->items[i_item++] : NULL;
+        if (e->i_mask_share != MASK_SHARE_NONE)
+            charge_masks(s, e, item);
+        if (!e->seq)
+            continue;
+        e->seq->entry[i_record] = ENTRY_NONE;
+        if (e->scores)
+            take_scores(s, e->seq, e, item);
+        if (e->sample)
+            take_tokens(s, e->seq, e, item, now_ns);
+    }
+    rec->n = 0;
+    enter_blocks(s);
+    *n_events = s->n_events;
+    step_budget_on_result(&s->budget, load, m->execute_ns);
+    mask_shares_on_result(&s->masks, m->execute_ns);
+    blocks_on_done(s->blocks, m->step);
+    return STATUS_OK;
+}

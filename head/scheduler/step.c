@@ -1,0 +1,354 @@
+/* The next plan. Running sequences are served in order of seq_before, so the first always gets its
+ * blocks and the last is preempted: no livelock. Decodes are counted first and prompts share the
+ * rest of the token budget; then waiting sequences come in (scheduler_admit.c). Whoever waits for
+ * blocks in quarantine claims them, so that younger ones cannot take them away. */
+#include <assert.h>
+#include <string.h>
+
+#include "head/scheduler/state.h"
+#include "proto/plan_digest.h"
+
+enum {
+    PREFETCH = 6,      /* sequences ahead */
+    FIRST_MASK = 10000 /* units expected of it: a millisecond */
+};
+
+/* ---- deadlines ---- */
+
+static void end_expired(struct scheduler *s, uint64_t now_ns)
+{
+    if (now_ns < s->next_deadline_ns)
+        return;
+    s->next_deadline_ns = UINT64_MAX;
+    for (struct seq *x = s->first; x; x = x->next) {
+        uint64_t deadline_ns = x->r->deadline_ns;
+        if (!deadline_ns || x->place == SEQ_ENDED)
+            continue;
+        if (deadline_ns <= now_ns)
+            scheduler_end(s, x, FINISH_TIMEOUT);
+        else if (deadline_ns < s->next_deadline_ns)
+            s->next_deadline_ns = deadline_ns;
+    }
+}
+
+/* ---- runs ---- */
+
+/* How far the ranks may get with this run: the token at n_cap - 1 is never run. */
+static uint32_t furthest(const struct seq *x, struct run_size size)
+{
+    uint32_t end = x->n_scheduled + x->n_ahead + size.n_tokens + size.n_draft;
+    return end < x->n_cap - 1 ? end : x->n_cap - 1;
+}
+
+static void count_prompt_tokens(struct scheduler *s, const struct seq *x, uint32_t n_tokens)
+{
+    uint32_t end = x->n_scheduled + n_tokens, n_prompt = x->r->n_prompt;
+    if (x->n_scheduled < n_prompt)
+        s->stats.n_prompt_tokens += (end < n_prompt ? end : n_prompt) - x->n_scheduled;
+}
+
+/* The blocks of a run up to end; what is new of them is charged to x's tenant. */
+static struct plan_blocks *extend(struct scheduler *s, struct seq *x, uint32_t end, uint32_t *n)
+{
+    struct plan_blocks *out = s->p.blocks + s->p.n_blocks;
+    *n = blocks_extend(s->blocks, x->tables, x->slot, x->n_scheduled, end, out);
+    s->p.n_blocks += *n;
+    uint32_t covered = blocks_covered(s->blocks, x->tables);
+    seq_queue_charge(&s->waiting, x, covered - x->covered);
+    x->covered = covered;
+    return out;
+}
+
+static void expect_mask(struct scheduler *s, struct seq *x, struct step_entry *e)
+{
+    e->i_mask_share = x->i_mask_share;
+    e->mask_units = x->had_mask ? x->mask_units : FIRST_MASK;
+    x->mask_round = mask_shares_run(&s->masks, x->i_mask_share, e->mask_units);
+}
+
+static struct plan_run *put_run(struct scheduler *s, struct seq *x, struct run_size size,
+                                bool prompt)
+{
+    struct plan_space *p = &s->p;
+    struct step_entry *e;
+    struct plan_run *run;
+    if (prompt) {
+        run = &p->prefills[p->n_prefills];
+        e = &p->prefill_entries[p->n_prefills++];
+    } else {
+        x->entry[(s->step_sent + 1) % s->c.depth] = p->n_runs;
+        run = &p->runs[p->n_runs];
+        e = &scheduler_record(s, s->step_sent + 1)->entries[p->n_runs++];
+    }
+    bool sample = x->n_scheduled + size.n_tokens == x->n_total, follows = x->n_ahead > 0;
+    *run = (struct plan_run){.slot = x->slot,
+                             .start = x->n_scheduled,
+                             .n_tokens = size.n_tokens,
+                             .n_draft = size.n_draft,
+                             .sample = sample,
+                             .follows = follows};
+    *e = (struct step_entry){.seq = x,
+                             .r = x->r,
+                             .slot = x->slot,
+                             .n_tokens = size.n_tokens,
+                             .incarnation = x->incarnation,
+                             .n_draft = (uint16_t)size.n_draft,
+                             .sample = sample,
+                             .follows = follows,
+                             .pools = sample && x->pools,
+                             .n_scored =
+                                 prompt ? seq_n_scored_by(x, x->n_scheduled, size.n_tokens) : 0,
+                             .scores = x->scores && x->n_scheduled + 1 < x->r->n_prompt,
+                             .start = x->n_scheduled,
+                             .i_mask_share = MASK_SHARE_NONE};
+    if (x->masked && sample)
+        expect_mask(s, x, e);
+    x->n_scheduled += size.n_tokens;
+    x->n_total += sample;
+    x->n_pending += sample;
+    return run;
+}
+
+static void plan_prompt(struct scheduler *s, struct seq *x)
+{
+    x->n_untold = 0;
+    bool more = x->n_total - x->n_scheduled > 1;
+    x->enter_at = blocks_enter(s->blocks, x->tables, x->r, seq_n_known(x));
+    seq_set_prompt(s, x, more);
+    if (!more)
+        blocks_settle(s->blocks, x->tables);
+}
+
+void scheduler_add_run(struct scheduler *s, struct seq *x, struct run_size size, bool prompt)
+{
+    uint32_t n_blocks = 0;
+    count_prompt_tokens(s, x, size.n_tokens);
+    struct plan_blocks *blocks = extend(s, x, furthest(x, size), &n_blocks);
+    struct plan_run *run = put_run(s, x, size, prompt);
+    run->blocks = blocks;
+    run->n_blocks = n_blocks;
+    if (size.n_draft) {
+        x->n_ahead += (uint16_t)size.n_draft;
+        s->n_ahead++;
+        s->stats.n_draft_steps++;
+    }
+    if (prompt)
+        plan_prompt(s, x);
+}
+
+/* One position, known to have its block: what nearly every run is. */
+static void add_decode(struct scheduler *s, struct seq *x)
+{
+    (void)put_run(s, x, (struct run_size){1, 0}, false);
+}
+
+/* Whether x can run size now; who cannot takes blocks from the last in order. */
+static enum blocks_fit make_room(struct scheduler *s, struct seq *x, struct run_size size,
+                                 bool *short_of_blocks)
+{
+    enum blocks_fit fit;
+    while ((fit = blocks_fit(s->blocks, x->tables, x->n_scheduled, furthest(x, size))) ==
+           BLOCKS_FIT_NOT) {
+        *short_of_blocks = true;
+        if (moves_reclaim(s))
+            continue;
+        struct seq *victim = running_last(s);
+        scheduler_preempt(s, victim);
+        if (victim == x)
+            return BLOCKS_FIT_NOT;
+    }
+    *short_of_blocks |= fit == BLOCKS_FIT_SOON;
+    return fit;
+}
+
+/* What other sequences have planned of x's next blocks need not be computed. */
+static void advance(struct scheduler *s, struct seq *x)
+{
+    uint32_t position = blocks_advance(s->blocks, x->tables, x->r, x->n_scheduled);
+    if (position == x->n_scheduled)
+        return;
+    uint32_t n_prompt = x->r->n_prompt;
+    if (x->counts_hits) {
+        s->stats.prefix_hit_tokens += position - x->n_scheduled;
+        if (x->n_scheduled < n_prompt)
+            x->r->n_cached += (position < n_prompt ? position : n_prompt) - x->n_scheduled;
+    }
+    x->n_untold += position - x->n_scheduled;
+    x->n_scheduled = position;
+    x->covered = position;
+}
+
+/* Guesses that each decode of this step may have: as many as asked for, or none. */
+static uint32_t drafts_of_step(const struct scheduler *s)
+{
+    uint32_t n = s->n_running;
+    if (s->c.draft_max_seqs && n > s->c.draft_max_seqs)
+        return 0;
+    return (uint64_t)n * (1 + s->c.n_draft) * 2 <= s->c.max_num_batched_tokens ? s->c.n_draft : 0;
+}
+
+static void run_decode(struct scheduler *s, struct seq *x, uint32_t n_draft, bool *short_of_blocks)
+{
+    if (x->masked && !mask_shares_may_run(&s->masks, x->i_mask_share, x->mask_round))
+        return;
+    if (s->rows.n_tenants > 1 && !row_shares_may_run(&s->rows, x->i_row_share))
+        return;
+    uint32_t room = x->n_cap - 1 - x->n_total; /* ids that may come after the next one */
+    struct run_size size = {1, n_draft < room ? n_draft : room};
+    if (size.n_draft == 0 && x->n_ahead == 0 && x->n_scheduled < x->covered)
+        add_decode(s, x);
+    else if (make_room(s, x, size, short_of_blocks) == BLOCKS_FIT)
+        scheduler_add_run(s, x, size, false);
+}
+
+static void run_prompt(struct scheduler *s, struct seq *x, struct prompt_budget *budget,
+                       bool *short_of_blocks)
+{
+    if (prompt_budget_is_spent(budget, x))
+        return;
+    advance(s, x);
+    uint32_t n_left = seq_n_ready(x), start = x->n_scheduled;
+    struct run_size size = {prompt_budget_chunk(budget, s, x, start, n_left), 0};
+    if (make_room(s, x, size, short_of_blocks) != BLOCKS_FIT)
+        return;
+    prompt_budget_take(budget, x, start, size.n_tokens, size.n_tokens == n_left);
+    scheduler_add_run(s, x, size, true);
+}
+
+/* Runs every running sequence that can run. Returns the tokens of the budget that are left for
+ * admissions; none also when somebody lacks blocks: then nobody new comes in. */
+static struct prompt_budget run_running(struct scheduler *s)
+{
+    uint32_t n_decodes = s->n_running - s->n_prompts, n_draft = drafts_of_step(s);
+    struct prompt_budget budget = prompt_budget_begin(s, n_decodes, 1 + n_draft);
+    bool short_of_blocks = false;
+    prompt_budget_share(&budget, s);
+    for (uint32_t i = 0; i < s->running_end; i++) {
+        struct seq *x = s->running[i];
+        if (i + PREFETCH < s->running_end)
+            __builtin_prefetch(s->running[i + PREFETCH], 1);
+        if (x->is_prompt)
+            run_prompt(s, x, &budget, &short_of_blocks);
+        else if (seq_n_ready(x) == 1)
+            run_decode(s, x, n_draft, &short_of_blocks);
+    }
+    return short_of_blocks ? (struct prompt_budget){0} : budget;
+}
+
+static struct prompt_budget run_all(struct scheduler *s)
+{
+    mask_shares_begin_step(&s->masks);
+    row_shares_begin_step(&s->rows);
+    struct prompt_budget budget = run_running(s);
+    row_shares_end_step(&s->rows);
+    mask_shares_end_step(&s->masks);
+    return budget;
+}
+
+/* Where nothing at all would run, the rows that others' shares hold back do, and those whose masks
+ * wait: who owes least first. One of them may find no blocks, and is put aside for that; then the
+ * next ones have theirs. */
+static struct prompt_budget run_any(struct scheduler *s)
+{
+    row_shares_plan(&s->rows, &s->budget, 1 + drafts_of_step(s),
+                    s->n_prompts > 0 || s->waiting.n > 0);
+    struct prompt_budget budget = run_all(s);
+    while (s->p.n_runs + s->p.n_prefills == 0 && scheduler_in_flight(s) == 0 &&
+           (row_shares_lift(&s->rows) || mask_shares_lift(&s->masks)))
+        budget = run_all(s);
+    return budget;
+}
+
+/* ---- the plan ---- */
+
+static void close_holes(struct scheduler *s)
+{
+    if (s->running_end == s->n_running)
+        return;
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < s->running_end; i++) {
+        struct seq *x = s->running[i];
+        if (!x)
+            continue;
+        s->running[n] = x;
+        x->i_running = n++;
+    }
+    s->running_end = n;
+}
+
+/* Slots that were left go into finished and are free for this plan's admits. */
+static void hand_back_slots(struct scheduler *s)
+{
+    while (s->n_left_slots) {
+        uint32_t slot = s->left_slots[--s->n_left_slots];
+        s->p.finished[s->p.n_finished++] = slot;
+        s->free_slots[s->n_free_slots++] = slot;
+    }
+}
+
+static uint64_t digest(const struct scheduler *s)
+{
+    uint64_t sum = 0;
+    for (uint32_t i = 0; i < s->running_end; i++) {
+        const struct seq *x = s->running[i];
+        sum += plan_digest_sequence(x->slot, x->n_scheduled - x->n_untold) +
+               blocks_digest(s->blocks, x->tables);
+    }
+    return plan_digest_end(sum);
+}
+
+static bool digest_is_due(const struct scheduler *s)
+{
+    return (s->step_sent + 1) % PLAN_DIGEST_EVERY == 0;
+}
+
+/* Decodes stand in place already; prompts follow them. */
+static const struct msg_plan *finish_plan(struct scheduler *s)
+{
+    struct plan_space *p = &s->p;
+    uint64_t step = s->step_sent + 1;
+    struct step_record *rec = scheduler_record(s, step);
+    memcpy(p->runs + p->n_runs, p->prefills, p->n_prefills * sizeof *p->runs);
+    memcpy(rec->entries + p->n_runs, p->prefill_entries, p->n_prefills * sizeof *rec->entries);
+    rec->n = p->n_runs + p->n_prefills;
+    rec->step = step;
+    for (uint32_t i = p->n_runs; i < rec->n; i++)
+        rec->entries[i].seq->entry[step % s->c.depth] = i;
+    p->plan = (struct msg_plan){.term_epoch = s->term_epoch,
+                                .step = step,
+                                .finished = {p->finished, p->n_finished},
+                                .admits = p->admits,
+                                .n_admits = p->n_admits,
+                                .runs = p->runs,
+                                .n_runs = rec->n};
+    p->plan.copies = blocks_copies(s->blocks, &p->plan.n_copies);
+    if (digest_is_due(s))
+        p->plan.digest = digest(s);
+    s->step_sent = step;
+    blocks_on_sent(s->blocks, step);
+    s->stats.n_steps++;
+    return &p->plan;
+}
+
+const struct msg_plan *scheduler_step(struct scheduler *s, uint64_t now_ns)
+{
+    end_expired(s, now_ns);
+    if (scheduler_in_flight(s) >= s->c.depth || (digest_is_due(s) && s->n_ahead > 0))
+        return NULL;
+    struct plan_space *p = &s->p;
+    p->n_finished = p->n_admits = p->n_runs = p->n_prefills = p->n_blocks = 0;
+    blocks_begin_step(s->blocks);
+    close_holes(s);
+    scheduler_make_way(s);
+    struct prompt_budget budget = run_any(s);
+    uint32_t n_left_before = s->n_left_slots;
+    hand_back_slots(s);
+    scheduler_admit(s, budget, now_ns);
+    if (p->n_runs + p->n_prefills == 0) {
+        /* nothing is sent: what was to be named in finished is named in the next plan */
+        for (uint32_t i = 0; i < n_left_before; i++)
+            s->left_slots[s->n_left_slots++] = s->free_slots[--s->n_free_slots];
+        return NULL;
+    }
+    return finish_plan(s);
+}

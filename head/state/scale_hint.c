@@ -1,0 +1,196 @@
+#include "head/state/scale_hint.h"
+
+#include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "common/base/clock.h"
+
+#define KV_FULL   0.90 /* above: more groups, */
+#define KV_BETTER 0.75 /* so that it would be this */
+#define USED_LOW  0.60 /* fewer groups are enough while they would be used no more than this */
+
+static double seconds(uint64_t ns)
+{
+    return (double)ns / (double)NS_PER_S;
+}
+
+static uint32_t at_least(uint32_t a, uint32_t b)
+{
+    return a > b ? a : b;
+}
+
+__attribute__((format(printf, 2, 3))) static void say(struct scale_hint *h, const char *fmt, ...)
+{
+    size_t n = strlen(h->reason);
+    va_list args;
+    va_start(args, fmt);
+    vsnprintf(h->reason + n, sizeof h->reason - n, fmt, args);
+    va_end(args);
+}
+
+/* Groups that this load asks for beyond those that serve, with the reason; 0: they are enough. */
+static uint32_t wanted_more(struct scale_hint *h, const struct scale_config *c,
+                            const struct scale_load *l)
+{
+    uint32_t want = 0;
+    double n = l->n_groups;
+    uint64_t patience_ns = c->ttft_ns ? c->ttft_ns / 2 : SCALE_HINT_WAIT_NS;
+    if (l->waiting > 0 && l->oldest_wait_ns >= patience_ns) {
+        double each = l->running > 0 ? l->running / n : c->slots; /* what one has turned out to */
+        want = at_least((uint32_t)ceil((l->running + l->waiting) / each), l->n_groups + 1);
+        say(h, "%u wait, the oldest for %.1f s, beside %u that run on %u groups; ", l->waiting,
+            seconds(l->oldest_wait_ns), l->running, l->n_groups);
+    }
+    if (c->ttft_ns > 0 && l->oldest_wait_ns >= c->ttft_ns) {
+        want = at_least(want, l->n_groups + 1);
+        say(h, "a first token has been awaited for %.1f s, the target is %.1f s; ",
+            seconds(l->oldest_wait_ns), seconds(c->ttft_ns));
+    }
+    if (l->kv_usage > KV_FULL) {
+        want =
+            at_least(at_least(want, l->n_groups + 1), (uint32_t)ceil(n * l->kv_usage / KV_BETTER));
+        say(h, "%.0f %% of the KV blocks are in use; ", 100 * l->kv_usage);
+    }
+    return want;
+}
+
+/* The fewest groups that would do, at most those that serve. */
+static uint32_t enough(const struct scale_config *c, const struct scale_load *l)
+{
+    uint64_t patience_ns = c->ttft_ns ? c->ttft_ns / 2 : SCALE_HINT_WAIT_NS;
+    if (l->waiting > 0 || l->oldest_wait_ns >= patience_ns)
+        return l->n_groups;
+    double busy = (double)l->running / c->slots, held = l->kv_usage * l->n_groups;
+    uint32_t n = (uint32_t)ceil((busy > held ? busy : held) / USED_LOW);
+    return n < l->n_groups ? at_least(n, 1) : l->n_groups;
+}
+
+static uint32_t bounded(const struct scale_config *c, uint32_t groups)
+{
+    groups = at_least(groups, at_least(c->min_groups, 1));
+    return c->max_groups > 0 && groups > c->max_groups ? c->max_groups : groups;
+}
+
+/* Fewer are wanted when that has been so for the whole calm time. */
+static void lower(struct scale_hint *h, const struct scale_config *c, uint32_t need,
+                  uint64_t now_ns)
+{
+    if (need >= h->groups) {
+        h->low_since_ns = 0;
+        return;
+    }
+    if (h->low_since_ns == 0) {
+        h->low_since_ns = now_ns;
+        h->low_peak = 0;
+    }
+    h->low_peak = at_least(h->low_peak, need);
+    uint64_t calm_ns = now_ns - h->low_since_ns;
+    if (calm_ns < c->calm_ns) {
+        say(h,
+            "%u would be enough, and will be wanted once that has been so for %.0f s (%.0f s so "
+            "far); ",
+            need, seconds(c->calm_ns), seconds(calm_ns));
+        return;
+    }
+    h->groups = h->low_peak;
+    h->low_since_ns = 0;
+    say(h, "no more were needed for %.0f s; ", seconds(c->calm_ns));
+}
+
+static void note_use(struct scale_hint *h, const struct scale_load *l, uint64_t now_ns)
+{
+    /* the first look: whoever was here before may have asked until now */
+    if (h->asked_ns == 0 || l->running > 0 || l->waiting > 0 || l->n_arrived != h->load.n_arrived)
+        h->asked_ns = now_ns;
+}
+
+/* False: there is no number yet. */
+static bool begin(struct scale_hint *h, const struct scale_config *c, uint64_t now_ns)
+{
+    if (h->start_ns == 0)
+        h->start_ns = now_ns;
+    if (h->known)
+        return true;
+    if (now_ns - h->start_ns < SCALE_HINT_BLIND_NS) {
+        say(h, "the head has just begun: who is here is not known yet");
+        return false;
+    }
+    h->known = true;
+    /* what a head before this one may have wanted: lowered only in calm */
+    h->groups = h->load.n_workers / c->world;
+    if (h->groups > 0 || c->min_groups > 0)
+        h->groups = bounded(c, h->groups);
+    return true;
+}
+
+/* Between none and one group. True: none are wanted. */
+static bool rest(struct scale_hint *h, const struct scale_config *c, const struct scale_load *l,
+                 uint64_t now_ns)
+{
+    if (h->groups == 0 && h->asked_ns == now_ns) {
+        h->groups = 1;
+        h->woken_ns = now_ns;
+        h->is_starting = l->n_groups == 0;
+        say(h, "something is asked again, %u wait; ", l->waiting);
+    }
+    if (h->is_starting && l->n_groups > 0) {
+        h->is_starting = false;
+        h->cold_start_ns = now_ns - h->woken_ns;
+    }
+    if (h->groups > 0 && c->min_groups == 0 && now_ns - h->asked_ns >= c->idle_ns) {
+        h->groups = 0;
+        h->low_since_ns = 0;
+        h->is_starting = false;
+    }
+    if (h->groups == 0)
+        say(h, "nothing has been asked for %.0f s; ", seconds(now_ns - h->asked_ns));
+    return h->groups == 0;
+}
+
+void scale_hint_update(struct scale_hint *h, const struct scale_config *c,
+                       const struct scale_load *load, uint64_t now_ns)
+{
+    note_use(h, load, now_ns);
+    h->load = *load;
+    h->reason[0] = '\0';
+    if (!begin(h, c, now_ns))
+        return;
+    if (rest(h, c, load, now_ns)) {
+        h->low_since_ns = 0;
+    } else if (load->n_groups ==
+               0) { /* a loss, or the first start: the load says nothing about size */
+        h->low_since_ns = 0;
+        say(h, "no group serves; ");
+    } else {
+        uint32_t more = wanted_more(h, c, load);
+        uint32_t need = bounded(c, at_least(more, enough(c, load)));
+        if (more > need)
+            say(h, "%u groups would be right, the bound is %u; ", more, need);
+        if (more > 0 && need >= h->groups)
+            h->groups = need;
+        lower(h, c, need, now_ns);
+    }
+    if (h->reason[0] == '\0')
+        say(h, "enough: %u run, %u wait, %.0f %% of the KV blocks are in use; ", load->running,
+            load->waiting, 100 * load->kv_usage);
+    if (load->n_workers < h->groups * c->world)
+        say(h, "%u of %u workers are here; ", load->n_workers, h->groups * c->world);
+    h->reason[strlen(h->reason) - 2] = '\0'; /* the last "; " */
+}
+
+bool scale_hint_rests(const struct scale_hint *h, const struct scale_config *c, uint64_t now_ns)
+{
+    if (!h->known || c->min_groups > 0 || h->load.n_groups > 0)
+        return false;
+    return h->groups == 0 || (h->woken_ns > 0 && now_ns - h->woken_ns < c->start_ns);
+}
+
+uint32_t scale_hint_seconds_to_start(const struct scale_hint *h, const struct scale_config *c,
+                                     uint64_t now_ns)
+{
+    uint64_t past_ns = h->groups > 0 ? now_ns - h->woken_ns : 0;
+    uint64_t left_ns = c->start_ns > past_ns ? c->start_ns - past_ns : 0;
+    return at_least((uint32_t)((left_ns + NS_PER_S - 1) / NS_PER_S), 1);
+}

@@ -1,0 +1,8 @@
+#include "kernels/cpu/vec/avx512.h"
+/* after it */
+#include "kernels/cpu/dot/vdot_avx512.h"
+/* after it */
+#include "kernels/cpu/dot/dot_impl.h"
+
+const struct dot_kernels dot_kernels_avx512 = {
+    .name = NULL, .linear = dot_linear, .quantise = dot_quantise};

@@ -1,0 +1,10 @@
+#include "kernels/cpu/vec/avx512.h"
+/* after it */
+#include "kernels/cpu/dot/vdot_avx512.h"
+/* after it */
+#include "kernels/cpu/dot/dot_impl.h"
+/* after it */
+#include "kernels/cpu/dot/amx_impl.h"
+
+const struct dot_kernels dot_kernels_avx512_amx = {
+    .name = "avx512-amx", .linear = dot_amx_linear, .quantise = dot_quantise};

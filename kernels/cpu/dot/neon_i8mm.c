@@ -1,0 +1,8 @@
+#include "kernels/cpu/vec/neon.h"
+/* after it */
+#include "kernels/cpu/dot/vdot_neon.h"
+/* after it */
+#include "kernels/cpu/dot/dot_impl.h"
+
+const struct dot_kernels dot_kernels_neon_i8mm = {
+    .name = "neon-i8mm", .linear = dot_linear, .quantise = dot_quantise};

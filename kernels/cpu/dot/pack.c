@@ -1,0 +1,276 @@
+/* Panels as dot.h lays them out, from rows as files have them. Words of four rows are transposed as
+ * they lie there, so that a vector is the same four bytes of four outputs: from then on each bit
+ * goes to its place by shifts and masks of whole vectors. A format is an entry of `maps`, and a
+ * copy of pack_blocks that the compiler makes for it. */
+#include <string.h>
+
+#include "kernels/cpu/dot/dot.h"
+#include "kernels/cpu/pack/pack.h"
+#include "kernels/host/blocks.h"
+#include "kernels/host/byte_vectors.h"
+
+#define ALWAYS_INLINE static inline __attribute__((always_inline))
+
+enum {
+    QUARTER = 4,             /* outputs side by side in a vector */
+    N_WORDS = DOT_GROUP / 4, /* of a group's codes, a byte each */
+};
+
+/* How codes lie in a block. */
+enum codes {
+    CODES_BYTES,
+    CODES_HALVES, /* low halves of 16 bytes, then their high halves */
+    CODES_RUN,    /* low half and high half of each byte in turns */
+    CODES_K,      /* low halves of 32 bytes, then their high halves */
+    CODES_6_K     /* low halves of 64 bytes, then their high halves; two bits each are elsewhere */
+};
+/* Fifth bits: 32 in a word in order; bit g of byte i is that of input i of group g. */
+enum fifth { FIFTH_NONE, FIFTH_WORD, FIFTH_K };
+enum scales { SCALES_NONE, SCALES_K, SCALES_6_K };
+
+/* A block of a file: bytes from its start; an absent part has no bytes. */
+struct map {
+    uint32_t bits, block_bytes, n_groups;
+    enum codes codes;
+    enum fifth fifth;
+    enum scales scales;
+    uint32_t codes_at, more_at, scales_at; /* more: fifth bits, fifth and sixth ones */
+    uint32_t d_at, d_bytes, dmin_at, dmin_bytes, zero_at, zero_bytes;
+};
+
+static const struct map maps[DTYPE_COUNT] = {
+    [DTYPE_Q8_0] = {8, 34, 1, CODES_BYTES, .codes_at = 2, .d_bytes = 2},
+    [DTYPE_Q4_0] = {4, 18, 1, CODES_HALVES, .codes_at = 2, .d_bytes = 2},
+    [DTYPE_Q5_0] = {5, 22, 1, CODES_HALVES, FIFTH_WORD, .codes_at = 6, .more_at = 2, .d_bytes = 2},
+    [DTYPE_Q4_1] = {4, 20, 1, CODES_HALVES, .codes_at = 4, .d_bytes = 2, .dmin_at = 2,
+                    .dmin_bytes = 2},
+    [DTYPE_Q5_1] = {5, 24, 1, CODES_HALVES, FIFTH_WORD, .codes_at = 8, .more_at = 4, .d_bytes = 2,
+                    .dmin_at = 2, .dmin_bytes = 2},
+    [DTYPE_Q4_K] = {4, 144, 8, CODES_K, FIFTH_NONE, SCALES_K, .codes_at = 16, .scales_at = 4,
+                    .d_bytes = 2, .dmin_at = 2, .dmin_bytes = 2},
+    [DTYPE_Q5_K] = {5, 176, 8, CODES_K, FIFTH_K, SCALES_K, .codes_at = 48, .more_at = 16,
+                    .scales_at = 4, .d_bytes = 2, .dmin_at = 2, .dmin_bytes = 2},
+    [DTYPE_Q6_K] = {6, 210, 8, CODES_6_K, FIFTH_NONE, SCALES_6_K, .more_at = 128, .scales_at = 192,
+                    .d_at = 208, .d_bytes = 2},
+    [DTYPE_INT4] = {4, 20, 1, CODES_RUN, .codes_at = 4, .d_bytes = 2, .zero_at = 2,
+                    .zero_bytes = 1},
+    [DTYPE_INT8] = {8, 37, 1, CODES_BYTES, .codes_at = 5, .d_bytes = 4, .zero_at = 4,
+                    .zero_bytes = 1},
+};
+
+/* ---- codes ---- */
+
+ALWAYS_INLINE vw load(const uint8_t *p)
+{
+    vw v;
+    memcpy(&v, p, sizeof v);
+    return v;
+}
+
+/* Word i of v[k] and word k of v[i] change places. */
+ALWAYS_INLINE void transpose_words(vw v[4])
+{
+    const vw a = __builtin_shufflevector(v[0], v[2], 0, 4, 1, 5),
+             b = __builtin_shufflevector(v[0], v[2], 2, 6, 3, 7),
+             c = __builtin_shufflevector(v[1], v[3], 0, 4, 1, 5),
+             d = __builtin_shufflevector(v[1], v[3], 2, 6, 3, 7);
+    v[0] = __builtin_shufflevector(a, c, 0, 4, 1, 5);
+    v[1] = __builtin_shufflevector(a, c, 2, 6, 3, 7);
+    v[2] = __builtin_shufflevector(b, d, 0, 4, 1, 5);
+    v[3] = __builtin_shufflevector(b, d, 2, 6, 3, 7);
+}
+
+/* Words of four outputs' blocks from `at` on: a vector each. */
+ALWAYS_INLINE void read_words(const uint8_t *const blocks[QUARTER], uint32_t at, uint32_t n, vw *to)
+{
+    for (uint32_t k = 0; k < n; k += 4) {
+        for (uint32_t i = 0; i < QUARTER; i++)
+            to[k + i] = load(blocks[i] + at + 4 * k);
+        transpose_words(to + k);
+    }
+}
+
+/* Bits of `mask` and those `by` above them change places. */
+ALWAYS_INLINE vw swap_bits(vw v, uint32_t by, uint32_t mask)
+{
+    const vw t = (v >> by ^ v) & mask;
+    return v ^ t ^ t << by;
+}
+/* Bit 4 b + i to bit 8 i + b. */
+ALWAYS_INLINE vw turn_bits(vw v)
+{
+    v = swap_bits(v, 14, 0x0000cccc);
+    v = swap_bits(v, 7, 0x00aa00aa);
+    v = swap_bits(v, 2, 0x0c0c0c0c);
+    return swap_bits(v, 1, 0x22222222);
+}
+/* Halves 0 to 3 of bytes become low ones, 4 to 7 high ones. */
+ALWAYS_INLINE vw turn_halves(vw v)
+{
+    v = swap_bits(v, 8, 0x0000ff00);
+    return swap_bits(v, 4, 0x00f000f0);
+}
+
+/* Word b of the codes of group j of those that t has, of which the low halves count. */
+ALWAYS_INLINE vw code_word(enum codes codes, const vw *t, uint32_t j, uint32_t b)
+{
+    if (codes == CODES_HALVES)
+        return t[b % 4] >> b / 4 * 4;
+    return codes == CODES_K ? t[b] >> j * 4 : t[j % 2 * N_WORDS + b] >> j / 2 * 4;
+}
+
+/* Groups in words that share bytes. */
+ALWAYS_INLINE uint32_t n_together(enum codes codes)
+{
+    return codes == CODES_6_K ? 4 : codes == CODES_K ? 2 : 1;
+}
+
+/* Bits 4 and on of the codes of group j of those in `more`, of four outputs. */
+ALWAYS_INLINE void put_more(const struct map *m, const vw more[N_WORDS], uint32_t j, uint8_t *to)
+{
+    vw out[2] = {{0}};
+    for (uint32_t b = 0; m->fifth == FIFTH_K && b < N_WORDS; b++)
+        out[0] |= (more[b] >> j & 0x01010101) << b;
+    for (uint32_t b = 0; m->bits == 6 && b < N_WORDS; b++)
+        out[b / 4] |= (more[b] >> 2 * j & 0x03030303) << b % 4 * 2;
+    for (uint32_t i = 0; i < m->bits - 4; i++)
+        memcpy(to + i * 64, &out[i], sizeof *out);
+}
+
+/* Codes of the groups from g on that are read together, of four outputs; to[group_bytes] each. */
+ALWAYS_INLINE void put_codes(const struct map *m, const uint8_t *const blocks[QUARTER], uint32_t g,
+                             uint8_t *to, uint32_t group_bytes)
+{
+    const uint32_t n = n_together(m->codes), n_out = m->bits == 8 ? 8 : 4;
+    const uint32_t n_read = m->bits == 8 ? N_WORDS : 4 * n;
+    vw t[16], more[N_WORDS];
+    read_words(blocks, m->codes_at + g / n * n_read * 4, n_read, t);
+    if (m->bits == 6)
+        read_words(blocks, m->more_at + g / n * N_WORDS * 4, N_WORDS, more);
+    if (m->fifth == FIFTH_K)
+        read_words(blocks, m->more_at, N_WORDS, more);
+    for (uint32_t b = 0; m->fifth == FIFTH_K && b < N_WORDS; b++)
+        more[b] >>= g;
+    for (uint32_t j = 0; j < n; j++, to += group_bytes) {
+        for (uint32_t i = 0; i < n_out; i++) {
+            vw out = m->codes == CODES_BYTES ? t[i] ^ 0x80808080
+                     : m->codes == CODES_RUN
+                         ? turn_halves(t[i])
+                         : (code_word(m->codes, t, j, 2 * i) & 0x0f0f0f0f) |
+                               (code_word(m->codes, t, j, 2 * i + 1) & 0x0f0f0f0f) << 4;
+            memcpy(to + i * 64, &out, sizeof out);
+        }
+        if (m->fifth == FIFTH_WORD) {
+            vw fifth;
+            for (uint32_t i = 0; i < QUARTER; i++)
+                memcpy((uint8_t *)&fifth + 4 * i, blocks[i] + m->more_at, 4);
+            fifth = turn_bits(fifth);
+            memcpy(to + n_out * 64, &fifth, sizeof fifth);
+        } else if (m->bits == 5 || m->bits == 6) {
+            put_more(m, more, j, to + n_out * 64);
+        }
+    }
+}
+
+/* ---- blocks ---- */
+
+ALWAYS_INLINE uint8_t *put_head(const struct map *m, const uint8_t *const blocks[PANEL_N],
+                                uint8_t *to)
+{
+    uint8_t *dmin = to + PANEL_N * m->d_bytes, *zero = dmin + PANEL_N * m->dmin_bytes;
+    for (uint32_t i = 0; i < PANEL_N; i++) {
+        memcpy(to + i * m->d_bytes, blocks[i] + m->d_at, m->d_bytes);
+        memcpy(dmin + i * m->dmin_bytes, blocks[i] + m->dmin_at, m->dmin_bytes);
+        memcpy(zero + i * m->zero_bytes, blocks[i] + m->zero_at, m->zero_bytes);
+    }
+    return zero + PANEL_N * m->zero_bytes;
+}
+
+/* Eight scales and eight mins of six bits in twelve bytes. */
+ALWAYS_INLINE vb read_scales_k(const uint8_t *p)
+{
+    uint32_t w[3];
+    memcpy(w, p, sizeof w);
+    return (vb)(vw){w[0] & 0x3f3f3f3f, (w[2] & 0x0f0f0f0f) | (w[0] >> 6 & 0x03030303) << 4,
+                    w[1] & 0x3f3f3f3f, (w[2] >> 4 & 0x0f0f0f0f) | (w[1] >> 6 & 0x03030303) << 4};
+}
+
+/* to[i]: scale i of the 16 outputs; mins are 8 to 15. */
+ALWAYS_INLINE void read_scales(const struct map *m, const uint8_t *const blocks[PANEL_N], vb to[16])
+{
+    for (uint32_t i = 0; i < PANEL_N; i++)
+        to[i] = m->scales == SCALES_K ? read_scales_k(blocks[i] + m->scales_at)
+                                      : (vb)load(blocks[i] + m->scales_at);
+    transpose_bytes(to);
+}
+
+/* Scales of all groups, the first ones of a group from `to` on. */
+ALWAYS_INLINE void put_scales(const struct map *m, const uint8_t *const blocks[PANEL_N],
+                              uint8_t *to, uint32_t group_bytes)
+{
+    vb scales[16];
+    read_scales(m, blocks, scales);
+    for (uint32_t g = 0; g < m->n_groups; g++, to += group_bytes)
+        for (uint32_t i = 0; i < 2; i++)
+            memcpy(to + i * PANEL_N, &scales[m->scales == SCALES_K ? 8 * i + g : 2 * g + i],
+                   PANEL_N);
+}
+
+/* One block of each of the 16 rows. */
+ALWAYS_INLINE uint8_t *pack_block(const struct map *m, const uint8_t *const blocks[PANEL_N],
+                                  uint64_t ahead, uint8_t *to)
+{
+    const uint32_t scales_bytes = m->scales == SCALES_NONE ? 0 : 2 * PANEL_N;
+    const uint32_t group_bytes = scales_bytes + m->bits * 64;
+    const uint32_t n = n_together(m->codes), read_bytes = m->block_bytes / m->n_groups * n;
+    pack_ask_to_write(to, m->n_groups * group_bytes);
+    to = put_head(m, blocks, to);
+    if (scales_bytes > 0)
+        put_scales(m, blocks, to, group_bytes);
+    for (uint32_t g = 0; g < m->n_groups; g += n) {
+        for (uint32_t i = 0; i < PANEL_N; i += QUARTER) {
+            for (uint32_t k = 0; k < QUARTER; k++)
+                pack_ask_to_read(blocks[i + k], ahead + g / n * read_bytes, read_bytes);
+            put_codes(m, blocks + i, g, to + g * group_bytes + scales_bytes + i * 4, group_bytes);
+        }
+    }
+    return to + m->n_groups * group_bytes;
+}
+
+ALWAYS_INLINE void pack_blocks(const struct map *m, const struct weight_rows *rows, uint32_t n_rows,
+                               uint32_t n_blocks, uint8_t *to)
+{
+    static const uint8_t zeros[256]; /* rows beyond n */
+    const uint32_t ahead = pack_read_ahead(m->block_bytes);
+    const uint8_t *blocks[PANEL_N];
+    for (uint32_t i = 0; i < PANEL_N; i++)
+        blocks[i] = i < n_rows ? rows->ptr + i * rows->stride_bytes : zeros;
+    for (; n_blocks > 0; n_blocks--) {
+        const bool last = n_blocks * m->block_bytes <= ahead; /* soon: the next panel's rows */
+        to = pack_block(m, blocks, ahead + (last ? (PANEL_N - 1) * rows->stride_bytes : 0), to);
+        for (uint32_t i = 0; i < n_rows; i++)
+            blocks[i] += m->block_bytes;
+    }
+}
+
+#define PACK_FORMAT(name)                                                                          \
+    static void pack_##name(const struct weight_rows *rows, uint32_t n_rows, uint32_t n_blocks,    \
+                            uint8_t *to)                                                           \
+    {                                                                                              \
+        pack_blocks(&maps[DTYPE_##name], rows, n_rows, n_blocks, to);                              \
+    }
+DOT_FORMATS(PACK_FORMAT)
+
+typedef void pack_fn(const struct weight_rows *rows, uint32_t n_rows, uint32_t n_blocks,
+                     uint8_t *to);
+
+void dot_pack_panel(struct weight *w, const struct weight_rows *rows, uint32_t i_panel)
+{
+#define PACKS(name) [DTYPE_##name] = pack_##name,
+    static pack_fn *const packs[DTYPE_COUNT] = {DOT_FORMATS(PACKS)};
+    const uint32_t first = i_panel * PANEL_N;
+    const struct weight_rows from = {rows->ptr + first * rows->stride_bytes, rows->stride_bytes};
+    packs[w->dtype](&from, w->n - first < PANEL_N ? w->n - first : PANEL_N,
+                    w->k / format_of(w->dtype)->block_elems,
+                    (uint8_t *)w->data + i_panel * pack_panel_bytes(w->dtype, w->k));
+}

@@ -1,0 +1,119 @@
+#pragma once
+/* What kernels/cpu/dot/dot_impl.h wants for VDOT_ROWS, behind vdot_avx2.h: sums of a few rows side
+ * by side, of codes in memory.
+ *
+ * What 32 inputs by 16 outputs cost a row, beside loads: 41 operations of 4 bits (16 products, 14
+ * sums, 2 to widen, 3 for the offset, 6 for the scales), 43 of 5, 52 of Q6_K, 75 of 8; with VNNI
+ * 23, of Q6_K 28. Fused multiply-adds: 64. */
+#include "kernels/cpu/formats/formats_impl.h"
+
+#define VDOT_ROWS
+/* Codes that were unpacked, none of which may stay in a register. */
+KERNEL_INLINE const vq *vdot_in_memory(const vq *w)
+{
+    __asm__ volatile("" : "+r"(w) : : "memory");
+    return w;
+}
+/* Of one row, times its codes' offset. */
+KERNEL_INLINE vi vdot_neg(int32_t neg, int32_t offset)
+{
+    const __m256i v = _mm256_mullo_epi32(_mm256_set1_epi32(neg), _mm256_set1_epi32(offset));
+    return (vi){v, v};
+}
+
+#ifdef __AVXVNNI__
+/* Rows whose sums have room. */
+KERNEL_INLINE uint32_t vdot_n_rows(uint32_t bits)
+{
+    return 4;
+}
+/* Codes of vq_* as vi_dot_rows wants them. */
+KERNEL_INLINE void vdot_unpack(uint32_t bits, vq w[16])
+{
+}
+/* A row's sum is begun, those of n_rows go on with n vectors of codes, and one is ended. */
+KERNEL_INLINE vi vi_begin(int32_t neg, int32_t offset)
+{
+    return vdot_neg(neg, offset);
+}
+KERNEL_INLINE void vi_dot_rows(uint32_t bits, uint32_t n, uint32_t n_rows, const vq *w,
+                               const int8_t *x, uint32_t x_stride, vi *r)
+{
+    KERNEL_UNROLL
+    for (uint32_t i = 0; i < n; i++) {
+        KERNEL_UNROLL
+        for (uint32_t j = 0; j < n_rows; j++) {
+            const __m256i b = vdot_four(x + j * x_stride + 4 * i);
+            r[j].lo = _mm256_dpbusd_avx_epi32(r[j].lo, w[i].lo, b);
+            r[j].hi = _mm256_dpbusd_avx_epi32(r[j].hi, w[i].hi, b);
+        }
+    }
+}
+KERNEL_INLINE vi vi_end(vi r, int32_t neg, int32_t offset)
+{
+    return r;
+}
+#else
+KERNEL_INLINE uint32_t vdot_n_rows(uint32_t bits)
+{
+    return bits == 8 ? 2 : 4;
+}
+/* Eight bits become two halves of four, low ones first: products of halves are added as those of
+ * other codes are, where those of whole codes have to be widened one by one. */
+KERNEL_INLINE void vdot_unpack(uint32_t bits, vq w[16])
+{
+    KERNEL_UNROLL
+    for (uint32_t i = 0; i < 8 && bits == 8; i++) {
+        w[i + 8] = vq_high(w[i]);
+        w[i] = vq_and(w[i], 15);
+    }
+}
+KERNEL_INLINE vi vi_begin(int32_t neg, int32_t offset)
+{
+    return (vi){_mm256_setzero_si256(), _mm256_setzero_si256()};
+}
+/* sum with products of pairs. In this order: gcc would rather add in trees, which want more
+ * registers; what stops it makes clang keep sums in memory. */
+KERNEL_INLINE vq vdot_add_pairs(vq sum, vq w, __m256i x, bool first)
+{
+    const vq s = {_mm256_maddubs_epi16(w.lo, x), _mm256_maddubs_epi16(w.hi, x)};
+    if (first)
+        return s;
+    sum.lo = _mm256_add_epi16(sum.lo, s.lo);
+    sum.hi = _mm256_add_epi16(sum.hi, s.hi);
+#ifndef __clang__
+    __asm__("" : "+x"(sum.lo), "+x"(sum.hi));
+#endif
+    return sum;
+}
+KERNEL_INLINE vi vdot_widen(vi r, vq sum, int16_t factor)
+{
+    const __m256i f = _mm256_set1_epi16(factor);
+    return (vi){_mm256_add_epi32(r.lo, _mm256_madd_epi16(sum.lo, f)),
+                _mm256_add_epi32(r.hi, _mm256_madd_epi16(sum.hi, f))};
+}
+KERNEL_INLINE void vi_dot_rows(uint32_t bits, uint32_t n, uint32_t n_rows, const vq *w,
+                               const int8_t *x, uint32_t x_stride, vi *r)
+{
+    const uint32_t per_sum = bits == 5 ? 4 : bits == 6 ? 2 : 8, n_halves = bits == 8 ? 2 : 1;
+    vq sum[2][4];
+    KERNEL_UNROLL
+    for (uint32_t i = 0; i < n; i++) {
+        KERNEL_UNROLL
+        for (uint32_t j = 0; j < n_rows; j++) {
+            const __m256i b = vdot_four(x + j * x_stride + 4 * i);
+            KERNEL_UNROLL
+            for (uint32_t h = 0; h < n_halves; h++) {
+                sum[h][j] = vdot_add_pairs(sum[h][j], w[i + 8 * h], b, i % per_sum == 0);
+                if (i % per_sum == per_sum - 1)
+                    r[j] = vdot_widen(r[j], sum[h][j], h ? 16 : 1);
+            }
+        }
+    }
+}
+KERNEL_INLINE vi vi_end(vi r, int32_t neg, int32_t offset)
+{
+    const vi n = vdot_neg(neg, offset);
+    return (vi){_mm256_add_epi32(r.lo, n.lo), _mm256_add_epi32(r.hi, n.hi)};
+}
+#endif

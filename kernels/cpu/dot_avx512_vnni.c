@@ -1,8 +1,0 @@
-#include "kernels/cpu/vec_avx512.h"
-/* after it */
-#include "kernels/cpu/vdot_avx512.h"
-/* after it */
-#include "kernels/cpu/dot_impl.h"
-
-const struct dot_kernels dot_kernels_avx512_vnni = {
-    .name = "avx512-vnni", .linear = dot_linear, .quantise = dot_quantise};

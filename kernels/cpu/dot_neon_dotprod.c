@@ -1,8 +1,0 @@
-#include "kernels/cpu/vec_neon.h"
-/* after it */
-#include "kernels/cpu/vdot_neon.h"
-/* after it */
-#include "kernels/cpu/dot_impl.h"
-
-const struct dot_kernels dot_kernels_neon_dotprod = {
-    .name = "neon-dotprod", .linear = dot_linear, .quantise = dot_quantise};

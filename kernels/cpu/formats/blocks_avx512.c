@@ -1,0 +1,6 @@
+#include "kernels/cpu/vec/avx512.h"
+/* after it */
+#include "kernels/cpu/formats/few_impl.h"
+
+FORMATS_BLOCKS(FORMAT_USUAL)
+FORMAT_TABLE(formats_blocks_avx512, FORMATS_BLOCKS);

@@ -1,0 +1,6 @@
+#include "kernels/cpu/vec/avx2.h"
+/* after it */
+#include "kernels/cpu/formats/few_impl.h"
+
+FORMATS_OURS(FORMAT_USUAL)
+FORMAT_TABLE(formats_ours_avx2, FORMATS_OURS);

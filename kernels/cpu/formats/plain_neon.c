@@ -1,0 +1,8 @@
+#include "kernels/cpu/vec/neon.h"
+/* after it */
+#include "kernels/cpu/formats/few_impl.h"
+
+FORMAT_ALL_ROWS(F32)
+FORMAT_USUAL(F16)
+FORMAT_USUAL(BF16)
+FORMAT_TABLE(formats_plain_neon, FORMATS_PLAIN);

@@ -1,0 +1,6 @@
+#include "kernels/cpu/vec/avx512.h"
+/* after it */
+#include "kernels/cpu/formats/few_impl.h"
+
+FORMATS_RARE(FORMAT_RARE)
+FORMAT_TABLE(formats_rare_avx512, FORMATS_RARE);

@@ -1,0 +1,6 @@
+#include "kernels/cpu/vec/neon.h"
+/* after it */
+#include "kernels/cpu/formats/few_impl.h"
+
+FORMATS_RARE(FORMAT_RARE)
+FORMAT_TABLE(formats_rare_neon, FORMATS_RARE);

@@ -1,6 +1,0 @@
-#include "kernels/cpu/vec_avx512.h"
-/* after it */
-#include "kernels/cpu/linear_few_impl.h"
-
-FORMATS_OURS(FORMAT_USUAL)
-FORMAT_TABLE(formats_ours_avx512, FORMATS_OURS);

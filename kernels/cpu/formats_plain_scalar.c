@@ -1,8 +1,0 @@
-#include "kernels/cpu/vec_scalar.h"
-/* after it */
-#include "kernels/cpu/linear_few_impl.h"
-
-FORMAT_ALL_ROWS(F32)
-FORMAT_USUAL(F16)
-FORMAT_USUAL(BF16)
-FORMAT_TABLE(formats_plain_scalar, FORMATS_PLAIN);

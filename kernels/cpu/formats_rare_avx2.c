@@ -1,6 +1,0 @@
-#include "kernels/cpu/vec_avx2.h"
-/* after it */
-#include "kernels/cpu/linear_few_impl.h"
-
-FORMATS_RARE(FORMAT_RARE)
-FORMAT_TABLE(formats_rare_avx2, FORMATS_RARE);

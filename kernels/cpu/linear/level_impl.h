@@ -1,0 +1,20 @@
+#pragma once
+/* What an ISA file is, but for its name and vectors: the level's formats, and linear.h's functions
+ * over them. */
+#include "kernels/cpu/linear/linear_impl.h"
+#include "kernels/cpu/row/row.h"
+
+static const format_table *const tables[] = {&ISA_FN(formats_plain), &ISA_FN(formats_blocks),
+                                             &ISA_FN(formats_k), &ISA_FN(formats_ours),
+                                             &ISA_FN(formats_rare)};
+enum { N_TABLES = sizeof tables / sizeof *tables };
+
+void ISA_FN(linear)(const struct linear_task *t)
+{
+    linear_of(format_find(tables, N_TABLES, t->w->dtype), t);
+}
+
+void ISA_FN(embed_row)(const struct weight *w, uint32_t id, float scale, float *out)
+{
+    embed_of(format_find(tables, N_TABLES, w->dtype), w, id, scale, out);
+}

@@ -1,0 +1,4 @@
+#define ISA avx2
+#include "kernels/cpu/vec/avx2.h"
+
+#include "kernels/cpu/row/row_impl.h"

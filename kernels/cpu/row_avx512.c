@@ -1,4 +1,0 @@
-#define ISA avx512
-#include "kernels/cpu/vec_avx512.h"
-
-#include "kernels/cpu/row_impl.h"

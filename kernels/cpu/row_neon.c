@@ -1,4 +1,0 @@
-#define ISA neon
-#include "kernels/cpu/vec_neon.h"
-
-#include "kernels/cpu/row_impl.h"

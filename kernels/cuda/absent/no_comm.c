@@ -1,0 +1,9 @@
+/* Builds without the CUDA backend: no collectives between GPUs. */
+#include "kernels/cuda/comm/abi.h"
+
+enum status cuda_comm_open(struct device *d, const struct gpu_comm_options *o,
+                           struct gpu_comm **out, struct error *err)
+{
+    return error_set(err, STATUS_UNSUPPORTED,
+                     "this build has no CUDA backend; scripts/build cuda makes one that has");
+}

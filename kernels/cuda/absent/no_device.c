@@ -1,0 +1,13 @@
+/* Builds without the CUDA toolchain: the questions that every build answers. */
+#include "kernels/cuda/device/abi.h"
+
+bool gpu_is_built(void)
+{
+    return false;
+}
+
+enum status gpu_info(uint32_t ordinal, struct gpu_info *out, struct error *err)
+{
+    return error_set(err, STATUS_UNSUPPORTED,
+                     "this build has no CUDA backend; scripts/build cuda makes one that has");
+}

@@ -1,0 +1,82 @@
+#pragma once
+/* The launches that attention.cu chooses from, one file for each kind of kernel. Each has several
+ * instances; rows is how many packed rows a block of the instance has. */
+#include "kernels/cuda/attention/args.cuh"
+#include "kernels/cuda/device/launch.cuh"
+
+/* The dimensions of the least instance that has head_dim; 0: none has. */
+static inline uint32_t attention_width(uint32_t head_dim)
+{
+    const uint32_t widths[] = {64, 96, 128, 256};
+    for (const uint32_t width : widths)
+        if (head_dim <= width)
+            return width;
+    return 0;
+}
+
+/* attention_*_blocks: of a kernel over bfloat16, that an SM has at once. shared_bytes: of a block
+ * at most; an SM has as much and 1 KiB, and takes 1 KiB of each block for itself. */
+template <class S> uint32_t attention_blocks(uint32_t shared_bytes)
+{
+    const uint32_t n = (shared_bytes + 1024) / (S::SHARED_BYTES + 1024);
+    return n < 1 ? 1 : n < S::BLOCKS ? n : S::BLOCKS;
+}
+
+/* A kernel's instances by their width. */
+template <class S64, class S96, class S128, class S256> struct attention_shapes {
+    /* f of the instance for a width of attention_width. */
+    template <class F> static auto at(uint32_t width, F f)
+    {
+        switch (width) {
+        case 64:
+            return f(S64{});
+        case 96:
+            return f(S96{});
+        case 128:
+            return f(S128{});
+        default:
+            return f(S256{});
+        }
+    }
+    static uint32_t blocks(uint32_t width, uint32_t shared_bytes)
+    {
+        return at(width, [&](auto s) { return attention_blocks<decltype(s)>(shared_bytes); });
+    }
+};
+
+/* Fills in the kernels' arguments that follow from p; tiles, splits and parts are the launch's. */
+attention_args attention_args_of(const struct attention_params *p);
+
+#define ATTENTION_FEW_ROWS 16u
+uint32_t attention_few_blocks(uint32_t width, uint32_t shared_bytes);
+enum status attention_few(const attention_args &a, uint32_t width, uint32_t n_kv_heads,
+                          struct gpu_stream *s, struct error *err);
+/* 0: blocks of this device have no room for it. */
+uint32_t attention_many_rows(uint32_t width, uint32_t shared_bytes);
+uint32_t attention_many_blocks(uint32_t width, uint32_t shared_bytes);
+enum status attention_many(const attention_args &a, uint32_t width, uint32_t n_kv_heads,
+                           struct gpu_stream *s, struct error *err);
+/* Latents that are too wide for these: up to LATENT_DIM dimensions, of which up to LATENT_V_DIM are
+ * the value. */
+#define LATENT_DIM   576u
+#define LATENT_V_DIM 512u
+uint32_t attention_latent_rows(uint32_t group, bool many, uint32_t shared_bytes);
+uint32_t attention_latent_blocks(uint32_t rows, uint32_t shared_bytes);
+enum status attention_latent(const attention_args &a, uint32_t rows, uint32_t n_kv_heads,
+                             struct gpu_stream *s, struct error *err);
+
+/* Codes are staged where a block has room for it. */
+template <class S>
+enum status attention_enqueue(void (*kernel)(const attention_args), attention_args a,
+                              uint32_t n_kv_heads, struct gpu_stream *s, struct error *err)
+{
+    a.is_staged =
+        a.is_staged && S::SHARED_BYTES + S::SCALES_BYTES + S::CODES_BYTES <= a.shared_bytes;
+    const uint32_t n_bytes =
+        S::SHARED_BYTES + (a.k_scales ? S::SCALES_BYTES : 0) + (a.is_staged ? S::CODES_BYTES : 0);
+    TRY(gpu_check(launch_allow_shared(s->device, (const void *)kernel), "cudaFuncSetAttribute",
+                  err));
+    const dim3 grid(a.n_tiles * a.n_chunks, n_kv_heads, a.n_splits);
+    return gpu_check(launch_kernel(s, kernel, grid, dim3(S::THREADS), n_bytes, a), "attention",
+                     err);
+}

@@ -1,0 +1,332 @@
+/* The CUDA backend's device: its memory, its stream, its first error, and the table of operators.
+ */
+#include <stdio.h>
+
+#include "common/base/mem.h"
+#include "common/host/host.h"
+#include "kernels/cuda/attention/abi.h"
+#include "kernels/cuda/backend/state.h"
+#include "kernels/cuda/linear/abi.h"
+
+enum { LOGITS_ROWS = 256, MAX_THREADS = 64 };
+
+/* ---- what failed ---- */
+
+void cuda_note(struct cuda_device *x, enum status s, const struct error *err)
+{
+    if (s == STATUS_OK || x->failed != STATUS_OK)
+        return;
+    x->failed = s;
+    x->error = *err;
+}
+
+bool cuda_goes_on(struct cuda_device *x)
+{
+    struct error err;
+    if (x->failed == STATUS_OK && cuda_staging_is_dirty(x))
+        cuda_note(x, cuda_staging_send(x, &err), &err);
+    return x->failed == STATUS_OK;
+}
+
+static enum status told(const struct cuda_device *x, struct error *err)
+{
+    if (x->failed != STATUS_OK && err)
+        *err = x->error;
+    return x->failed;
+}
+
+static enum status wait_for_all(struct cuda_device *x, struct error *err)
+{
+    struct error own;
+    if (x->failed == STATUS_OK)
+        cuda_note(x, gpu_stream_sync(x->stream, &own), &own);
+    return told(x, err);
+}
+
+/* Of a pass that was too large nothing was enqueued, nor of those behind it: who asks knows now
+ * that the step failed, and the next one may be smaller. */
+static enum status forgive_limit(struct cuda_device *x, enum status s)
+{
+    if (s == STATUS_LIMIT)
+        x->failed = STATUS_OK;
+    return s;
+}
+
+static enum status cuda_sync(struct device *d, struct error *err)
+{
+    return forgive_limit(cuda_of(d), wait_for_all(cuda_of(d), err));
+}
+
+enum status cuda_device_query(struct device *d, struct error *err)
+{
+    struct cuda_device *x = cuda_of(d);
+    struct error own;
+    enum status s = x->failed == STATUS_OK ? gpu_stream_query(x->stream, &own) : STATUS_OK;
+    if (s == STATUS_AGAIN)
+        return s;
+    cuda_note(x, s, &own);
+    return forgive_limit(x, told(x, err));
+}
+
+/* ---- memory ---- */
+
+/* So much of the device is this process's: what others have of it now is not. */
+static enum status reserve(struct cuda_device *x, double utilization, struct error *err)
+{
+    uint64_t n_free, total = x->info.memory_bytes;
+    if (!(utilization > 0 && utilization <= 1))
+        return error_set(err, STATUS_INVALID, "a part of %g of the device's memory", utilization);
+    TRY(gpu_memory_free(x->gpu, &n_free, err));
+    uint64_t taken = total > n_free ? total - n_free : 0;
+    uint64_t part = (uint64_t)(utilization * (double)total);
+    x->limit_bytes = part > taken ? part - taken : 0;
+    if (x->limit_bytes > 0)
+        return STATUS_OK;
+    return error_set(err, STATUS_NO_MEMORY,
+                     "%s has %.1f GiB, of which %.1f are free: nothing is left of the part of %g "
+                     "that this worker may have (--gpu-memory-utilization)",
+                     x->info.name, (double)total / (1 << 30), (double)n_free / (1 << 30),
+                     utilization);
+}
+
+static uint64_t cuda_available_bytes(const struct device *d)
+{
+    const struct cuda_device *x = (const struct cuda_device *)d;
+    return x->limit_bytes - x->used_bytes;
+}
+
+static void *cuda_alloc(struct device *d, uint64_t n_bytes)
+{
+    struct cuda_device *x = cuda_of(d);
+    void *ptr = NULL;
+    if (n_bytes > cuda_available_bytes(d))
+        return NULL;
+    if (gpu_alloc(x->gpu, n_bytes > 0 ? n_bytes : 1, &ptr, NULL) != STATUS_OK)
+        return NULL;
+    x->used_bytes += n_bytes;
+    return ptr;
+}
+
+static void cuda_release(struct device *d, void *ptr, uint64_t n_bytes)
+{
+    struct cuda_device *x = cuda_of(d);
+    if (!ptr)
+        return;
+    cuda_backend_record_drop(d); /* they know it by its address */
+    gpu_release(x->gpu, ptr);
+    x->used_bytes -= n_bytes;
+}
+
+/* The host's memory is free to change when these return. */
+static void cuda_write(struct device *d, void *to, const void *host, uint64_t n_bytes)
+{
+    struct cuda_device *x = cuda_of(d);
+    struct error err;
+    if (n_bytes == 0 || !cuda_goes_on(x))
+        return;
+    cuda_note(x, gpu_copy_to_device(x->stream, to, host, n_bytes, &err), &err);
+    (void)!wait_for_all(x, &err); /* kept */
+}
+
+static enum status cuda_read(struct device *d, void *host, const void *from, uint64_t n_bytes,
+                             struct error *err)
+{
+    struct cuda_device *x = cuda_of(d);
+    struct error own;
+    if (n_bytes > 0 && cuda_goes_on(x))
+        cuda_note(x, gpu_copy_from_device(x->stream, host, from, n_bytes, &own), &own);
+    return wait_for_all(x, err);
+}
+
+static void cuda_copy(struct device *d, void *to, const void *from, uint64_t n_bytes)
+{
+    struct cuda_device *x = cuda_of(d);
+    struct error err;
+    if (n_bytes > 0 && cuda_goes_on(x))
+        cuda_note(x, gpu_copy_on_device(x->stream, to, from, n_bytes, &err), &err);
+}
+
+static uint64_t cuda_scratch_bytes(const struct device *d, const struct scratch_shape *s)
+{
+    uint64_t most = cuda_linear_scratch_bytes(s);
+    const uint64_t others[] = {cuda_attention_scratch_bytes(s), cuda_moe_scratch_bytes(s),
+                               cuda_latent_scratch_bytes((const struct cuda_device *)d, s)};
+    for (size_t i = 0; i < sizeof others / sizeof *others; i++)
+        most = others[i] > most ? others[i] : most;
+    return most;
+}
+
+static enum status cuda_check(const struct device *d, const struct scratch_shape *s,
+                              struct error *err)
+{
+    if (s->hidden > CUDA_NORM_MAX_DIM)
+        return error_set(err, STATUS_UNSUPPORTED,
+                         "a hidden width of %u: a GPU's norms take at most %u", s->hidden,
+                         CUDA_NORM_MAX_DIM);
+    return cuda_attention_check(s->head_dim, s->v_dim, s->is_latent, err);
+}
+
+static void cuda_use_scratch(struct device *d, void *ptr, uint64_t n_bytes)
+{
+    cuda_of(d)->scratch = (struct gpu_scratch){ptr, n_bytes};
+}
+
+/* ---- the host's threads ---- */
+
+struct loop {
+    void (*fn)(void *ctx, uint32_t i);
+    void *ctx;
+};
+static void loop_task(void *ctx, uint32_t i_task, uint32_t i_thread)
+{
+    const struct loop *l = ctx;
+    l->fn(l->ctx, i_task);
+}
+static void cuda_parallel_for(struct device *d, uint32_t n, void (*fn)(void *ctx, uint32_t i),
+                              void *ctx)
+{
+    pool_run(cuda_of(d)->pool, n, loop_task, &(struct loop){fn, ctx});
+}
+
+/* ---- what it is ---- */
+
+static uint32_t cuda_isa_level(const struct device *d)
+{
+    return 0;
+}
+
+static enum status cuda_set_isa_level(struct device *d, uint32_t level, struct error *err)
+{
+    if (level == 0)
+        return STATUS_OK;
+    return error_set(err, STATUS_UNSUPPORTED,
+                     "ISA level %u is asked for, of a CPU's ranks; a GPU has level 0 alone", level);
+}
+
+static const char *cuda_isa_name(const struct device *d)
+{
+    return ((const struct cuda_device *)d)->isa;
+}
+
+static void cuda_close(struct device *d)
+{
+    struct cuda_device *x = cuda_of(d);
+    struct error err;
+    if (!x)
+        return;
+    if (x->stream)
+        (void)!gpu_stream_sync(x->stream, &err); /* nobody is left to be told */
+    cuda_records_close(x);
+    cuda_latent_free(x);
+    gpu_linear_free(x->linear);
+    cuda_packer_free(x);
+    cuda_staging_close(x);
+    gpu_stream_free(x->stream);
+    gpu_device_close(x->gpu);
+    pool_free(x->pool);
+    mem_free(x);
+}
+
+static const struct ops cuda_ops = {
+    .name = "cuda",
+    .activation_bytes = sizeof(uint16_t), /* bfloat16 */
+    .logits_rows = LOGITS_ROWS,
+    .has_plain_experts = true,
+    .close = cuda_close,
+    .isa_level = cuda_isa_level,
+    .set_isa_level = cuda_set_isa_level,
+    .isa_name = cuda_isa_name,
+    .alloc = cuda_alloc,
+    .release = cuda_release,
+    .weight_bytes = cuda_backend_weight_bytes,
+    .weight_pack = cuda_backend_weight_pack,
+    .parallel_for = cuda_parallel_for,
+    .take_last = cuda_backend_take_last,
+    .write = cuda_write,
+    .read = cuda_read,
+    .available_bytes = cuda_available_bytes,
+    .begin = cuda_backend_begin,
+    .upload = cuda_backend_upload,
+    .upload_rows = cuda_backend_upload_rows,
+    .upload_adapters = cuda_backend_upload_adapters,
+    .check = cuda_check,
+    .scratch_bytes = cuda_scratch_bytes,
+    .use_scratch = cuda_use_scratch,
+    .record = cuda_backend_record,
+    .record_end = cuda_backend_record_end,
+    .can_record = cuda_backend_can_record,
+    .record_drop = cuda_backend_record_drop,
+    .record_bytes = cuda_backend_record_bytes,
+    .embed = cuda_backend_embed,
+    .gather = cuda_backend_gather,
+    .add_norm = cuda_backend_add_norm,
+    .rope_kv = cuda_backend_rope_kv,
+    .table_bytes = cuda_backend_table_bytes,
+    .expert_table = cuda_backend_expert_table,
+    .head_table = cuda_backend_head_table,
+    .heads = cuda_backend_heads,
+    .latent = cuda_backend_latent,
+    .norm = cuda_backend_norm,
+    .sum_squares = cuda_backend_sum_squares,
+    .clear = cuda_backend_clear,
+    .linear = cuda_backend_linear,
+    .linear_gated = cuda_backend_linear_gated,
+    .adapter_bytes = cuda_backend_adapter_bytes,
+    .adapter_table = cuda_backend_adapter_table,
+    .add_adapters = cuda_backend_add_adapters,
+    .rope_table = cuda_backend_rope_table,
+    .rope = cuda_backend_rope,
+    .kv_write = cuda_backend_kv_write,
+    .copy = cuda_copy,
+    .attention = cuda_backend_attention,
+    .gated = cuda_backend_gated,
+    .add = cuda_backend_add,
+    .route = cuda_backend_route,
+    .moe = cuda_backend_moe,
+    .copy_heads = cuda_backend_copy_heads,
+    .gate_rows = cuda_backend_gate_rows,
+    .softcap = cuda_backend_softcap,
+    .logits_top = cuda_backend_logits_top,
+    .sum_exp = cuda_backend_sum_exp,
+    .sync = cuda_sync,
+};
+
+static enum status open_parts(struct cuda_device *x, const struct cuda_device_options *o,
+                              struct error *err)
+{
+    uint32_t n_threads = o->n_threads > 0 ? o->n_threads : host_cpus();
+    TRY(gpu_info(o->ordinal, &x->info, err));
+    snprintf(x->isa, sizeof x->isa, "sm_%u", x->info.capability);
+    TRY(gpu_device_open(o->ordinal, &x->gpu, err));
+    (void)gpu_launch_early(x->gpu, !o->no_early_launch);
+    x->expand_rows = o->expand_rows;
+    TRY(reserve(x, o->utilization, err));
+    TRY(gpu_stream_new(x->gpu, &x->stream, err));
+    TRY(gpu_linear_new(x->stream, &x->info, &x->linear, err));
+    TRY(cuda_staging_open(x, o->staging_bytes, err));
+    return pool_new(n_threads < MAX_THREADS ? n_threads : MAX_THREADS, &x->pool, err);
+}
+
+enum status cuda_device_open(const struct cuda_device_options *o, struct device **out,
+                             struct error *err)
+{
+    struct cuda_device *x = mem_zalloc(sizeof *x);
+    *out = NULL;
+    x->base.ops = &cuda_ops;
+    enum status s = open_parts(x, o, err);
+    if (s != STATUS_OK) {
+        cuda_close(&x->base);
+        return s;
+    }
+    *out = &x->base;
+    return STATUS_OK;
+}
+
+enum status cuda_measure_open(struct device **out, struct error *err)
+{
+    struct cuda_device *x = mem_zalloc(sizeof *x);
+    x->base.ops = &cuda_ops;
+    snprintf(x->isa, sizeof x->isa, "cuda");
+    *out = &x->base;
+    return STATUS_OK;
+}

@@ -1,0 +1,270 @@
+/* Drawing for a worker (cuda_draw.h): a step's lists go to the device in one piece of pinned
+ * memory, the kernels of sample.cu put ids into `last` and into the step's results, and these come
+ * back in one copy with an event behind it. The host's side is there for each step under way, the
+ * device's once: what is enqueued is done in order. So a step's first rows find their lists where
+ * the last step's found theirs, and drawing them may be recorded; lists of any length lie behind
+ * the rows and are found by the rows' own numbers. */
+#include <string.h>
+
+#include "common/base/mem.h"
+#include "kernels/cuda/backend/draw.h"
+#include "kernels/cuda/backend/state.h"
+
+struct step {
+    uint8_t *host_lists; /* pinned, as all of the host's: places as of the device's */
+    struct gpu_sampled *host;
+    uint32_t *host_last;
+    struct gpu_event *event;
+    uint64_t n_used; /* of the lists */
+};
+
+struct draws {
+    struct gpu_draws base;
+    struct cuda_device *device;
+    void *memory, *pinned;
+    uint8_t *lists;              /* of the device, as is all but steps */
+    struct gpu_sampled *results; /* [n_places] */
+    void *scratch;
+    uint64_t scratch_bytes, lists_bytes;
+    struct gpu_sample_params sent; /* of the last send; logits are told later */
+    struct step steps[GPU_DRAW_STEPS];
+};
+
+static struct draws *of(struct gpu_draws *w)
+{
+    return (struct draws *)w;
+}
+
+static uint64_t aligned(uint64_t n)
+{
+    return (n + 255) / 256 * 256;
+}
+
+/* One draw's lists begin at a multiple of 256, each: so many more. */
+static uint64_t lists_bytes(const struct gpu_draws_options *o)
+{
+    uint64_t n_draws = o->n_places / (o->n_rows ? o->n_rows : 1) + 64;
+    return aligned((uint64_t)o->n_places * sizeof(struct gpu_sample_row)) +
+           aligned((uint64_t)o->n_places * sizeof(uint32_t)) +
+           aligned((uint64_t)o->n_biases * sizeof(struct gpu_bias)) +
+           aligned((uint64_t)o->n_allowed * sizeof(uint32_t)) +
+           aligned((uint64_t)o->n_history * sizeof(uint32_t)) + n_draws * 5 * 256;
+}
+
+static uint64_t results_bytes(const struct gpu_draws_options *o)
+{
+    return aligned((uint64_t)o->n_places * sizeof(struct gpu_sampled));
+}
+
+uint64_t gpu_draws_bytes(const struct gpu_draws_options *o)
+{
+    return aligned((uint64_t)o->n_slots * sizeof(uint32_t)) +
+           aligned(cuda_sample_scratch_bytes(o->n_rows, o->vocab_size)) + aligned(lists_bytes(o)) +
+           results_bytes(o);
+}
+
+static void draws_close(struct gpu_draws *base)
+{
+    struct draws *w = of(base);
+    for (uint32_t i = 0; i < GPU_DRAW_STEPS; i++)
+        gpu_event_free(w->steps[i].event);
+    gpu_host_release(w->device->gpu, w->pinned);
+    if (w->memory)
+        w->device->base.ops->release(&w->device->base, w->memory, w->base.n_bytes);
+    mem_free(w);
+}
+
+static void draws_begin(struct gpu_draws *w, uint32_t i_step)
+{
+    of(w)->steps[i_step].n_used = 0;
+}
+
+/* A list's place, of host and device; *ok becomes false where there is no room. */
+static uint64_t put(struct draws *w, struct step *s, const void *list, uint64_t n_bytes, bool *ok)
+{
+    uint64_t at = s->n_used;
+    if (!*ok || n_bytes > w->lists_bytes - at) {
+        *ok = false;
+        return 0;
+    }
+    if (n_bytes > 0)
+        memcpy(s->host_lists + at, list, n_bytes);
+    s->n_used += aligned(n_bytes); /* which lists_bytes is a multiple of too */
+    return at;
+}
+
+/* All lists are counted from where lists begin: kernels' arguments do not depend on how long those
+ * of other rows are. */
+static void shift(struct gpu_sample_row *rows, uint32_t n_rows, uint64_t biases, uint64_t allowed,
+                  uint64_t history)
+{
+    for (uint32_t i = 0; i < n_rows; i++) {
+        rows[i].first_bias += (uint32_t)(biases / sizeof(struct gpu_bias));
+        rows[i].first_allowed += (uint32_t)(allowed / sizeof(uint32_t));
+        rows[i].first_history += (uint32_t)(history / sizeof(uint32_t));
+    }
+}
+
+static enum status draws_send(struct gpu_draws *base, uint32_t i_step, const struct gpu_draw *d,
+                              const uint32_t **at, struct error *err)
+{
+    struct draws *w = of(base);
+    struct step *s = &w->steps[i_step];
+    bool ok = d->first_place + (uint64_t)d->n_rows <= base->o.n_places;
+    const uint64_t begin = s->n_used;
+    const uint64_t rows = put(w, s, d->rows, d->n_rows * sizeof *d->rows, &ok);
+    const uint64_t at_rows = put(w, s, d->at_rows, d->n_rows * sizeof *d->at_rows, &ok);
+    const uint64_t biases = put(w, s, d->biases, d->n_biases * sizeof *d->biases, &ok);
+    const uint64_t allowed = put(w, s, d->allowed, d->n_allowed * sizeof *d->allowed, &ok);
+    const uint64_t history = put(w, s, d->history, d->n_history * sizeof *d->history, &ok);
+    if (!ok)
+        return error_set(err, STATUS_LIMIT,
+                         "%u rows with %u biases, %u ids, %u of a history: no "
+                         "room on the device",
+                         d->n_rows, d->n_biases, d->n_allowed, d->n_history);
+    shift((struct gpu_sample_row *)(void *)(s->host_lists + rows), d->n_rows, biases, allowed,
+          history);
+    if (!cuda_goes_on(w->device)) {
+        *err = w->device->error;
+        return w->device->failed;
+    }
+    const uint32_t *lists = (const uint32_t *)(const void *)w->lists;
+    w->sent = (struct gpu_sample_params){
+        .vocab_size = base->o.vocab_size,
+        .n_rows = d->n_rows,
+        .wants = d->wants,
+        .rows = (const struct gpu_sample_row *)(const void *)(w->lists + rows),
+        .biases = (const struct gpu_bias *)(const void *)lists,
+        .allowed = lists,
+        .history = lists,
+        .last = base->last,
+        .out = w->results + d->first_place,
+        .scratch = w->scratch,
+        .scratch_bytes = w->scratch_bytes};
+    *at = lists + at_rows / sizeof *lists;
+    return gpu_copy_to_device(w->device->stream, w->lists + begin, s->host_lists + begin,
+                              s->n_used - begin, err);
+}
+
+/* What fails is the device's failure, too, as of any operator: a recording is refused by it. */
+static enum status draws_draw(struct gpu_draws *base, float *logits, uint32_t stride,
+                              struct error *err)
+{
+    struct draws *w = of(base);
+    struct gpu_sample_params p = w->sent;
+    p.logits = logits;
+    p.stride = stride;
+    if (!cuda_goes_on(w->device)) {
+        *err = w->device->error;
+        return w->device->failed;
+    }
+    enum status s = cuda_sample(w->device->stream, &p, err);
+    cuda_note(w->device, s, err);
+    return s;
+}
+
+static enum status draws_end(struct gpu_draws *base, uint32_t i_step, uint32_t n_places,
+                             uint32_t n_slots, struct error *err)
+{
+    struct draws *w = of(base);
+    struct step *s = &w->steps[i_step];
+    if (!cuda_goes_on(w->device)) {
+        *err = w->device->error;
+        return w->device->failed;
+    }
+    if (n_places > 0)
+        TRY(gpu_copy_from_device(w->device->stream, s->host, w->results, n_places * sizeof *s->host,
+                                 err));
+    if (n_slots > 0)
+        TRY(gpu_copy_from_device(w->device->stream, s->host_last, base->last,
+                                 n_slots * sizeof *s->host_last, err));
+    return gpu_event_record(s->event, w->device->stream, err);
+}
+
+static enum status draws_query(struct gpu_draws *w, uint32_t i_step, struct error *err)
+{
+    return gpu_event_query(of(w)->steps[i_step].event, err);
+}
+
+static enum status draws_wait(struct gpu_draws *w, uint32_t i_step, struct error *err)
+{
+    return gpu_event_wait(of(w)->steps[i_step].event, err);
+}
+
+void cuda_backend_take_last(struct device *d, uint32_t *ids, const uint32_t *slots,
+                            const uint32_t *last, uint32_t n_rows)
+{
+    struct cuda_device *x = cuda_of(d);
+    struct error err;
+    if (cuda_goes_on(x))
+        cuda_note(x, cuda_take_last(x->stream, ids, slots, last, n_rows, &err), &err);
+}
+
+static const struct gpu_draws_ops draws_ops = {.begin = draws_begin,
+                                               .send = draws_send,
+                                               .draw = draws_draw,
+                                               .end = draws_end,
+                                               .query = draws_query,
+                                               .wait = draws_wait,
+                                               .close = draws_close};
+
+static void lay_out(struct draws *w)
+{
+    const struct gpu_draws_options *o = &w->base.o;
+    uint8_t *at = w->memory, *host = w->pinned;
+    w->base.last = (uint32_t *)(void *)at;
+    at += aligned((uint64_t)o->n_slots * sizeof(uint32_t));
+    w->scratch = at;
+    at += aligned(w->scratch_bytes);
+    w->lists = at;
+    at += w->lists_bytes;
+    w->results = (struct gpu_sampled *)(void *)at;
+    for (uint32_t i = 0; i < GPU_DRAW_STEPS; i++) {
+        struct step *s = &w->steps[i];
+        s->host_lists = host;
+        host += w->lists_bytes;
+        s->host = (struct gpu_sampled *)(void *)host;
+        host += results_bytes(o);
+        s->host_last = (uint32_t *)(void *)host;
+        host += aligned((uint64_t)o->n_slots * sizeof(uint32_t));
+        w->base.host_last[i] = s->host_last;
+        w->base.results[i] = s->host;
+    }
+}
+
+static enum status open_parts(struct draws *w, struct error *err)
+{
+    const struct gpu_draws_options *o = &w->base.o;
+    struct device *d = &w->device->base;
+    w->memory = d->ops->alloc(d, gpu_draws_bytes(o));
+    if (!w->memory)
+        return error_set(err, STATUS_NO_MEMORY,
+                         "this worker's part of the device has no %.1f MiB to draw tokens with: "
+                         "raise --gpu-memory-utilization",
+                         (double)gpu_draws_bytes(o) / (1 << 20));
+    TRY(gpu_host_alloc(w->device->gpu,
+                       GPU_DRAW_STEPS * (w->lists_bytes + results_bytes(o) +
+                                         aligned((uint64_t)o->n_slots * sizeof(uint32_t))),
+                       &w->pinned, err));
+    for (uint32_t i = 0; i < GPU_DRAW_STEPS; i++)
+        TRY(gpu_event_new(w->device->gpu, &w->steps[i].event, err));
+    lay_out(w);
+    return STATUS_OK;
+}
+
+enum status gpu_draws_open(struct device *d, const struct gpu_draws_options *o,
+                           struct gpu_draws **out, struct error *err)
+{
+    struct draws *w = mem_zalloc(sizeof *w);
+    w->base = (struct gpu_draws){.ops = &draws_ops, .o = *o, .n_bytes = gpu_draws_bytes(o)};
+    w->device = cuda_of(d);
+    w->lists_bytes = aligned(lists_bytes(o));
+    w->scratch_bytes = cuda_sample_scratch_bytes(o->n_rows, o->vocab_size);
+    enum status s = open_parts(w, err);
+    if (s != STATUS_OK) {
+        draws_close(&w->base);
+        return s;
+    }
+    *out = &w->base;
+    return STATUS_OK;
+}

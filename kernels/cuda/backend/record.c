@@ -1,0 +1,207 @@
+/* Which passes are recorded (docs/gpu.md, "Recorded passes"): the first one under a key runs as it
+ * is, so that what is set up once (libraries, kernels' attributes) is set up outside of a
+ * recording; the second is recorded and then launched; later ones are launched. A recording that
+ * CUDA refuses has run nothing: while the stream still answers, the pass runs as it is, and so do
+ * all later ones under that key. cuBLASLt, which passes of more than 64 rows go through, enqueues
+ * kernels alone when it is recorded: its handle, its workspace and the algorithm for a shape are
+ * there since the first pass. */
+#include "common/base/mem.h"
+#include "kernels/cuda/backend/state.h"
+#include "kernels/cuda/device/graph.h"
+
+/* 18 buckets times the kinds of passes and draws are some 110 recordings, 175 of a mixture, and
+ * twice that with a draft model. Beyond MAX_RECORDS passes run eagerly. */
+enum { MAX_RECORDS = 512 };
+
+struct record {
+    uint64_t key;
+    struct gpu_graph *graph; /* NULL: it was seen once */
+    bool is_refused;         /* never again; a graph that it may have is freed with the others */
+};
+
+struct gpu_records {
+    struct record all[MAX_RECORDS];
+    uint32_t n;
+    struct record *begun;
+    uint64_t free_before, n_bytes;
+};
+
+/* Splitmix64's finalizer. */
+static uint64_t mix(uint64_t h, uint64_t v)
+{
+    h ^= v + 0x9e3779b97f4a7c15u;
+    h = (h ^ (h >> 30)) * 0xbf58476d1ce4e5b9u;
+    h = (h ^ (h >> 27)) * 0x94d049bb133111ebu;
+    return h ^ (h >> 31);
+}
+
+static enum status launch(struct cuda_device *x, struct gpu_graph *g, struct error *err)
+{
+    TRY(gpu_graph_launch(x->stream, g, err));
+    x->n_nodes += gpu_graph_nodes(g);
+    return STATUS_OK;
+}
+
+uint64_t cuda_device_nodes(const struct device *d)
+{
+    return ((const struct cuda_device *)d)->n_nodes;
+}
+
+/* Launches depend on how many tiles there are, too, and on where rows and adapters lie. */
+static uint64_t whole_key(const struct cuda_device *x, uint64_t key)
+{
+    for (uint32_t i = 0; i < x->n_row_groups; i++) {
+        const struct gpu_rows *g = &x->rows[i];
+        key = mix(key, (uintptr_t)g->rows);
+        key = mix(key, (uint64_t)g->n_rows << 32 | g->counts.n_few);
+        key = mix(key, (uint64_t)g->counts.n_many_tiles << 32 | g->counts.n_many_rows);
+    }
+    key = mix(key, (uintptr_t)x->adapters.list);
+    return mix(key, (uint64_t)x->adapters.n_rows << 32 | x->adapters.most_few);
+}
+
+static struct record *find(struct gpu_records *r, uint64_t key)
+{
+    for (uint32_t i = 0; i < r->n; i++)
+        if (r->all[i].key == key)
+            return &r->all[i];
+    return NULL;
+}
+
+static struct gpu_records *records_of(struct cuda_device *x)
+{
+    if (!x->records)
+        x->records = mem_zalloc(sizeof *x->records);
+    return x->records;
+}
+
+static enum status begin(struct cuda_device *x, struct record *r, struct error *err)
+{
+    struct gpu_records *all = x->records;
+    TRY(gpu_memory_free(x->gpu, &all->free_before, err));
+    TRY(gpu_graph_begin(x->stream, err));
+    all->begun = r;
+    return STATUS_OK;
+}
+
+/* A sticky error is told by every call from now on. */
+static bool answers(struct cuda_device *x)
+{
+    struct error err;
+    enum status s = gpu_stream_query(x->stream, &err);
+    return s == STATUS_OK || s == STATUS_AGAIN;
+}
+
+/* false: it is no refusal but a lost device. */
+static bool refuse(struct cuda_device *x, struct record *r, const struct error *err,
+                   struct error *why)
+{
+    if (!answers(x))
+        return false;
+    r->is_refused = true;
+    *why = *err;
+    return true;
+}
+
+enum record_state cuda_backend_record(struct device *d, uint64_t key, bool of_rows,
+                                      struct error *why)
+{
+    struct cuda_device *x = cuda_of(d);
+    struct gpu_records *all = records_of(x);
+    struct error err;
+    x->may_be_recorded = x->may_be_recorded || of_rows;
+    if (!cuda_goes_on(x)) /* sends what was uploaded, which a recording must not */
+        return RECORD_NONE;
+    if (of_rows)
+        key = whole_key(x, key);
+    struct record *r = find(all, key);
+    if (!r && all->n < MAX_RECORDS)
+        all->all[all->n++] = (struct record){.key = key};
+    if (!r || r->is_refused)
+        return RECORD_NONE;
+    enum status s = r->graph ? launch(x, r->graph, &err) : begin(x, r, &err);
+    if (s == STATUS_OK)
+        return r->graph ? RECORD_PLAYED : RECORD_BEGUN;
+    if (refuse(x, r, &err, why))
+        return RECORD_REFUSED;
+    cuda_note(x, s, &err);
+    return RECORD_NONE;
+}
+
+static enum status end(struct cuda_device *x, struct record *r, struct error *err)
+{
+    struct gpu_records *all = x->records;
+    uint64_t free_now;
+    TRY(gpu_graph_end(x->stream, &r->graph, err));
+    TRY(gpu_memory_free(x->gpu, &free_now, err));
+    all->n_bytes += all->free_before > free_now ? all->free_before - free_now : 0;
+    return launch(x, r->graph, err);
+}
+
+/* Nothing of what was begun has run: what failed in it is forgotten where the device works on. */
+static bool cancel(struct cuda_device *x, struct error *why)
+{
+    struct record *r = x->records->begun;
+    x->records->begun = NULL;
+    gpu_graph_cancel(x->stream);
+    if (x->failed == STATUS_OK || !refuse(x, r, &x->error, why))
+        return false;
+    x->failed = STATUS_OK;
+    return true;
+}
+
+enum record_state cuda_backend_record_end(struct device *d, uint64_t key, bool is_whole,
+                                          struct error *why)
+{
+    struct cuda_device *x = cuda_of(d);
+    struct error err;
+    if (!cuda_is_recording(x))
+        return RECORD_NONE;
+    if (!is_whole || x->failed != STATUS_OK)
+        return cancel(x, why) ? RECORD_REFUSED : is_whole ? RECORD_PLAYED : RECORD_NONE;
+    enum status s = end(x, x->records->begun, &err);
+    cuda_note(x, s, &err);
+    if (s != STATUS_OK && cancel(x, why))
+        return RECORD_REFUSED;
+    x->records->begun = NULL;
+    return RECORD_PLAYED;
+}
+
+bool cuda_backend_can_record(const struct device *d, const struct kv_row *rows, uint32_t n_rows)
+{
+    return n_rows <= GPU_RECORD_ROWS && gpu_tiles_are_few(rows, n_rows);
+}
+
+void cuda_backend_record_drop(struct device *d)
+{
+    struct cuda_device *x = cuda_of(d);
+    struct gpu_records *all = x->records;
+    struct error err;
+    if (!all)
+        return;
+    if (all->begun)
+        (void)cancel(x, &err);       /* its key is forgotten too */
+    else if (x->failed == STATUS_OK) /* one of them may be running */
+        cuda_note(x, gpu_stream_sync(x->stream, &err), &err);
+    for (uint32_t i = 0; i < all->n; i++)
+        gpu_graph_free(all->all[i].graph);
+    *all = (struct gpu_records){0};
+}
+
+uint64_t cuda_backend_record_bytes(const struct device *d)
+{
+    const struct gpu_records *all = ((const struct cuda_device *)d)->records;
+    return all ? all->n_bytes : 0;
+}
+
+bool cuda_is_recording(const struct cuda_device *x)
+{
+    return x->records && x->records->begun;
+}
+
+void cuda_records_close(struct cuda_device *x)
+{
+    cuda_backend_record_drop(&x->base);
+    mem_free(x->records);
+    x->records = NULL;
+}

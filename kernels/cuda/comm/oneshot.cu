@@ -1,0 +1,175 @@
+/* The one-shot all-reduce. As many blocks as there are words for; block b copies its words of x,
+ * the same ones whatever n, into the rank's own slot, tells block b of every other rank by a flag
+ * in that rank's memory, waits for all of theirs, then reads the words of all ranks, adds them and
+ * writes x. No rank waits for more than one exchange.
+ *
+ * Bytes: 16 a thread and load, neighbours side by side; a thread has all ranks' loads of a word in
+ * flight before it adds (NVLink's latency is what counts). With n ranks each device reads n - 1
+ * times x over its links, so that it pays up to some hundred KiB; beyond, a ring moves less.
+ *
+ * Two slots by turns make one barrier enough: a rank writes a slot again two sums later, when its
+ * block has seen the same block of every rank arrive at the sum between, and a rank's kernel
+ * touches nothing before its last one has ended. That holds for each block by itself: no other one
+ * has its words, and on all ranks it counts the same sums, those that are long enough to need it.
+ * The count lies in the region, so that a recorded launch finds its own.
+ *
+ * A flag is the group's tag and the count: what a rank of an older group says late is no arrival,
+ * though it may wipe one out, which the deadline ends. A peer that died never comes: waiting ends
+ * at that deadline, or when the host says so; then this sum and all later ones of the region leave
+ * x as it is. The host's word is behind PCIe, so only who has waited for a while looks at it. */
+#include "kernels/cuda/comm/oneshot.h"
+#include "kernels/cuda/comm/peer.cuh"
+#include "kernels/cuda/device/common.cuh"
+#include "kernels/cuda/device/launch.cuh"
+
+#include <cuda_bf16.h>
+#include <stddef.h>
+
+namespace
+{
+constexpr unsigned BLOCKS = 32, THREADS = 256;
+constexpr unsigned LOOK_EVERY = 64; /* polls between two looks at the clock and the host's word */
+
+struct region {
+    /* by others: the sum that their block is at, below the group's tag */
+    uint64_t arrived[BLOCKS][GPU_ONESHOT_MAX_RANKS];
+    uint32_t count[BLOCKS]; /* its owner's, as all that follows: sums so far */
+    uint32_t has_failed;
+    alignas(256) uint4 slots[2][GPU_ONESHOT_MAX_BYTES / sizeof(uint4)];
+};
+
+struct launch {
+    region *regions[GPU_ONESHOT_MAX_RANKS];
+    uint32_t rank, tag;
+    uint4 *x;
+    size_t n_words;
+    uint64_t timeout_ns;
+    uint32_t *failed;
+    const uint32_t *abort;
+};
+
+__device__ inline void add_word(float (&sum)[8], const uint4 &w)
+{
+    const uint32_t pairs[4] = {w.x, w.y, w.z, w.w};
+#pragma unroll
+    for (unsigned i = 0; i < 4; i++) { /* a bfloat16 is a float's upper half */
+        sum[2 * i] += __uint_as_float(pairs[i] << 16);
+        sum[2 * i + 1] += __uint_as_float(pairs[i] & 0xffff0000u);
+    }
+}
+
+__device__ inline uint32_t round_pair(float low, float high)
+{
+    return (uint32_t)__bfloat16_as_ushort(__float2bfloat16(low)) |
+           (uint32_t)__bfloat16_as_ushort(__float2bfloat16(high)) << 16;
+}
+
+__device__ inline bool has_come(const uint64_t *flag, uint32_t tag, uint32_t turn)
+{
+    const uint64_t at = peer_load_acquire(flag);
+    return (uint32_t)(at >> 32) == tag && (int32_t)((uint32_t)at - turn) >= 0; /* counts wrap */
+}
+
+/* Thread r of the block waits for rank r. False, in all threads: one did not come. */
+template <unsigned RANKS> __device__ inline bool meet(const launch &p, uint32_t turn)
+{
+    region *own = p.regions[p.rank];
+    bool ok = true;
+    __syncthreads(); /* the block's words are in the slot */
+    if (threadIdx.x < RANKS) {
+        const uint64_t *flag = &own->arrived[blockIdx.x][threadIdx.x];
+        __threadfence_system();
+        peer_store_release(&p.regions[threadIdx.x]->arrived[blockIdx.x][p.rank],
+                           (uint64_t)p.tag << 32 | turn);
+        const uint64_t began = peer_clock_ns();
+        for (unsigned n = 1; ok && !has_come(flag, p.tag, turn); n++) {
+            if (n % LOOK_EVERY != 0)
+                continue;
+            const bool late = peer_clock_ns() - began >= p.timeout_ns;
+            if (late)
+                peer_store_release(p.failed, 1 + threadIdx.x);
+            ok = !late && peer_load_acquire(p.abort) == 0;
+        }
+        if (!ok)
+            peer_store_release(&own->has_failed, 1u);
+    }
+    return __syncthreads_and(ok);
+}
+
+template <unsigned RANKS>
+__global__ void __launch_bounds__(THREADS) sum_kernel(const __grid_constant__ launch p)
+{
+    region *own = p.regions[p.rank];
+    const size_t first = blockIdx.x * THREADS + threadIdx.x, step = BLOCKS * THREADS;
+    dependency_wait();
+    dependency_launch();
+    if (__syncthreads_or(threadIdx.x == 0 && peer_load_acquire(&own->has_failed) != 0))
+        return;
+    const uint32_t turn = own->count[blockIdx.x] + 1;
+    uint4 *slot = own->slots[turn % 2];
+    for (size_t i = first; i < p.n_words; i += step)
+        slot[i] = p.x[i];
+    if (!meet<RANKS>(p, turn))
+        return;
+    for (size_t i = first; i < p.n_words; i += step) {
+        uint4 words[RANKS];
+        float sum[8] = {};
+#pragma unroll
+        for (unsigned r = 0; r < RANKS; r++)
+            words[r] = p.regions[r]->slots[turn % 2][i];
+#pragma unroll
+        for (unsigned r = 0; r < RANKS; r++)
+            add_word(sum, words[r]);
+        p.x[i] = make_uint4(round_pair(sum[0], sum[1]), round_pair(sum[2], sum[3]),
+                            round_pair(sum[4], sum[5]), round_pair(sum[6], sum[7]));
+    }
+    if (threadIdx.x == 0) /* all of the block have read it: they met */
+        own->count[blockIdx.x] = turn;
+}
+} // namespace
+
+uint64_t cuda_oneshot_bytes(void)
+{
+    return sizeof(region);
+}
+
+uint64_t cuda_oneshot_limit(uint32_t n_ranks)
+{
+    return n_ranks == 2 || n_ranks == 4 ? GPU_ONESHOT_MAX_BYTES
+           : n_ranks == 8               ? GPU_ONESHOT_MAX_BYTES / 2
+                                        : 0;
+}
+
+enum status cuda_oneshot_begin(struct gpu_stream *s, void *own, struct error *err)
+{
+    TRY(gpu_enter(s->device, err));
+    return gpu_check(cudaMemsetAsync(own, 0, offsetof(region, slots), s->native), "cudaMemsetAsync",
+                     err);
+}
+
+enum status cuda_oneshot_sum_bf16(struct gpu_stream *s, const struct oneshot_params *p,
+                                  struct error *err)
+{
+    launch l = {};
+    const bool fits = p->n > 0 && p->n % 8 == 0 && p->n <= cuda_oneshot_limit(p->n_ranks) / 2 &&
+                      reinterpret_cast<uintptr_t>(p->x) % sizeof(uint4) == 0;
+    if (!fits || p->rank >= p->n_ranks)
+        return error_set(err, STATUS_UNSUPPORTED, "a one-shot sum of %zu elements, rank %u of %u",
+                         p->n, p->rank, p->n_ranks);
+    for (unsigned r = 0; r < p->n_ranks; r++)
+        l.regions[r] = static_cast<region *>(p->regions[r]);
+    l.rank = p->rank;
+    l.tag = p->tag;
+    l.x = static_cast<uint4 *>(p->x);
+    l.n_words = p->n / 8;
+    l.timeout_ns = p->timeout_ns;
+    l.failed = p->failed;
+    l.abort = p->abort;
+    TRY(gpu_enter(s->device, err));
+    auto *kernel = p->n_ranks == 2   ? sum_kernel<2>
+                   : p->n_ranks == 4 ? sum_kernel<4>
+                                     : sum_kernel<8>;
+    const size_t n_blocks = (l.n_words + THREADS - 1) / THREADS;
+    const dim3 grid = n_blocks < BLOCKS ? (unsigned)n_blocks : BLOCKS;
+    return gpu_check(launch_kernel(s, kernel, grid, THREADS, 0, l), "cudaLaunchKernelEx", err);
+}

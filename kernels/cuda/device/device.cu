@@ -1,0 +1,254 @@
+/* Devices, memory, streams and copies: thin, so that every call's failure keeps its own text. */
+#include "kernels/cuda/device/common.cuh"
+#include "kernels/cuda/device/launch.cuh"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const uint32_t MIN_CAPABILITY = 80; /* bfloat16 conversions, and what norm.cu is built for */
+
+/* Why there is no device, in words that say what to do. */
+static enum status explain_absence(cudaError_t e, struct error *err)
+{
+    int driver = 0, runtime = 0;
+    if (e == cudaErrorNoDevice)
+        return error_set(err, STATUS_UNSUPPORTED,
+                         "no CUDA device found: %s (see nvidia-smi and CUDA_VISIBLE_DEVICES)",
+                         cudaGetErrorString(e));
+    if (e != cudaErrorInsufficientDriver && e != cudaErrorStubLibrary)
+        return gpu_check(e, "cudaGetDeviceCount", err);
+    (void)cudaGetLastError();
+    (void)cudaDriverGetVersion(&driver); /* 0 when there is no driver; fails with nothing else */
+    (void)cudaRuntimeGetVersion(&runtime);
+    if (driver == 0)
+        return error_set(err, STATUS_UNSUPPORTED,
+                         "no CUDA device found: there is no NVIDIA driver here (libcuda.so.1)");
+    return error_set(err, STATUS_UNSUPPORTED,
+                     "no CUDA device found: the driver speaks CUDA %d.%d and this build needs "
+                     "%d.%d; update the driver",
+                     driver / 1000, driver % 1000 / 10, runtime / 1000, runtime % 1000 / 10);
+}
+
+bool gpu_is_built(void)
+{
+    return true;
+}
+
+enum status gpu_info(uint32_t ordinal, struct gpu_info *out, struct error *err)
+{
+    int n = 0, driver = 0, runtime = 0;
+    *out = {};
+    cudaError_t e = cudaGetDeviceCount(&n);
+    if (e != cudaSuccess || n == 0)
+        return explain_absence(e == cudaSuccess ? cudaErrorNoDevice : e, err);
+    if (ordinal >= (uint32_t)n)
+        return error_set(err, STATUS_INVALID, "CUDA device %u: this machine has %d", ordinal, n);
+    cudaDeviceProp p;
+    TRY(gpu_check(cudaGetDeviceProperties(&p, (int)ordinal), "cudaGetDeviceProperties", err));
+    TRY(gpu_check(cudaDriverGetVersion(&driver), "cudaDriverGetVersion", err));
+    TRY(gpu_check(cudaRuntimeGetVersion(&runtime), "cudaRuntimeGetVersion", err));
+    TRY(gpu_check(cudaDeviceGetPCIBusId(out->pci, (int)sizeof out->pci, (int)ordinal),
+                  "cudaDeviceGetPCIBusId", err));
+    snprintf(out->name, sizeof out->name, "%s", p.name);
+    out->memory_bytes = p.totalGlobalMem;
+    out->capability = (uint32_t)(10 * p.major + p.minor);
+    out->n_devices = (uint32_t)n;
+    out->n_multiprocessors = (uint32_t)p.multiProcessorCount;
+    out->shared_bytes = (uint32_t)p.sharedMemPerBlockOptin;
+    out->driver_version = (uint32_t)driver;
+    out->runtime_version = (uint32_t)runtime;
+    return STATUS_OK;
+}
+
+namespace
+{
+__global__ void waiting_kernel() /* never launched: it is asked how it was compiled */
+{
+    dependency_wait();
+}
+} // namespace
+
+/* COX_NO_EARLY_LAUNCH, for tests and benches as for the worker, whose flag has the same name in the
+ * environment (common/config/config.h): any word but those that are false there. */
+static bool is_early_forbidden()
+{
+    const char *word = getenv("COX_NO_EARLY_LAUNCH");
+    const char *const words[] = {"", "0", "no", "off", "false"};
+    for (const char *no : words)
+        if (word && strcmp(word, no) == 0)
+            return false;
+    return word != nullptr;
+}
+
+/* Whether kernels wait is a matter of the code that runs: what a driver made from PTX below 9.0 has
+ * no waiting in it on any device. */
+static enum status find_early(struct gpu_device *d, uint32_t capability, struct error *err)
+{
+    cudaFuncAttributes code;
+    TRY(gpu_check(cudaFuncGetAttributes(&code, (const void *)waiting_kernel),
+                  "cudaFuncGetAttributes", err));
+    d->can_launch_early = capability >= 90 && code.ptxVersion >= 90 && code.binaryVersion >= 90 &&
+                          !is_early_forbidden();
+    d->launches_early = d->can_launch_early;
+    return STATUS_OK;
+}
+
+bool gpu_launch_early(struct gpu_device *d, bool wanted)
+{
+    d->launches_early = wanted && d->can_launch_early;
+    return d->launches_early;
+}
+
+cudaError_t launch_allow_shared(struct gpu_device *d, const void *kernel)
+{
+    uint32_t at = (uint32_t)((uintptr_t)kernel >> 4) % GPU_ALLOWED_KERNELS;
+    for (; d->allowed[at]; at = (at + 1) % GPU_ALLOWED_KERNELS)
+        if (d->allowed[at] == kernel)
+            return cudaSuccess;
+    cudaFuncAttributes code;
+    cudaError_t e = cudaFuncGetAttributes(&code, kernel);
+    if (e == cudaSuccess)
+        e = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                 (int)d->shared_bytes - (int)code.sharedSizeBytes);
+    if (e != cudaSuccess || d->n_allowed >= GPU_ALLOWED_KERNELS / 2)
+        return e;
+    d->allowed[at] = kernel;
+    d->n_allowed++;
+    return cudaSuccess;
+}
+
+enum status gpu_device_open(uint32_t ordinal, struct gpu_device **out, struct error *err)
+{
+    struct gpu_info info;
+    *out = nullptr;
+    TRY(gpu_info(ordinal, &info, err));
+    if (info.capability < MIN_CAPABILITY)
+        return error_set(err, STATUS_UNSUPPORTED,
+                         "%s has compute capability %u.%u; 8.0 or later is needed", info.name,
+                         info.capability / 10, info.capability % 10);
+    struct gpu_device d = {};
+    d.ordinal = (int)ordinal;
+    d.shared_bytes = info.shared_bytes;
+    TRY(gpu_enter(&d, err));
+    /* The first call that makes the context: driver trouble shows here, and not in a kernel. */
+    TRY(gpu_check(cudaFree(nullptr), "cudaFree", err));
+    TRY(find_early(&d, info.capability, err));
+    *out = static_cast<struct gpu_device *>(mem_zalloc(sizeof **out));
+    **out = d;
+    return STATUS_OK;
+}
+
+void gpu_device_close(struct gpu_device *d)
+{
+    mem_free(d); /* the context is the process's own and ends with it */
+}
+
+enum status gpu_memory_free(struct gpu_device *d, uint64_t *n_bytes, struct error *err)
+{
+    size_t n_free = 0, n_total = 0;
+    *n_bytes = 0;
+    TRY(gpu_enter(d, err));
+    TRY(gpu_check(cudaMemGetInfo(&n_free, &n_total), "cudaMemGetInfo", err));
+    *n_bytes = n_free;
+    return STATUS_OK;
+}
+
+enum status gpu_alloc(struct gpu_device *d, uint64_t n_bytes, void **out, struct error *err)
+{
+    void *ptr = nullptr;
+    *out = nullptr;
+    TRY(gpu_enter(d, err));
+    enum status s = gpu_check(cudaMalloc(&ptr, n_bytes), "cudaMalloc", err);
+    if (s != STATUS_OK)
+        return error_prefix(err, s, "%llu bytes on CUDA device %d", (unsigned long long)n_bytes,
+                            d->ordinal);
+    s = gpu_check(cudaMemset(ptr, 0, n_bytes), "cudaMemset", err);
+    /* Streams of ours do not wait for the default stream, where the memset may still run. */
+    if (s == STATUS_OK)
+        s = gpu_check(cudaDeviceSynchronize(), "cudaDeviceSynchronize", err);
+    if (s != STATUS_OK) {
+        gpu_release(d, ptr);
+        return s;
+    }
+    *out = ptr;
+    return STATUS_OK;
+}
+
+/* Failures in teardown have nobody to tell: the next call on a lost device fails by itself. */
+void gpu_release(struct gpu_device *d, void *ptr)
+{
+    if (ptr && gpu_enter(d, nullptr) == STATUS_OK)
+        (void)gpu_check(cudaFree(ptr), "cudaFree", nullptr);
+}
+
+enum status gpu_stream_new(struct gpu_device *d, struct gpu_stream **out, struct error *err)
+{
+    cudaStream_t native;
+    *out = nullptr;
+    TRY(gpu_enter(d, err));
+    TRY(gpu_check(cudaStreamCreateWithFlags(&native, cudaStreamNonBlocking),
+                  "cudaStreamCreateWithFlags", err));
+    *out = static_cast<struct gpu_stream *>(mem_zalloc(sizeof **out));
+    (*out)->device = d;
+    (*out)->native = native;
+    return STATUS_OK;
+}
+
+void gpu_stream_free(struct gpu_stream *s)
+{
+    if (s && gpu_enter(s->device, nullptr) == STATUS_OK)
+        (void)gpu_check(cudaStreamDestroy(s->native), "cudaStreamDestroy", nullptr);
+    mem_free(s);
+}
+
+enum status gpu_stream_sync(struct gpu_stream *s, struct error *err)
+{
+    TRY(gpu_enter(s->device, err));
+    return gpu_check(cudaStreamSynchronize(s->native), "cudaStreamSynchronize", err);
+}
+
+enum status gpu_stream_query(struct gpu_stream *s, struct error *err)
+{
+    TRY(gpu_enter(s->device, err));
+    cudaError_t e = cudaStreamQuery(s->native);
+    if (e != cudaErrorNotReady)
+        return gpu_check(e, "cudaStreamQuery", err);
+    (void)cudaGetLastError(); /* not an error of ours */
+    return STATUS_AGAIN;
+}
+
+void *gpu_stream_native(struct gpu_stream *s)
+{
+    return s->native;
+}
+
+struct gpu_device *gpu_stream_device(struct gpu_stream *s)
+{
+    return s->device;
+}
+
+static enum status copy(struct gpu_stream *s, void *to, const void *from, uint64_t n_bytes,
+                        cudaMemcpyKind kind, struct error *err)
+{
+    TRY(gpu_enter(s->device, err));
+    return gpu_check(cudaMemcpyAsync(to, from, n_bytes, kind, s->native), "cudaMemcpyAsync", err);
+}
+
+enum status gpu_copy_to_device(struct gpu_stream *s, void *device, const void *host,
+                               uint64_t n_bytes, struct error *err)
+{
+    return copy(s, device, host, n_bytes, cudaMemcpyHostToDevice, err);
+}
+
+enum status gpu_copy_from_device(struct gpu_stream *s, void *host, const void *device,
+                                 uint64_t n_bytes, struct error *err)
+{
+    return copy(s, host, device, n_bytes, cudaMemcpyDeviceToHost, err);
+}
+
+enum status gpu_copy_on_device(struct gpu_stream *s, void *to, const void *from, uint64_t n_bytes,
+                               struct error *err)
+{
+    return copy(s, to, from, n_bytes, cudaMemcpyDeviceToDevice, err);
+}

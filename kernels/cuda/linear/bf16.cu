@@ -1,0 +1,8 @@
+/* The products of gemm.cuh with weights in BF16. */
+#include "kernels/cuda/linear/gemm_launch.cuh"
+
+cudaError_t gemm_launch_bf16(struct gemm_args a, const gemm_limits &limits,
+                             const struct gpu_stream *stream)
+{
+    return gemm_launch<GPU_BF16>(a, limits, stream);
+}

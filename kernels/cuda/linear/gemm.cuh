@@ -1,0 +1,106 @@
+#pragma once
+/* Products with up to 64 rows of activations, bound by the reading of weights. The 16 outputs of a
+ * row tile are M of mma.m16n8k16, rows of activations N (NB times 8), inputs K.
+ *
+ * How bytes move: a block has 8 warps, WARPS_N of them side by side over outputs (MT row tiles
+ * each), 8 / WARPS_N over K; blocks over outputs, and over K where these are too few (n_splits).
+ * Every lane copies 16 bytes at a time from global into its own places of a ring in shared memory
+ * by asynchronous copies, n_stages - 1 steps ahead: 48 to 140 KB of a multiprocessor's loads are
+ * under way and no register waits for one. Codes come back to the same lane, so rings need no
+ * barrier; activations of a step are shared by the warps that have its part of K, and one barrier a
+ * step serves them. Both are laid out so that neither copies nor reads meet in a bank. The first
+ * step's weights are copied, and the next ones' brought into the L2 cache, before the kernel in
+ * front has ended (programmatic dependent launch).
+ *
+ * Sums are float: over a warp's inputs in order, or group by group times the group's scale; then
+ * the warps' along K, then the splits', both in order. The last block of an output's splits to
+ * arrive adds them all: which one that is changes no bit.
+ *
+ * Gate and up of a gated MLP may be one product whose epilogue applies the activation: row tiles of
+ * both take turns, so that they meet in one block, and each is summed, and rounded, as it would be
+ * by itself. */
+#include "kernels/cuda/linear/gemm_finish.cuh"
+#include "kernels/cuda/linear/gemm_load.cuh"
+#include "kernels/cuda/linear/gemm_step.cuh"
+
+template <enum gpu_format F, uint32_t GROUP, uint32_t NB, uint32_t MT>
+__global__ __launch_bounds__(GEMM_THREADS, gemm_blocks_of(NB)) void gemm_kernel(const gemm_args a)
+{
+    using T = gemm_traits<F, GROUP>;
+    const uint32_t ahead = a.n_stages - 1;
+    CUDA_DYNAMIC_SHARED(uint8_t, ring);
+    const uint32_t lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+    const uint32_t warp_n = warp / a.warps_k, warp_k = warp % a.warps_k;
+    constexpr uint32_t weight_bytes = MT * T::TILE_BYTES;
+    const uint32_t stage_bytes = gemm_stage_bytes<F, GROUP>(MT, a);
+    const uint32_t block_k = a.warps_k * T::STEP_K, x_at = GEMM_WARPS * weight_bytes;
+    const uint32_t begin = (uint32_t)((uint64_t)a.n_steps * blockIdx.y / gridDim.y);
+    const uint32_t end = (uint32_t)((uint64_t)a.n_steps * (blockIdx.y + 1) / gridDim.y);
+    const uint32_t log_chunks = 31 - __clz(block_k / 8);
+    gemm_tile tiles[MT];
+#pragma unroll
+    for (uint32_t m = 0; m < MT; m++)
+        tiles[m] =
+            gemm_tile_of<F>(a, (blockIdx.x * (GEMM_WARPS / a.warps_k) + warp_n) * MT + m, lane);
+
+    auto load_weights = [&](uint32_t step, uint32_t stage) {
+        uint8_t *to = ring + stage * stage_bytes + warp * weight_bytes + 16 * lane;
+#pragma unroll
+        for (uint32_t m = 0; m < MT; m++)
+            gemm_load_tile<F, GROUP>(a, tiles[m], step * block_k + warp_k * T::STEP_K, lane,
+                                     to + m * T::TILE_BYTES);
+    };
+    auto prefetch_weights = [&](uint32_t step) {
+#pragma unroll
+        for (uint32_t m = 0; m < MT; m++)
+            gemm_prefetch_tile<F, GROUP>(a, tiles[m], step * block_k + warp_k * T::STEP_K, lane);
+    };
+    auto load_x = [&](uint32_t step, uint32_t stage) {
+        gemm_load_x<F>(a, step * block_k, log_chunks, ring + stage * stage_bytes + x_at);
+    };
+    /* Weights alone are touched before the wait: nobody writes them while kernels run. Only the
+     * first step's are copied: copies are waited for in order, and those of later steps in front of
+     * the first activations would hold these up. The L2 cache fetches the next ones meanwhile,
+     * which is waited for by nobody. */
+    load_weights(begin, 0);
+#pragma unroll
+    for (uint32_t i = 1; i <= gemm_prefetched<F, GROUP>(NB, MT); i++)
+        if (begin + i < end)
+            prefetch_weights(begin + i);
+    dependency_wait();
+    dependency_launch();
+    for (uint32_t i = 0; i < ahead; i++) {
+        if (i > 0 && begin + i < end)
+            load_weights(begin + i, i);
+        if (begin + i < end)
+            load_x(begin + i, i);
+        cp_async_commit();
+    }
+
+    float sums[MT][NB][4];
+#pragma unroll
+    for (uint32_t m = 0; m < MT; m++)
+        gemm_clear(sums[m]);
+    uint32_t stage = 0;
+    for (uint32_t step = begin; step < end; step++) {
+        gemm_wait(ahead);
+        __syncthreads();
+        if (step + ahead < end) {
+            const uint32_t free = stage == 0 ? ahead : stage - 1;
+            load_weights(step + ahead, free);
+            load_x(step + ahead, free);
+        }
+        cp_async_commit();
+        const uint8_t *now = ring + stage * stage_bytes;
+        const gemm_step s = {now + warp * weight_bytes, now + x_at, a.n_rows, block_k * 2,
+                             warp_k * T::STEP_K / 8,    lane};
+        if constexpr (weights_traits<F>::PLAIN)
+            gemm_plain_step<NB, MT>(s, sums);
+        else
+            gemm_coded_step<F, GROUP, NB, MT>(s, sums);
+        stage = stage == ahead ? 0 : stage + 1;
+    }
+    cp_async_wait<0>();
+    __syncthreads();
+    gemm_finish<NB, MT>(a, sums, reinterpret_cast<float *>(ring));
+}

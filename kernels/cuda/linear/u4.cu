@@ -1,0 +1,8 @@
+/* The products of gemm.cuh with weights in U4. */
+#include "kernels/cuda/linear/gemm_launch.cuh"
+
+cudaError_t gemm_launch_u4(struct gemm_args a, const gemm_limits &limits,
+                           const struct gpu_stream *stream)
+{
+    return gemm_launch<GPU_U4>(a, limits, stream);
+}

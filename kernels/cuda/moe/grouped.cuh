@@ -1,0 +1,166 @@
+#pragma once
+/* Grouped products: rows of many groups, each times its group's matrix, in one launch: experts of a
+ * mixture, heads of latent attention, adapters. What a launch covers is a list of tiles on the
+ * device (rows of one group that follow each other in `places`), or every row for every group; so
+ * nobody waits for the host to count. Two kernels: grouped_small.cu reads each matrix once for few
+ * rows and lives on memory bandwidth, grouped_large.cu shares tiles of both operands through shared
+ * memory and lives on the tensor cores. Both add over K in float, in an order that follows from the
+ * launch's shape, and end here: bias, activation, scale, rounding, and where it goes.
+ *
+ * Rows of x are 16-byte aligned and hold numbers or zeros up to k rounded up to 8 elements
+ * (cuda_pad_rows makes such). */
+#include "kernels/cuda/device/launch.cuh"
+#include "kernels/cuda/weights/formats.cuh"
+
+#include <cuda_bf16.h>
+
+extern "C" {
+#include "kernels/cuda/moe/abi.h"
+}
+
+constexpr uint32_t WARP = 32;
+
+/* One group of a table. */
+struct grouped_matrix {
+    struct gpu_matrix w;
+    const float *bias; /* [w.n] or NULL */
+};
+
+/* What an expert table holds of each expert. */
+struct gpu_expert {
+    struct grouped_matrix gate, up, down;
+};
+
+/* What an adapter's table holds of each matrix; a.w.n 0: nothing. */
+struct gpu_adapter {
+    struct grouped_matrix a, b;
+    float scale;
+};
+
+enum grouped_result {
+    GROUPED_GATED, /* bfloat16: act(first) * second */
+    GROUPED_FLOAT,
+    GROUPED_BF16,
+    GROUPED_ADD, /* bfloat16: out += scale * result */
+    GROUPED_ADD_FLOAT
+};
+
+/* Where results go: of each of the launch's parts. */
+struct grouped_out {
+    void *data;
+    uint32_t stride;
+};
+
+struct grouped_args {
+    /* Group g: the grouped_matrix at table + g * table_stride, its second (up) `second` bytes on.
+     * Part i of n_parts, which lie side by side in the table: part_stride bytes further on, its
+     * rows of x x_part_stride elements on, its results in outs[i]. */
+    const char *table;
+    uint64_t table_stride;
+    uint32_t second, n_parts, part_stride, x_part_stride;
+    uint32_t n; /* outputs of a matrix; the most of them when they differ */
+    uint32_t k; /* inputs, likewise */
+
+    /* ids: tile i is place i alone, of group ids[i] - first_id, when it is below n_groups. Else
+     * tiles, or, when they are NULL, rows 0 .. n_rows - 1 for each of n_groups. Of tiles with
+     * end_place, what lies in places first_place .. end_place - 1, counted from first_place. */
+    const uint32_t *ids;
+    uint32_t first_id;
+    const struct grouped_tile *tiles;
+    const uint32_t *n_tiles; /* of tiles, on the device */
+    uint32_t first_place, end_place;
+    uint32_t max_tiles; /* at most so many */
+    uint32_t tile_rows; /* at most so many rows in a tile: 8, 16 or 128 */
+    uint32_t n_groups, n_rows;
+    /* K is cut as for so many tiles, and sums do not depend on max_tiles. 0: as for max_tiles. */
+    uint32_t cut_tiles;
+
+    const uint16_t *x;
+    const uint32_t *x_rows; /* place -> row of x; NULL: the place */
+    uint32_t x_stride, x_group_stride;
+    struct grouped_out outs[LINEAR_MAX_PARTS];
+    const uint32_t *out_rows; /* place -> row of out; NULL: the place */
+    uint32_t out_group_stride;
+    enum grouped_result result;
+    bool fills; /* zeros behind a row's last output up to a multiple of 16: there is room */
+    enum activation act;
+    float limit;
+    uint32_t scale; /* of ADD: a group's float, so many bytes behind its matrix */
+};
+
+constexpr uint32_t GROUPED_FEW_ROWS = 8, GROUPED_SMALL_ROWS = 16, GROUPED_LARGE_ROWS = 128;
+cudaError_t grouped_small(const struct gpu_stream *s, const struct grouped_args &a,
+                          uint32_t n_multiprocessors);
+cudaError_t grouped_large(const struct gpu_stream *s, const struct grouped_args &a);
+/* One of them, by tile_rows. */
+static inline cudaError_t grouped_run(const struct gpu_stream *s, const struct grouped_args &a,
+                                      uint32_t n_multiprocessors)
+{
+    return a.tile_rows == GROUPED_LARGE_ROWS ? grouped_large(s, a)
+                                             : grouped_small(s, a, n_multiprocessors);
+}
+
+/* Without a bias. */
+MUST_USE enum status grouped_matrix_fill(const struct weight *w, struct grouped_matrix *out,
+                                         struct error *err);
+
+/* Of groups with so many rows. */
+static inline uint32_t grouped_tile_rows(uint32_t n_rows)
+{
+    return n_rows <= GROUPED_FEW_ROWS ? GROUPED_FEW_ROWS
+           : n_rows <= 32             ? GROUPED_SMALL_ROWS
+                                      : GROUPED_LARGE_ROWS;
+}
+
+/* Rows that need no padding. */
+static inline bool grouped_is_aligned(const void *x, uint32_t stride, uint32_t k)
+{
+    return (uintptr_t)x % 16 == 0 && stride % 8 == 0 && k % 8 == 0;
+}
+/* to[group][row] = x[row] + group * group_stride, k elements and zeros up to to_stride. */
+struct pad_args {
+    const uint16_t *x;
+    uint16_t *to;
+    const uint32_t *rows; /* row i is x[rows[i]]; NULL: x[i] */
+    uint32_t x_stride, group_stride, to_stride, n_rows, n_groups, k;
+};
+cudaError_t grouped_pad(const struct gpu_stream *s, const struct pad_args &a);
+
+/* ---- for the two kernels ---- */
+
+__device__ inline const struct grouped_matrix *grouped_group(const struct grouped_args &a,
+                                                             uint32_t group)
+{
+    return reinterpret_cast<const struct grouped_matrix *>(a.table + group * a.table_stride +
+                                                           (size_t)blockIdx.z * a.part_stride);
+}
+
+__device__ inline const struct grouped_matrix *grouped_second(const struct grouped_args &a,
+                                                              const struct grouped_matrix *first)
+{
+    return reinterpret_cast<const struct grouped_matrix *>(reinterpret_cast<const char *>(first) +
+                                                           a.second);
+}
+
+/* Tile i of a launch; n 0: there is none. */
+__device__ inline struct grouped_tile grouped_tile_at(const struct grouped_args &a, uint32_t i)
+{
+    if (a.ids)
+        return {a.ids[i] - a.first_id, i, a.ids[i] - a.first_id < a.n_groups ? 1u : 0u};
+    if (a.tiles) {
+        struct grouped_tile t = i < *a.n_tiles ? a.tiles[i] : grouped_tile{0, 0, 0};
+        if (a.end_place) {
+            const uint32_t begin = t.first > a.first_place ? t.first : a.first_place;
+            const uint32_t end = t.first + t.n < a.end_place ? t.first + t.n : a.end_place;
+            t = {t.group, begin - a.first_place, end > begin ? end - begin : 0};
+        }
+        return t;
+    }
+    const uint32_t first = i / a.n_groups * a.tile_rows, left = a.n_rows - first;
+    return {i % a.n_groups, first, left < a.tile_rows ? left : a.tile_rows};
+}
+
+__device__ inline uint32_t grouped_row(const uint32_t *rows, uint32_t place)
+{
+    return rows ? rows[place] : place;
+}

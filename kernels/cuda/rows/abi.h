@@ -1,0 +1,40 @@
+#pragma once
+/* The operators on rows that are no product, of bfloat16 but where float is said: C ABI, pointers
+ * are the device's, all enqueued (cuda_ops.h says how errors come). Any alignment works; rows at
+ * multiples of 16 bytes move in words of that size, with the same bits. */
+#include "kernels/cuda/device/abi.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+MUST_USE enum status cuda_gather(struct gpu_stream *s, struct view out, struct view x,
+                                 const uint32_t *rows, uint32_t n_rows, uint32_t dim,
+                                 struct error *err);
+MUST_USE enum status cuda_sum_squares(struct gpu_stream *s, struct view x, uint32_t n_rows,
+                                      uint32_t dim, float *out, struct error *err);
+MUST_USE enum status cuda_clear(struct gpu_stream *s, struct view x, uint32_t n_rows, uint32_t dim,
+                                struct error *err);
+MUST_USE enum status cuda_rope_table(struct gpu_stream *s, const struct rope_table_params *p,
+                                     struct error *err);
+MUST_USE enum status cuda_rope(struct gpu_stream *s, const struct rope_params *p,
+                               struct error *err);
+MUST_USE enum status cuda_gated(struct gpu_stream *s, const struct gated_params *p,
+                                struct error *err);
+MUST_USE enum status cuda_add(struct gpu_stream *s, const struct add_params *p, struct error *err);
+MUST_USE enum status cuda_copy_heads(struct gpu_stream *s, const struct copy_heads_params *p,
+                                     struct error *err);
+MUST_USE enum status cuda_gate_rows(struct gpu_stream *s, struct view x, uint32_t n_rows,
+                                    uint32_t dim, struct view gate, struct error *err);
+
+/* Rows of float: logits. */
+MUST_USE enum status cuda_softcap(struct gpu_stream *s, struct view x, uint32_t n_rows,
+                                  uint32_t dim, float cap, struct error *err);
+MUST_USE enum status cuda_logits_top(struct gpu_stream *s, struct view x, uint32_t n_rows,
+                                     uint32_t dim, struct logits_top *out, struct error *err);
+MUST_USE enum status cuda_sum_exp(struct gpu_stream *s, struct view x, uint32_t n_rows,
+                                  uint32_t dim, const float *shift, double *out, struct error *err);
+
+#ifdef __cplusplus
+}
+#endif

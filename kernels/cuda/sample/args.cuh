@@ -1,0 +1,178 @@
+#pragma once
+/* What the files of the device's sampler share: a row's logits as numbers, its state in scratch,
+ * reductions that do not depend on which thread saw what first. */
+#include <float.h>
+
+#include "kernels/cuda/device/common.cuh"
+extern "C" {
+#include "kernels/cuda/sample/abi.h"
+}
+
+constexpr uint32_t SAMPLE_WARP = 32, SAMPLE_ALL = 0xffffffffu;
+constexpr uint32_t SAMPLE_SLICES = 16;         /* blocks that share a row */
+constexpr uint32_t SAMPLE_SLICE_THREADS = 256; /* of such a block */
+constexpr uint32_t SAMPLE_ROW_THREADS = 1024;  /* of a block that has a row by itself */
+constexpr uint32_t SAMPLE_NO_ID = 0xffffffffu;
+
+/* The two best of some logits: the larger value first, the lower id among equals. */
+struct sample_top {
+    float best, second;
+    uint32_t id, second_id;
+};
+/* The two best scores of a draw. */
+struct sample_draw {
+    double best, second;
+    uint32_t id;
+};
+
+/* Order of a row's ids as one number: greater is better. */
+struct sample_row_state {
+    uint64_t threshold; /* the least order that filters leave; 0: all that are not -inf */
+};
+
+struct sample_scratch {
+    sample_top *raw, *changed; /* [n_rows][SAMPLE_SLICES] */
+    sample_draw *draws;        /* [n_rows][SAMPLE_SLICES] */
+    sample_row_state *states;  /* [n_rows] */
+    uint32_t *counts;          /* [n_rows][vocab_size] of outputs */
+    uint32_t *masks;           /* [n_rows][mask_words] of allowed ids */
+    float *copies;             /* [n_rows][vocab_size] raw logits of rows that are changed */
+    uint32_t mask_words;
+};
+
+struct sample_args {
+    gpu_sample_params p;
+    sample_scratch s;
+};
+
+/* NaN counts as -inf; infinity as the largest number, so that differences are numbers. */
+__device__ inline float sample_number(float logit)
+{
+    return logit <= FLT_MAX ? logit : logit > FLT_MAX ? FLT_MAX : -INFINITY;
+}
+
+__device__ inline bool sample_has_penalties(const gpu_sample_row &r)
+{
+    return r.repetition != 1.0f || r.frequency != 0.0f || r.presence != 0.0f;
+}
+
+__device__ inline bool sample_has_changes(const gpu_sample_row &r)
+{
+    return r.n_biases > 0 || r.n_allowed > 0 || r.first_mask != SAMPLE_NO_ID ||
+           sample_has_penalties(r);
+}
+
+__device__ inline bool sample_has_filters(const gpu_sample_row &r, uint32_t vocab_size)
+{
+    return r.temperature > 0.0f &&
+           (r.top_p < 1.0f || r.min_p > 0.0f || (r.top_k > 0 && r.top_k < vocab_size));
+}
+
+/* Greater for greater floats; no NaN. */
+__device__ inline uint32_t sample_key(float v)
+{
+    const uint32_t bits = __float_as_uint(v);
+    return bits & 0x80000000u ? ~bits : bits | 0x80000000u;
+}
+
+__device__ inline uint64_t sample_order(float v, uint32_t id)
+{
+    return (uint64_t)sample_key(v) << 32 | (SAMPLE_NO_ID - id);
+}
+
+__device__ inline sample_top sample_top_none()
+{
+    return {-INFINITY, -INFINITY, SAMPLE_NO_ID, SAMPLE_NO_ID};
+}
+
+__device__ inline bool sample_is_better(float a, uint32_t a_id, float b, uint32_t b_id)
+{
+    return a > b || (a == b && a_id < b_id);
+}
+
+__device__ inline void sample_top_add(sample_top &t, float v, uint32_t id)
+{
+    if (sample_is_better(v, id, t.best, t.id)) {
+        t.second = t.best;
+        t.second_id = t.id;
+        t.best = v;
+        t.id = id;
+    } else if (sample_is_better(v, id, t.second, t.second_id)) {
+        t.second = v;
+        t.second_id = id;
+    }
+}
+
+__device__ inline void sample_top_merge(sample_top &t, const sample_top &o)
+{
+    if (o.id != SAMPLE_NO_ID)
+        sample_top_add(t, o.best, o.id);
+    if (o.second_id != SAMPLE_NO_ID)
+        sample_top_add(t, o.second, o.second_id);
+}
+
+__device__ inline sample_draw sample_draw_none()
+{
+    return {-INFINITY, -INFINITY, SAMPLE_NO_ID};
+}
+
+__device__ inline void sample_draw_add(sample_draw &d, double score, uint32_t id)
+{
+    if (score > d.best || (score == d.best && id < d.id)) {
+        d.second = d.best;
+        d.best = score;
+        d.id = id;
+    } else if (score > d.second) {
+        d.second = score;
+    }
+}
+
+__device__ inline void sample_draw_merge(sample_draw &d, const sample_draw &o)
+{
+    if (o.id == SAMPLE_NO_ID)
+        return;
+    sample_draw_add(d, o.best, o.id);
+    d.second = o.second > d.second ? o.second : d.second;
+}
+
+/* The two best of a row, of what its slices found: the same in every thread that asks. */
+__device__ inline sample_top sample_row_top(const sample_top *slices)
+{
+    sample_top t = sample_top_none();
+    for (uint32_t i = 0; i < SAMPLE_SLICES; i++)
+        sample_top_merge(t, slices[i]);
+    return t;
+}
+
+__device__ inline const sample_top *sample_slices(const sample_args &a, uint32_t i_row)
+{
+    const bool changed = a.p.wants.changes && sample_has_changes(a.p.rows[i_row]);
+    return (changed ? a.s.changed : a.s.raw) + (size_t)i_row * SAMPLE_SLICES;
+}
+
+/* Multiples of four, so that a draw's group of four ids lies in one. */
+struct sample_range {
+    uint32_t begin, end;
+};
+__device__ inline sample_range sample_slice(uint32_t vocab_size, uint32_t i_slice)
+{
+    const uint32_t groups = (vocab_size + 3) / 4;
+    const uint32_t each = (groups + SAMPLE_SLICES - 1) / SAMPLE_SLICES;
+    const uint32_t begin = 4 * each * i_slice, end = begin + 4 * each;
+    return {begin < vocab_size ? begin : vocab_size, end < vocab_size ? end : vocab_size};
+}
+
+/* sample_filter.cu, sample_logprobs.cu */
+cudaError_t sample_enqueue_filter(const sample_args &a, cudaStream_t stream);
+cudaError_t sample_enqueue_logprobs(const sample_args &a, cudaStream_t stream);
+
+template <class A>
+cudaError_t sample_launch(void (*kernel)(A), const A &args, dim3 grid, unsigned n_threads,
+                          cudaStream_t stream)
+{
+    cudaLaunchConfig_t config = {};
+    config.gridDim = grid;
+    config.blockDim = dim3(n_threads);
+    config.stream = stream;
+    return cudaLaunchKernelEx(&config, kernel, args);
+}

@@ -1,0 +1,220 @@
+/* The lock that pulls share: one at a time, whatever becomes of its holder, on this machine and on
+ * others. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "cli/pull/files/lock.h"
+
+static char dir[64], path[96];
+static int looks;      /* how often is_done was asked */
+static int stop_after; /* looks; 0: never */
+static int done_after;
+static char said[256];
+
+static bool is_stopped(void)
+{
+    return stop_after && looks >= stop_after;
+}
+
+static void say(const char *text)
+{
+    snprintf(said, sizeof said, "%s", text);
+}
+
+static bool is_done(void *ctx)
+{
+    looks++;
+    return done_after && looks >= done_after;
+}
+
+static struct pull_lock_wait waiting(double silence_s)
+{
+    return (struct pull_lock_wait){silence_s, is_stopped, say, is_done, NULL};
+}
+
+static int setup(void **state)
+{
+    looks = stop_after = done_after = 0;
+    said[0] = '\0';
+    snprintf(dir, sizeof dir, "/tmp/cox-lock-test-XXXXXX");
+    if (!mkdtemp(dir))
+        return -1;
+    snprintf(path, sizeof path, "%s/lock", dir);
+    return 0;
+}
+
+static int teardown(void **state)
+{
+    unlink(path);
+    return rmdir(dir); /* nothing else was left in it */
+}
+
+static void test_one_at_a_time(void **state)
+{
+    struct pull_lock a, b;
+    struct error err = {0};
+    struct pull_lock_wait w = waiting(30);
+    assert_int_equal(pull_lock_acquire(&a, path, &w, &err), STATUS_OK);
+    stop_after = 4;
+    looks = 0;
+    assert_int_equal(pull_lock_acquire(&b, path, &w, &err), STATUS_CLOSED);
+    assert_non_null(strstr(said, "waiting for it"));
+    assert_false(pull_lock_is_lost(&a));
+    looks = stop_after = 0;
+    done_after = 3;
+    assert_int_equal(pull_lock_acquire(&b, path, &w, &err), STATUS_EXISTS);
+    pull_lock_release(&a);
+    assert_int_not_equal(access(path, F_OK), 0);
+    looks = done_after = 0;
+    assert_int_equal(pull_lock_acquire(&b, path, &w, &err), STATUS_OK);
+    pull_lock_release(&b);
+}
+
+static void test_a_folder_that_is_not_there(void **state)
+{
+    struct pull_lock a;
+    struct error err = {0};
+    struct pull_lock_wait w = waiting(30);
+    assert_int_equal(pull_lock_acquire(&a, "/no/such/folder/lock", &w, &err), STATUS_IO);
+    assert_non_null(strstr(err.text, "/no/such/folder/lock"));
+}
+
+static bool is_done_when_held(void *ctx)
+{
+    looks++;
+    return access(path, F_OK) == 0;
+}
+
+/* Another one was done between our look and our lock, or a cache of names (NFS) hid it until the
+ * lock was made: looked at again while it is held. */
+static void test_done_just_before(void **state)
+{
+    struct pull_lock a;
+    struct error err = {0};
+    struct pull_lock_wait w = waiting(30);
+    w.is_done = is_done_when_held;
+    assert_int_equal(pull_lock_acquire(&a, path, &w, &err), STATUS_EXISTS);
+    assert_int_equal(looks, 2);
+    assert_int_not_equal(access(path, F_OK), 0);
+}
+
+/* Its process died: the next one need not wait. */
+static void test_died(void **state)
+{
+    struct pull_lock a;
+    struct error err = {0};
+    struct pull_lock_wait w = waiting(1e9);
+    pid_t pid = fork();
+    if (pid == 0)
+        _exit(pull_lock_acquire(&a, path, &w, &err) == STATUS_OK ? 0 : 1); /* no release */
+    int status;
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    assert_int_equal(status, 0);
+    assert_int_equal(access(path, F_OK), 0);
+    assert_int_equal(pull_lock_acquire(&a, path, &w, &err), STATUS_OK);
+    assert_false(pull_lock_is_lost(&a));
+    pull_lock_release(&a);
+}
+
+static void put(const char *text)
+{
+    FILE *f = fopen(path, "w");
+    assert_non_null(f);
+    assert_true(fputs(text, f) >= 0);
+    assert_int_equal(fclose(f), 0);
+}
+
+/* A holder of another machine, or one that died before it wrote its name: silence alone tells. */
+static void test_silence(void **state)
+{
+    static const char *const records[] = {
+        "", "garbage", "\x1b[2J \x1b \x1b \x1b[31m \x1b",
+        "0123456789abcdef0123456789abcdef another-boot 000000000001 another-host 1\n"};
+    for (size_t i = 0; i < sizeof records / sizeof *records; i++) {
+        struct pull_lock a;
+        struct error err = {0};
+        struct pull_lock_wait w = waiting(1e9);
+        put(records[i]);
+        looks = 0;
+        stop_after = 4;
+        assert_int_equal(pull_lock_acquire(&a, path, &w, &err), STATUS_CLOSED);
+        assert_null(strchr(said, '\x1b'));
+        looks = stop_after = 0;
+        w = waiting(0.25);
+        assert_int_equal(pull_lock_acquire(&a, path, &w, &err), STATUS_OK);
+        assert_true(looks >= 3); /* not at the first look */
+        pull_lock_release(&a);
+    }
+}
+
+static bool beats; /* of a holder elsewhere, one for each look */
+
+static bool is_done_elsewhere(void *ctx)
+{
+    char record[128];
+    snprintf(record, sizeof record,
+             "0123456789abcdef0123456789abcdef another-boot %012d another-host 1\n", looks);
+    if (beats)
+        put(record);
+    return is_done(ctx);
+}
+
+/* However impatient who waits is: a count that moves is somebody who lives. */
+static void test_beats_elsewhere(void **state)
+{
+    struct pull_lock a;
+    struct error err = {0};
+    struct pull_lock_wait w = waiting(0);
+    w.is_done = is_done_elsewhere;
+    put("0123456789abcdef0123456789abcdef another-boot 000000000000 another-host 1\n");
+    beats = true;
+    stop_after = 5;
+    assert_int_equal(pull_lock_acquire(&a, path, &w, &err), STATUS_CLOSED);
+    assert_non_null(strstr(said, "another-host"));
+    beats = false;
+    looks = stop_after = 0;
+    assert_int_equal(pull_lock_acquire(&a, path, &w, &err), STATUS_OK);
+    pull_lock_release(&a);
+}
+
+/* Who was taken for dead and was not sees it. */
+static void test_lost(void **state)
+{
+    struct pull_lock a, b;
+    struct error err = {0};
+    struct pull_lock_wait w = waiting(30);
+    assert_int_equal(pull_lock_acquire(&a, path, &w, &err), STATUS_OK);
+    assert_int_equal(unlink(path), 0);
+    assert_int_equal(pull_lock_acquire(&b, path, &w, &err), STATUS_OK);
+    a.beat_ns = b.beat_ns = 0; /* long ago */
+    assert_true(pull_lock_is_lost(&a));
+    assert_false(pull_lock_is_lost(&b));
+    assert_false(pull_lock_may_write(&a));
+    assert_true(pull_lock_may_write(&b));
+    pull_lock_release(&a); /* leaves b's file alone */
+    assert_false(pull_lock_is_lost(&b));
+    pull_lock_release(&b);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(test_one_at_a_time, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_a_folder_that_is_not_there, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_done_just_before, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_died, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_silence, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_beats_elsewhere, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_lost, setup, teardown),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

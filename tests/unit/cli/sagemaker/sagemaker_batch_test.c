@@ -1,0 +1,53 @@
+/* Batch transform's own variables as arguments of `cox up`. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "cli/sagemaker/sagemaker.h"
+
+/* Whether the arguments have `flag value`, or, without a flag, a warning has value. */
+static bool gives(char *const *environ_, const char *flag, const char *value)
+{
+    const struct sagemaker_input in = {.environ_ = environ_, .has_weights = true};
+    struct sagemaker_output out;
+    struct arena arena;
+    struct error err;
+    bool found = false;
+    arena_init(&arena, 0);
+    assert_int_equal(sagemaker_read(&in, &arena, &out, &err), STATUS_OK);
+    for (uint32_t i = 0; flag && i + 1 < out.n_args; i++)
+        found |= strcmp(out.args[i], flag) == 0 && strcmp(out.args[i + 1], value) == 0;
+    for (uint32_t i = 0; !flag && i < out.n_warnings; i++)
+        found |= strstr(out.warnings[i], value) != NULL;
+    arena_fini(&arena);
+    return found;
+}
+
+/* A payload of 0 MB is a job's word for no bound: the server's own one holds. */
+static void test_no_bound(void **state)
+{
+    char *alone[] = {(char[]){"SAGEMAKER_MAX_PAYLOAD_IN_MB=0"}, NULL};
+    char *beside[] = {(char[]){"SERVING_MAX_REQUEST_SIZE=5000"},
+                      (char[]){"SAGEMAKER_MAX_PAYLOAD_IN_MB=0"}, NULL};
+    assert_true(gives(alone, "--max-body-bytes", "67108864"));
+    assert_true(gives(beside, "--max-body-bytes", "5000"));
+}
+
+static void test_strategy(void **state)
+{
+    char *several[] = {(char[]){"SAGEMAKER_BATCH_STRATEGY=MULTI_RECORD"}, NULL};
+    char *single[] = {(char[]){"SAGEMAKER_BATCH_STRATEGY=SINGLE_RECORD"}, NULL};
+    assert_true(gives(several, NULL, "set BatchStrategy to SingleRecord"));
+    assert_false(gives(single, NULL, "BatchStrategy"));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_no_bound),
+                                       cmocka_unit_test(test_strategy)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,89 @@
+#include "cli/up/restart_policy.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+
+#include <cmocka.h>
+
+struct death {
+    uint64_t life_ms;
+    int code, signal;
+    uint32_t want_wait;
+    bool want_give_up;
+};
+/* Beside an exit code: its last words were that it cannot start. */
+enum { SAYS_SO = 1000 };
+
+static void check(const struct death *deaths, size_t n)
+{
+    struct restart_policy p = {0};
+    for (size_t i = 0; i < n; i++) {
+        bool said_so = deaths[i].code >= SAYS_SO;
+        struct restart_verdict v = restart_policy_on_exit(
+            &p, deaths[i].life_ms, deaths[i].code % SAYS_SO, deaths[i].signal, said_so);
+        if (v.wait_ms != deaths[i].want_wait || v.give_up != deaths[i].want_give_up)
+            fail_msg("death %zu: wait %u give up %d", i, v.wait_ms, v.give_up);
+    }
+}
+#define CHECK(...)                                                                                 \
+    do {                                                                                           \
+        const struct death d[] = {__VA_ARGS__};                                                    \
+        check(d, sizeof d / sizeof d[0]);                                                          \
+    } while (0)
+
+static void test_backoff(void **state)
+{
+    CHECK({50, 0, 9, 100, false}, {50, 0, 9, 200, false}, {50, 1, 0, 400, false},
+          {50, 1, 0, 800, false}, {50, 1, 0, 1600, false}, {50, 1, 0, 3200, false},
+          {50, 1, 0, 5000, false}, {50, 1, 0, 5000, false});
+}
+
+static void test_good_life_starts_over(void **state)
+{
+    CHECK({50, 0, 9, 100, false}, {9999, 0, 9, 200, false}, {10000, 0, 9, 100, false},
+          {0, 0, 0, 200, false});
+}
+
+static void test_configuration_errors(void **state)
+{
+    CHECK({5, 2, 0, 100, true}); /* nothing has changed since the command was typed */
+    CHECK({50, 1, 0, 100, false}, {5, 2, 0, 200, false}, {5, 2, 0, 400, false},
+          {5, 2, 0, 800, true});
+    CHECK({50, 1, 0, 100, false}, {5, 2, 0, 200, false}, {5, 2, 0, 400, false},
+          {5, 1, 0, 800, false}, {5, 2, 0, 1600, false}); /* not in a row */
+    CHECK({50, 1, 0, 100, false}, {5, 2, 0, 200, false}, {5, 2, 0, 400, false},
+          {6000, 2, 0, 800, true}); /* a slow start */
+    CHECK({6000, 2, 0, 100, true});
+    CHECK({60000, 2, 0, 100, false});          /* that was no start */
+    CHECK({60000, SAYS_SO + 2, 0, 100, true}); /* it says that it was */
+    CHECK({50, 1, 0, 100, false}, {90000, SAYS_SO + 2, 0, 100, false},
+          {90000, SAYS_SO + 2, 0, 100, false}, {90000, SAYS_SO + 2, 0, 100, true}); /* in a row */
+    CHECK({90000, SAYS_SO + 1, 0, 100, false},
+          {90000, SAYS_SO + 2, 9, 100, false}); /* other ends */
+    CHECK({5, 2, 9, 100, false});               /* a signal */
+}
+
+/* What has run is no configuration error: the file was moved, the memory was short for a while. The
+ * rest of the cluster serves on meanwhile. */
+static void test_what_ran_is_never_given_up(void **state)
+{
+    CHECK({10000, 0, 9, 100, false}, {5, 2, 0, 200, false}, {5, 2, 0, 400, false},
+          {5, 2, 0, 800, false}, {5, 2, 0, 1600, false}, {5, 2, 0, 3200, false},
+          {5, 2, 0, 5000, false}, {90000, SAYS_SO + 2, 0, 100, false});
+    /* slow to find out is not having run */
+    CHECK({12000, 2, 0, 100, true});
+    CHECK({50, 1, 0, 100, false}, {12000, 2, 0, 100, false}, {5, 2, 0, 200, false},
+          {5, 2, 0, 400, true});
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_backoff),
+        cmocka_unit_test(test_good_life_starts_over),
+        cmocka_unit_test(test_configuration_errors),
+        cmocka_unit_test(test_what_ran_is_never_given_up),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

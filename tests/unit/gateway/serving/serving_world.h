@@ -1,0 +1,74 @@
+#pragma once
+/* Serving without sockets: a head and a client made of a few arrays, one of each per test. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "gateway/request/state.h"
+#include "gateway/serving/serving.h"
+
+enum { MAX_SUBMITS = 64 };
+
+struct fake_client {
+    struct api_request *request;
+    int status; /* 0: nothing yet */
+    uint32_t retry_after_s;
+    struct strbuf body;
+    bool begun, ended, dropped;
+    size_t room;
+    char header[256]; /* the last one added: "name: value" */
+};
+
+struct world {
+    struct serving s;
+    struct metrics *metrics;
+    struct text_tokenizer *tokenizer;
+    uint64_t now_ns;
+    bool no_credit, keeps_grammar;
+    struct {
+        struct request_id id;
+        uint32_t i_choice, attempt, n_prompt, n_ids, last_id, n_scored;
+        struct sampling_params sampling;
+        bool same_grammar;
+        int32_t priority;
+        uint64_t deadline_ms;
+    } submits[MAX_SUBMITS];
+    uint32_t n_submits, n_cancels, n_finishes, n_tried;
+    uint32_t most_submits; /* that there is credit for; 0: for all */
+    struct msg_finish last_finish;
+    struct fake_client client;
+    const char *id_prefix;
+    struct api_key key; /* of what is posted */
+    struct text_template *chat_template;
+    struct u32_span last_bad_words;
+    uint32_t bad_words[8];
+};
+
+extern struct world w;
+
+int setup(void **state);
+int teardown(void **state);
+void set_cluster(uint32_t n_ready);
+void post_as(const struct dialect *d, const char *body);
+/* Tokens of submit i: text from start. */
+void tokens(uint32_t i, uint32_t start, const char *text, enum finish_reason finish);
+/* The body with the request's id, which is random, as ID. */
+void assert_body(const char *want);
+
+/* What OpenAI's whole answers have as null, where nobody asked for it. */
+#define ABSENT_OF_TEXT   ",\"prompt_token_ids\":null,\"prompt_logprobs\":null" ABSENT_OF_CHOICE
+#define ABSENT_OF_CHOICE ",\"token_ids\":null,\"routed_experts\":null"
+#define ABSENT_AT_END                                                                              \
+    ",\"kv_transfer_params\":null,\"ec_transfer_params\":null,\"service_tier\":null,"              \
+    "\"metrics\":null}"
+#define ABSENT_OF_CHAT ",\"prompt_text\":null,\"prompt_logprobs\":null" ABSENT_AT_END
+#define DETAILS(cached)                                                                            \
+    "\"prompt_tokens_details\":{\"cached_tokens\":" #cached                                        \
+    ",\"created_cache_tokens\":null,\"multimodal_tokens\":null}"
+#define NO_REASONING ",\"completion_tokens_details\":null"
+#define REASONING(n) ",\"completion_tokens_details\":{\"reasoning_tokens\":" #n "}"
+#define ABSENT_OF_MESSAGE                                                                          \
+    "\"refusal\":null,\"annotations\":null,\"audio\":null,\"function_call\":null,"

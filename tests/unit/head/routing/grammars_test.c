@@ -1,0 +1,595 @@
+/* The gate in front of the schedulers: no request is admitted before its group's drawing rank has
+ * said that its grammar is ready, and nobody else waits for it. */
+#include <stdio.h>
+#include <string.h>
+
+#include "common/base/mem.h"
+#include "tests/unit/head/core/core_fixture.h"
+
+enum { DRAWER = 1, OTHER = 2, GATEWAY = 3, ALIVE = 1u << DRAWER | 1u << OTHER | 1u << GATEWAY };
+
+static uint64_t open_pair(struct fixture *f)
+{
+    uint64_t epoch = form_pair(f);
+    say_gateway_hello(f, GATEWAY, 1);
+    box_clear(f);
+    return epoch;
+}
+
+/* source NULL: it has none; "": that of the last Submit of the session with one. */
+static void submit(struct fixture *f, uint64_t id, uint64_t tenant, const char *source)
+{
+    static const uint32_t ids[] = {5, 6, 7};
+    struct msg m = {.type = MSG_SUBMIT,
+                    .submit = {.id = {1, id},
+                               .attempt = 1,
+                               .tenant = tenant,
+                               .n_prompt = 3,
+                               .ids = {ids, 3},
+                               .sampling = {.temperature = 1,
+                                            .top_p = 1,
+                                            .repetition_penalty = 1,
+                                            .n_logprobs = -1,
+                                            .n_prompt_logprobs = -1,
+                                            .max_tokens = 8}}};
+    if (source && !*source) {
+        m.submit.same_grammar = true;
+    } else if (source) {
+        m.submit.sampling.grammar_kind = GRAMMAR_REGEX;
+        m.submit.sampling.grammar = str_from(source);
+    }
+    say(f, GATEWAY, &m);
+}
+
+static void cancel(struct fixture *f, uint64_t id)
+{
+    say(f, GATEWAY, &(struct msg){.type = MSG_CANCEL, .cancel = {.id = {1, id}, .attempt = 1}});
+}
+
+/* The i-th message of a type to conn; NULL: there are not so many. */
+static const struct msg *nth(const struct fixture *f, uint8_t conn, enum msg_type type, uint32_t i)
+{
+    for (uint32_t k = 0; k < f->n_box; k++)
+        if (f->box[k].to == conn && f->box[k].m.type == type && i-- == 0)
+            return &f->box[k].m;
+    return NULL;
+}
+
+static const struct msg_grammar *asked(const struct fixture *f, uint32_t i)
+{
+    const struct msg *m = nth(f, DRAWER, MSG_GRAMMAR, i);
+    assert_null(box_find(f, OTHER, MSG_GRAMMAR));
+    return m ? &m->grammar : NULL;
+}
+
+static void answer(struct fixture *f, uint64_t epoch, uint64_t id, enum status status)
+{
+    say(f, DRAWER,
+        &(struct msg){.type = MSG_GRAMMAR_DONE,
+                      .grammar_done = {.term_epoch = epoch,
+                                       .id = id,
+                                       .status = status,
+                                       .text = status == STATUS_OK ? STR("") : STR("too deep")}});
+}
+
+enum { MIB = 1 << 20 };
+
+/* The grammar's own size, a matcher's, and the room for both, in MiB. */
+static void answer_sizes(struct fixture *f, uint64_t epoch, uint64_t id, uint64_t bytes,
+                         uint64_t matcher, uint64_t room)
+{
+    say(f, DRAWER,
+        &(struct msg){.type = MSG_GRAMMAR_DONE,
+                      .grammar_done = {.term_epoch = epoch,
+                                       .id = id,
+                                       .text = STR(""),
+                                       .bytes = bytes * MIB,
+                                       .matcher_bytes = matcher * MIB,
+                                       .room_bytes = room * MIB}});
+}
+
+static void check(const struct fixture *f)
+{
+    struct error err = {0};
+    if (!head_core_check(f->core, &err))
+        fail_msg("%s", err.text);
+}
+
+static uint32_t n_admitted(const struct fixture *f)
+{
+    uint32_t n = 0;
+    const struct msg *m;
+    for (uint32_t i = 0; (m = nth(f, DRAWER, MSG_PLAN, i)); i++)
+        n += m->plan.n_admits;
+    return n;
+}
+
+/* Two with one grammar ask once; one without any passes both. */
+static void others_pass_who_waits(void **state)
+{
+    struct fixture *f = fixture_new(2);
+    uint64_t epoch = open_pair(f);
+    submit(f, 1, 1, "a+");
+    submit(f, 2, 2, "a+");
+    assert_int_equal(n_admitted(f), 0);
+    submit(f, 3, 1, NULL);
+    assert_int_equal(n_admitted(f), 1);
+    const struct msg_grammar *g = asked(f, 0);
+    assert_true(g && g->on && g->kind == GRAMMAR_REGEX && g->term_epoch == epoch);
+    assert_true(str_eq_c(g->source, "a+"));
+    assert_null(asked(f, 1));
+    assert_int_equal(f->core->grammars.n_waiting, 2);
+    check(f);
+    uint64_t id = g->id;
+    answer(f, epoch + 1, id, STATUS_OK); /* another epoch's, and nobody's */
+    answer(f, epoch, id + 1, STATUS_OK);
+    assert_int_equal(f->core->n_held, 2);
+    answer(f, epoch, id, STATUS_OK);
+    assert_int_equal(f->core->n_held, 0);
+    submit(f, 4, 3, "a+"); /* it is there: no question */
+    assert_int_equal(f->core->n_held, 0);
+    assert_null(asked(f, 1));
+    check(f);
+    fixture_free(f);
+}
+
+/* A source is kept once, however many choices bring it, until the last of them is gone. */
+static void requests_share_what_they_bring(void **state)
+{
+    struct fixture *f = fixture_new(2);
+    (void)open_pair(f);
+    for (uint64_t id = 1; id <= 50; id++)
+        submit(f, id, id % 3, id % 2 ? "a+b" : "b+");
+    assert_int_equal(f->core->grammars.texts.n_bytes, strlen("a+b") + strlen("b+"));
+    const struct request *first =
+        request_table_find(f->core->requests, (struct request_id){1, 1}, 0);
+    const struct request *last =
+        request_table_find(f->core->requests, (struct request_id){1, 49}, 0);
+    assert_true(first && last && str_eq_c(last->sampling.grammar, "a+b"));
+    assert_ptr_equal(first->sampling.grammar.ptr, last->sampling.grammar.ptr);
+    for (uint64_t id = 1; id <= 48; id++)
+        cancel(f, id);
+    assert_int_equal(f->core->grammars.texts.n_bytes, strlen("a+b") + strlen("b+"));
+    cancel(f, 49);
+    cancel(f, 50);
+    assert_int_equal(f->core->grammars.texts.n_bytes, strlen("b+")); /* the session's last one */
+    submit(f, 51, 1, "c");
+    cancel(f, 51);
+    assert_int_equal(f->core->grammars.texts.n_bytes, strlen("c"));
+    say(f, GATEWAY, &(struct msg){.type = MSG_GOODBYE});
+    assert_int_equal(f->core->grammars.texts.n_bytes, 0);
+    fixture_free(f);
+}
+
+static struct sampling_params sampling_of(const struct fixture *f, uint64_t id)
+{
+    const struct request *r = request_table_find(f->core->requests, (struct request_id){1, id}, 0);
+    assert_non_null(r);
+    return r->sampling;
+}
+
+/* A session's Submits may refer to the grammar of the last one that had one, also when that request
+ * is over. */
+static void a_grammar_comes_once(void **state)
+{
+    struct fixture *f = fixture_new(2);
+    (void)open_pair(f);
+    submit(f, 1, 1, "a+b");
+    cancel(f, 1);
+    submit(f, 2, 1, NULL); /* without one: it changes nothing */
+    submit(f, 3, 1, "");
+    submit(f, 4, 2, "");
+    assert_int_equal(sampling_of(f, 2).grammar_kind, GRAMMAR_NONE);
+    for (uint64_t id = 3; id <= 4; id++) {
+        assert_int_equal(sampling_of(f, id).grammar_kind, GRAMMAR_REGEX);
+        assert_true(str_eq_c(sampling_of(f, id).grammar, "a+b"));
+    }
+    submit(f, 5, 1, "c");
+    submit(f, 6, 1, "");
+    assert_true(str_eq_c(sampling_of(f, 6).grammar, "c"));
+    check(f);
+    fixture_free(f);
+}
+
+static const struct tokens_item *end_of(const struct fixture *f, uint64_t id)
+{
+    const struct msg *m;
+    for (uint32_t i = 0; (m = nth(f, GATEWAY, MSG_TOKENS, i)); i++)
+        for (uint32_t k = 0; k < m->tokens.n_items; k++)
+            if (m->tokens.items[k].id.lo == id && m->tokens.items[k].finish != FINISH_NONE)
+                return &m->tokens.items[k];
+    return NULL;
+}
+
+/* A new session knows none. Whoever refers to nothing is refused, alone: it is not to run
+ * without its grammar. */
+static void a_session_begins_without_one(void **state)
+{
+    struct fixture *f = fixture_new(2);
+    (void)open_pair(f);
+    assert_null(end_of(f, 1));
+    submit(f, 1, 1, "a+b");
+    say_gateway_hello(f, GATEWAY, 1);
+    submit(f, 2, 1, "");
+    submit(f, 3, 1, NULL);
+    const struct tokens_item *end = end_of(f, 2);
+    assert_true(end && end->finish == FINISH_ERROR && end->status == STATUS_LIMIT);
+    assert_null(end_of(f, 3));
+    submit(f, 4, 1, "c");
+    submit(f, 5, 1, "");
+    assert_true(str_eq_c(sampling_of(f, 5).grammar, "c"));
+    check(f);
+    fixture_free(f);
+}
+
+/* A tenant that has brought as many as there is room for is refused; others are not. */
+static void a_tenant_of_large_grammars_is_refused(void **state)
+{
+    enum { LARGE = 1 << 20, N = SHARED_TEXTS_BYTES / 2 / LARGE };
+    struct fixture *f = fixture_new(2);
+    struct shared_text *held[N];
+    struct error err = {0};
+    char *source = mem_zalloc(LARGE);
+    (void)open_pair(f);
+    for (uint32_t i = 0; i < N; i++) {
+        source[i] = 'b'; /* another one each time */
+        assert_int_equal(shared_text_take(&f->core->grammars.texts, 1, (struct str){source, LARGE},
+                                          false, &held[i], &err),
+                         STATUS_OK);
+    }
+    submit(f, 1, 1, "a+");
+    const struct tokens_item *end = end_of(f, 1);
+    assert_true(end && end->status == STATUS_LIMIT && end->retry_after_s > 0);
+    submit(f, 2, 2, "a+");
+    submit(f, 3, 1, "a+"); /* it is there */
+    assert_null(end_of(f, 2));
+    assert_null(end_of(f, 3));
+    for (uint32_t i = 0; i < N; i++)
+        shared_text_release(held[i]);
+    fixture_free(f);
+    mem_free(source);
+}
+
+static void a_failure_ends_its_own(void **state)
+{
+    static const struct {
+        enum status said;
+        const char *text;
+    } cases[] = {{STATUS_INVALID, "Invalid grammar: too deep"},
+                 {STATUS_INTERNAL, "A worker could not compile the request's grammar: too deep"}};
+    for (size_t i = 0; i < 2; i++) {
+        struct fixture *f = fixture_new(2);
+        uint64_t epoch = open_pair(f);
+        submit(f, 1, 1, "a+");
+        submit(f, 2, 1, "b+");
+        uint64_t id = asked(f, 0)->id;
+        assert_non_null(asked(f, 1));
+        answer(f, epoch, id, cases[i].said);
+        const struct tokens_item *end = end_of(f, 1);
+        assert_true(end && end->finish == FINISH_ERROR && end->status == cases[i].said);
+        assert_true(str_eq_c(end->text, cases[i].text));
+        assert_null(end_of(f, 2));
+        assert_int_equal(f->core->n_held, 1);
+        submit(f, 3, 1, "a+"); /* asked again: nothing of it is kept */
+        assert_non_null(asked(f, 2));
+        fixture_free(f);
+    }
+}
+
+/* The wait has an end, and the group lives on. */
+static void no_answer_is_an_end_by_name(void **state)
+{
+    struct fixture *f = fixture_new(2);
+    (void)open_pair(f);
+    submit(f, 1, 1, "a+");
+    for (int i = 0; i < 119; i++) {
+        wait_ms(f, 1000, ALIVE);
+        box_clear(f);
+    }
+    assert_int_equal(f->core->n_held, 1);
+    wait_ms(f, 2000, ALIVE);
+    const struct tokens_item *end = end_of(f, 1);
+    assert_true(end && end->finish == FINISH_ERROR && end->status == STATUS_LIMIT);
+    assert_true(head_core_is_ready(f->core));
+    submit(f, 2, 1, NULL);
+    assert_int_equal(n_admitted(f), 1);
+    fixture_free(f);
+}
+
+/* The pair's epoch ends, and it is a group again. */
+static uint64_t form_again(struct fixture *f, uint64_t epoch, uint8_t minor)
+{
+    say(f, OTHER, &(struct msg){.type = MSG_COMM_ERROR, .comm_error = {.term_epoch = epoch}});
+    assert_false(head_core_is_ready(f->core));
+    box_clear(f);
+    for (uint8_t i = 1; i <= 2; i++)
+        say(f, i, &(struct msg){.type = MSG_ABORTED, .aborted = {.term_epoch = epoch}});
+    wait_ms(f, 1000, ALIVE);
+    epoch = box_find(f, 1, MSG_FORM)->form.term_epoch;
+    say(f, 1,
+        &(struct msg){.type = MSG_COMM_ID,
+                      .comm_id = {.term_epoch = epoch, .id = {(const uint8_t *)"id", 2}}});
+    say(f, 1, &(struct msg){.type = MSG_FORMED, .formed = {.term_epoch = epoch}});
+    peers_find_instance(&f->core->peers, ROLE_WORKER, 101)->link.minor_there = minor;
+    say(f, 2, &(struct msg){.type = MSG_FORMED, .formed = {.term_epoch = epoch}});
+    return epoch;
+}
+
+/* A worker before 2.4 compiles when it has to, as it always did. */
+static void an_older_worker_is_not_asked(void **state)
+{
+    struct fixture *f = fixture_new(2);
+    uint64_t epoch = open_pair(f);
+    (void)form_again(f, epoch, 3);
+    submit(f, 1, 1, "a+");
+    assert_int_equal(n_admitted(f), 1);
+    assert_null(asked(f, 0));
+    fixture_free(f);
+}
+
+static void a_lost_group_is_asked_anew(void **state)
+{
+    struct fixture *f = fixture_new(2);
+    uint64_t epoch = open_pair(f);
+    submit(f, 1, 1, "a+");
+    uint64_t id = asked(f, 0)->id;
+    uint64_t old_epoch = epoch;
+    epoch = form_again(f, old_epoch, PROTOCOL_MINOR);
+    answer(f, old_epoch, id, STATUS_OK); /* too late */
+    assert_int_equal(f->core->n_held, 1);
+    const struct msg_grammar *g = asked(f, 0);
+    assert_true(g && g->term_epoch == epoch && g->id != id);
+    answer(f, epoch, g->id, STATUS_OK);
+    assert_int_equal(n_admitted(f), 1);
+    fixture_free(f);
+}
+
+/* The question or the answer may have died with the session. */
+static void a_new_session_is_asked_again(void **state)
+{
+    struct fixture *f = fixture_new(2);
+    uint64_t epoch = open_pair(f);
+    submit(f, 1, 1, "a+");
+    uint64_t id = asked(f, 0)->id;
+    struct msg hello = worker_hello(101, 0);
+    hello.hello.worker.term_epoch = epoch;
+    hello.hello.worker.group_id = f->core->lanes[0].group->id;
+    hello.hello.worker.shard_rank = hello.hello.worker.shard_stage = 0;
+    box_clear(f);
+    say(f, DRAWER, &hello);
+    assert_true(head_core_is_ready(f->core));
+    const struct msg_grammar *g = asked(f, 0);
+    assert_true(g && g->id == id && g->on);
+    answer(f, epoch, id, STATUS_OK);
+    assert_int_equal(n_admitted(f), 1);
+    fixture_free(f);
+}
+
+/* Two at a time; whose tenant was served last lets another one go first. */
+static void tenants_take_turns(void **state)
+{
+    struct fixture *f = fixture_new(2);
+    uint64_t epoch = open_pair(f);
+    char source[16];
+    for (uint32_t i = 0; i < 6; i++) {
+        snprintf(source, sizeof source, "a{%u}", i + 1);
+        submit(f, 1 + i, 1, source);
+    }
+    submit(f, 7, 2, "b+");
+    assert_non_null(asked(f, 1));
+    assert_null(asked(f, 2));
+    answer(f, epoch, asked(f, 0)->id, STATUS_OK);
+    assert_true(str_eq_c(asked(f, 2)->source, "b+"));
+    assert_null(asked(f, 3));
+    answer(f, epoch, asked(f, 1)->id, STATUS_OK);
+    assert_true(str_eq_c(asked(f, 3)->source, "a{3}"));
+    check(f);
+    for (uint32_t i = 2; i < 7; i++) /* who is gone is asked for by nobody */
+        cancel(f, 1 + i);
+    answer(f, epoch, asked(f, 2)->id, STATUS_OK);
+    answer(f, epoch, asked(f, 3)->id, STATUS_OK);
+    assert_null(asked(f, 4));
+    assert_int_equal(f->core->n_held, 0);
+    fixture_free(f);
+}
+
+/* A grammar that nobody uses goes, the oldest first; one that somebody uses stays. */
+static void unused_ones_are_let_go(void **state)
+{
+    struct fixture *f = fixture_new(2);
+    uint64_t epoch = open_pair(f), kept = 0;
+    uint32_t n_let_go = 0, n_known = 0;
+    char source[16];
+    for (uint32_t i = 0; i < 100; i++) {
+        snprintf(source, sizeof source, "c{%u}", i + 1);
+        submit(f, 1 + i, 1, source);
+        const struct msg *m;
+        for (uint32_t k = 0; (m = nth(f, DRAWER, MSG_GRAMMAR, k)); k++) {
+            n_known += m->grammar.on ? 1 : -1u;
+            n_let_go += !m->grammar.on;
+            assert_true(m->grammar.id != kept);
+            if (m->grammar.on)
+                answer(f, epoch, m->grammar.id, STATUS_OK);
+        }
+        kept = i == 0 ? asked(f, 0)->id : kept;
+        assert_int_equal(f->core->n_held, 0);
+        if (i > 0)
+            cancel(f, 1 + i);
+        box_clear(f);
+        check(f);
+    }
+    assert_true(n_let_go > 50 && n_known <= 34);
+    fixture_free(f);
+}
+
+/* Matchers have 48 of 64 MiB: 36 are anybody's, and of the rest a tenant has 6 in all. Each counts
+ * 1 more than it begins with until its rank says what it has. */
+static void a_matcher_waits_for_room(void **state)
+{
+    struct fixture *f = fixture_new(2);
+    uint64_t epoch = open_pair(f);
+    for (uint64_t i = 1; i <= 5; i++)
+        submit(f, i, 1, "a+");
+    answer_sizes(f, epoch, asked(f, 0)->id, 1, 9, 64);
+    assert_int_equal(f->core->n_held, 2);
+    assert_null(end_of(f, 4));
+    submit(f, 6, 1, "b+");
+    answer_sizes(f, epoch, asked(f, 1)->id, 1, 5, 64); /* it fits beside them */
+    assert_int_equal(f->core->n_held, 2);
+    submit(f, 7, 2, "b+"); /* what is left is for those who have nothing */
+    submit(f, 8, 2, "b+");
+    assert_int_equal(f->core->n_held, 3);
+    submit(f, 9, 3, NULL); /* and nobody else waits */
+    assert_int_equal(f->core->n_held, 3);
+    check(f);
+    cancel(f, 1);
+    wait_ms(f, 300, ALIVE); /* 2 x 10 + 6 + 6: there is none of 10 yet, and 6 more for tenant 2 */
+    assert_int_equal(f->core->n_held, 3);
+    cancel(f, 2);
+    wait_ms(f, 300, ALIVE);
+    assert_int_equal(f->core->n_held, 2);
+    cancel(f, 6);
+    cancel(f, 7);
+    wait_ms(f, 300, ALIVE);
+    assert_int_equal(f->core->n_held, 0);
+    check(f);
+    fixture_free(f);
+}
+
+/* No wait would end: said at once, to those who wait for it, and the rank may forget it. */
+static void a_matcher_that_never_fits_is_refused(void **state)
+{
+    struct fixture *f = fixture_new(2);
+    uint64_t epoch = open_pair(f);
+    submit(f, 1, 1, "a+");
+    submit(f, 2, 1, "b+");
+    uint64_t id = asked(f, 0)->id;
+    answer_sizes(f, epoch, id, 1, 48, 64);
+    const struct tokens_item *end = end_of(f, 1);
+    assert_true(end && end->finish == FINISH_ERROR && end->status == STATUS_INVALID);
+    assert_true(strstr(end->text.ptr, "48 MiB") != NULL);
+    assert_null(end_of(f, 2));
+    check(f);
+    const struct msg_grammar *gone = asked(f, 2);
+    assert_true(gone && !gone->on && gone->id == id);
+    answer_sizes(f, epoch, asked(f, 1)->id, 1, 47, 64); /* alone it has more than is anybody's */
+    assert_int_equal(f->core->n_held, 0);
+    assert_null(end_of(f, 2));
+    fixture_free(f);
+}
+
+static void say_has(struct fixture *f, uint64_t id, uint32_t mib)
+{
+    struct request *r = request_table_find(f->core->requests, (struct request_id){1, id}, 0);
+    assert_non_null(r);
+    r->matcher_kib = mib << 10; /* as a result says it */
+}
+
+/* Then the youngest of the tenant that has most makes room, and waits. */
+static void matchers_that_grow_make_room(void **state)
+{
+    struct fixture *f = fixture_new(2);
+    uint64_t epoch = open_pair(f);
+    for (uint64_t i = 1; i <= 4; i++)
+        submit(f, i, i == 4 ? 2 : 1, "a+");
+    answer_sizes(f, epoch, asked(f, 0)->id, 1, 4, 64);
+    assert_int_equal(f->core->n_held, 0);
+    say_has(f, 1, 20);
+    say_has(f, 2, 8);
+    say_has(f, 3, 12);
+    say_has(f, 4, 7);
+    wait_ms(f, 300, ALIVE); /* 47 of 48 */
+    assert_int_equal(f->core->n_held, 0);
+    say_has(f, 4, 19);
+    wait_ms(f, 300, ALIVE);
+    assert_int_equal(f->core->n_held, 1);
+    assert_int_equal(f->core->grammars.n_put_aside, 1);
+    const struct request *third =
+        request_table_find(f->core->requests, (struct request_id){1, 3}, 0);
+    assert_true(third->awaits_grammar && third->finish == FINISH_NONE);
+    check(f);
+    cancel(f, 4);
+    wait_ms(f, 300, ALIVE); /* 20 + 8 + 12 are more than is anybody's */
+    assert_int_equal(f->core->n_held, 1);
+    cancel(f, 2);
+    wait_ms(f, 300, ALIVE);
+    assert_int_equal(f->core->n_held, 0);
+    cancel(f, 1);
+    say_has(f, 3, 49); /* and nobody could make room for this one */
+    wait_ms(f, 300, ALIVE);
+    const struct tokens_item *end = end_of(f, 3);
+    assert_true(end && end->finish == FINISH_ERROR && end->status == STATUS_INVALID);
+    assert_true(strstr(end->text.ptr, "49 MiB") != NULL);
+    check(f);
+    fixture_free(f);
+}
+
+/* Grammars have 16 of 64 MiB: 12 are anybody's. One that is used stays, so the next one waits, and
+ * one that nobody uses goes. */
+static void a_grammar_waits_for_room(void **state)
+{
+    struct fixture *f = fixture_new(2);
+    uint64_t epoch = open_pair(f);
+    submit(f, 1, 1, "a+");
+    answer_sizes(f, epoch, asked(f, 0)->id, 13, 1, 64);
+    assert_int_equal(f->core->n_held, 0);
+    uint64_t id = asked(f, 0)->id;
+    submit(f, 2, 1, "b+");
+    assert_int_equal(f->core->n_held, 1);
+    assert_null(asked(f, 1));
+    submit(f, 3, 2, "c+"); /* of another tenant, which has none */
+    assert_true(str_eq_c(asked(f, 1)->source, "c+"));
+    answer_sizes(f, epoch, asked(f, 1)->id, 2, 1, 64);
+    assert_int_equal(f->core->n_held, 1);
+    check(f);
+    box_clear(f);
+    cancel(f, 1);
+    wait_ms(f, 300, ALIVE);
+    const struct msg_grammar *gone = asked(f, 0), *next = asked(f, 1);
+    assert_true(gone && next && gone->on != next->on);
+    assert_int_equal((gone->on ? next : gone)->id, id);
+    assert_true(str_eq_c((gone->on ? gone : next)->source, "b+"));
+    check(f);
+    fixture_free(f);
+}
+
+/* A rank that says none of it (a device without grammars, an older worker) is asked to count none.
+ */
+static void a_rank_that_says_no_sizes_has_no_bound(void **state)
+{
+    struct fixture *f = fixture_new(2);
+    uint64_t epoch = open_pair(f);
+    submit(f, 1, 1, "a+");
+    answer_sizes(f, epoch, asked(f, 0)->id, 1 << 30, 1 << 30, 0);
+    assert_int_equal(f->core->n_held, 0);
+    assert_null(end_of(f, 1));
+    submit(f, 2, 1, "b+");
+    assert_non_null(asked(f, 1));
+    check(f);
+    fixture_free(f);
+}
+
+int main(void)
+{
+    log_init("test", LOG_LEVEL_COUNT, LOG_LOGFMT);
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(others_pass_who_waits),
+        cmocka_unit_test(requests_share_what_they_bring),
+        cmocka_unit_test(a_grammar_comes_once),
+        cmocka_unit_test(a_session_begins_without_one),
+        cmocka_unit_test(a_tenant_of_large_grammars_is_refused),
+        cmocka_unit_test(a_failure_ends_its_own),
+        cmocka_unit_test(no_answer_is_an_end_by_name),
+        cmocka_unit_test(an_older_worker_is_not_asked),
+        cmocka_unit_test(a_lost_group_is_asked_anew),
+        cmocka_unit_test(a_new_session_is_asked_again),
+        cmocka_unit_test(tenants_take_turns),
+        cmocka_unit_test(unused_ones_are_let_go),
+        cmocka_unit_test(a_matcher_waits_for_room),
+        cmocka_unit_test(a_matcher_that_never_fits_is_refused),
+        cmocka_unit_test(matchers_that_grow_make_room),
+        cmocka_unit_test(a_grammar_waits_for_room),
+        cmocka_unit_test(a_rank_that_says_no_sizes_has_no_bound),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

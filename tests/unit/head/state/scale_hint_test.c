@@ -1,0 +1,314 @@
+/* How many groups which load asks for; that it goes up at once and comes down only in calm. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "common/base/clock.h"
+#include "head/state/scale_hint.h"
+
+#define S NS_PER_S
+
+static const struct scale_config plain = {
+    .world = 2, .slots = 10, .min_groups = 1, .calm_ns = 60 * S};
+static const struct scale_config sleepy = {.world = 2,
+                                           .slots = 10,
+                                           .max_groups = 4,
+                                           .calm_ns = 60 * S,
+                                           .idle_ns = 300 * S,
+                                           .start_ns = 120 * S};
+
+/* A hint of a head that has known its workers for a while. */
+static struct scale_hint begun(const struct scale_config *c, uint32_t groups)
+{
+    struct scale_hint h = {0};
+    struct scale_load idle = {.n_groups = groups, .n_workers = groups * c->world};
+    scale_hint_update(&h, c, &idle, 1 * S);
+    scale_hint_update(&h, c, &idle, 1 * S + SCALE_HINT_BLIND_NS);
+    return h;
+}
+
+static const struct {
+    const char *what;
+    struct scale_load load; /* workers follow from the groups */
+    uint64_t ttft_ms;
+    uint32_t min, max, want;
+    const char *reason; /* a part of it */
+} table[] = {
+    {"nothing to do", {.n_groups = 2}, 0, 0, 0, 2, "1 would be enough"},
+    {"busy but no one waits",
+     {.n_groups = 2, .running = 20, .kv_usage = 0.5},
+     0,
+     0,
+     0,
+     2,
+     "enough"},
+    {"a moment's queue",
+     {.n_groups = 2, .running = 20, .waiting = 5, .oldest_wait_ns = S / 2},
+     0,
+     0,
+     0,
+     2,
+     "enough: 20 run, 5 wait"},
+    {"a queue as long as what runs",
+     {.n_groups = 2, .running = 20, .waiting = 20, .oldest_wait_ns = 2 * S},
+     0,
+     0,
+     0,
+     4,
+     "20 wait, the oldest for 2.0 s"},
+    {"one that waits is one group more",
+     {.n_groups = 4, .running = 40, .waiting = 1, .oldest_wait_ns = 2 * S},
+     0,
+     0,
+     0,
+     5,
+     "4 groups"},
+    {"groups that run less than they have room for: by what they run",
+     {.n_groups = 2, .running = 4, .waiting = 6, .oldest_wait_ns = 2 * S},
+     0,
+     0,
+     0,
+     5,
+     "6 wait"},
+    {"the target makes it less patient",
+     {.n_groups = 1, .running = 10, .waiting = 10, .oldest_wait_ns = 300 * NS_PER_MS},
+     500,
+     0,
+     0,
+     2,
+     "10 wait"},
+    {"prompts that take too long, without a queue",
+     {.n_groups = 3, .running = 6, .oldest_wait_ns = 3 * S},
+     2000,
+     0,
+     0,
+     4,
+     "the target is 2.0 s"},
+    {"the same without a target",
+     {.n_groups = 3, .running = 6, .oldest_wait_ns = 3 * S},
+     0,
+     0,
+     0,
+     3,
+     "enough"},
+    {"blocks nearly all in use",
+     {.n_groups = 3, .running = 6, .kv_usage = 0.95},
+     0,
+     0,
+     0,
+     4,
+     "95 % of the KV"},
+    {"and all of them on many groups",
+     {.n_groups = 9, .running = 9, .kv_usage = 1},
+     0,
+     0,
+     0,
+     12,
+     "100 %"},
+    {"never more than the bound",
+     {.n_groups = 2, .running = 20, .waiting = 80, .oldest_wait_ns = 9 * S},
+     0,
+     0,
+     3,
+     3,
+     "10 groups would be right, the bound is 3"},
+    {"never fewer than the least", {.n_groups = 1}, 0, 3, 0, 3, "2 of 6 workers are here"},
+    {"no group serves: what was wanted stays",
+     {.n_groups = 0, .waiting = 50, .oldest_wait_ns = 9 * S},
+     0,
+     0,
+     0,
+     1,
+     "no group serves"},
+};
+
+static void a_load_asks_for_so_many(void **state)
+{
+    for (size_t i = 0; i < sizeof table / sizeof *table; i++) {
+        struct scale_config c = plain;
+        c.ttft_ns = table[i].ttft_ms * NS_PER_MS;
+        c.min_groups = table[i].min ? table[i].min : 1;
+        c.max_groups = table[i].max;
+        struct scale_load load = table[i].load;
+        load.n_workers = load.n_groups * c.world;
+        struct scale_hint h = begun(&c, load.n_groups);
+        scale_hint_update(&h, &c, &load, 10 * S);
+        if (h.groups != table[i].want || !strstr(h.reason, table[i].reason))
+            fail_msg("%s: %u groups, wanted %u: %s", table[i].what, h.groups, table[i].want,
+                     h.reason);
+    }
+}
+
+static void a_new_head_says_nothing_until_everybody_may_be_back(void **state)
+{
+    struct scale_hint h = {0};
+    struct scale_load none = {0}, four = {.n_groups = 4, .n_workers = 8};
+    scale_hint_update(&h, &plain, &none, 7 * S);
+    assert_int_equal(h.groups, 0);
+    scale_hint_update(&h, &plain, &four, 8 * S);
+    assert_int_equal(h.groups, 0);
+    scale_hint_update(&h, &plain, &four, 7 * S + SCALE_HINT_BLIND_NS);
+    assert_int_equal(h.groups, 4); /* as the head before wanted it: not one, which ends three */
+}
+
+static void down_comes_after_a_calm_time_and_to_the_most_that_was_needed(void **state)
+{
+    struct scale_hint h = begun(&plain, 4);
+    struct scale_load load = {.n_groups = 4, .n_workers = 8, .running = 5};
+    uint64_t begin = 10 * S;
+    h.low_since_ns = 0;
+    scale_hint_update(&h, &plain, &load, begin); /* one is enough */
+    load.running = 11;                           /* two are */
+    scale_hint_update(&h, &plain, &load, begin + 20 * S);
+    load.running = 1;
+    scale_hint_update(&h, &plain, &load, begin + 59 * S);
+    assert_int_equal(h.groups, 4);
+    assert_non_null(strstr(h.reason, "59 s so far"));
+    scale_hint_update(&h, &plain, &load, begin + 60 * S);
+    assert_int_equal(h.groups, 2);
+}
+
+static void a_busy_moment_begins_the_calm_time_anew(void **state)
+{
+    struct scale_hint h = begun(&plain, 2);
+    struct scale_load calm = {.n_groups = 2, .n_workers = 4, .running = 1}, busy = calm;
+    busy.running = 20;
+    scale_hint_update(&h, &plain, &calm, 10 * S);
+    scale_hint_update(&h, &plain, &busy, 50 * S);
+    scale_hint_update(&h, &plain, &calm, 60 * S);
+    scale_hint_update(&h, &plain, &calm, 119 * S);
+    assert_int_equal(h.groups, 2);
+    scale_hint_update(&h, &plain, &calm, 120 * S);
+    assert_int_equal(h.groups, 1);
+}
+
+/* While new workers start the load is that of the old ones: it must not be added up. */
+static void what_is_on_its_way_is_not_asked_for_again(void **state)
+{
+    struct scale_hint h = begun(&plain, 1);
+    struct scale_load load = {
+        .n_groups = 1, .n_workers = 2, .running = 10, .waiting = 10, .oldest_wait_ns = 2 * S};
+    for (uint64_t t = 10; t < 40; t++)
+        scale_hint_update(&h, &plain, &load, t * S);
+    assert_int_equal(h.groups, 2);
+    assert_non_null(strstr(h.reason, "2 of 4 workers are here"));
+}
+
+/* ---- to none and back ---- */
+
+/* A cluster that is allowed to rest, looked at once a second; what is there, and what is wanted of
+ * it at the end of a row. */
+static const struct {
+    const char *what;
+    uint32_t for_s;
+    struct scale_load load;
+    uint32_t arrive; /* within that time, at its end */
+    uint32_t want;
+    bool rests;
+    const char *reason;
+} days[] = {
+    {"a head without workers", 6, {0}, 0, 0, true, "nothing has been asked for"},
+    {"hours later", 7200, {0}, 0, 0, true, "nothing has been asked for 72"},
+    {"a request waits", 1, {.waiting = 1}, 1, 1, true, "0 of 2 workers are here"},
+    {"and waits", 100, {.waiting = 1, .n_workers = 2}, 0, 1, true, "no group serves"},
+    {"too long: that is no rest", 30, {.waiting = 1, .n_workers = 2}, 0, 1, false, "no group"},
+    {"it runs", 20, {.n_groups = 1, .running = 1}, 0, 1, false, "enough: 1 run"},
+    {"more than one group",
+     20,
+     {.n_groups = 1, .running = 10, .waiting = 20, .oldest_wait_ns = 2 * S},
+     20,
+     3,
+     false,
+     "20 wait"},
+    {"quiet", 280, {.n_groups = 3}, 0, 1, false, "enough"},
+    {"a short one, between two looks", 1, {.n_groups = 1}, 1, 1, false, "enough"},
+    {"which began the time anew", 298, {.n_groups = 1}, 0, 1, false, "enough"},
+    {"idle", 2, {.n_groups = 1}, 0, 0, false, "nothing has been asked for 300 s"},
+    {"they drain", 10, {.n_groups = 0, .n_workers = 2}, 0, 0, true, "nothing has been asked"},
+    {"cancelled before it was seen", 1, {0}, 1, 1, true, "something is asked again"},
+    {"and nobody comes back", 298, {0}, 0, 1, false, "no group serves"},
+    {"so nothing is to come", 2, {0}, 0, 0, true, "nothing has been asked"},
+    {"asked while the last ones still serve",
+     1,
+     {.n_groups = 1, .running = 1},
+     1,
+     1,
+     false,
+     "asked again"},
+};
+
+static void none_are_wanted_when_idle_and_one_group_at_once(void **state)
+{
+    struct scale_hint h = {0};
+    uint64_t now = 7 * S, arrived = 0;
+    for (size_t i = 0; i < sizeof days / sizeof *days; i++) {
+        struct scale_load load = days[i].load;
+        if (load.n_groups > 0)
+            load.n_workers = load.n_groups * sleepy.world;
+        for (uint32_t s = 0; s < days[i].for_s; s++, now += S) {
+            arrived += s + 1 == days[i].for_s ? days[i].arrive : 0;
+            load.n_arrived = arrived;
+            scale_hint_update(&h, &sleepy, &load, now);
+        }
+        bool rests = scale_hint_rests(&h, &sleepy, now);
+        if (!h.known || h.groups != days[i].want || rests != days[i].rests ||
+            !strstr(h.reason, days[i].reason))
+            fail_msg("%s: %u groups, wanted %u, rests %d: %s", days[i].what, h.groups, days[i].want,
+                     rests, h.reason);
+    }
+}
+
+static void a_start_is_expected_and_measured(void **state)
+{
+    struct scale_hint h = {0};
+    struct scale_load none = {0}, one = {.waiting = 1, .n_arrived = 1},
+                      serves = {.n_groups = 1, .n_workers = 2, .running = 1, .n_arrived = 1};
+    scale_hint_update(&h, &sleepy, &none, 1 * S);
+    assert_false(scale_hint_rests(&h, &sleepy, 1 * S)); /* who is here is not known */
+    scale_hint_update(&h, &sleepy, &none, 10 * S);
+    assert_true(scale_hint_rests(&h, &sleepy, 10 * S));
+    assert_int_equal(scale_hint_seconds_to_start(&h, &sleepy, 15 * S), 120);
+    scale_hint_update(&h, &sleepy, &one, 20 * S);
+    assert_int_equal(scale_hint_seconds_to_start(&h, &sleepy, 20 * S), 120);
+    assert_int_equal(scale_hint_seconds_to_start(&h, &sleepy, 100 * S + S / 2), 40);
+    assert_int_equal(scale_hint_seconds_to_start(&h, &sleepy, 139 * S + S / 2), 1);
+    assert_int_equal(scale_hint_seconds_to_start(&h, &sleepy, 500 * S), 1);
+    assert_int_equal(h.cold_start_ns, 0);
+    scale_hint_update(&h, &sleepy, &serves, 63 * S);
+    assert_int_equal(h.cold_start_ns, 43 * S);
+    assert_false(scale_hint_rests(&h, &sleepy, 63 * S));
+    scale_hint_update(&h, &sleepy, &serves, 90 * S);
+    assert_int_equal(h.cold_start_ns, 43 * S); /* of the last one */
+}
+
+/* What was there before the head is not ended by its having begun. */
+static void a_new_head_waits_for_the_idle_time(void **state)
+{
+    struct scale_hint h = {0};
+    struct scale_load two = {.n_groups = 2, .n_workers = 4};
+    uint64_t now = 5 * S;
+    for (; now < 304 * S; now += S)
+        scale_hint_update(&h, &sleepy, &two, now);
+    assert_int_equal(h.groups, 1); /* calm since the blind time: one is enough */
+    scale_hint_update(&h, &sleepy, &two, 306 * S);
+    assert_int_equal(h.groups, 0);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_load_asks_for_so_many),
+        cmocka_unit_test(a_new_head_says_nothing_until_everybody_may_be_back),
+        cmocka_unit_test(down_comes_after_a_calm_time_and_to_the_most_that_was_needed),
+        cmocka_unit_test(a_busy_moment_begins_the_calm_time_anew),
+        cmocka_unit_test(what_is_on_its_way_is_not_asked_for_again),
+        cmocka_unit_test(none_are_wanted_when_idle_and_one_group_at_once),
+        cmocka_unit_test(a_start_is_expected_and_measured),
+        cmocka_unit_test(a_new_head_waits_for_the_idle_time),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

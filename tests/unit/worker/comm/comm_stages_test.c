@@ -1,0 +1,276 @@
+/* A group of stages as threads of this process: what each part says, to whom, and that none of it
+ * is taken for another's. */
+#include "worker/comm/stages.h"
+
+#include <pthread.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "worker/comm/comm_internal.h"
+#include "worker/comm/links/link.h"
+
+enum { MAX_WORLD = 6, N_FLOATS = 100, N_STEPS = 3 };
+
+struct seat {
+    struct comm *comm;
+    struct comm_stages comms;
+    struct comm_place place;
+    struct comm_group group;
+    pthread_t thread;
+    enum status (*body)(struct seat *s, struct error *err);
+    enum status status;
+    struct error err;
+};
+
+struct world {
+    struct seat seats[MAX_WORLD];
+    struct str addresses[MAX_WORLD];
+    uint8_t id[COMM_ID_BYTES];
+    uint32_t n;
+};
+
+static void open_world(struct world *w, uint32_t tp, uint32_t pp, bool sockets)
+{
+    struct error err = {0};
+    *w = (struct world){.n = tp * pp};
+    comm_make_id(w->id);
+    for (uint32_t i = 0; i < w->n; i++) {
+        struct seat *s = &w->seats[i];
+        const struct comm_options o = {.host = "127.0.0.1", .no_shared_memory = sockets};
+        s->place = (struct comm_place){tp, pp, i % tp, i / tp};
+        assert_int_equal(comm_open(&o, &s->comm, &err), STATUS_OK);
+        assert_int_equal(comm_stages_open(s->comm, tp, pp, &s->comms, &err), STATUS_OK);
+        w->addresses[i] = str_from(comm_address(s->comm));
+        s->group = (struct comm_group){.term_epoch = 1,
+                                       .rank = i,
+                                       .n_ranks = w->n,
+                                       .addresses = w->addresses,
+                                       .id = {w->id, sizeof w->id}};
+    }
+}
+
+static void close_world(struct world *w)
+{
+    for (uint32_t i = 0; i < w->n; i++)
+        comm_close(w->seats[i].comm);
+}
+
+static void *run_seat(void *arg)
+{
+    struct seat *s = arg;
+    s->status = s->body(s, &s->err);
+    return NULL;
+}
+
+static void run_world(struct world *w, enum status (*body)(struct seat *s, struct error *err))
+{
+    for (uint32_t i = 0; i < w->n; i++) {
+        w->seats[i].body = body;
+        assert_int_equal(pthread_create(&w->seats[i].thread, NULL, run_seat, &w->seats[i]), 0);
+    }
+    for (uint32_t i = 0; i < w->n; i++)
+        pthread_join(w->seats[i].thread, NULL);
+    for (uint32_t i = 0; i < w->n; i++)
+        if (w->seats[i].status != STATUS_OK)
+            fail_msg("rank %u: %s", i, w->seats[i].err.text);
+}
+
+static enum status join(struct seat *s, struct error *err)
+{
+    return comm_stages_join(&s->comms, &s->place, &s->group, err);
+}
+
+static enum status want(bool fine, const char *what, struct error *err)
+{
+    return fine ? STATUS_OK : error_set(err, STATUS_INTERNAL, "%s", what);
+}
+
+/* A step's hidden states go through, with a sum in each stage. */
+static enum status pass_through(struct seat *s, uint32_t step, struct error *err)
+{
+    float x[N_FLOATS] = {0};
+    if (s->place.stage > 0)
+        TRY(comm_broadcast(s->comms.before, 0, x, sizeof x, err));
+    for (uint32_t i = 0; i < N_FLOATS; i++)
+        TRY(want(x[i] == (float)(s->place.stage * s->place.tp * (step + 1)), "hidden states", err));
+    float more[N_FLOATS];
+    for (uint32_t i = 0; i < N_FLOATS; i++)
+        more[i] = (float)(step + 1);
+    if (s->comms.stage)
+        TRY(comm_all_reduce(s->comms.stage, more, N_FLOATS, err));
+    for (uint32_t i = 0; i < N_FLOATS; i++)
+        x[i] += more[i];
+    return s->place.stage + 1 < s->place.pp ? comm_broadcast(s->comms.after, 0, x, sizeof x, err)
+                                            : STATUS_OK;
+}
+
+static enum status take_ids(struct seat *s, uint32_t step, struct error *err)
+{
+    uint32_t id = comm_place_draws(&s->place) ? 1000 + step : 0;
+    TRY(comm_broadcast(s->comms.ids, s->comms.drawer, &id, sizeof id, err));
+    return want(id == 1000 + step, "ids", err);
+}
+
+/* The first stage runs ahead of all steps and takes their ids then; the others take turns. */
+static enum status steps(struct seat *s, struct error *err)
+{
+    bool ahead = s->place.stage == 0 && s->place.pp > 1;
+    TRY(join(s, err));
+    TRY(want(!s->comms.stage || comm_n_ranks(s->comms.stage) == s->place.tp, "stage", err));
+    for (uint32_t i = 0; i < N_STEPS; i++) {
+        TRY(pass_through(s, i, err));
+        if (!ahead)
+            TRY(take_ids(s, i, err));
+    }
+    for (uint32_t i = 0; ahead && i < N_STEPS; i++)
+        TRY(take_ids(s, i, err));
+    return STATUS_OK;
+}
+
+static const uint32_t shapes[][2] = {{2, 1}, {1, 2}, {2, 2}, {1, 3}, {3, 2}, {2, 3}, {1, 6}};
+enum { N_SHAPES = sizeof shapes / sizeof *shapes };
+
+static void test_steps(void **state)
+{
+    for (size_t i = 0; i < N_SHAPES; i++)
+        for (int sockets = 0; sockets < 2; sockets++) {
+            struct world w;
+            open_world(&w, shapes[i][0], shapes[i][1], sockets);
+            run_world(&w, steps);
+            close_world(&w);
+        }
+}
+
+static uint64_t mapped_now(void)
+{
+    char line[512];
+    uint64_t n = 0;
+    FILE *f = fopen("/proc/self/maps", "re");
+    assert_non_null(f);
+    while (fgets(line, sizeof line, f)) {
+        unsigned long long from, to;
+        if (strstr(line, "/memfd:cox-comm") && sscanf(line, "%llx-%llx", &from, &to) == 2)
+            n += to - from;
+    }
+    fclose(f);
+    return n;
+}
+
+/* Links are counted where they are, and nobody has one that no call uses. */
+static void test_links(void **state)
+{
+    for (size_t i = 0; i < N_SHAPES; i++) {
+        struct world w;
+        uint64_t before = mapped_now(), links = 0;
+        uint32_t tp = shapes[i][0], pp = shapes[i][1];
+        open_world(&w, tp, pp, false);
+        run_world(&w, join);
+        for (uint32_t r = 0; r < w.n; r++) {
+            const struct comm *c = w.seats[r].comm;
+            uint32_t n = 0;
+            for (uint32_t p = 0; p < w.n; p++)
+                n += c->exchange.peers[p].link != NULL;
+            const struct comm_place *at = &w.seats[r].place;
+            uint64_t others = comm_stages_bytes(at) - n * comm_link_bytes();
+            uint64_t sums = pp > 1 && tp == 1 ? 0 : tp * COMM_BLOCK_FLOATS * sizeof(float);
+            assert_in_range(others, sums, sums + 64 * sizeof(struct exchange_peer));
+            links += n * link_shm_bytes();
+            if (pp > 2 && at->stage == 0)
+                assert_int_equal(n, tp - 1 + 2); /* its stage, the one behind it, who draws */
+        }
+        assert_int_equal(mapped_now() - before, links);
+        close_world(&w);
+        assert_int_equal(mapped_now(), before);
+    }
+}
+
+/* ---- what goes wrong ---- */
+
+/* Rank 0 gives hidden states on where the drawing rank waits for its own words: both are
+ * broadcasts. */
+static enum status receive_wrong(struct seat *s, struct error *err)
+{
+    uint32_t id = 0;
+    TRY(join(s, err));
+    if (s->place.stage == 0)
+        return comm_broadcast(s->comms.after, 0, &id, sizeof id, err);
+    struct comm *ids = s->comms.ids; /* as if rank 0 were the one that draws */
+    enum status got = comm_broadcast(ids, 0, &id, sizeof id, err);
+    return want(got == STATUS_INVALID && strstr(err->text, "of part"), "another part", err);
+}
+
+static void test_parts_are_told_apart(void **state)
+{
+    struct world w;
+    open_world(&w, 1, 2, false);
+    run_world(&w, receive_wrong);
+    close_world(&w);
+}
+
+/* A part fails with the whole, names ranks as the head does, and is empty until the next group. */
+static void test_a_peer_that_leaves(void **state)
+{
+    struct world w;
+    struct error err = {0};
+    float x[N_FLOATS] = {0};
+    open_world(&w, 2, 2, false);
+    run_world(&w, join);
+    struct seat *s = &w.seats[3];
+    comm_leave(w.seats[1].comm);
+    assert_int_equal(comm_broadcast(s->comms.before, 0, x, sizeof x, &err), STATUS_IO);
+    assert_ptr_equal(strstr(err.text, "rank 1 at 127.0.0.1:"), err.text);
+    assert_int_equal(comm_all_reduce(s->comms.stage, x, N_FLOATS, &err), STATUS_IO);
+    assert_non_null(strstr(err.text, "failed before"));
+    comm_leave(s->comm);
+    assert_int_equal(comm_n_ranks(s->comms.stage), 1);
+    assert_int_equal(comm_n_ranks(s->comms.before), 1);
+    comm_interrupt(s->comm);
+    assert_int_equal(comm_broadcast(s->comms.ids, 0, x, sizeof x, &err), STATUS_CLOSED);
+    for (uint32_t i = 0; i < w.n; i++)
+        comm_leave(w.seats[i].comm);
+    for (uint32_t i = 0; i < w.n; i++)
+        w.seats[i].group.term_epoch = 2;
+    run_world(&w, steps);
+    close_world(&w);
+}
+
+static void test_members_that_are_none(void **state)
+{
+    static const uint32_t ranks[] = {0, 1, 2};
+    static const struct comm_members cases[] = {{.ranks = ranks, .n = 0},
+                                                {.ranks = ranks, .n = 3},
+                                                {.ranks = ranks, .n = 2, .rank = 2},
+                                                {.ranks = ranks, .n = 2, .rank = 1},
+                                                {.ranks = ranks + 1, .n = 2}};
+    struct world w;
+    struct error err = {0};
+    struct comm *part;
+    float x = 0;
+    open_world(&w, 1, 2, false);
+    run_world(&w, join);
+    struct comm *c = w.seats[0].comm;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+        assert_int_equal(comm_join_part(w.seats[0].comms.after, &cases[i], &err), STATUS_INVALID);
+    assert_int_equal(comm_all_reduce(w.seats[0].comms.ids, &x, 1, &err), STATUS_INVALID);
+    assert_int_equal(comm_all_reduce(c, &x, 1, &err), STATUS_INVALID); /* it has parts for that */
+    assert_int_equal(comm_open_part(c, 9, &part, &err), STATUS_OK);
+    assert_int_equal(comm_open_part(c, 9, &part, &err), STATUS_LIMIT);
+    close_world(&w);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_steps),
+        cmocka_unit_test(test_links),
+        cmocka_unit_test(test_parts_are_told_apart),
+        cmocka_unit_test(test_a_peer_that_leaves),
+        cmocka_unit_test(test_members_that_are_none),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,35 @@
+/* The CPU as a device that runs a model: what of executor_model*.c is its alone. */
+#include <stdio.h>
+
+#include "common/host/host.h"
+#include "worker/executor/state.h"
+
+/* A guess is a row more, and on a CPU rows cost: docs/performance.md, "Speculation". */
+enum { DRAFT_MAX_SEQS = 2 };
+
+static uint64_t cpu_memory_bytes(const struct executor_model *x)
+{
+    (void)x;
+    return host_memory_bytes();
+}
+
+static void cpu_name(const struct executor_model *x, char *out, size_t size)
+{
+    char cpu[96];
+    struct device *d = x->engine->device;
+    host_cpu_name(cpu, sizeof cpu);
+    snprintf(out, size, "%s, %s, %u thread%s", cpu, d->ops->isa_name(d), x->engine->n_threads,
+             x->engine->n_threads == 1 ? "" : "s");
+}
+
+static const struct executor_device cpu = {.kind = DEVICE_CPU,
+                                           .activations = "float32",
+                                           .draft_max_seqs = DRAFT_MAX_SEQS,
+                                           .memory_bytes = cpu_memory_bytes,
+                                           .name = cpu_name};
+
+enum status executor_cpu_open(const struct worker_options *o, struct executor **out,
+                              struct error *err)
+{
+    return executor_model_open(&cpu, NULL, o, out, err);
+}

@@ -1,0 +1,128 @@
+#include "worker/executor/device/null_kv.h"
+
+#include <string.h>
+
+#include "common/base/mem.h"
+#include "proto/null_tokens.h"
+
+/* Of a sequence: positions that it has computed, or found, and the hash of their ids. */
+struct chain {
+    uint64_t serial;
+    struct null_hash hash;
+    uint32_t n;
+};
+
+struct null_kv {
+    uint64_t *blocks; /* [n_blocks]; 0: nobody filled it */
+    uint32_t n_blocks, block_tokens;
+    struct chain *chains; /* [n_chains] by slot */
+    uint32_t n_chains;
+};
+
+struct null_kv *null_kv_new(uint32_t n_blocks, uint32_t block_tokens)
+{
+    struct null_kv *k = mem_zalloc(sizeof *k);
+    k->blocks = mem_try_array(n_blocks, sizeof *k->blocks);
+    k->n_blocks = n_blocks;
+    k->block_tokens = block_tokens;
+    if (k->blocks)
+        return k;
+    mem_free(k);
+    return NULL;
+}
+
+void null_kv_free(struct null_kv *k)
+{
+    if (!k)
+        return;
+    mem_free(k->blocks);
+    mem_free(k->chains);
+    mem_free(k);
+}
+
+void null_kv_view(const struct null_kv *k, struct kv_view *out)
+{
+    *out = (struct kv_view){.n_groups = 1, .lags = true};
+    out->groups[0] = (struct kv_view_group){.pieces = {{(uint8_t *)k->blocks, sizeof *k->blocks}},
+                                            .n_pieces = 1,
+                                            .n_blocks = k->n_blocks};
+}
+
+static bool grow(struct null_kv *k, uint32_t slot)
+{
+    if (slot < k->n_chains)
+        return true;
+    uint32_t want = k->n_chains ? k->n_chains : 64;
+    while (want <= slot)
+        want *= 2;
+    struct chain *chains = mem_try_array(want, sizeof *chains);
+    if (!chains)
+        return false;
+    if (k->n_chains > 0)
+        memcpy(chains, k->chains, k->n_chains * sizeof *chains);
+    mem_free(k->chains);
+    k->chains = chains;
+    k->n_chains = want;
+    return true;
+}
+
+static struct chain *chain_of(struct null_kv *k, const struct sequence *q)
+{
+    struct chain *c = &k->chains[q->slot];
+    if (c->serial != q->serial) {
+        *c = (struct chain){.serial = q->serial};
+        null_hash_init(&c->hash, 0, 0, 0, 0);
+    }
+    return c;
+}
+
+/* Where position p of it lies. */
+static uint64_t *block_of(struct null_kv *k, const struct sequence *q, uint32_t p)
+{
+    return &k->blocks[q->tables[0].ids[p / k->block_tokens]];
+}
+
+/* Up to n positions, of which those in front of `found` are there already, or should be. */
+static enum status advance(struct null_kv *k, const struct sequence *q, uint32_t found, uint32_t n,
+                           struct error *err)
+{
+    struct chain *c = chain_of(k, q);
+    for (; c->n < n; c->n++) {
+        null_hash_push(&c->hash, q->ids[c->n]);
+        if ((c->n + 1) % k->block_tokens != 0)
+            continue;
+        uint64_t *block = block_of(k, q, c->n);
+        if (c->n >= found)
+            *block = c->hash.h;
+        else if (*block != c->hash.h)
+            return error_set(err, STATUS_PROTOCOL,
+                             "slot %u: a run from position %u, and block %u has not the KV of its "
+                             "ids up to position %u: %s",
+                             q->slot, found, q->tables[0].ids[c->n / k->block_tokens], c->n,
+                             *block == 0 ? "nobody filled it" : "it has another sequence's");
+    }
+    return STATUS_OK;
+}
+
+enum status null_kv_run(struct null_kv *k, const struct msg_plan *p, struct sequence_runs runs,
+                        struct error *err)
+{
+    for (uint32_t i = 0; i < p->n_copies; i++)
+        k->blocks[p->copies[i].to] = k->blocks[p->copies[i].from];
+    for (uint32_t i = 0; i < runs.n; i++) {
+        const struct sequence_run *r = &runs.ptr[i];
+        if (!grow(k, r->q->slot))
+            return error_set(err, STATUS_NO_MEMORY, "no memory for slot %u", r->q->slot);
+        if (r->n_tokens > 0)
+            TRY(advance(k, r->q, r->start, r->start + r->n_tokens, err));
+    }
+    return STATUS_OK;
+}
+
+void null_kv_drawn(struct null_kv *k, struct sequence_runs runs)
+{
+    struct error err;
+    for (uint32_t i = 0; i < runs.n; i++) /* nothing is found here, so nothing can be missing */
+        if (runs.ptr[i].n_tokens > 0)
+            (void)!advance(k, runs.ptr[i].q, 0, runs.ptr[i].q->n_computed, &err);
+}

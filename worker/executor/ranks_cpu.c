@@ -1,0 +1,119 @@
+/* A group of ranks on CPUs: struct comm (docs/comm.md), and a rank that has none. */
+#include "common/base/clock.h"
+#include "common/base/log.h"
+#include "worker/executor/ranks.h"
+
+static enum status open_comm(const struct worker_options *o, struct executor_model *x,
+                             struct error *err)
+{
+    const struct comm_options co = {.host = o->comm_host, /* NULL: the worker finds out */
+                                    .port = (uint16_t)o->comm_port,
+                                    .timeout_ms = (uint32_t)(x->stuck_ns / NS_PER_MS),
+                                    .progress = &x->base.progress,
+                                    .no_shared_memory = o->no_shared_memory};
+    TRY(comm_open(&co, &x->comm, err));
+    if (o->comm_host)
+        log_info("comm_listening", "address=%s", comm_address(x->comm));
+    collectives_comm_init(&x->collectives, &x->comms);
+    return comm_stages_open(x->comm, x->place.tp, x->place.pp, &x->comms, err);
+}
+
+static struct collectives *collectives(struct executor_model *x)
+{
+    return &x->collectives.base;
+}
+
+static struct str address(const struct executor_model *x)
+{
+    return str_from(comm_address(x->comm));
+}
+
+static enum status listen_at(struct executor_model *x, const char *host, struct error *err)
+{
+    TRY(comm_listen(x->comm, host, err));
+    log_info("comm_listening", "address=%s", comm_address(x->comm));
+    return STATUS_OK;
+}
+
+static enum status make_id(struct executor_model *x, uint8_t *out, struct error *err)
+{
+    comm_make_id(out);
+    return STATUS_OK;
+}
+
+/* Ranks of one host that fill it keep off each other's CPUs, and their threads off each other's.
+ * Those of stages work in turns. */
+static void spread(struct executor_model *x, struct comm_here here)
+{
+    if (x->device->kind == DEVICE_CPU && x->place.pp == 1)
+        cpu_device_spread(x->engine->device, here.i, here.n);
+}
+
+static enum status join(struct executor_model *x, const struct executor_comm *c, struct error *err)
+{
+    const struct comm_group g = {.term_epoch = c->term_epoch,
+                                 .rank = comm_place_position(&x->place),
+                                 .n_ranks = comm_place_world(&x->place),
+                                 .addresses = c->addresses,
+                                 .id = c->id};
+    enum status s = comm_stages_join(&x->comms, &x->place, &g, err);
+    if (s != STATUS_OK) {
+        comm_leave(x->comm);
+        return s;
+    }
+    spread(x, comm_here(x->comm));
+    log_info("joined", "rank=%u/%u stage=%u/%u transport=%s", c->rank, c->tp, c->stage, c->pp,
+             log_quote(comm_transport(x->comm)));
+    return STATUS_OK;
+}
+
+static void leave(struct executor_model *x)
+{
+    spread(x, (struct comm_here){0, 1});
+    comm_leave(x->comm);
+}
+
+static void interrupt(struct executor_model *x)
+{
+    comm_interrupt(x->comm);
+}
+
+static enum status check(struct executor_model *x, struct error *err)
+{
+    return comm_check(x->comm, err);
+}
+
+static enum status tell(struct executor_model *x, void *data, size_t n_bytes, struct error *err)
+{
+    struct collectives *c = &x->collectives.base; /* which note the time: it is no work of ours */
+    return c->ops->broadcast(c, x->comms.drawer, data, n_bytes, err);
+}
+
+static void close_comm(struct executor_model *x)
+{
+    comm_close(x->comm);
+    x->comm = NULL;
+}
+
+const struct executor_group executor_group_comm = {.id_bytes = COMM_ID_BYTES,
+                                                   .open = open_comm,
+                                                   .collectives = collectives,
+                                                   .listen = listen_at,
+                                                   .address = address,
+                                                   .make_id = make_id,
+                                                   .join = join,
+                                                   .leave = leave,
+                                                   .interrupt = interrupt,
+                                                   .check = check,
+                                                   .tell = tell,
+                                                   .close = close_comm};
+
+static enum status join_nobody(struct executor_model *x, const struct executor_comm *c,
+                               struct error *err)
+{
+    spread(x, (struct comm_here){0, 1});
+    return STATUS_OK;
+}
+
+const struct executor_group executor_alone = {
+    .id_bytes = COMM_ID_BYTES, .make_id = make_id, .join = join_nobody};

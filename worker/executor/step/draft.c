@@ -1,0 +1,53 @@
+/* Guesses of a device with a model. N-grams follow from the ids, so every rank finds them by
+ * itself; a draft model runs on the rank that draws, which tells the others. All stand in the
+ * sequences' ids when the target's passes begin. A third kind (heads of the target that look
+ * further ahead) would keep what it needs of a row's hidden state when the row was run, and guess
+ * here. */
+#include <string.h>
+
+#include "worker/executor/ranks.h"
+
+/* Nothing is sent where nothing is guessed: all ranks have planned the same. */
+static enum status tell_ranks(struct executor_model *x, struct sequence_runs runs,
+                              struct arena *arena, struct error *err)
+{
+    uint32_t n = 0, vocab_size = x->info.limits.vocab_size;
+    bool tells = executor_draws(x);
+    for (uint32_t i = 0; i < runs.n; i++)
+        n += runs.ptr[i].n_guessed;
+    if (n == 0)
+        return STATUS_OK;
+    uint32_t *all = arena_try_array(arena, n, sizeof *all), *at = all;
+    if (!all)
+        return error_set(err, STATUS_NO_MEMORY, "no memory for %u guesses", n);
+    for (uint32_t i = 0; tells && i < runs.n; at += runs.ptr[i].n_guessed, i++)
+        memcpy(at, runs.ptr[i].q->ids + runs.ptr[i].q->n_ids, runs.ptr[i].n_guessed * sizeof *at);
+    TRY(executor_tell(x, all, n * sizeof *all, err));
+    for (uint32_t i = 0; i < n; i++)
+        if (all[i] >= vocab_size)
+            return error_set(err, STATUS_INVALID, "rank %u guessed token %u, of a vocabulary of %u",
+                             x->comms.drawer, all[i], vocab_size);
+    at = all;
+    for (uint32_t i = 0; !tells && i < runs.n; at += runs.ptr[i].n_guessed, i++)
+        memcpy(runs.ptr[i].q->ids + runs.ptr[i].q->n_ids, at, runs.ptr[i].n_guessed * sizeof *at);
+    return STATUS_OK;
+}
+
+enum status executor_guess(struct executor_model *x, const struct msg_plan *p,
+                           struct sequence_runs runs, struct arena *arena, struct error *err)
+{
+    for (uint32_t i = 0; i < runs.n; i++)
+        if (runs.ptr[i].n_draft > 0)
+            TRY(executor_settle(x, err)); /* guesses follow from ids, or come behind them */
+    if (!x->draft_model)
+        return draft_runs(&x->speculation, runs, err);
+    draft_model_plan(x->draft_model, runs, x->speculation.n_tokens);
+    if (executor_draws(x)) {
+        draft_model_copy(x->draft_model, p->copies, p->n_copies);
+        const uint32_t *last = x->draws ? x->draws->last : NULL;
+        enum status s = draft_model_run(x->draft_model, runs, last, err);
+        if (s != STATUS_OK)
+            return error_prefix(err, s, "draft model");
+    }
+    return x->in->tell ? tell_ranks(x, runs, arena, err) : STATUS_OK;
+}

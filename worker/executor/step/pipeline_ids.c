@@ -1,0 +1,105 @@
+/* Ids on their way from the last stage to those in front of it. Without guesses each run draws one,
+ * so all ranks know how many come from each pass, and a stage goes on with a place in the sequence
+ * where the id is to be: it waits for an id when a row is it. So while the last stage has one half
+ * of a step's rows, the first runs the other half, and then the first half of the next step.
+ *
+ * Nobody waits in a circle: hidden states go forward and ids back, and a stage that waits to get
+ * its hidden states rid takes no ids meanwhile. So it begins a pass only when the ids that may have
+ * come by its end are few enough to lie in a link by themselves. */
+#include <assert.h>
+
+#include "worker/executor/ranks.h"
+
+/* A ring of shared memory and the buffers of any socket have room for 16 KiB and their headers. */
+_Static_assert(EXECUTOR_AHEAD_IDS * sizeof(uint32_t) + EXECUTOR_AHEAD_PASSES * 16ul <= 20 << 10,
+               "few enough");
+
+void executor_ahead_drop(struct executor_model *x)
+{
+    x->ahead.n_ids = x->ahead.n_passes = 0;
+}
+
+/* The ids of the oldest pass. */
+static enum status settle_pass(struct executor_model *x, struct error *err)
+{
+    struct executor_ahead *a = &x->ahead;
+    uint32_t ids[EXECUTOR_AHEAD_IDS], n = a->n_of[a->i_pass];
+    assert(a->n_passes > 0 && n <= a->n_ids); /* who awaits an id is in the line */
+    TRY(executor_tell(x, ids, n * sizeof *ids, err));
+    for (uint32_t i = 0; i < n; i++) {
+        struct sequence *q = a->waiting[(a->i_id + i) % EXECUTOR_AHEAD_IDS];
+        if (ids[i] >= x->info.limits.vocab_size)
+            return error_set(err, STATUS_INVALID,
+                             "rank %u drew token %u for slot %u, of a vocabulary of %u",
+                             x->comms.drawer, ids[i], q->slot, x->info.limits.vocab_size);
+        q->ids[q->n_ids - 1] = ids[i];
+        q->awaits = false;
+    }
+    a->i_id = (a->i_id + n) % EXECUTOR_AHEAD_IDS;
+    a->n_ids -= n;
+    a->i_pass = (a->i_pass + 1) % EXECUTOR_AHEAD_PASSES;
+    a->n_passes--;
+    return STATUS_OK;
+}
+
+enum status executor_settle(struct executor_model *x, struct error *err)
+{
+    while (x->ahead.n_passes > 0)
+        TRY(settle_pass(x, err));
+    return STATUS_OK;
+}
+
+enum status executor_settle_for(struct executor_model *x, const struct msg_plan *p,
+                                struct error *err)
+{
+    bool any = p->full;
+    for (uint32_t i = 0; i < p->finished.n && !any; i++) {
+        const struct sequence *q = sequences_find(x->sequences, p->finished.ptr[i]);
+        any = q && q->awaits;
+    }
+    return any ? executor_settle(x, err) : STATUS_OK;
+}
+
+enum status executor_find_late(struct executor_model *x, struct error *err)
+{
+    const struct batch *b = &x->batch;
+    for (uint32_t i = 0; i < b->n_late; i++) {
+        const struct sequence *q = b->late[i].q;
+        while (q->awaits)
+            TRY(settle_pass(x, err));
+        b->ids[b->late[i].row] = q->ids[q->n_ids - 1];
+    }
+    while (x->ahead.n_passes == EXECUTOR_AHEAD_PASSES ||
+           x->ahead.n_ids + b->n_samples > EXECUTOR_AHEAD_IDS)
+        TRY(settle_pass(x, err));
+    return STATUS_OK;
+}
+
+/* What was drawn goes to all ranks, and those of this stage append it. */
+static enum status tell_pass(struct executor_model *x, const struct drawn *d, struct error *err)
+{
+    const struct batch *b = &x->batch;
+    uint32_t *ids = d->ids + (d->n_done - b->n_samples);
+    TRY(executor_tell(x, ids, b->n_samples * sizeof *ids, err));
+    for (uint32_t i = 0; i < b->n_samples; i++)
+        TRY(executor_append_id(x, b->samples[i].run->q, ids[i], err));
+    return STATUS_OK;
+}
+
+enum status executor_end_pass(struct executor_model *x, struct drawn *drawn, struct error *err)
+{
+    const struct batch *b = &x->batch;
+    struct executor_ahead *a = &x->ahead;
+    if (b->n_samples == 0)
+        return STATUS_OK;
+    if (program_is_last(x->engine->program))
+        return tell_pass(x, drawn, err);
+    for (uint32_t i = 0; i < b->n_samples; i++) {
+        struct sequence *q = b->samples[i].run->q;
+        TRY(executor_append_id(x, q, 0, err));
+        q->awaits = true;
+        a->waiting[(a->i_id + a->n_ids++) % EXECUTOR_AHEAD_IDS] = q;
+    }
+    a->n_of[(a->i_pass + a->n_passes++) % EXECUTOR_AHEAD_PASSES] = b->n_samples;
+    return STATUS_OK;
+}

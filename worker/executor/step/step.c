@@ -1,0 +1,379 @@
+/* A step, whole or in halves. Where the device draws, a step's second half is what comes back:
+ * begin enqueues passes and draws, sequences get a place for an id that the device alone knows
+ * (`awaits`), and the next step's rows find it on the device. What needs an id on the host waits
+ * for it: guesses and bad words of several ids, and whatever the host draws (docs/runner.md, "Two
+ * steps in flight").
+ *
+ * A sequence may leave while its id is on the way: an item finds it by slot and serial number. */
+#include <assert.h>
+#include <time.h>
+
+#include "common/base/clock.h"
+#include "common/base/mem.h"
+#include "worker/executor/ranks.h"
+#include "worker/executor/step/device_sample.h"
+#include "worker/grammar/grammars.h"
+
+/* Between two looks at the other ranks while nobody but the device is waited for. */
+enum { LOOK_NS = 1000000 };
+enum { SPIN_TURNS = 2000, NAP_NS = 20000 };
+
+static struct executor_model *of(struct executor *e)
+{
+    return (struct executor_model *)e;
+}
+
+static struct begun_step *step_at(struct executor_model *x, uint32_t i)
+{
+    return &x->steps[(x->i_oldest + i) % EXECUTOR_MAX_BEGUN];
+}
+
+/* ---- ids come to the host ---- */
+
+/* Of another rank: its device told ours. */
+static enum status take_told(struct executor_model *x, struct begun_step *s, uint32_t i,
+                             struct error *err)
+{
+    uint32_t id = x->draws->host_last[s->i_draws][s->items[i].slot];
+    if (id >= x->info.limits.vocab_size)
+        return error_set(err, STATUS_INVALID,
+                         "rank %u drew token %u for slot %u, of a vocabulary of %u",
+                         x->comms.drawer, id, s->items[i].slot, x->info.limits.vocab_size);
+    s->drawn.ids[i] = id;
+    return STATUS_OK;
+}
+
+static enum status take_items(struct executor_model *x, struct begun_step *s, struct error *err)
+{
+    struct drawn *d = &s->drawn;
+    for (uint32_t i = 0; i < d->n_items; i++) {
+        const struct begun_item *it = &s->items[i];
+        struct sequence *q = sequences_find(x->sequences, it->slot);
+        if (executor_draws(x))
+            TRY(executor_take_drawn(x, s, i, it->logprobs, err));
+        else
+            TRY(take_told(x, s, i, err));
+        if (q && q->serial == it->serial) {
+            q->ids[it->position] = d->ids[i];
+            q->awaits = q->awaits && it->position + 1 < q->n_ids;
+        }
+        d->items[i] = (struct result_item){.slot = it->slot,
+                                           .ids = {d->ids + i, 1},
+                                           .logprobs = it->logprobs ? d->logprobs + i : NULL,
+                                           .n_logprobs = it->logprobs,
+                                           .gaps = {d->gaps + i, 1},
+                                           .vector = it->vector};
+    }
+    return STATUS_OK;
+}
+
+static enum status take_guessed(struct executor_model *x, struct begun_step *s, struct error *err)
+{
+    uint32_t at = 0;
+    for (uint32_t i = 0; executor_draws(x) && i < s->runs.n; i++) {
+        const struct sequence_run *r = &s->runs.ptr[i];
+        bool logprobs = r->q->sampling.n_logprobs >= 0;
+        for (uint32_t n = r->sample && r->n_tokens > 0 ? r->n_guessed + 1 : 0; n > 0; n--)
+            TRY(executor_take_drawn(x, s, at++, logprobs, err));
+    }
+    return executor_append_drawn(x, s->runs, &s->drawn, err);
+}
+
+struct awaited_step {
+    const struct executor_model *x;
+    const struct begun_step *s;
+};
+
+/* STATUS_TIMEOUT: it has had the device to itself for as long as nothing takes. */
+static enum status has_drawn(void *ctx, struct error *err)
+{
+    const struct executor_model *x = ((const struct awaited_step *)ctx)->x;
+    const struct begun_step *s = ((const struct awaited_step *)ctx)->s;
+    uint64_t from = s->enqueued_ns > x->finished_ns ? s->enqueued_ns : x->finished_ns;
+    enum status st = x->draws->ops->query(x->draws, s->i_draws, err);
+    if (st == STATUS_AGAIN && clock_mono_ns() > from + x->stuck_ns)
+        return error_set(err, STATUS_TIMEOUT,
+                         "the device hangs: step %llu has not come to an end after %.0f s",
+                         (unsigned long long)s->step, (double)x->stuck_ns / NS_PER_S);
+    return st;
+}
+
+/* Of one rank: what interrupts it is a flag. Polled, as a plain wait would end with nothing. */
+static enum status await_device(struct executor_model *x, struct awaited_step *a, struct error *err)
+{
+    enum status s;
+    for (uint32_t n = 0; (s = has_drawn(a, err)) == STATUS_AGAIN; n++) {
+        if (atomic_load(&x->interrupted))
+            return error_set(err, STATUS_CLOSED, "interrupted");
+        if (n >= SPIN_TURNS)
+            (void)nanosleep(&(struct timespec){.tv_nsec = NAP_NS}, NULL);
+        executor_bump(&x->base);
+    }
+    return s;
+}
+
+/* The event alone says that the device is done, not that what it added up was every rank's: a
+ * collective that a peer's end has ended comes to its event too. */
+static enum status await_draws(struct executor_model *x, const struct begun_step *s,
+                               struct error *err)
+{
+    struct awaited_step a = {x, s};
+    if (x->in->wait)
+        TRY(x->in->wait(x, has_drawn, &a, err));
+    else
+        TRY(await_device(x, &a, err));
+    return x->draws->ops->wait(x->draws, s->i_draws, err); /* at once */
+}
+
+static enum status settle_step(struct executor_model *x, struct begun_step *s, struct error *err)
+{
+    if (!s->on_device)
+        return STATUS_OK;
+    TRY(await_draws(x, s, err));
+    if (atomic_load(&x->interrupted)) /* an aborted collective ends too, with anything in it */
+        return error_set(err, STATUS_CLOSED, "interrupted");
+    TRY(s->drawn.guessed ? take_guessed(x, s, err) : take_items(x, s, err));
+    if (executor_draws(x))
+        executor_take_scores(x, s);
+    s->on_device = false;
+    return STATUS_OK;
+}
+
+/* All steps under way. */
+static enum status settle_steps(struct executor_model *x, struct error *err)
+{
+    for (uint32_t i = 0; i < x->n_begun; i++)
+        TRY(settle_step(x, step_at(x, i), err));
+    return STATUS_OK;
+}
+
+/* How many guesses count decides what the next plan's runs are. */
+static enum status settle_guesses(struct executor_model *x, struct error *err)
+{
+    for (uint32_t i = 0; i < x->n_begun; i++)
+        if (step_at(x, i)->drawn.guessed)
+            TRY(settle_step(x, step_at(x, i), err));
+    return STATUS_OK;
+}
+
+/* ---- begin ---- */
+
+static enum status draw_pass(struct executor_model *x, struct begun_step *s, struct error *err)
+{
+    TRY(executor_draw_scores(x, s, err));
+    return executor_draw_pass(x, s, &s->drawn, err);
+}
+
+static enum status sample_pass(struct executor_model *x, struct begun_step *s, struct error *err)
+{
+    TRY(executor_score_pass(x, s, err));
+    return executor_sample_pass(x, s->arena, &s->drawn, err);
+}
+
+static enum status run_pass(struct executor_model *x, struct begun_step *s, struct error *err)
+{
+    struct drawn *drawn = &s->drawn;
+    if (x->draws)
+        executor_mark_late(x);
+    else
+        TRY(executor_find_late(x, err));
+    TRY(runner_forward(x->engine->runner, &x->batch.rows, err));
+    if (executor_draws(x))
+        TRY(executor_pool_pass(x, s->arena, err));
+    if (program_is_last(x->engine->program))
+        TRY(s->on_device ? draw_pass(x, s, err) : sample_pass(x, s, err));
+    return executor_tells_by_pass(x, drawn) ? executor_end_pass(x, drawn, err) : STATUS_OK;
+}
+
+/* Every run has one place, since there are no guesses. */
+static enum status add_places(struct executor_model *x, struct begun_step *s,
+                              struct sequence_runs runs, struct error *err)
+{
+    s->items = arena_try_array(s->arena, s->drawn.n_items ? s->drawn.n_items : 1, sizeof *s->items);
+    if (!s->items)
+        return error_set(err, STATUS_NO_MEMORY, "no memory for %u results", s->drawn.n_items);
+    for (uint32_t i = 0, n = 0; i < runs.n; i++) {
+        struct sequence *q = runs.ptr[i].q;
+        if (!runs.ptr[i].sample)
+            continue;
+        s->items[n++] = (struct begun_item){.slot = q->slot,
+                                            .position = q->n_ids,
+                                            .serial = q->serial,
+                                            .logprobs = q->sampling.n_logprobs >= 0,
+                                            .vector = q->vector};
+        TRY(executor_append_id(x, q, 0, err));
+        q->awaits = true;
+    }
+    return STATUS_OK;
+}
+
+/* 0: nothing is drawn. */
+static uint32_t n_slots_of(struct sequence_runs runs)
+{
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < runs.n; i++)
+        if (runs.ptr[i].sample && runs.ptr[i].q->slot >= n)
+            n = runs.ptr[i].q->slot + 1;
+    return n;
+}
+
+static enum status run_passes(struct executor_model *x, struct begun_step *s,
+                              struct sequence_runs runs, struct error *err)
+{
+    if (s->on_device)
+        x->draws->ops->begin(x->draws, s->i_draws);
+    batch_begin(&x->batch, runs);
+    while (batch_next(&x->batch))
+        TRY(run_pass(x, s, err));
+    if (s->on_device) {
+        bool draws = executor_draws(x);
+        uint32_t n_slots = n_slots_of(runs);
+        s->runs = runs;
+        TRY(executor_share_last(x, n_slots, err));
+        TRY(x->draws->ops->end(x->draws, s->i_draws, draws ? s->drawn.n_done + s->scored.n_done : 0,
+                               draws ? 0 : n_slots, err));
+        return s->drawn.guessed ? STATUS_OK : add_places(x, s, runs, err);
+    }
+    if (!executor_tells_by_pass(x, &s->drawn))
+        return executor_append_drawn(x, runs, &s->drawn, err);
+    if (executor_draws(x))
+        executor_put_items(&s->drawn, runs);
+    return STATUS_OK;
+}
+
+/* A run that follows and finds its end has no place, and no id of it is to come. */
+static bool all_have_places(struct sequence_runs runs)
+{
+    for (uint32_t i = 0; i < runs.n; i++)
+        if (runs.ptr[i].sample && runs.ptr[i].n_tokens == 0)
+            return false;
+    return true;
+}
+
+static bool wants_guesses(struct sequence_runs runs)
+{
+    for (uint32_t i = 0; i < runs.n; i++)
+        if (runs.ptr[i].n_draft > 0)
+            return true;
+    return false;
+}
+
+static enum status begin(struct executor_model *x, const struct msg_plan *p, struct begun_step *s,
+                         struct error *err)
+{
+    TRY(executor_check_adapters(x, p, err));
+    TRY(settle_guesses(x, err));
+    TRY(executor_settle_for(x, p, err));
+    if (x->grammars) {
+        grammars_prepare(x->grammars);
+        grammars_leave(x->grammars, p);
+    }
+    TRY(sequences_apply(x->sequences, p, err));
+    executor_take_adapters(x, p);
+    struct sequence_runs runs = sequences_runs(x->sequences);
+    if (wants_guesses(runs) || (x->draws && executor_needs_ids(runs)))
+        TRY(settle_steps(x, err));
+    for (uint32_t i = 0; i < p->n_copies; i++)
+        kv_store_copy(x->engine->kv, &p->copies[i]);
+    TRY(executor_guess(x, p, runs, s->arena, err));
+    s->on_device = x->draws && executor_can_draw(x, runs) && all_have_places(runs);
+    if (!s->on_device)
+        TRY(settle_steps(x, err));
+    TRY(drawn_init(&s->drawn, runs, s->arena, err));
+    TRY(scored_init(x, s, runs, err));
+    TRY(run_passes(x, s, runs, err));
+    for (uint32_t i = 0; i < runs.n; i++)
+        s->n_drafted += runs.ptr[i].n_guessed;
+    executor_bump(&x->base);
+    return STATUS_OK;
+}
+
+enum status executor_begin(struct executor *e, const struct msg_plan *p, struct arena *arena,
+                           struct error *err)
+{
+    struct executor_model *x = of(e);
+    assert(x->n_begun < EXECUTOR_MAX_BEGUN);
+    uint32_t at = (x->i_oldest + x->n_begun) % EXECUTOR_MAX_BEGUN;
+    x->steps[at] = (struct begun_step){.term_epoch = p->term_epoch,
+                                       .step = p->step,
+                                       .begun_ns = clock_mono_ns(),
+                                       .i_draws = at,
+                                       .arena = arena};
+    atomic_store(&x->entered_ns, clock_mono_ns());
+    enum status s = begin(x, p, &x->steps[at], err);
+    atomic_store(&x->entered_ns, 0);
+    x->steps[at].enqueued_ns = clock_mono_ns();
+    executor_look_at_device(x, s, err);
+    x->n_begun += s == STATUS_OK;
+    return s;
+}
+
+/* ---- finish ---- */
+
+bool executor_is_due(struct executor *e)
+{
+    struct executor_model *x = of(e);
+    const struct begun_step *s = step_at(x, 0);
+    struct error err;
+    assert(x->n_begun > 0);
+    if (!s->on_device || atomic_load(&x->interrupted))
+        return true;
+    if (has_drawn(&(struct awaited_step){x, s}, &err) != STATUS_AGAIN)
+        return true;
+    uint64_t now_ns = clock_mono_ns();
+    if (now_ns - x->looked_ns < LOOK_NS)
+        return false;
+    x->looked_ns = now_ns;
+    if (x->in->look && x->in->look(x, &err) != STATUS_OK)
+        return true;  /* finish says so */
+    executor_bump(e); /* a slow device is not a stuck one: that the deadline ends, and a look */
+    return false;
+}
+
+enum status executor_finish(struct executor *e, struct msg_result *out, struct error *err)
+{
+    struct executor_model *x = of(e);
+    struct begun_step *s = step_at(x, 0);
+    enum status st = s->on_device && atomic_load(&x->interrupted)
+                         ? error_set(err, STATUS_CLOSED, "interrupted")
+                         : settle_step(x, s, err);
+    uint64_t now_ns = clock_mono_ns();
+    uint64_t from_ns = s->begun_ns > x->finished_ns ? s->begun_ns : x->finished_ns;
+    x->i_oldest = (x->i_oldest + 1) % EXECUTOR_MAX_BEGUN;
+    x->n_begun--;
+    x->finished_ns = now_ns;
+    executor_look_at_device(x, st, err);
+    if (st != STATUS_OK)
+        return st;
+    executor_bump(e);
+    *out = (struct msg_result){.term_epoch = s->term_epoch,
+                               .step = s->step,
+                               .n_drafted = s->n_drafted,
+                               .execute_ns = now_ns - from_ns};
+    if (!s->on_device) { /* of a GPU's step the host does not see what was waiting */
+        uint64_t waited_ns = x->collectives.spent_ns - x->spent_seen_ns;
+        x->spent_seen_ns = x->collectives.spent_ns;
+        executor_worked(e, out->execute_ns > waited_ns ? out->execute_ns - waited_ns : 0);
+    }
+    if (executor_draws(x)) {
+        bool scores = s->scored.n_rows > 0;
+        if (scores)
+            scored_put_items(&s->scored, s->drawn.items);
+        out->items = scores ? s->scored.items : s->drawn.items;
+        out->n_items = scores ? s->scored.n_items : s->drawn.n_items;
+    }
+    return STATUS_OK;
+}
+
+enum status executor_step(struct executor *e, const struct msg_plan *p, struct arena *arena,
+                          struct msg_result *out, struct error *err)
+{
+    TRY(executor_begin(e, p, arena, err));
+    return executor_finish(e, out, err);
+}
+
+void executor_drop_steps(struct executor_model *x)
+{
+    x->n_begun = 0;
+    executor_await_device(x); /* its memory is used again */
+}

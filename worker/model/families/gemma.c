@@ -1,0 +1,56 @@
+#include <math.h>
+
+#include "worker/model/build.h"
+
+/* Norms before and after each part, window layers, embeddings scaled by sqrt(hidden). Checkpoints
+ * hold the norms' weights minus one; GGUFs the weights. */
+static void gemma(struct program *p, bool head_norms)
+{
+    const struct model_config *c = p->config;
+    bool plus_one = c->format != MODEL_GGUF;
+    build_embedding(p, TENSOR("model.embed_tokens.weight", "token_embd.weight"),
+                    sqrtf((float)c->hidden));
+    uint32_t rope = build_rope_freqs(p, &c->rope, false, NULL);
+    uint32_t rope_local = head_norms ? build_rope_freqs(p, &c->rope_local, false, NULL) : rope;
+    for (uint32_t l = p->layer_begin; l < p->layer_end; l++) {
+        build_norm(p, l, REG_H, REG_X,
+                   TENSOR("model.layers.%u.input_layernorm.weight", "blk.%u.attn_norm.weight"),
+                   plus_one);
+        build_qkv(p, l, REG_H, &usual_qkv);
+        if (head_norms)
+            build_head_norms(p, l, plus_one);
+        build_rope(p, l, c->layer_is_window[l] ? rope_local : rope);
+        build_attention(p, l);
+        build_attention_output(p, l, REG_H, &usual_output);
+        build_norm(p, l, REG_H, REG_H,
+                   TENSOR("model.layers.%u.post_attention_layernorm.weight",
+                          "blk.%u.post_attention_norm.weight"),
+                   plus_one);
+        build_residual(p, l);
+        build_norm(
+            p, l, REG_H, REG_X,
+            TENSOR("model.layers.%u.pre_feedforward_layernorm.weight", "blk.%u.ffn_norm.weight"),
+            plus_one);
+        build_gated_mlp(p, l, REG_H, REG_H, &usual_mlp);
+        build_norm(p, l, REG_H, REG_H,
+                   TENSOR("model.layers.%u.post_feedforward_layernorm.weight",
+                          "blk.%u.post_ffw_norm.weight"),
+                   plus_one);
+        build_residual(p, l);
+    }
+    build_head(p, TENSOR("model.norm.weight", "output_norm.weight"), plus_one,
+               TENSOR("lm_head.weight", "output.weight"));
+}
+
+/* Gemma 2 (Gemma Team 2024): every second layer a window, capped scores and logits. */
+void family_gemma2(struct program *p)
+{
+    gemma(p, false);
+}
+
+/* Gemma 3, text (Gemma Team 2025): one norm per head of Q and K, window layers with a rotary base
+ * of their own. */
+void family_gemma3(struct program *p)
+{
+    gemma(p, true);
+}

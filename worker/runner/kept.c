@@ -1,0 +1,137 @@
+/* Behind the last layer only the rows are looked at whose hidden states somebody asked for: a
+ * prompt's last one, mostly. What later rows see of the others is written once the last operator
+ * that writes keys and values is done, so from there on a pass is of the kept rows alone. A row's
+ * bits do not depend on its neighbours (protocol.md, Invariance), so nobody sees it but by the
+ * clock. On a host; a device's passes are recorded by their number of rows. */
+#include <assert.h>
+
+#include "common/base/mem.h"
+#include "worker/runner/state.h"
+
+/* The buffers that an operator writes whole, and those that it reads, also where it writes them. */
+static uint32_t regs_written(const struct program *p, const struct op *o)
+{
+    uint32_t regs = 1u << o->out;
+    for (uint32_t i = 0; o->kind == OP_LINEAR && i < o->linear.n; i++)
+        regs |= 1u << p->weights[o->linear.first + i].out;
+    return regs;
+}
+
+static uint32_t regs_read(const struct op *o)
+{
+    switch (o->kind) {
+    case OP_GATED:
+    case OP_ADD:
+    case OP_COPY_HEADS:
+    case OP_GATE_ROWS:
+    case OP_ADD_RANKS:
+        return 1u << o->in | 1u << o->out;
+    default:
+        return 1u << o->in;
+    }
+}
+
+/* What the operators from i_op on, and the head, read of what was made before. */
+static uint32_t regs_live(const struct program *p, uint32_t i_op)
+{
+    uint32_t live = 0, written = 0;
+    for (uint32_t i = i_op; i < p->n_ops; i++) {
+        live |= regs_read(&p->ops[i]) & ~written;
+        written |= regs_written(p, &p->ops[i]);
+    }
+    return live | (1u << REG_X & ~written);
+}
+
+/* Behind the last operator whose results stay, or that reads the angles of all rows; 0: the program
+ * has none. */
+static uint32_t find_cut(const struct program *p)
+{
+    for (uint32_t i = p->n_ops; i > 0; i--)
+        if (p->ops[i - 1].kind == OP_KV_WRITE || p->ops[i - 1].kind == OP_ROPE)
+            return i;
+    return 0;
+}
+
+void runner_make_kept(struct runner *r)
+{
+    const struct program *p = r->s.program;
+    struct runner_kept *k = &r->kept;
+    if (!r->ops->on_host || !program_is_last(p))
+        return;
+    k->i_op = find_cut(p);
+    k->regs = regs_live(p, k->i_op);
+    k->adapters = mem_array(r->s.pass_rows, sizeof *k->adapters);
+    for (uint32_t g = 0; g < p->n_kv_groups; g++)
+        k->kv_rows[g] = mem_array(r->s.pass_rows, sizeof *k->kv_rows[g]);
+}
+
+void runner_free_kept(struct runner *r)
+{
+    mem_free(r->kept.adapters);
+    for (uint32_t g = 0; g < PROGRAM_MAX_KV_GROUPS; g++)
+        mem_free(r->kept.kv_rows[g]);
+}
+
+void runner_begin_kept(struct runner *r, const struct row_batch *b)
+{
+    bool some = r->kept.i_op > 0 && b->kept && b->n_kept < b->n_rows;
+    r->kept.rows = some ? b->kept : NULL;
+    r->kept.n = some ? b->n_kept : 0;
+}
+
+bool runner_cuts_here(const struct runner *r, uint32_t i_op)
+{
+    return r->kept.rows && i_op == r->kept.i_op;
+}
+
+/* Rows move to the front, none of them over one that is still to move. */
+struct row_batch runner_cut_rows(struct runner *r, const struct row_batch *b)
+{
+    const struct program *p = r->s.program;
+    struct runner_kept *k = &r->kept;
+    struct row_batch own = {.n_rows = k->n};
+    for (uint32_t reg = 0; reg < REG_COUNT; reg++)
+        if (k->regs >> reg & 1) {
+            const struct view v = runner_view(r, (enum reg)reg);
+            r->ops->gather(r->s.device, v, v, k->rows, k->n, p->widths[reg]);
+        }
+    for (uint32_t g = 0; g < p->n_kv_groups; g++) {
+        for (uint32_t i = 0; i < k->n; i++)
+            k->kv_rows[g][i] = b->kv_rows[g][k->rows[i]];
+        own.kv_rows[g] = k->kv_rows[g];
+    }
+    if (r->has_adapters) {
+        for (uint32_t i = 0; i < k->n; i++)
+            k->adapters[i] = b->adapters[k->rows[i]];
+        lora_set_begin(r->s.loras, k->adapters, k->n);
+    }
+    r->n_rows = k->n;
+    return own;
+}
+
+/* Where a row of the pass lies now: halving, since they are in order. */
+static uint32_t place_of(const struct runner_kept *k, uint32_t row)
+{
+    uint32_t begin = 0, end = k->n;
+    while (begin < end) {
+        uint32_t i = begin + (end - begin) / 2;
+        if (k->rows[i] == row)
+            return i;
+        if (k->rows[i] < row)
+            begin = i + 1;
+        else
+            end = i;
+    }
+    assert(!"a row that was not kept is asked for");
+    return 0;
+}
+
+const uint32_t *runner_places(const struct runner *r, const uint32_t *rows, uint32_t n,
+                              uint32_t out[RUNNER_MAX_LOGITS_ROWS])
+{
+    if (!r->kept.rows)
+        return rows;
+    for (uint32_t i = 0; i < n; i++)
+        out[i] = place_of(&r->kept, rows[i]);
+    return out;
+}

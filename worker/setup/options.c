@@ -1,0 +1,115 @@
+#include "worker/setup/options.h"
+
+#include <string.h>
+
+#include "common/base/log.h"
+#include "kernels/cpu/cpu.h"
+
+_Static_assert(WORKER_MAX_THREADS == CPU_MAX_THREADS, "what the table takes, the kernels run");
+
+const char *worker_options_name(const struct worker_options *o, const char *own)
+{
+    return o->served_model_names.n_items > 0 ? o->served_model_names.items[0] : own;
+}
+
+bool worker_options_are_null(const struct worker_options *o)
+{
+    return o->device == WORKER_DEVICE_NULL ||
+           (o->device == WORKER_DEVICE_AUTO && str_eq_c(str_from(o->model), "null"));
+}
+
+enum dtype worker_options_kv_dtype(const struct worker_options *o)
+{
+    switch ((enum kv_cache_dtype)o->kv_cache_dtype) {
+    case KV_CACHE_FLOAT32:
+        return DTYPE_F32;
+    case KV_CACHE_BFLOAT16:
+        return DTYPE_BF16;
+    case KV_CACHE_FP8:
+    case KV_CACHE_FP8_E4M3:
+    case KV_CACHE_FP8_PER_TOKEN_HEAD:
+        return DTYPE_F8_E4M3;
+    case KV_CACHE_INT8:
+    case KV_CACHE_INT8_PER_TOKEN_HEAD:
+        return DTYPE_I8;
+    case KV_CACHE_AUTO:
+    case KV_CACHE_FLOAT16:
+        break;
+    }
+    return DTYPE_F16;
+}
+
+enum status worker_options_check_dtype(const struct worker_options *o, const char *own,
+                                       struct error *err)
+{
+    static const char *const names[] = {"auto", "bfloat16", "float16", "half", "float32", "float"};
+    bool is_wide = strcmp(own, "float32") == 0;
+    bool wants_wide = o->dtype == ACTIVATIONS_FLOAT32 || o->dtype == ACTIVATIONS_FLOAT;
+    if (o->dtype == ACTIVATIONS_AUTO || (is_wide && wants_wide) ||
+        (!is_wide && o->dtype == ACTIVATIONS_BFLOAT16))
+        return STATUS_OK;
+    if (wants_wide)
+        return error_set(err, STATUS_UNSUPPORTED,
+                         "--dtype %s: a GPU's kernels have activations in %s and in nothing else: "
+                         "leave the flag out, or compute in float32 with --device cpu",
+                         names[o->dtype], own);
+    log_warn(
+        "dtype_not_used", "wanted=%s used=%s reason=%s", names[o->dtype], own,
+        is_wide
+            ? "\"a CPU computes in float32, and as auto in int8 or bfloat16 beside such weights; "
+              "--dtype float32: in float32 alone\""
+            : "\"bfloat16 has the speed of float16 and the range of float32: no activation "
+              "overflows, and three bits of each are lost\"");
+    return STATUS_OK;
+}
+
+uint16_t worker_options_http_port(const struct worker_options *o)
+{
+    if (o->http_port >= 0)
+        return (uint16_t)o->http_port;
+    return (uint16_t)(7001 + (o->ordinal > 0 ? o->ordinal : 0));
+}
+
+/* Two of our own on one port. Other addresses may share a number, but who asks for that has more
+ * likely made a slip. */
+static enum status check_ports(const struct worker_options *o, struct error *err)
+{
+    const struct {
+        const char *flag;
+        int64_t port; /* 0, -1: any, or none */
+    } ports[] = {{"--comm-port", o->comm_port},
+                 {"--kv-port", o->kv_port},
+                 {o->http_port < 0 ? "--http-port (without it 7001 + ordinal)" : "--http-port",
+                  worker_options_http_port(o)}};
+    for (size_t i = 0; i < sizeof ports / sizeof ports[0]; i++)
+        for (size_t k = 0; k < i; k++)
+            if (ports[i].port > 0 && ports[i].port == ports[k].port)
+                return error_set(err, STATUS_INVALID,
+                                 "port %lld is wanted by %s and by %s: give each its own",
+                                 (long long)ports[i].port, ports[k].flag, ports[i].flag);
+    return STATUS_OK;
+}
+
+enum status worker_options_check(const struct worker_options *o, struct error *err)
+{
+    if (o->block_size % 16 != 0)
+        return error_set(err, STATUS_INVALID, "--block-size %lld: must be a multiple of 16",
+                         (long long)o->block_size);
+    if (o->join && o->insecure)
+        return error_set(err, STATUS_INVALID, "--join carries keys: it excludes --insecure");
+    if (o->join && o->keys_dir)
+        return error_set(err, STATUS_INVALID, "--join carries keys: it excludes --keys-dir");
+    if (!o->join && !o->keys_dir && !o->insecure)
+        return error_set(
+            err, STATUS_INVALID,
+            "no keys: give --join TOKEN (made by `cox join-token`), or --keys-dir DIR, "
+            "or --insecure for a head on this machine");
+    if (o->enable_lora && !o->lora_root)
+        return error_set(err, STATUS_INVALID,
+                         "--enable-lora: give --lora-root FOLDER: adapters are read from below it "
+                         "and from nowhere else");
+    if (o->ordinal + 7001 > 65535 && o->http_port < 0)
+        return error_set(err, STATUS_INVALID, "--ordinal %lld: give --http-port",
+                         (long long)o->ordinal);
+    return check_ports(o, err);
+}
