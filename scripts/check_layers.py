@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
-"""Fails when an include goes against an arrow of the architecture.
+"""Fails when an include or a call goes against an arrow of the architecture, and when files form a circle.
 
-1. scripts/layers.txt says what each folder may include from; the table itself may have no cycle.
-2. A library is wrapped by one folder: its headers are included nowhere else.
-3. CMake links a folder's library only with what the table allows.
+1. scripts/layers.txt says what each folder may include from and call; the table itself may have no cycle.
+2. No two files reach each other by includes and calls (scripts/rooms.py). scripts/circles.txt lists what is allowed.
+3. A library is wrapped by one folder: its headers are included nowhere else.
+4. CMake links a folder's library only with what the table allows.
 Usage: check_layers.py [--root DIR]
 """
 import argparse
@@ -12,26 +13,31 @@ import re
 import sys
 from pathlib import Path
 
+import rooms
 import source_tree
 
 # header pattern → the places that may include it (a folder or a file); tests may include anything.
 WRAPPED = {
-    r"uv\.h|uv/.*|zmq\.h|zmq_utils\.h|hiredis(/.*|\.h)?|llhttp\.h|curl/.*|openssl/.*": ["common/net"],
-    r".*\.pb-c\.h|protobuf-c(/.*|\.h)": ["proto"],
+    r"uv\.h|uv/.*": ["common/loop", "common/bus", "common/redis", "common/http"],
+    r"zmq\.h|zmq_utils\.h": ["common/bus", "common/keys"],
+    r"hiredis(/.*|\.h)?": ["common/redis"],
+    r"llhttp\.h": ["common/http"],
+    r"curl/.*": ["common/http/client"],
+    r"openssl/.*": ["common/tls", "common/keys"],
+    r".*\.pb-c\.h|protobuf-c(/.*|\.h)": ["proto/codec"],
     r"cuda.*|cublas.*|nvml\.h": ["kernels/cuda"],
     r"nccl\.h": ["worker/comm/nccl.c"],
-    r"yaml\.h|argp\.h": ["common/base"],
-}
-LIBRARY_FOLDERS = {  # CMake target → folder of the table
-    "base": "common/base", "net": "common/net", "model": "common/model", "options": "common/options", "batch": "common/batch", "proto": "proto", "text": "text",
-    "kernels": "kernels", "gateway": "gateway", "head": "head", "worker": "worker", "cli": "cli",
+    r"yaml\.h|argp\.h": ["common/config"],
 }
 INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*(?:"([^"\n]+)"|<([^>\n]+)>)', re.M)
 UNCHECKED = ("tests", "bench")
+CIRCLE_FOLDERS = ("head", "worker", "gateway", "cli", "common", "kernels", "proto", "bench", "text")
 
 
 def read_table(path):
-    rules = {}
+    """folder -> the folders that it may include from. "x/*" names x and all below it. A row that names no folder outside its own
+    top folder takes those of the top folder's row."""
+    rows = {}
     for n, line in enumerate(path.read_text().splitlines(), 1):
         line = line.split("#", 1)[0].strip()
         if not line:
@@ -39,10 +45,20 @@ def read_table(path):
         if ":" not in line:
             raise ValueError(f"{path}:{n}: no ':' in {line!r}")
         name, allowed = line.split(":", 1)
-        rules[name.strip()] = set(allowed.split())
-    for name, allowed in rules.items():
-        for other in allowed - {"*"} - set(rules):
-            raise ValueError(f"{path}: {name} names the unknown folder {other}")
+        if name.strip() in rows:
+            raise ValueError(f"{path}:{n}: {name.strip()} has a row already")
+        rows[name.strip()] = allowed.split()
+    rules = {}
+    for name, allowed in rows.items():
+        top = name.split("/")[0]
+        if all(a.split("/")[0] == top for a in allowed) and name != top:
+            allowed = allowed + [a for a in rows.get(top, []) if a.split("/")[0] != top]
+        rules[name] = set()
+        for other in allowed:
+            found = {other} if other == "*" else {r for r in rows if r == other or other.endswith("/*") and (r + "/").startswith(other[:-1])}
+            if not found:
+                raise ValueError(f"{path}: {name} names the unknown folder {other}")
+            rules[name] |= found - {name}
     return rules
 
 
@@ -83,15 +99,71 @@ def check_file(root, rel, rules):
     return bad
 
 
-def check_cmake(root, rules):
+def check_calls(arrows, rules):
+    """Calls that the linker would allow and the table does not: they need no include where a lower header declares the function."""
     bad = []
-    for lib, folder in LIBRARY_FOLDERS.items():
-        path = root / folder / "CMakeLists.txt"
-        m = re.search(r"cox_folder\(\s*" + lib + r"\s+DEPS([^)]*)\)", path.read_text()) if path.exists() else None
-        for dep in m[1].split() if m else []:
-            other = LIBRARY_FOLDERS.get(dep)
-            if other and other != folder and other not in rules[folder] and "*" not in rules[folder]:
-                bad.append(f"{folder}/CMakeLists.txt: {lib} may not link {dep}")
+    for frm, tos in sorted(arrows.items()):
+        for to, why in sorted(tos.items()):
+            a, b = layer_of(frm, rules), layer_of(to, rules)
+            calls = sorted(w for w in why if w.startswith("calls "))
+            if calls and None not in (a, b) and a not in UNCHECKED and a != b and b not in rules[a] and "*" not in rules[a]:
+                bad.append(f"{frm}: {a} may not call {to} ({', '.join(calls)})")
+    return bad
+
+
+def read_circles(path):
+    """The circles that are allowed, each with its reason: "room room …: why" a line."""
+    allowed = []
+    for n, line in enumerate(path.read_text().splitlines() if path.exists() else [], 1):
+        line = line.split("#", 1)[0].strip()
+        if line:
+            members, colon, why = line.partition(": ")
+            if not why.strip():
+                raise ValueError(f"{path}:{n}: no reason behind ': '")
+            allowed.append((n, frozenset(members.split())))
+    return allowed
+
+
+def check_circles(root):
+    """Every circle of C and CUDA, of the Rust crate and of the Python of bench/ is a subset of one that is allowed."""
+    found = [rooms.c_arrows(rooms.read_c(root, CIRCLE_FOLDERS))]
+    found += [rooms.rust_arrows(root, "text/src")] if (root / "text/src").exists() else []
+    found += [rooms.python_arrows(root, "bench")] if (root / "bench").exists() else []
+    allowed, used, bad = read_circles(root / "scripts/circles.txt"), set(), []
+    for arrows in found:
+        for members in arrows.circles():
+            home = next((n for n, names in allowed if set(members) <= names), None)
+            used.add(home)
+            if home is None:
+                bad.append(f"a circle of {len(members)} files: {' '.join(members)}")
+                bad += ["    " + tie for tie in arrows.ties(members)]
+    bad += [f"scripts/circles.txt:{n}: this circle is not there any more; take the line out" for n, _ in allowed if n not in used]
+    return bad + check_calls(found[0].arrows, read_table(root / "scripts/layers.txt"))
+
+
+def check_cmake(root, rules):
+    """A library links only those of whose folders the table allows one to its own folders. `cox_folder` says which these are."""
+    bad, libraries = [], {}
+    for path in source_tree.files(root, {".txt"}):
+        if path.name != "CMakeLists.txt":
+            continue
+        text = re.sub(r"#[^\n]*", "", (root / path).read_text())
+        for m in re.finditer(r"cox_folder\(\s*(\w+)([^)]*)\)", text):
+            words = {"FOLDERS": [], "DEPS": [], "EXCEPT": []}
+            key = None
+            for word in m[2].split():
+                key = word if word in words else key
+                words[key].append(word)
+            here = path.parent.as_posix()
+            folders = [f"{here}/{f}" for f in words["FOLDERS"][1:]] or [here]
+            libraries[m[1]] = (path.as_posix(), folders, words["DEPS"][1:])
+    for name, (path, folders, deps) in libraries.items():
+        mine = {r for r in rules if any((r + "/").startswith(f + "/") for f in folders)}
+        may = set().union(*(rules[r] for r in mine)) if mine else set()
+        for dep in deps:
+            theirs = {r for r in rules if any((r + "/").startswith(f + "/") for f in libraries.get(dep, ("", [], []))[1])}
+            if theirs and mine and not theirs & may and "*" not in may:
+                bad.append(f"{path}: {name} may not link {dep}")
     return bad
 
 
@@ -112,7 +184,7 @@ def check(root):
     bad = check_cycle(rules)
     for rel in source_tree.files(root, source_tree.C_SUFFIXES):
         bad += check_file(root, rel, rules)
-    return bad + check_cmake(root, rules) + check_stand_ins(root)
+    return bad + check_circles(root) + check_cmake(root, rules) + check_stand_ins(root)
 
 
 def main():

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Fails when a file or a function outgrows the house style.
 
-Files: 900 lines (.c .cu .rs .py, and *_impl.h: a source that several files compile), 200 (.h).
+Folders: 25 sources and headers (tests/ has no cap). Files: 900 lines (.c .cu .rs .py, and *_impl.h: a source that several files compile), 200 (.h).
 Functions: 80 lines (kernels/ 150), 7 parameters in C.
 An exception names the decision record that allows it. Usage: check_size.py [--root DIR]
 """
@@ -9,11 +9,14 @@ import argparse
 import ast
 import re
 import sys
+from collections import Counter
 from pathlib import Path
 
 import source_tree
 
 FILE_CAP = {".c": 900, ".cu": 900, ".rs": 900, ".py": 900, ".h": 200, ".cuh": 200}
+FOLDER_CAP = 25
+SOURCES = {".c", ".cu", ".rs", ".h", ".cuh"}
 FUNCTION_CAP, KERNEL_FUNCTION_CAP, PARAMETER_CAP = 80, 150, 7
 EXCEPTIONS = {  # path → (cap of its lines, the decision record that says why)
     "proto/messages.h": (450, "docs/decisions/0004-size-exceptions.md"),
@@ -119,9 +122,11 @@ def check(root):
     for name, (_, record) in EXCEPTIONS.items():
         if (root / name).exists() and not (root / record).exists():
             bad.append(f"{name}: its exception names {record}, which does not exist")
+    in_folder = Counter()
     for rel in source_tree.files(root, set(FILE_CAP)):
+        in_folder[rel.parent.as_posix()] += rel.suffix in SOURCES and rel.parts[0] != "tests"
         bad += check_file(root, rel)
-    return bad
+    return bad + [f"{folder}: {n} source files, at most {FOLDER_CAP}" for folder, n in sorted(in_folder.items()) if n > FOLDER_CAP]
 
 
 def main():

@@ -9,7 +9,8 @@ ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "scripts"))
 import check_size  # noqa: E402
 
-TABLE = "# comment\ncommon/base:\ncommon/net: common/base\nproto: common/base\nhead: common/base proto\ntests: *\n"
+TABLE = ("# comment\ncommon/base:\ncommon/loop: common/base\nproto: common/base\nproto/codec: proto\nhead: common/base proto\n"
+         "head/a: head/b\nhead/b: common/base\ncli: common/* cli/*\ncli/x:\ntests: *\n")
 
 
 class Tree:
@@ -38,12 +39,12 @@ class Layers(unittest.TestCase):
 
     def test_allowed(self):
         self.check({"head/a.c": '#include "head/a.h"\n#include "proto/m.h"\n#include <stdio.h>\n',
-                    "common/net/b.c": "#include <uv.h>\n", "proto/c.c": '#include "proto/x.pb-c.h"\n',
+                    "common/loop/b.c": "#include <uv.h>\n", "proto/codec/c.c": '#include "proto/x.pb-c.h"\n',
                     "tests/unit/head/a_test.c": '#include "head/a.c"\n#include <zmq.h>\n',
                     "head/b.c": '/* #include "gateway/x.h" */\n// #include <uv.h>\n'})
 
     def test_sibling(self):
-        self.check({"head/a.c": "\n" '#include "common/net/b.h"\n'}, "head/a.c:2: head may not include common/net/b.h")
+        self.check({"head/a.c": "\n" '#include "common/loop/b.h"\n'}, "head/a.c:2: head may not include common/loop/b.h")
 
     def test_unknown_folder(self):
         self.check({"head/a.c": '#include "a.h"\n'}, "head/a.c:1:")
@@ -63,7 +64,49 @@ class Layers(unittest.TestCase):
         self.check({"scripts/layers.txt": "a: bb\nb:\n"}, "unknown folder bb")
 
     def test_cmake(self):
-        self.check({"head/CMakeLists.txt": "cox_folder(head DEPS net base)\n"}, "head may not link net")
+        common = {"common/CMakeLists.txt": "cox_folder(base FOLDERS base DEPS m)\ncox_folder(net FOLDERS loop DEPS base)\n"}
+        self.check({**common, "cli/CMakeLists.txt": "cox_folder(cli DEPS net base)\n"})
+        self.check({**common, "head/CMakeLists.txt": "cox_folder(head DEPS net base)\n"}, "head may not link net")
+
+    def test_folders_below(self):
+        # A row of its own counts, and not the one above; one without a foreign folder takes those of its top folder; a star names all below.
+        self.check({"head/a/x.c": '#include "head/b/y.h"\n#include "proto/m.h"\n', "cli/main.c": '#include "cli/x/z.h"\n',
+                    "cli/x/z.c": '#include "common/loop/l.h"\n'})
+        self.check({"head/b/x.c": '#include "proto/m.h"\n'}, "head/b may not include proto/m.h")
+        self.check({"head/b/x.c": '#include "head/a/y.h"\n'}, "head/b may not include head/a/y.h")
+        self.check({"cli/x/z.c": '#include "cli/up.h"\n'}, "cli/x may not include cli/up.h")
+
+    def test_circle_by_includes(self):
+        pair = {"head/a.h": '#include "head/b.h"\n', "head/b.h": "int b(void);\n", "head/b.c": "int b(void)\n{\n    return 1;\n}\n"}
+        self.check(pair)
+        self.check({**pair, "head/b.c": '#include "head/a.h"\n'}, "a circle of 2 files: head/a head/b", "head/b -> head/a: includes head/a.h")
+
+    def test_circle_by_calls(self):
+        low = {"head/kit.h": "int first(int n);\nint second(int n);\n",
+               "head/first.c": '#include "head/kit.h"\nint first(int n)\n{\n    return n ? second(n - 1) : 0;\n}\n'}
+        self.check({**low, "head/second.c": "int second(int n)\n{\n    return n;\n}\n"})
+        self.check({**low, "head/second.c": "int second(int n)\n{\n    return first(n);\n}\n"},
+                   "head/first -> head/second: calls second", "head/second -> head/first: calls first")
+        # A function of the file's own, a member, a comment and a text are no calls of the other file's function.
+        self.check({**low, "head/second.c": "static int first(int n)\n{\n    return n;\n}\nint second(int n)\n{\n    return first(n);\n}\n"})
+        self.check({**low, "head/second.c": 'int second(int n)\n{\n    return g->first(n) + h("first()"); /* first() */\n}\n'})
+
+    def test_circle_that_is_allowed(self):
+        circle = {"head/a.h": '#include "head/b.h"\n', "head/b.h": '#include "head/a.h"\n'}
+        self.check({**circle, "scripts/circles.txt": "head/a head/b: a tree and its nodes\n"})
+        self.check({**circle, "scripts/circles.txt": "head/a head/b: \n"}, "no reason")
+        self.check({"scripts/circles.txt": "head/a head/b: a tree and its nodes\n"}, "not there any more")
+
+    def test_call_against_an_arrow(self):
+        # common/base has the declaration, head the function: no include shows it.
+        self.check({"common/base/x.h": "int up(void);\n", "head/x.c": "int up(void)\n{\n    return 1;\n}\n",
+                    "common/base/y.c": "int y(void)\n{\n    return up();\n}\n"}, "common/base may not call head/x (calls up)")
+
+    def test_circle_of_rust_and_python(self):
+        self.check({"text/src/lib.rs": "mod a;\nmod b;\n", "text/src/a.rs": "use crate::b::B;\n", "text/src/b.rs": "pub struct B;\n"})
+        self.check({"text/src/lib.rs": "mod a;\nmod b;\n", "text/src/a.rs": "use crate::b::{B, C};\n", "text/src/b.rs": "use super::a;\n"},
+                   "text/src/a.rs -> text/src/b.rs")
+        self.check({"bench/a.py": "import b\n", "bench/b.py": "from a import x\n"}, "bench/a.py -> bench/b.py: import b")
 
 
 def function(lines, parameters="void"):
@@ -95,6 +138,10 @@ class Size(unittest.TestCase):
     def test_files(self):
         self.check({"head/a.h": "\n" * 201}, "head/a.h: 201 lines")
         self.check({"head/a.c": "\n" * 901}, "head/a.c: 901 lines")
+
+    def test_folders(self):
+        self.check({f"head/a{i}.c": "" for i in range(25)})
+        self.check({f"head/a{i}.c": "" for i in range(26)}, "head: 26 source files")
 
     def test_exception_needs_its_record(self):
         self.check({"proto/messages.h": "\n" * 300}, "which does not exist")
