@@ -10,6 +10,7 @@
 #include "common/base/mem.h"
 #include "common/base/random.h"
 #include "common/model/info/info.h"
+#include "worker/runner/logits.h"
 #include "worker/runner/state.h"
 
 enum { WARM_PASSES = 3, SLOT_SHIFT = 131 }; /* ids between the beginnings of two prompts */

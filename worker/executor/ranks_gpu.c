@@ -2,6 +2,7 @@
 #include "common/base/clock.h"
 #include "common/base/log.h"
 #include "worker/executor/ranks.h"
+#include "worker/runner/record.h"
 
 /* ---- ids to all ranks ---- */
 

@@ -13,6 +13,7 @@
 #include "worker/executor/step/device_sample.h"
 #include "worker/grammar/grammars.h"
 #include "worker/kv/chunks.h"
+#include "worker/runner/record.h"
 #include "worker/sampling/sweep.h"
 
 /* What a device may take for a step: as long as a collective may (docs/comm.md). Where no table

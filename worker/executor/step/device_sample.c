@@ -11,6 +11,8 @@
 #include "kernels/cuda/backend/draw.h"
 #include "worker/executor/ranks.h"
 #include "worker/executor/step/device_sample.h"
+#include "worker/runner/logits.h"
+#include "worker/runner/record.h"
 
 enum { MAX_PLACES = 4096, MAX_BIASES = 65536, MAX_ALLOWED = 262144, MAX_HISTORY = 1 << 21 };
 

@@ -6,6 +6,7 @@
 #include "common/base/mem.h"
 #include "worker/executor/ranks.h"
 #include "worker/grammar/grammars.h"
+#include "worker/runner/logits.h"
 
 /* ---- samplers ---- */
 

@@ -4,6 +4,7 @@
 #include <math.h>
 
 #include "worker/executor/state.h"
+#include "worker/runner/logits.h"
 
 /* A row of the pass that is needed. */
 struct pooled_row {

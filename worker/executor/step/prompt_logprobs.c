@@ -5,6 +5,7 @@
  * logits, RUNNER_LOGITS_ROWS rows at a time. What is told of a row depends on its logits alone. */
 #include "common/base/mem.h"
 #include "worker/executor/ranks.h"
+#include "worker/runner/logits.h"
 
 uint32_t scored_places(const struct sampling_params *p, uint32_t vocab_size)
 {
