@@ -6,6 +6,7 @@
 #include <assert.h>
 
 #include "common/base/mem.h"
+#include "worker/lora/rows.h"
 #include "worker/runner/kept.h"
 #include "worker/runner/state.h"
 

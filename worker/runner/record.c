@@ -4,6 +4,7 @@
 #include "common/base/clock.h"
 #include "common/base/log.h"
 #include "common/base/mem.h"
+#include "worker/lora/rows.h"
 #include "worker/runner/state.h"
 
 /* From 64 rows on a step is still bound by the reading of weights (on an H100 up to some 266 rows

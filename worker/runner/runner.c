@@ -1,6 +1,7 @@
 #include "worker/runner/runner.h"
 
 #include "common/base/mem.h"
+#include "worker/lora/rows.h"
 #include "worker/runner/kept.h"
 #include "worker/runner/ops.h"
 #include "worker/runner/record.h"

@@ -9,6 +9,7 @@
 #include "common/base/log.h"
 #include "common/base/mem.h"
 #include "common/host/host.h"
+#include "worker/engine/shapes.h"
 #include "worker/executor/ranks.h"
 #include "worker/executor/step/device_sample.h"
 #include "worker/grammar/grammars.h"
