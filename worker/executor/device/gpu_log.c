@@ -1,3 +1,4 @@
+
 #include "worker/executor/device/gpu_log.h"
 
 #include <stdio.h>
