@@ -16,6 +16,7 @@
 #include "proto/link/link.h"
 #include "proto/null_tokens.h"
 #include "worker/comm/comm.h"
+#include "worker/drain.h"
 #include "worker/executor/device/open.h"
 #include "worker/kv/transfer.h"
 

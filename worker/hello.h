@@ -1,0 +1,7 @@
+#pragma once
+/* What the head hears of this rank: Hello and heartbeats, as head_link_handlers has them. ctx is
+ * the struct worker. */
+#include "proto/messages.h"
+
+bool worker_fill_hello(void *ctx, struct msg_hello *h);
+void worker_fill_heartbeat(void *ctx, struct msg_heartbeat *h);
