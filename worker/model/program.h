@@ -1,6 +1,6 @@
 #pragma once
 /* A model as data: a list of operators over a few named buffers, run in order for a batch of rows.
- * A family (worker/families/) writes the list from the model's configuration with the functions of
+ * A family (families/) writes the list from the model's configuration with the functions of
  * build.h; the loader finds, cuts and packs the weights that the list names; the runner executes it
  * on any backend. Names are static strings; what the loader fills is freed by loader_unload. */
 #include "common/model/config/config.h"

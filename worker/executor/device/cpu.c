@@ -1,4 +1,4 @@
-/* The CPU as a device that runs a model: what of executor_model*.c is its alone. */
+/* The CPU as a device that runs a model: what is its alone. */
 #include "worker/executor/device/cpu.h"
 
 #include <stdio.h>

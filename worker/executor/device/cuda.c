@@ -1,4 +1,4 @@
-/* A GPU as a device that runs a model (docs/gpu.md): what of executor_model*.c is its alone. No
+/* A GPU as a device that runs a model (docs/gpu.md): what is its alone. No
  * CUDA type is known here, and nothing of this needs the toolchain to compile: a build without it
  * says so when a device is asked for. */
 #include "worker/executor/device/cuda.h"

@@ -1,7 +1,7 @@
 /* Prompts scored: the log-probabilities of a prompt's own ids, each from the row in front of it,
  * with the best ones there. All ids of a prompt are known from its admission, so a chunk's last row
  * is no special case. Where the device draws a step it scores too: a row from which the one id that
- * follows may be drawn has all that is wanted (executor_model_draw.c). Else the host looks at the
+ * follows may be drawn has all that is wanted (device_sample.c). Else the host looks at the
  * logits, RUNNER_LOGITS_ROWS rows at a time. What is told of a row depends on its logits alone. */
 #include "worker/executor/step/prompt_logprobs.h"
 
