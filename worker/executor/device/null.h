@@ -1,5 +1,5 @@
 #pragma once
-/* The null device: plans are checked and answered, nothing is computed (docs/null.md). */
+/* The null device: plans are checked and answered, nothing is computed (docs/null-worker.md). */
 #include "common/options/worker.h"
 #include "worker/executor/executor.h"
 
