@@ -3,7 +3,6 @@
  * compute thread, but for what is atomic and what only the opening writes. */
 #include "worker/collectives/gpu.h"
 #include "worker/comm/stages.h"
-#include "worker/draft/model.h"
 #include "worker/executor/device_kind.h"
 #include "worker/executor/drawn.h"
 #include "worker/executor/executor.h"
@@ -69,6 +68,7 @@ struct executor_steps {
     uint64_t finished_ns, looked_ns, spent_seen_ns; /* newest step; other ranks; collectives' */
 };
 
+struct draft_model;
 struct executor_model {
     struct executor base; /* shard_rank, shard_stage: written by the compute thread */
     struct executor_info info;

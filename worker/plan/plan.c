@@ -6,6 +6,7 @@
 #include "common/base/mem.h"
 #include "common/host/host.h"
 #include "kernels/cuda/cuda.h"
+#include "worker/engine/engine.h"
 #include "worker/executor/device/cuda.h"
 #include "worker/executor/device/engine_setup.h"
 #include "worker/executor/step/device_sample.h"

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "common/base/mem.h"
+#include "worker/draft/model.h"
 #include "worker/executor/device/engine_setup.h"
 #include "worker/executor/ranks.h"
 #include "worker/executor/step/samplers.h"

@@ -11,6 +11,7 @@
 #include "common/base/log.h"
 #include "common/base/mem.h"
 #include "common/host/host.h"
+#include "worker/draft/model.h"
 #include "worker/engine/shapes.h"
 #include "worker/executor/device/engine_setup.h"
 #include "worker/executor/device/info.h"

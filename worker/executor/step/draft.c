@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "worker/draft/draft.h"
+#include "worker/draft/model.h"
 #include "worker/executor/ranks.h"
 #include "worker/executor/step/pipeline_ids.h"
 
