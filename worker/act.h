@@ -1,5 +1,5 @@
 #pragma once
-/* What the rank's state machine wishes, and the answers to the head that follow from it. */
+/* Carries out what the rank's state machine asks for, and sends the answers that follow from it. */
 #include "worker/link/rank_state.h"
 
 struct worker;

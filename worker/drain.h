@@ -5,7 +5,8 @@ struct worker;
  * for it, as the head's events say it. */
 void worker_stop(struct worker *w, const char *signal_name);
 void worker_send_drain_wish(struct worker *w);
-/* What is lost is the process's: whoever started it starts it anew, and the head hears why. */
+/* A lost device is lost for the process: it ends, the head hears why, and its starter starts it
+ * anew. */
 void worker_look_for_loss(struct worker *w);
 /* The compute thread waits for a transfer of an epoch that is over, and may for ever. */
 void worker_look_for_stuck_transfer(struct worker *w);

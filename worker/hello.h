@@ -1,6 +1,5 @@
 #pragma once
-/* What the head hears of this rank: Hello and heartbeats, as head_link_handlers has them. ctx is
- * the struct worker. */
+/* Hello and heartbeats of this rank, as head_link_handlers has them. ctx is the struct worker. */
 #include "proto/messages.h"
 
 bool worker_fill_hello(void *ctx, struct msg_hello *h);

@@ -1,5 +1,6 @@
 #pragma once
-/* What comes from the head, as head_link_handlers has it. ctx is the struct worker. */
+/* The head's messages and the life of the link, as head_link_handlers has them. ctx is the struct
+ * worker. */
 #include "proto/messages.h"
 
 bool worker_on_message(void *ctx, const struct msg *m, uint64_t session, struct str frame);

@@ -1,5 +1,6 @@
 #pragma once
-/* What the compute thread reports, and a look at what may be lost. ctx is the struct worker. */
+/* The compute thread's reports, and the look for a lost device or peer. ctx is the struct worker.
+ */
 #include "worker/compute.h"
 
 void worker_on_done(void *ctx, const struct job_done *d);

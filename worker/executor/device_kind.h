@@ -1,6 +1,6 @@
 #pragma once
-/* What is one kind of device's alone, as a table: device/cpu.c and device/cuda.c fill it,
- * device/model.c and step/ are for all that run a model. */
+/* The table of one kind of device that runs a model. device/cpu.c and device/cuda.c fill it; all
+ * that CPUs and GPUs have in common is in device/model.c and step/. */
 #include "common/options/worker.h"
 #include "kernels/cuda/backend/draw.h"
 #include "proto/messages.h"
@@ -22,13 +22,13 @@ struct executor_device {
     enum device_kind kind;
     const char *activations; /* their numbers, as the configuration hash has them */
     uint32_t draft_max_seqs; /* guesses pay in steps of at most so many sequences */
-    /* What it adds to executor_model_setup, or does not do of the options. NULL: nothing. */
+    /* Adds to executor_model_setup, or refuses options. NULL: nothing to add. */
     enum status (*setup)(const struct worker_options *o, const struct executor_found *found,
                          struct engine_setup *s, struct error *err);
     uint64_t (*memory_bytes)(const struct executor_model *x); /* of the device */
     void (*name)(const struct executor_model *x, char *out, size_t size);
     void (*place)(const struct executor_model *x, char *out, size_t size); /* info.pci; or NULL */
-    /* What sync would say, without waiting: STATUS_AGAIN while at work. NULL: calls wait. */
+    /* Answers as sync would, without waiting: STATUS_AGAIN while at work. NULL: calls wait. */
     enum status (*query)(struct executor_model *x, struct error *err);
     /* Said at the end of a start that took so long; or NULL. */
     void (*say_loaded)(const struct executor_model *x, uint64_t elapsed_ns);

@@ -1,12 +1,12 @@
 #pragma once
-/* What steps give: ids, log-probabilities and vectors, on their way to the result. Memory is the
- * step's arena. Compute thread. */
+/* The ids, log-probabilities and vectors of steps, on their way to the result. Memory is the step's
+ * arena. Compute thread. */
 #include "common/base/arena.h"
 #include "proto/messages.h"
 #include "worker/sequences/sequences.h"
 
-/* What a step draws: a place behind the last id of each run with `sample`, and one behind each of
- * its guesses. A run's places lie side by side, runs in the order of the plan. */
+/* The places that a step draws: one behind the last id of each run with `sample`, and one behind
+ * each of its guesses. A run's places lie side by side, runs in the order of the plan. */
 struct drawn {
     uint32_t n_places, n_items; /* what there is room for: places, runs with `sample` */
     bool guessed;               /* some place is behind a guess; a run may have none at all */
@@ -18,7 +18,7 @@ struct drawn {
     struct result_item *items;          /* [n_items] */
 };
 
-/* What a step under way has drawn, or will have, of a run with `sample`, which may be gone then. */
+/* The id that a step under way draws for a run with `sample`. The sequence may be gone by then. */
 struct begun_item {
     uint32_t slot, position; /* of the id in the sequence */
     uint64_t serial;

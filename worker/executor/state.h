@@ -11,8 +11,8 @@
 
 /* The way to the other ranks (ranks.h). */
 struct executor_ranks {
-    const struct ranks_ops *ops,
-        *in; /* ops: of what it was started for; in: of the group at hand */
+    const struct ranks_ops *ops; /* of the group that it was started for */
+    const struct ranks_ops *in;  /* of the group at hand */
     struct comm_stages comms;
     /* ranks_cpu.c */
     struct comm *comm;

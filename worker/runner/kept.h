@@ -10,6 +10,6 @@ void runner_begin_kept(struct runner *r, const struct row_batch *b);
 /* Whether rows are left out in front of this operator; and what is left of the pass then. */
 bool runner_cuts_here(const struct runner *r, uint32_t i_op);
 struct row_batch runner_cut_rows(struct runner *r, const struct row_batch *b);
-/* Where rows of the last forward lie, perhaps in out; n <= RUNNER_MAX_LOGITS_ROWS. */
+/* The places of rows of the last forward, perhaps in out; n <= RUNNER_MAX_LOGITS_ROWS. */
 const uint32_t *runner_places(const struct runner *r, const uint32_t *rows, uint32_t n,
                               uint32_t out[RUNNER_MAX_LOGITS_ROWS]);

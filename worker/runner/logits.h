@@ -1,5 +1,5 @@
 #pragma once
-/* What may be asked of some of the last pass's rows, in the last stage: their hidden states behind
+/* Questions about some of the last pass's rows, in the last stage: their hidden states behind
  * the final norm, their logits, and what the host wants to see of those. One thread, as runner.h.
  */
 #include "worker/runner/setup.h"

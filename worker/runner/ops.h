@@ -4,7 +4,7 @@
 #include "worker/runner/setup.h"
 
 struct runner;
-/* What begins at operator *i_op over the rows of a pass; *i_op: behind it. */
+/* Runs the step that begins at operator *i_op over the rows of a pass; *i_op: behind it. */
 MUST_USE enum status runner_run_step(struct runner *r, uint32_t *i_op, const struct row_batch *b,
                                      struct error *err);
 /* The ranks' parts of the rows of reg, which follow each other without a gap. */

@@ -9,7 +9,7 @@ struct runner;
 bool runner_refused_record(const struct runner *r);
 /* Whether passes are neither padded nor recorded from now on: for all ranks of a group alike. */
 void runner_set_eager(struct runner *r, bool is_eager);
-/* What was recorded of passes is not to be replayed any more: the communicator is another one. NULL
+/* Recorded passes are not to be replayed any more: the communicator is another one. NULL
  * is fine. */
 void runner_drop_records(struct runner *r);
 /* How many n rows are to be, with any rows of the pass behind them; 0: n rows are not recorded. */
@@ -25,7 +25,8 @@ void runner_free_padding(struct runner *r);
 const struct row_batch *runner_pad(struct runner *r, const struct row_batch *b, uint64_t *key);
 /* The key of logits and draws of n rows, of the caller's own for what it draws; 0: as above. */
 uint64_t runner_draw_key(const struct runner *r, uint32_t n, uint64_t key);
-/* What is enqueued in one go: as it was recorded under the key, or operator by operator. */
+/* A piece of work that is enqueued in one go: as it was recorded under the key, or operator by
+ * operator. */
 struct runner_piece {
     uint64_t key; /* 0: it is not to be recorded */
     bool of_rows; /* as ops->record has it */

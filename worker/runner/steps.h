@@ -1,5 +1,5 @@
 #pragma once
-/* What a runner finds out of its program before any pass. */
+/* Things that a runner finds out of its program once, before any pass. */
 #include "worker/runner/setup.h"
 
 struct runner;

@@ -39,7 +39,7 @@ static inline bool source_has_order(const struct source *s)
     return s->order && s->dtype != DTYPE_F32;
 }
 
-/* Where a matrix lies in its tensor: one expert's, when there are several. */
+/* The shape of a matrix in its tensor: one expert's, when there are several. */
 struct source_place {
     uint32_t n_rows, n_columns;
 };

@@ -1,5 +1,5 @@
 #pragma once
-/* What an executor says of itself in Hello and in the start-up memory table. */
+/* The executor's description of itself, for Hello and the start-up memory table. */
 #include "worker/executor/state.h"
 
 /* Fills x->info, once, when the model is loaded. */

@@ -1,5 +1,5 @@
 #pragma once
-/* What was drawn becomes part of the sequences, and of the result. */
+/* Ids that were drawn become part of the sequences, and of the result. */
 #include "worker/executor/state.h"
 
 /* Room for runs' draws, on the arena. */
