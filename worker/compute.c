@@ -121,7 +121,7 @@ static void run_plan(struct compute *c, struct job *j)
     j->status = frame_parse_header(frame, &h, &j->error);
     if (j->status == STATUS_OK)
         j->status = codec_decode(frame, &h, &j->arena, &j->msg, &j->error);
-    if (j->status == STATUS_OK && e->ops->begin)
+    if (j->status == STATUS_OK && e->in_halves)
         j->status = e->ops->begin(e, &j->msg.plan, &j->arena, &j->error);
     else if (j->status == STATUS_OK)
         j->status = e->ops->step(e, &j->msg.plan, &j->arena, &j->result, &j->error);
@@ -183,7 +183,7 @@ static void settle(struct compute *c, struct job *j)
 /* Results leave in the order in which plans came. */
 static void end_job(struct compute *c, struct job *j)
 {
-    if (j->kind == JOB_PLAN && c->o.executor->ops->begin &&
+    if (j->kind == JOB_PLAN && c->o.executor->in_halves &&
         (j->status == STATUS_OK || c->begun.n > 0)) {
         list_push(&c->begun, j);
         return;

@@ -1,6 +1,6 @@
 #pragma once
 /* The head's grammars: which it wants, and what it is told of them. How they are compiled is
- * grammar_compiler.h's; a device that has no grammars says at once that all are ready. On the
+ * grammar/compiler.h's; a device that has no grammars says at once that all are ready. On the
  * loop's thread. */
 #include "worker/executor/executor.h"
 #include "worker/link/rank_state.h"

@@ -1,6 +1,6 @@
 #pragma once
 /* A worker's KV transfers: which orders it takes, what the head hears of them, what metrics count.
- * How blocks move is kv_transfer.h's. NULL is a worker that takes no part: fine for all but start.
+ * How blocks move is kv/transfer.h's. NULL is a worker that takes no part: fine for all but start.
  * On the loop's thread, but for await. */
 #include "common/base/metrics.h"
 #include "worker/executor/executor.h"

@@ -14,8 +14,12 @@
 #include "common/http/handlers/host_rule.h"
 #include "common/model/files/guard.h"
 #include "common/model/info/info.h"
+#include "worker/drain.h"
+#include "worker/executor/device/cuda.h"
+#include "worker/executor/device/open.h"
 #include "worker/plan/plan_main.h"
 #include "worker/setup/bind.h"
+#include "worker/setup/options.h"
 #include "worker/startup.h"
 #include "worker/worker.h"
 

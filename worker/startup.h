@@ -1,6 +1,7 @@
 #pragma once
 /* What main needs from the options before the worker can run: keys, addresses, the memory table. */
 #include "common/keys/admin_keys.h"
+#include "common/options/worker.h"
 #include "worker/executor/executor.h"
 #include "worker/link/head_link.h"
 

@@ -2,28 +2,11 @@
 /* One rank: wires the head's link, the rank's state machine, the compute thread and the admin HTTP
  * port; decides nothing itself. Borrows loop, executor and options; everything on the loop's
  * thread. */
-#include "common/base/metrics.h"
-#include "common/loop/loop.h"
-#include "worker/executor/executor.h"
-#include "worker/link/head_link.h"
-#include "worker/link/rank_state.h"
-#include "worker/setup/options.h"
+#include "worker/worker_setup.h"
 
 struct worker;
-struct worker_setup {
-    struct loop *loop;
-    const struct worker_options *options;
-    struct executor *executor;
-    struct metrics *metrics;
-    struct head_link_options link;
-    const char *node; /* host or pod name */
-    const char *http_address;
-};
 MUST_USE enum status worker_start(const struct worker_setup *s, struct worker **out,
                                   struct error *err);
-/* First call: hand the work over, then stop the loop. Second: stop at once. signal_name: what asks
- * for it, as the head's events say it. */
-void worker_stop(struct worker *w, const char *signal_name);
 /* Its group has served, or it is a spare, and no drain is on (docs/protocol.md, "Readiness"). */
 bool worker_is_ready(const struct worker *w);
 const char *worker_why_not_ready(const struct worker *w);

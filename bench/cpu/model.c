@@ -29,6 +29,7 @@
 #include "common/base/mem.h"
 #include "common/model/info/info.h"
 #include "kernels/cpu/cpu.h"
+#include "worker/executor/device/open.h"
 #include "worker/executor/state.h"
 
 enum { BLOCK = 16, MAX_STREAMS = 64, MAX_IDS = 40960, MAX_GROUPS = 2, MAX_READERS = 64 };

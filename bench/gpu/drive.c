@@ -10,6 +10,8 @@
 #include "common/base/mem.h"
 #include "common/base/random.h"
 #include "common/model/info/info.h"
+#include "worker/executor/device/open.h"
+#include "worker/runner/logits.h"
 #include "worker/runner/state.h"
 
 enum { WARM_PASSES = 3, SLOT_SHIFT = 131 }; /* ids between the beginnings of two prompts */
@@ -306,7 +308,7 @@ enum status drive_open(struct drive *d, const struct drive_shape *s, struct erro
     if (st == STATUS_NO_MEMORY)
         return st;
     must(st, err, s->model);
-    if (!d->executor->ops->begin)
+    if (!d->executor->in_halves)
         must(error_set(err, STATUS_INTERNAL, "no steps in halves"), err, s->model);
     d->engine = ((struct executor_model *)d->executor)->engine;
     join(d, (uint32_t)n_blocks);

@@ -30,6 +30,8 @@
 #include "common/base/mem.h"
 #include "common/base/str.h"
 #include "common/model/info/info.h"
+#include "worker/engine/engine.h"
+#include "worker/executor/device/open.h"
 #include "worker/executor/state.h"
 
 enum { N_ROUNDS = 3, MAX_GROUPS = 8, BLOCK = 16, MODEL_LEN = 8192 };

@@ -16,6 +16,7 @@
 #include "common/base/mem.h"
 #include "common/model/info/info.h"
 #include "text/text.h"
+#include "worker/executor/device/open.h"
 #include "worker/executor/executor.h"
 
 enum { MAX_STREAMS = 8, N_DRAWN = 48, MAX_ROUNDS = 9, TABLE = 64, BLOCK = 16, CHUNK = 1200 };

@@ -6,6 +6,8 @@
 #include "kernels/cuda/backend/draw.h"
 #include "tests/cuda/emulate/faults.h"
 #include "tests/cuda/rig/runner_rig.h"
+#include "worker/runner/logits.h"
+#include "worker/runner/record.h"
 
 /* Of a device there are none. */
 #pragma weak emulate_refuse_capture

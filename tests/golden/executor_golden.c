@@ -13,6 +13,7 @@
 
 #include "tests/golden/golden_file.h"
 #include "tests/golden/golden_models.h"
+#include "worker/executor/device/cpu.h"
 #include "worker/executor/executor.h"
 #include "worker/runner/runner.h"
 

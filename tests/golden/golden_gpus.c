@@ -15,6 +15,7 @@
 #include "common/base/mem.h"
 #include "tests/golden/golden_file.h"
 #include "worker/collectives/gpu.h"
+#include "worker/runner/record.h"
 
 enum { SHARED_FLOATS = 8 << 20 }; /* 16 rows of the largest vocabulary, and more */
 

@@ -6,6 +6,7 @@
 #include "common/base/mem.h"
 #include "tests/golden/golden_gpus.h"
 #include "worker/comm/stages.h"
+#include "worker/runner/logits.h"
 
 struct rank;
 typedef enum status rank_fn(struct rank *r, struct error *err);

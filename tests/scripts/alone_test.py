@@ -1,5 +1,5 @@
 """What tests/cuda/run-all builds on a GPU host, in a folder whose path has a space: sources that find their headers are
-built, the others are left out, by the names that the compiler gives (tests/cuda/alone_library.cmake)."""
+built, those of the folders below too, the others are left out, by the names that the compiler gives (tests/cuda/alone_library.cmake)."""
 import subprocess
 import tempfile
 import unittest
@@ -17,6 +17,7 @@ alone_library(here "in here")
 FILES = {"in here/whole.c": '#include "in here/own.h"\n#include "theirs.h"\nint whole(void) { return OWN + THEIRS; }\n',
          "in here/bare.c": "int bare(void) { return 1; }\n",
          "in here/lacks.c": '#include "in here/own.h"\n#include <not_here/at_all.h>\n',
+         "in here/below/deep.c": "int deep(void) { return 2; }\n",
          "in here/main.c": "int main(void) { return 0; }\n",
          "in here/own.h": "#define OWN 1\n", "of others/include/theirs.h": "#define THEIRS 2\n"}
 
@@ -35,7 +36,7 @@ class Alone(unittest.TestCase):
                 self.assertEqual(done.returncode, 0, out)
             self.assertIn("left out of here: lacks.c (not_here/at_all.h)\n", out)
             members = subprocess.run(["ar", "t", root / "out dir/libhere.a"], capture_output=True, text=True, timeout=20).stdout
-            self.assertEqual(sorted(members.split()), ["bare.c.o", "whole.c.o"])
+            self.assertEqual(sorted(members.split()), ["bare.c.o", "deep.c.o", "whole.c.o"])
 
 
 if __name__ == "__main__":

@@ -110,7 +110,7 @@ def on_gpu(tmp_path_factory):
       "model weights take 3.97GiB; non_torch_memory takes 2.10GiB; PyTorch activation peak memory takes 0.36GiB; "
       "the rest of the memory reserved for KV Cache is 29.02GiB.")
 def test_memory_in_the_log(on_gpu):
-    """The figures of the document itself are in tests/unit/worker/executor/gpu_log_test.c."""
+    """The figures of the document itself are in tests/unit/worker/executor/device/gpu_log_test.c."""
     total, share, budget = map(float, re.search(
         r"the current vLLM instance can use total_gpu_memory \(([\d.]+)GiB\) x gpu_memory_utilization \(([\d.]+)\) = ([\d.]+)GiB", on_gpu).groups())
     parts = re.search(r"model weights take ([\d.]+)GiB; non_torch_memory takes ([\d.]+)GiB; PyTorch activation peak memory takes ([\d.]+)GiB; "

@@ -2,7 +2,7 @@
 /* Where a rank listens, as text and as the system takes it. */
 #include <sys/socket.h>
 
-#include "worker/comm/comm.h"
+#include "worker/comm/group.h"
 
 struct address {
     struct sockaddr_storage sa;

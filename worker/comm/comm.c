@@ -1,6 +1,8 @@
 /* Life of a communicator and its collectives in terms of exchange. A sum of few numbers is sent by
  * everybody to everybody; one of many goes in blocks that are cut by rank: each rank adds its cut
  * and sends it round. Every element is added by one chain ((x0 + x1) + x2) + ... either way. */
+#include "worker/comm/comm.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <sodium.h>

@@ -14,13 +14,7 @@
 #include <stdatomic.h>
 #include <stddef.h>
 
-#include "common/base/status.h"
-#include "common/base/str.h"
-#include "proto/messages.h"
-
-#define COMM_ID_BYTES    32u
-#define COMM_MAX_RANKS   64u
-#define COMM_ADDRESS_MAX 64u /* "[v6 address]:port" and its NUL */
+#include "worker/comm/group.h"
 
 struct comm;
 
@@ -50,38 +44,12 @@ const char *comm_address(const struct comm *c);
 /* A communicator's secret id, for rank 0 to make. */
 void comm_make_id(uint8_t out[COMM_ID_BYTES]);
 
-struct comm_group {
-    uint64_t term_epoch;
-    uint32_t rank, n_ranks;      /* n_ranks <= COMM_MAX_RANKS */
-    const struct str *addresses; /* [n_ranks], as comm_address said there */
-    struct bytes id;             /* COMM_ID_BYTES */
-    uint32_t timeout_ms;         /* for all of it; 0: 20 s, less than a formation may take */
-    /* [n_ranks] whom this rank is to have a link with, who is to have one with it; NULL: all. With
-     * it the whole is there for its parts, and adds up nothing. */
-    const bool *links;
-};
-/* Links this rank with every other one. The error names the rank and the address that failed. */
+/* Links this rank with every other one of g. The error names the rank and the address that failed.
+ */
 MUST_USE enum status comm_join(struct comm *c, const struct comm_group *g, struct error *err);
 /* Closes the links and clears an interrupt. Fine when there is no group. */
 void comm_leave(struct comm *c);
 
-/* A part: some ranks of a group, over the links of the whole, with ranks and collectives of its
- * own. It is opened once, has members from comm_join_part until the whole leaves, and is
- * interrupted and fails with it. What it sends is marked: with another mark than other parts
- * between the same ranks, not 0, and the same one on all of them. STATUS_LIMIT: COMM_MAX_PARTS are
- * open. */
-#define COMM_MAX_PARTS 4u
-MUST_USE enum status comm_open_part(struct comm *whole, uint8_t mark, struct comm **out,
-                                    struct error *err);
-/* members[n_members]: ranks of the whole, this one at `rank`; alike on all of them. sums: the part
- * has comm_all_reduce. STATUS_INVALID for other members, STATUS_NO_MEMORY. */
-struct comm_members {
-    const uint32_t *ranks;
-    uint32_t n, rank;
-    bool sums;
-};
-MUST_USE enum status comm_join_part(struct comm *part, const struct comm_members *m,
-                                    struct error *err);
 /* What a group or a part of n_ranks holds beside its links; and one link. */
 uint64_t comm_group_bytes(uint32_t n_ranks, bool sums);
 uint64_t comm_link_bytes(void);

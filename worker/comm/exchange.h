@@ -5,7 +5,7 @@
  */
 #include <stdatomic.h>
 
-#include "worker/comm/comm.h"
+#include "worker/comm/group.h"
 #include "worker/comm/links/link.h"
 #include "worker/comm/wait.h"
 

@@ -8,7 +8,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "worker/comm/comm.h"
+#include "worker/comm/group.h"
 
 #define HANDSHAKE_VERSION 1u
 #define NONCE_BYTES       16u

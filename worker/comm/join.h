@@ -2,7 +2,7 @@
 /* How ranks find each other: every rank listens all the time; at each formation rank r connects to
  * the ranks below it, one after the other, and then takes the connections of those above. Compute
  * thread, but for join_listen. */
-#include "worker/comm/comm_internal.h"
+#include "worker/comm/state.h"
 
 /* On `host`, at `port` or, for 0, one that the kernel picks; *address says where. */
 MUST_USE enum status join_listen(const char *host, uint16_t port, int *fd,

@@ -1,8 +1,10 @@
 /* Parts of a group: their own ranks, counters and scratch over the links of the whole. */
+#include "worker/comm/part.h"
+
 #include <string.h>
 
 #include "common/base/mem.h"
-#include "worker/comm/comm_internal.h"
+#include "worker/comm/state.h"
 
 enum status comm_open_part(struct comm *whole, uint8_t mark, struct comm **out, struct error *err)
 {

@@ -1,5 +1,7 @@
 #include "worker/comm/stages.h"
 
+#include "worker/comm/part.h"
+
 enum { MARK_STAGE = 1, MARK_PAIR, MARK_IDS };
 
 enum status comm_stages_open(struct comm *all, uint32_t tp, uint32_t pp, struct comm_stages *out,

@@ -2,6 +2,7 @@
 
 #include "common/base/log.h"
 #include "common/base/mem.h"
+#include "worker/runner/logits.h"
 #include "worker/sequences/batch.h"
 
 /* A row whose best token is a guess. */

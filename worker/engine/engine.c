@@ -8,6 +8,7 @@
 #include "common/base/mem.h"
 #include "common/host/host.h"
 #include "worker/engine/part.h"
+#include "worker/engine/shapes.h"
 
 /* Rows of one pass: enough that a prompt's weights are read few times, few enough that its
  * activations stay small. On a CPU any number gives the same bits. */
@@ -21,19 +22,6 @@ enum { STAGE_PASS_ROWS = 128 };
 static double mib(uint64_t n)
 {
     return (double)n / (1 << 20);
-}
-
-enum status engine_build_part(const struct engine *e, struct comm_place at, struct program **out,
-                              struct error *err)
-{
-    const struct program_setup s = {.tp = at.tp,
-                                    .rank = at.rank,
-                                    .pp = at.pp,
-                                    .stage = at.stage,
-                                    .max_model_len = e->max_model_len,
-                                    .inner_unit = loader_inner_unit(&e->config, e->files),
-                                    .expert_parallel = e->expert_parallel};
-    return program_build(&e->config, &s, out, err);
 }
 
 static enum status build_program(struct engine *e, uint32_t rank, uint32_t stage, struct error *err)
@@ -109,26 +97,6 @@ static enum status open_files(struct engine *e, const struct engine_setup *s, st
                   : e->main_dtype == DTYPE_F32 ? DTYPE_F32
                                                : DTYPE_F16;
     return STATUS_OK;
-}
-
-/* The loader knows tensors, not files. */
-static enum status in_files(const struct engine *e, enum status s, struct error *err)
-{
-    return s == STATUS_OK ? s : error_prefix(err, s, "%s", e->info.path);
-}
-
-enum status engine_measure_part(const struct engine *e, const struct program *p,
-                                struct engine_part *out, struct error *err)
-{
-    const struct comm_place at = {p->tp, p->pp, p->rank, p->stage};
-    *out = (struct engine_part){0};
-    TRY(in_files(e, runner_check(p, e->device, e->pass_rows, err), err));
-    TRY(in_files(e, loader_measure(p, e->files, e->device, &out->weights_bytes, err), err));
-    out->activation_bytes = runner_measure(p, e->device, e->pass_rows);
-    out->comm_bytes = !e->told_bytes              ? comm_stages_bytes(&at) + e->kv_transfer_bytes
-                      : comm_place_world(&at) > 1 ? e->told_bytes(p->tp, p->pp)
-                                                  : e->told_held_bytes;
-    return e->loras ? lora_set_measure(e->loras, p, &out->lora_bytes, err) : STATUS_OK;
 }
 
 /* The shard's part of the memory table, from shapes alone. */
@@ -222,7 +190,7 @@ static enum status load_shard(struct engine *e, struct error *err)
     load_progress_begin(&progress);
     enum status s = loader_load(e->program, e->files, e->device, &e->loaded, &progress, err);
     load_progress_end(&progress);
-    TRY(in_files(e, s, err));
+    TRY(engine_in_files(e, s, err));
     if (e->loras)
         TRY(lora_set_take(e->loras, e->program, err));
     e->runner_setup.program = e->program;

@@ -1,7 +1,7 @@
 #pragma once
-/* What engine*.c share. */
+/* A shard of the model: its program, and the memory that it takes. */
 #include "worker/comm/stages.h"
-#include "worker/engine/engine.h"
+#include "worker/engine/state.h"
 
 /* What a shard takes beside its KV cache. */
 struct engine_part {
@@ -13,11 +13,5 @@ MUST_USE enum status engine_build_part(const struct engine *e, struct comm_place
 /* From shapes alone; the files are open. */
 MUST_USE enum status engine_measure_part(const struct engine *e, const struct program *p,
                                          struct engine_part *out, struct error *err);
-
-/* engine_shapes.c; between the measure and the load. */
-/* Bytes by which another seat of the whole group takes more than this one, KV cache apart. */
-MUST_USE enum status engine_seats_more(const struct engine *e, uint64_t *out, struct error *err);
-/* The KV cache is sized: the whole TP, and smaller ones that fit into what was sized for it. */
-void engine_find_shapes(struct engine *e);
-/* NULL: no such TP. */
-const struct engine_shape *engine_shape_of(const struct engine *e, uint32_t tp);
+/* The loader knows tensors, not files: names these in front of an error. */
+MUST_USE enum status engine_in_files(const struct engine *e, enum status s, struct error *err);

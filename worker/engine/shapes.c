@@ -3,6 +3,8 @@
  * grows, so its KV cache shrinks by as much; where less than one sequence of full length is left
  * the TP is none. What lies beside the engine (a draft model, whose KV cache stays as it is) is
  * on both sides of the sum. */
+#include "worker/engine/shapes.h"
+
 #include <stdio.h>
 #include <string.h>
 

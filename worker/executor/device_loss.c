@@ -1,4 +1,6 @@
 /* A device that fails or hangs, and a group that does not end: the process has to. */
+#include "worker/executor/device_loss.h"
+
 #include <time.h>
 
 #include "common/base/clock.h"
@@ -7,10 +9,10 @@
 
 void executor_note_lost(struct executor_model *x, const struct error *why)
 {
-    if (atomic_load(&x->is_lost))
+    if (atomic_load(&x->loss.is_lost))
         return;
-    x->why_lost = *why;
-    atomic_store(&x->is_lost, true);
+    x->loss.why = *why;
+    atomic_store(&x->loss.is_lost, true);
 }
 
 /* An operator that this model needs and the device has not got fails in every life of this process:
@@ -27,10 +29,10 @@ static void lose_device(struct executor_model *x, const struct error *why)
 void executor_await_device(struct executor_model *x)
 {
     const struct timespec pause = {.tv_nsec = 20000};
-    uint64_t now = clock_mono_ns(), until = now + x->stuck_ns;
+    uint64_t now = clock_mono_ns(), until = now + x->loss.stuck_ns;
     enum status s;
     struct error why;
-    if (!x->device->query || atomic_load(&x->is_lost))
+    if (!x->device->query || atomic_load(&x->loss.is_lost))
         return;
     while ((s = x->device->query(x, &why)) == STATUS_LIMIT || (s == STATUS_AGAIN && now < until)) {
         executor_bump(&x->base);
@@ -39,7 +41,7 @@ void executor_await_device(struct executor_model *x)
     }
     if (s == STATUS_AGAIN)
         error_set(&why, STATUS_TIMEOUT, "the device hangs: it has not come to an end after %.0f s",
-                  (double)x->stuck_ns / NS_PER_S);
+                  (double)x->loss.stuck_ns / NS_PER_S);
     if (s != STATUS_OK)
         lose_device(x, &why);
 }
@@ -48,7 +50,7 @@ void executor_await_device(struct executor_model *x)
 void executor_look_at_device(struct executor_model *x, enum status s, const struct error *err)
 {
     bool may_be = s != STATUS_OK && s != STATUS_PROTOCOL && s != STATUS_CLOSED;
-    if (!may_be || x->in->is_on_device || atomic_load(&x->is_lost))
+    if (!may_be || x->ranks.in->is_on_device || atomic_load(&x->loss.is_lost))
         return;
     if (s == STATUS_TIMEOUT && x->draws)
         lose_device(x, err);
@@ -59,26 +61,27 @@ void executor_look_at_device(struct executor_model *x, enum status s, const stru
 /* In a call that neither an interrupt nor a deadline ends: a copy to the host, a launch. */
 static bool is_stuck(const struct executor_model *x)
 {
-    uint64_t entered = atomic_load(&x->entered_ns), told = atomic_load(&x->interrupted_ns);
+    uint64_t entered = atomic_load(&x->loss.entered_ns),
+             told = atomic_load(&x->loss.interrupted_ns);
     uint64_t from = entered > told ? entered : told;
-    return x->draws && entered != 0 && told != 0 && clock_mono_ns() > from + x->stuck_ns;
+    return x->draws && entered != 0 && told != 0 && clock_mono_ns() > from + x->loss.stuck_ns;
 }
 
 bool executor_lost(const struct executor *e, struct error *why)
 {
     const struct executor_model *x = (const struct executor_model *)e;
-    if (atomic_load(&x->is_lost)) {
-        *why = x->why_lost;
+    if (atomic_load(&x->loss.is_lost)) {
+        *why = x->loss.why;
         return true;
     }
     if (is_stuck(x)) {
         (void)error_set(why, STATUS_TIMEOUT,
                         "the device hangs: the step under way has not come back %.0f s after it "
                         "was to end",
-                        (double)x->stuck_ns / NS_PER_S);
+                        (double)x->loss.stuck_ns / NS_PER_S);
         return true;
     }
-    if (!x->group->is_overdue || !x->group->is_overdue(x))
+    if (!x->ranks.ops->is_overdue || !x->ranks.ops->is_overdue(x))
         return false;
     (void)error_set(why, STATUS_IO, "the abort of the collectives does not come to its end");
     return true;

@@ -1,6 +1,7 @@
 #pragma once
-/* One device behind one vtable: what turns a plan into tokens. The null device is executor_null.c;
- * the CPU and CUDA runners fill the same table. `struct executor` is embedded first.
+/* One device behind one vtable: what turns a plan into tokens. device/null.c fills the table for
+ * the null device, device/model.c for CPUs and GPUs; device/open.h picks one. `struct executor` is
+ * embedded first.
  *
  * Threads: open, info, listen, make_comm_id, interrupt and close are called on the loop's thread
  * (close with the compute thread gone); join_comm, abort_comm, reset, step, check, adapter and
@@ -9,12 +10,11 @@
 #include <stdatomic.h>
 
 #include "common/base/arena.h"
+#include "common/options/speculation.h"
 #include "proto/limits.h"
 #include "proto/messages.h"
-#include "worker/draft/draft.h"
 #include "worker/kv/view.h"
 #include "worker/sequences/sequences.h"
-#include "worker/setup/options.h"
 
 #define COMM_ID_MAX_BYTES  512u
 #define EXECUTOR_MAX_BEGUN 2u
@@ -75,11 +75,11 @@ struct executor_ops {
      * Anything else: the communicator or the device failed. */
     enum status (*step)(struct executor *e, const struct msg_plan *p, struct arena *arena,
                         struct msg_result *out, struct error *err);
-    /* A device that computes while the host goes on has these three too (else begin is NULL): begin
-     * checks a plan as step does and enqueues it, with at most EXECUTOR_MAX_BEGUN under way; finish
-     * gives the oldest one's result. is_due: of that one, would finish return at once? What was
-     * refused by begin has no finish. p's and the arena's memory stays until finish or abort_comm,
-     * which drops what is under way; other calls come when nothing is. */
+    /* Of executors with in_halves, in the place of step, whose device computes while the host goes
+     * on: begin checks a plan as step does and enqueues it, with at most EXECUTOR_MAX_BEGUN under
+     * way; finish gives the oldest one's result. is_due: of that one, would finish return at once?
+     * What was refused by begin has no finish. p's and the arena's memory stays until finish or
+     * abort_comm, which drops what is under way; other calls come when nothing is. */
     enum status (*begin)(struct executor *e, const struct msg_plan *p, struct arena *arena,
                          struct error *err);
     bool (*is_due)(struct executor *e);
@@ -109,6 +109,7 @@ struct executor_ops {
 
 struct executor {
     const struct executor_ops *ops;
+    bool in_halves;            /* steps are begun and finished; constant from the opening on */
     _Atomic uint64_t progress; /* bumped per operator: "alive but stuck" differs from "slow" */
     /* Whose weights are here, or being loaded: join_comm may change it. -1: none. Any thread reads.
      */
@@ -131,36 +132,6 @@ static inline void executor_bump(struct executor *e)
     atomic_fetch_add_explicit(&e->progress, 1, memory_order_relaxed);
 }
 
-/* Picks the device that the options ask for and opens it. STATUS_UNSUPPORTED names what this build
- * lacks. */
-MUST_USE enum status executor_open(const struct worker_options *o, struct executor **out,
-                                   struct error *err);
-MUST_USE enum status executor_null_open(const struct worker_options *o, struct executor **out,
-                                        struct error *err);
-/* A GPU that has been opened, for executor_cuda_open, which takes it over whatever comes of it. */
-struct device;
-struct executor_found {
-    struct device *device;
-    uint32_t ordinal;   /* of this machine's */
-    double utilization; /* as it was asked for */
-    uint64_t open_ns;   /* that opening it took */
-};
-/* The one that the options mean. STATUS_UNSUPPORTED: there is none that this build can use. */
-MUST_USE enum status executor_cuda_find(const struct worker_options *o, struct executor_found *out,
-                                        struct error *err);
-/* The same without opening it: is there one at all? Of --device cuda alone; STATUS_OK for others.
- */
-MUST_USE enum status executor_cuda_look(const struct worker_options *o, struct error *err);
-/* Where the GPU that it will take sits on PCI, for --numa-node auto; "": it is not asked for. */
-void executor_cuda_pci(const struct worker_options *o, char *out, size_t size);
-/* The node of a GPU's driver in that folder ("/dev"), into out; false: there is none. For builds
- * that could not use the GPU. */
-bool executor_gpu_node(const char *folder, char *out, size_t size);
-MUST_USE enum status executor_cuda_open(const struct worker_options *o,
-                                        const struct executor_found *found, struct executor **out,
-                                        struct error *err);
-MUST_USE enum status executor_cpu_open(const struct worker_options *o, struct executor **out,
-                                       struct error *err);
 /* SHA-256 over the canonical JSON of docs/protocol.md, "Configuration hash". */
 struct config_identity {
     struct str model_hashes; /* of the model's files; the null device: its name */

@@ -1,20 +1,22 @@
-/* A group of ranks on GPUs: NCCL on the device's stream (collectives_gpu.h). */
+/* A group of ranks on GPUs: NCCL on the device's stream (collectives/gpu.h). */
 #include "common/base/clock.h"
 #include "common/base/log.h"
+#include "worker/executor/device_loss.h"
 #include "worker/executor/ranks.h"
+#include "worker/runner/record.h"
 
 /* ---- ids to all ranks ---- */
 
 static enum status tell_part(struct executor_model *x, void *data, size_t n_bytes,
                              struct error *err)
 {
-    struct collectives *c = collectives_gpu_base(x->gpus);
+    struct collectives *c = collectives_gpu_base(x->ranks.gpus);
     struct device *d = x->engine->device;
     if (executor_draws(x))
-        d->ops->write(d, x->tell, data, n_bytes);
-    TRY(c->ops->broadcast(c, x->comms.drawer, x->tell, n_bytes, err));
+        d->ops->write(d, x->ranks.tell, data, n_bytes);
+    TRY(c->ops->broadcast(c, x->ranks.comms.drawer, x->ranks.tell, n_bytes, err));
     TRY(c->ops->wait(c, err));
-    return d->ops->read(d, data, x->tell, n_bytes, err);
+    return d->ops->read(d, data, x->ranks.tell, n_bytes, err);
 }
 
 static enum status tell(struct executor_model *x, void *data, size_t n_bytes, struct error *err)
@@ -29,9 +31,9 @@ static enum status tell(struct executor_model *x, void *data, size_t n_bytes, st
 
 static enum status share_last(struct executor_model *x, uint32_t n_slots, struct error *err)
 {
-    struct collectives *c = collectives_gpu_base(x->gpus);
-    return c->ops->broadcast(c, x->comms.drawer, x->draws->last, n_slots * sizeof *x->draws->last,
-                             err);
+    struct collectives *c = collectives_gpu_base(x->ranks.gpus);
+    return c->ops->broadcast(c, x->ranks.comms.drawer, x->draws->last,
+                             n_slots * sizeof *x->draws->last, err);
 }
 
 /* ---- its life ---- */
@@ -44,14 +46,14 @@ static enum status open_gpus(const struct worker_options *o, struct executor_mod
                                               .library = o->nccl_library,
                                               .no_one_shot = o->no_one_shot,
                                               .wait_timeout_ms =
-                                                  (uint32_t)(x->stuck_ns / NS_PER_MS),
+                                                  (uint32_t)(x->loss.stuck_ns / NS_PER_MS),
                                               .progress = &x->base.progress};
-    TRY(collectives_gpu_open(&g, &x->gpus, err));
-    x->comms.drawer = (x->place.pp - 1) * x->place.tp;
-    x->tell = d->ops->alloc(d, EXECUTOR_TELL_BYTES);
-    return x->tell ? STATUS_OK
-                   : error_set(err, STATUS_NO_MEMORY, "the device has no %d bytes left",
-                               EXECUTOR_TELL_BYTES);
+    TRY(collectives_gpu_open(&g, &x->ranks.gpus, err));
+    x->ranks.comms.drawer = (x->place.pp - 1) * x->place.tp;
+    x->ranks.tell = d->ops->alloc(d, EXECUTOR_TELL_BYTES);
+    return x->ranks.tell ? STATUS_OK
+                         : error_set(err, STATUS_NO_MEMORY, "the device has no %d bytes left",
+                                     EXECUTOR_TELL_BYTES);
 }
 
 /* All ranks record passes or none does: NCCL wants a collective to be of a graph on each of its
@@ -60,18 +62,18 @@ static enum status open_gpus(const struct worker_options *o, struct executor_mod
 static enum status agree_on_records(struct executor_model *x, struct error *err)
 {
     enum { VOTE_BYTES = 16 };
-    uint8_t votes[COLLECTIVES_MAX_RANKS][VOTE_BYTES] = {{0}}, *at = x->tell;
+    uint8_t votes[COLLECTIVES_MAX_RANKS][VOTE_BYTES] = {{0}}, *at = x->ranks.tell;
     _Static_assert(sizeof votes <= EXECUTOR_TELL_BYTES, "room for them");
-    struct collectives *c = collectives_gpu_base(x->gpus);
+    struct collectives *c = collectives_gpu_base(x->ranks.gpus);
     struct device *d = x->engine->device;
     uint32_t own = comm_place_position(&x->place), n = comm_place_world(&x->place);
     bool is_eager = false;
-    votes[own][0] = x->engine->runner_setup.is_eager || x->refused_record;
-    d->ops->write(d, x->tell, votes, n * sizeof votes[0]);
+    votes[own][0] = x->engine->runner_setup.is_eager || x->ranks.refused_record;
+    d->ops->write(d, x->ranks.tell, votes, n * sizeof votes[0]);
     for (uint32_t r = 0; r < n; r++)
         TRY(c->ops->broadcast(c, r, at + r * sizeof votes[0], VOTE_BYTES, err));
     TRY(c->ops->wait(c, err));
-    TRY(d->ops->read(d, votes, x->tell, n * sizeof votes[0], err));
+    TRY(d->ops->read(d, votes, x->ranks.tell, n * sizeof votes[0], err));
     for (uint32_t r = 0; r < n; r++)
         is_eager = is_eager || votes[r][0] != 0;
     runner_set_eager(x->engine->runner, is_eager);
@@ -84,10 +86,10 @@ static enum status agree_on_records(struct executor_model *x, struct error *err)
 static void leave(struct executor_model *x)
 {
     struct error why;
-    x->refused_record = x->refused_record || runner_refused_record(x->engine->runner);
-    if (collectives_gpu_drain(x->gpus)) /* none runs now, and the abort waits for their end */
+    x->ranks.refused_record = x->ranks.refused_record || runner_refused_record(x->engine->runner);
+    if (collectives_gpu_drain(x->ranks.gpus)) /* none runs now, and the abort waits for their end */
         runner_drop_records(x->engine->runner);
-    if (collectives_gpu_leave(x->gpus, &why) != STATUS_OK)
+    if (collectives_gpu_leave(x->ranks.gpus, &why) != STATUS_OK)
         executor_note_lost(x, &why);
     else
         executor_await_device(x); /* a failure that the backend keeps is none of NCCL's */
@@ -95,7 +97,7 @@ static void leave(struct executor_model *x)
 
 static enum status join(struct executor_model *x, const struct executor_comm *c, struct error *err)
 {
-    enum status s = collectives_gpu_join(x->gpus, &x->place, c->id, err);
+    enum status s = collectives_gpu_join(x->ranks.gpus, &x->place, c->id, err);
     if (s == STATUS_OK)
         s = agree_on_records(x, err);
     if (s != STATUS_OK)
@@ -109,26 +111,26 @@ static enum status join(struct executor_model *x, const struct executor_comm *c,
 static void close_gpus(struct executor_model *x)
 {
     struct device *d = x->found.device;
-    if (x->tell)
-        d->ops->release(d, x->tell, EXECUTOR_TELL_BYTES);
-    collectives_gpu_close(x->gpus);
-    x->tell = NULL;
-    x->gpus = NULL;
+    if (x->ranks.tell)
+        d->ops->release(d, x->ranks.tell, EXECUTOR_TELL_BYTES);
+    collectives_gpu_close(x->ranks.gpus);
+    x->ranks.tell = NULL;
+    x->ranks.gpus = NULL;
 }
 
 static struct collectives *collectives(struct executor_model *x)
 {
-    return collectives_gpu_base(x->gpus);
+    return collectives_gpu_base(x->ranks.gpus);
 }
 
 static enum status make_id(struct executor_model *x, uint8_t *out, struct error *err)
 {
-    return collectives_gpu_make_id(x->gpus, out, err);
+    return collectives_gpu_make_id(x->ranks.gpus, out, err);
 }
 
 static void interrupt(struct executor_model *x)
 {
-    collectives_gpu_interrupt(x->gpus);
+    collectives_gpu_interrupt(x->ranks.gpus);
 }
 
 static enum status check(struct executor_model *x, struct error *err)
@@ -139,33 +141,33 @@ static enum status check(struct executor_model *x, struct error *err)
 
 static enum status look(struct executor_model *x, struct error *err)
 {
-    return collectives_gpu_look(x->gpus, err);
+    return collectives_gpu_look(x->ranks.gpus, err);
 }
 
 static enum status wait_until(struct executor_model *x,
                               enum status (*done)(void *ctx, struct error *err), void *ctx,
                               struct error *err)
 {
-    return collectives_gpu_wait(x->gpus, done, ctx, err);
+    return collectives_gpu_wait(x->ranks.gpus, done, ctx, err);
 }
 
 static bool is_overdue(const struct executor_model *x)
 {
-    return collectives_gpu_overdue(x->gpus);
+    return collectives_gpu_overdue(x->ranks.gpus);
 }
 
-const struct executor_group executor_group_gpus = {.id_bytes = GPU_COMM_ID_BYTES,
-                                                   .is_on_device = true,
-                                                   .open = open_gpus,
-                                                   .collectives = collectives,
-                                                   .make_id = make_id,
-                                                   .join = join,
-                                                   .leave = leave,
-                                                   .interrupt = interrupt,
-                                                   .check = check,
-                                                   .look = look,
-                                                   .tell = tell,
-                                                   .share_last = share_last,
-                                                   .wait = wait_until,
-                                                   .is_overdue = is_overdue,
-                                                   .close = close_gpus};
+const struct ranks_ops ranks_gpu = {.id_bytes = GPU_COMM_ID_BYTES,
+                                    .is_on_device = true,
+                                    .open = open_gpus,
+                                    .collectives = collectives,
+                                    .make_id = make_id,
+                                    .join = join,
+                                    .leave = leave,
+                                    .interrupt = interrupt,
+                                    .check = check,
+                                    .look = look,
+                                    .tell = tell,
+                                    .share_last = share_last,
+                                    .wait = wait_until,
+                                    .is_overdue = is_overdue,
+                                    .close = close_gpus};

@@ -31,7 +31,7 @@ struct kv_walk {
 MUST_USE enum status kv_walk_check(const struct kv_walk *w, struct u32_span n_blocks,
                                    struct error *err);
 uint64_t kv_walk_bytes(const struct kv_walk *w); /* of all blocks */
-/* What moves them holds meanwhile (kv_transfer.h), of the host. */
+/* What moves them holds meanwhile (transfer.h), of the host. */
 uint64_t kv_chunks_memory_bytes(void);
 /* The next chunk; false: there is none left. */
 bool kv_walk_next(struct kv_walk *w, struct kv_chunk *out);

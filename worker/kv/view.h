@@ -1,5 +1,5 @@
 #pragma once
-/* Where the blocks of a rank's KV cache lie, for whoever moves them whole (kv_transfer.h). True
+/* Where the blocks of a rank's KV cache lie, for whoever moves them whole (transfer.h). True
  * from a join to the abort that follows it: a rank that changes its seat gives the memory back. */
 #include "common/base/status.h"
 #include "proto/limits.h"
@@ -27,7 +27,7 @@ struct kv_copies {
                              struct error *err);
     enum status (*sync)(struct kv_copies *c, struct error *err);
     void (*close)(struct kv_copies *c);
-    uint8_t *buffers[2]; /* of the host, KV_CHUNK_BYTES each (kv_chunks.h) */
+    uint8_t *buffers[2]; /* of the host, KV_CHUNK_BYTES each (chunks.h) */
 };
 
 struct kv_view {

@@ -1,4 +1,4 @@
-#include "worker/lora/state.h"
+#include "worker/lora/lora.h"
 
 #include <limits.h>
 #include <stdio.h>
@@ -8,7 +8,9 @@
 #include "common/base/mem.h"
 #include "common/base/path.h"
 #include "common/model/lora/adapter.h"
-#include "worker/weights/source.h"
+#include "worker/lora/state.h"
+#include "worker/model/families/program_build.h"
+#include "worker/weights/source_state.h"
 
 #define ALIGN 64u
 

@@ -3,20 +3,8 @@
  * "LoRA"). Room for max_loras of them at max_rank is taken with the shard, so that loading later
  * cannot run out of memory. Slots belong to the rank's shard; which adapters are held (id, folder)
  * outlives it. Compute thread only. */
-#include "kernels/ops.h"
 #include "proto/adapters.h"
-#include "worker/model/program.h"
-
-#define LORA_MAX_SLOTS 64u /* and ids in a plan */
-#define LORA_MAX_RANK  512u
-
-struct lora_setup {
-    uint32_t max_loras, max_rank;
-    const char *root;   /* adapters lie below it; borrowed; NULL: a path is taken as it is */
-    uint32_t pass_rows; /* of the runner */
-    struct device *device;
-    const struct model_config *config; /* both borrowed */
-};
+#include "worker/lora/setup.h"
 
 struct lora_set;
 MUST_USE enum status lora_set_new(const struct lora_setup *s, struct lora_set **out,
@@ -42,16 +30,3 @@ void lora_set_unload(struct lora_set *l, uint64_t id); /* not here: fine */
 /* What rows of it carry: 1 and up; 0: it is not here. */
 uint32_t lora_set_find(const struct lora_set *l, uint64_t id);
 uint64_t lora_set_slot_bytes(const struct lora_set *l); /* of one adapter, once it has a shard */
-
-/* ---- lora_run.c: for the runner ---- */
-
-/* Uploads the rows of a pass: adapters[i] as lora_set_find says, 0: none. */
-void lora_set_begin(struct lora_set *l, const uint32_t *adapters, uint32_t n_rows);
-/* After weights first .. first + n - 1 of the program's, which have the input x, gave outs: what
- * their adapters add to those rows. n <= LINEAR_MAX_PARTS. */
-void lora_set_add(struct lora_set *l, uint32_t first, uint32_t n, struct view x,
-                  const struct view *outs);
-/* Passes of adapters for which this is the same number enqueue the same: it follows from which
- * matrices they have something for, and is 0 without any. The same on all ranks in turn: from the
- * pass alone, not from what else a rank has loaded. */
-uint64_t lora_set_digest(const struct lora_set *l, const uint32_t *adapters, uint32_t n_rows);

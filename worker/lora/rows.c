@@ -1,4 +1,6 @@
 /* Rows of a pass by their adapters, and each matrix's additions. */
+#include "worker/lora/rows.h"
+
 #include <string.h>
 
 #include "worker/lora/state.h"

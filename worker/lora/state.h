@@ -1,6 +1,8 @@
 #pragma once
-/* What lora.c and lora_run.c share. */
-#include "worker/lora/lora.h"
+/* A rank's adapters in memory, and the rows of the pass at hand that have one. */
+#include "common/model/config/config.h"
+#include "proto/adapters.h"
+#include "worker/lora/setup.h"
 
 struct lora_slot {
     uint64_t id; /* 0: free */

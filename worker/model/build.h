@@ -57,53 +57,12 @@ void build_gated_mlp(struct program *p, uint32_t layer, enum reg out, enum reg i
 void build_residual(struct program *p, uint32_t layer);
 void build_residual_of(struct program *p, uint32_t layer, enum reg from);
 
-/* build_moe.c: E = the router's experts over H (which is lost), the shared one among them. */
-struct moe_names {
-    struct tensor_name router, router_bias, choice_bias;
-    struct tensor_name gate, up, down; /* of each expert; or of all, stacked: */
-    struct tensor_name gate_bias, up_bias, down_bias;
-    /* Stacked (in a GGUF all are) as [inputs][outputs], gate and up in turns: gpt_oss. A GGUF has
-     * neither of these. */
-    bool stacked, transposed, in_turns;
-    struct mlp_names shared;
-    struct tensor_name shared_gate;
-};
-void build_moe(struct program *p, uint32_t layer, const struct moe_names *names);
-
-/* build_mla.c: A = attention of H through one latent vector for all heads; OUT is then the usual
- * output over heads of mla.v. */
-void build_mla_widths(struct program *p); /* before the layers */
-void build_mla(struct program *p, uint32_t layer, uint32_t i_rope);
 /* The norm before the logits, and their matrix: the embedding's when it is tied. The last stage's.
  */
 void build_head(struct program *p, struct tensor_name norm, bool plus_one, struct tensor_name head);
 
-/* build_llama.c: a whole model of Llama's layers (norm, attention, norm, MLP), from these parts. */
-struct llama_parts {
-    const struct qkv_names *qkv; /* NULL: latent attention */
-    bool head_norms;             /* of Q and K */
-    struct tensor_name sinks;
-    const struct mlp_names *mlp; /* of layers without experts */
-    const struct moe_names *moe; /* of those that have some; NULL: there are none */
-    bool interleaved;            /* rotated pairs are neighbours */
-    const char *gguf_divisors;   /* struct rope_freqs */
-    const char *gguf_mlp_norm;   /* the norm before the MLP; NULL: as most call it */
-};
-void build_like_llama(struct program *p, const struct llama_parts *x);
+/* ---- for build_*.c ---- */
 
-/* The families (worker/families/). */
-void family_llama(struct program *p);
-void family_qwen3(struct program *p);
-void family_gemma2(struct program *p);
-void family_gemma3(struct program *p);
-void family_olmo2(struct program *p);
-void family_phi3(struct program *p);
-void family_mixtral(struct program *p);
-void family_qwen_moe(struct program *p);
-void family_gpt_oss(struct program *p);
-void family_deepseek(struct program *p);
-
-/* For build*.c. */
 struct op *build_op(struct program *p, enum op_kind kind, uint32_t layer);
 uint32_t build_weight(struct program *p, const struct op_weight *w);
 /* One of a linear operator's matrices; of nothing there is none. */

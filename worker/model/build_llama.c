@@ -1,5 +1,7 @@
 /* Llama's layers: the frame that most families fill in. */
-#include "worker/model/build.h"
+#include "worker/model/build_llama.h"
+
+#include "worker/model/build_mla.h"
 
 static void add_attention(struct program *p, uint32_t layer, const struct llama_parts *x,
                           uint32_t i_rope)

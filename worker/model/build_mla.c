@@ -1,7 +1,7 @@
 /* Multi-head latent attention (DeepSeek-AI 2024), with the projections of keys and values absorbed:
  * queries go into the latent space, where the cache is, and what attention gives comes out of it.
  */
-#include "worker/model/build.h"
+#include "worker/model/build_mla.h"
 
 #define ATTN "model.layers.%u.self_attn."
 static const struct tensor_name no_tensor;

@@ -1,5 +1,5 @@
 /* Mixtures of experts: router, experts, the one that all tokens share. */
-#include "worker/model/build.h"
+#include "worker/model/build_moe.h"
 
 static const struct tensor_name no_tensor;
 

@@ -1,6 +1,6 @@
 #pragma once
 /* A model as data: a list of operators over a few named buffers, run in order for a batch of rows.
- * A family (worker/families/) writes the list from the model's configuration with the functions of
+ * A family (families/) writes the list from the model's configuration with the functions of
  * build.h; the loader finds, cuts and packs the weights that the list names; the runner executes it
  * on any backend. Names are static strings; what the loader fills is freed by loader_unload. */
 #include "common/model/config/config.h"
@@ -174,19 +174,9 @@ static inline bool program_is_last(const struct program *p)
     return p->stage + 1 == p->pp;
 }
 
-struct program_setup {
-    uint32_t tp, rank;
-    uint32_t max_model_len; /* that is served: some rotary embeddings depend on it */
-    uint32_t inner_unit;    /* the MLP's width is cut between so many: a block of its format */
-    bool expert_parallel;   /* ranks have experts of their own, not a part of each */
-    uint32_t pp, stage;     /* pp 0: 1 */
-};
-/* Writes the program of config's family for one rank. STATUS_UNSUPPORTED: no such family, fewer
- * parts of the vocabulary than ranks, or fewer layers than stages. program_free is due after
- * success only. */
-MUST_USE enum status program_build(const struct model_config *config, const struct program_setup *s,
-                                   struct program **out, struct error *err);
 /* Rows of the vocabulary that a rank of the group has, of the embedding and of the head alike; they
- * begin at a multiple of 16. */
+ * begin at a multiple of PROGRAM_VOCAB_UNIT: whole panels of outputs, so that nothing is padded but
+ * the end, and every part is aligned to a cache line. */
+enum { PROGRAM_VOCAB_UNIT = 16 };
 struct cut_range program_vocab_part(const struct program *p, uint32_t rank);
 void program_free(struct program *p); /* NULL is fine; not what the loader filled */

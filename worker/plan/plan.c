@@ -6,8 +6,11 @@
 #include "common/base/mem.h"
 #include "common/host/host.h"
 #include "kernels/cuda/cuda.h"
+#include "worker/engine/engine.h"
 #include "worker/executor/device/cuda.h"
+#include "worker/executor/device/engine_setup.h"
 #include "worker/executor/step/device_sample.h"
+#include "worker/executor/step/samplers.h"
 
 /* What a GPU has for each logit: the number and what drawing needs; and what lies there whatever
  * the model is. As counted with the kernels' own functions (docs/plan.md). */

@@ -6,6 +6,8 @@
 #include <assert.h>
 
 #include "common/base/mem.h"
+#include "worker/lora/rows.h"
+#include "worker/runner/kept.h"
 #include "worker/runner/state.h"
 
 /* The buffers that an operator writes whole, and those that it reads, also where it writes them. */

@@ -2,6 +2,10 @@
  * host wants to see of those. */
 #include <string.h>
 
+#include "worker/runner/kept.h"
+#include "worker/runner/logits.h"
+#include "worker/runner/ops.h"
+#include "worker/runner/record.h"
 #include "worker/runner/state.h"
 
 /* Every rank's part of each row to rank 0, which has its own at its place: the first columns. */

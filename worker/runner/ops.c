@@ -1,4 +1,6 @@
 /* One operator of a program over the rows of a pass. */
+#include "worker/runner/ops.h"
+#include "worker/lora/rows.h"
 #include "worker/runner/state.h"
 
 /* Of each row from this element on. */

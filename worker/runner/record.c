@@ -1,8 +1,10 @@
 /* Small passes as a device records and replays them (docs/gpu.md, "Recorded passes"): padded to one
  * of few sizes, so that steps of nearly as many sequences are one record. */
+#include "worker/runner/record.h"
 #include "common/base/clock.h"
 #include "common/base/log.h"
 #include "common/base/mem.h"
+#include "worker/lora/rows.h"
 #include "worker/runner/state.h"
 
 /* From 64 rows on a step is still bound by the reading of weights (on an H100 up to some 266 rows

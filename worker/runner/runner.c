@@ -1,7 +1,12 @@
-#include "worker/runner/state.h"
+#include "worker/runner/runner.h"
 
-#include "common/base/clock.h"
 #include "common/base/mem.h"
+#include "worker/lora/rows.h"
+#include "worker/runner/kept.h"
+#include "worker/runner/ops.h"
+#include "worker/runner/record.h"
+#include "worker/runner/state.h"
+#include "worker/runner/steps.h"
 
 enum { DEVICE_ALIGN = 256 };
 
@@ -117,30 +122,6 @@ void runner_free(struct runner *r)
     mem_free(r->host);
     mem_free(r->host_rows);
     mem_free(r);
-}
-
-/* Sums of other ranks than the program was cut for would be numbers like any others. */
-enum status runner_check_ranks(const struct runner *r, struct error *err)
-{
-    const struct program *p = r->s.program;
-    struct collectives_place at = {.n_ranks = 1};
-    if (r->s.collectives)
-        at = r->s.collectives->ops->place(r->s.collectives);
-    if (p->tp > 1 && (at.rank != p->rank || at.n_ranks != p->tp))
-        return error_set(err, STATUS_INVALID,
-                         "the shard is rank %u of %u, the communicator rank %u of %u", p->rank,
-                         p->tp, at.rank, at.n_ranks);
-    if ((!program_is_first(p) && !at.before) || (!program_is_last(p) && !at.after))
-        return error_set(err, STATUS_INVALID,
-                         "the shard is stage %u of %u, and no stage before or behind it is linked",
-                         p->stage, p->pp);
-    return STATUS_OK;
-}
-
-bool runner_interrupted(const struct runner *r)
-{
-    atomic_fetch_add_explicit(r->s.progress, 1, memory_order_relaxed);
-    return atomic_load_explicit(r->s.interrupt, memory_order_relaxed);
 }
 
 static enum status embed(struct runner *r, const struct row_batch *b, struct error *err)

@@ -1,5 +1,6 @@
 /* What a runner finds out of its program once: operators that the device does at once, tables of
  * experts and of heads, the room that operators need. */
+#include "worker/runner/steps.h"
 #include "common/base/mem.h"
 #include "worker/runner/state.h"
 

@@ -4,26 +4,8 @@
 #include <string.h>
 
 #include "worker/sampling/candidates.h"
+#include "worker/sampling/philox.h"
 #include "worker/sampling/sweep.h"
-
-void philox4x32_10(uint32_t counter[4], const uint32_t key[2])
-{
-    uint32_t c0 = counter[0], c1 = counter[1], c2 = counter[2], c3 = counter[3];
-    uint32_t k0 = key[0], k1 = key[1];
-    for (int i = 0; i < PHILOX_ROUNDS; i++) {
-        uint64_t p0 = (uint64_t)PHILOX_M0 * c0, p1 = (uint64_t)PHILOX_M1 * c2;
-        c0 = (uint32_t)(p1 >> 32) ^ c1 ^ k0;
-        c1 = (uint32_t)p1;
-        c2 = (uint32_t)(p0 >> 32) ^ c3 ^ k1;
-        c3 = (uint32_t)p0;
-        k0 += PHILOX_W0;
-        k1 += PHILOX_W1;
-    }
-    counter[0] = c0;
-    counter[1] = c1;
-    counter[2] = c2;
-    counter[3] = c3;
-}
 
 struct philox_place {
     uint32_t key[2], counter[4];

@@ -11,14 +11,6 @@ struct draw_key {
     uint32_t i_prompt, i_choice;
 };
 
-/* Salmon et al. 2011, table 2 and section 3.2 (the constants of the published implementation). */
-#define PHILOX_M0     0xD2511F53u
-#define PHILOX_M1     0xCD9E8D57u
-#define PHILOX_W0     0x9E3779B9u
-#define PHILOX_W1     0xBB67AE85u
-#define PHILOX_ROUNDS 10
-/* Ten rounds over the counter, in place. */
-void philox4x32_10(uint32_t counter[4], const uint32_t key[2]);
 /* Uniform in (0, 1), 32 bits: draw i of the stream of (seed, prompt, choice) at a position. */
 double draw_uniform(const struct draw_key *k, uint32_t position, uint32_t i);
 

@@ -4,7 +4,7 @@
 #include <stdatomic.h>
 #include <string.h>
 
-#include "worker/sampling/draw.h"
+#include "worker/sampling/philox.h"
 
 #define INLINE static inline __attribute__((always_inline))
 

@@ -3,7 +3,7 @@
  * bounded number of rows: a sequence may begin in one pass and end in the next, since its earlier
  * rows' KV is written by then. For the same reason a run may attend to what an earlier run of the
  * plan computes, in a block that both have in their tables. */
-#include "worker/runner/runner.h"
+#include "worker/model/row_batch.h"
 #include "worker/sequences/sequences.h"
 
 /* A row whose logits are wanted: the last id of a run with `sample`, and each guess behind it. */

@@ -30,7 +30,7 @@ struct sequence {
     struct block_table tables[SEQUENCES_MAX_KV_GROUPS];
     struct draft_ngram draft;
     /* 1: the position in front of the last id was a draft model's last guess, and it was right:
-     * the draft has not run it (draft_model.c). Else 0. */
+     * the draft has not run it (draft/model.c). Else 0. */
     uint32_t draft_lacks;
     /* A pooling request's, on the rank that draws. [hidden] on the arena, the sum of n_pooled rows;
      * vector is on the step's arena. */

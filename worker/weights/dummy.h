@@ -2,7 +2,7 @@
 /* Weights that no file has, by config.json alone: for `--load-format dummy`, whose numbers are
  * random, and for `cox plan`, which needs their sizes only. Everything that takes a `struct
  * weights` takes NULL for such a model. */
-#include "worker/weights/source.h"
+#include "worker/weights/source_state.h"
 
 /* The format that the configuration says the matrix is stored in. STATUS_UNSUPPORTED: none of which
  * random numbers can be made, or one whose blocks the cut goes through. */

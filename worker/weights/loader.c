@@ -7,6 +7,8 @@
 #include "common/base/mem.h"
 #include "kernels/cpu/pack/pack.h"
 #include "worker/weights/dummy.h"
+#include "worker/weights/source.h"
+#include "worker/weights/source_file.h"
 
 #define ALIGN 128u /* a line of a GPU's cache, two of a CPU's: vectors never straddle two */
 

@@ -7,7 +7,6 @@
 #include "kernels/cpu/pack/pack.h"
 #include "kernels/host/f16.h"
 #include "kernels/host/narrow.h"
-#include "worker/weights/state.h"
 
 enum { BLOCK = SOURCE_BLOCK };
 

@@ -4,7 +4,7 @@
  * for each output. Each number goes to the nearest code. Norms, biases, embeddings, heads, routers
  * and the matrix that latent attention takes apart stay, and so does one whose inputs are no
  * multiple of 32. */
-#include "worker/weights/source.h"
+#include "worker/weights/source_state.h"
 
 /* The format that x gets, or s->dtype: it stays. */
 enum dtype quantise_dtype(const struct program *p, const struct op_weight *x, enum dtype stored);

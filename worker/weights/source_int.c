@@ -9,12 +9,14 @@
  *   compressed-tensors   weight_packed [outputs][inputs * bits / 32], or weight I8; weight_scale
  *                        [outputs][groups], of outputs or of the tensor; weight_zero_point, packed
  *                        along outputs or I8; weight_g_idx */
+#include "worker/weights/source_int.h"
+
 #include <stdio.h>
 #include <string.h>
 
 #include "kernels/cpu/pack/pack.h"
 #include "kernels/host/f16.h"
-#include "worker/weights/state.h"
+#include "worker/weights/source_file.h"
 
 /* ---- finding ---- */
 

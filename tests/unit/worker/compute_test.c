@@ -223,6 +223,7 @@ static int set_up_with(void **state, const struct executor_ops *ops)
     struct fixture *f = calloc(1, sizeof *f);
     struct error err;
     f->fake.base.ops = ops;
+    f->fake.base.in_halves = ops->begin != NULL;
     pthread_mutex_init(&f->fake.mutex, NULL);
     pthread_cond_init(&f->fake.wake, NULL);
     const struct compute_options o = {.executor = &f->fake.base, .on_done = on_done, .ctx = f};

@@ -1,6 +1,5 @@
-/* A whole worker on one loop with a head played by this test over a real bus (insecure, loopback):
- * Hello, formation, steps, gaps, aborts, adoption, a lost link, drain. A script of frames: each
- * handler checks what came and sends the next. */
+/* A whole worker with a head played by this test over a real bus: Hello, formation, steps, gaps,
+ * aborts, adoption, a lost link, drain. Each handler checks what came and sends the next frame. */
 #include "worker/worker.h"
 
 #include <setjmp.h>
@@ -16,6 +15,8 @@
 #include "proto/link/link.h"
 #include "proto/null_tokens.h"
 #include "worker/comm/comm.h"
+#include "worker/drain.h"
+#include "worker/executor/device/open.h"
 #include "worker/kv/transfer.h"
 
 #define EPOCH(n) (1ull << 32 | (n))
@@ -41,9 +42,8 @@ struct fixture {
     enum msg_type wait_for;
     uint8_t comm_id[64];
     uint32_t n_comm_id;
-    char comm_address[64];                                /* the newest Hello's */
+    char comm_address[64], kv_address[64];                /* the newest Hello's */
     uint32_t n_elastic, elastic_tp[4], elastic_blocks[4]; /* and these */
-    char kv_address[64];
     bool has_peers; /* the executor is one that other ranks have to reach */
     uint32_t n_listen, n_listen_failures, n_check;
     bool mute;                   /* the head sends no heartbeats */

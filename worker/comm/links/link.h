@@ -1,6 +1,6 @@
 #pragma once
-/* A byte stream to one peer rank, in both directions, non-blocking: over TCP (link_tcp.c) or
- * through memory that two processes of one host share (link_shm.c). Compute thread only. The peer
+/* A byte stream to one peer rank, in both directions, non-blocking: over TCP (tcp.c) or
+ * through memory that two processes of one host share (shm.c). Compute thread only. The peer
  * is authenticated before a link exists, and its bytes are checked all the same. */
 #include <stdbool.h>
 #include <stddef.h>

@@ -1,5 +1,5 @@
 #pragma once
-/* What tests and benchmarks need of link_shm.c beside link.h: rings of another size. */
+/* What tests and benchmarks need of shm.c beside link.h: rings of another size. */
 #include <stdint.h>
 
 #include "worker/comm/links/link.h"

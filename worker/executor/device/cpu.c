@@ -1,7 +1,10 @@
-/* The CPU as a device that runs a model: what of executor_model*.c is its alone. */
+/* The CPU as a device that runs a model: what is its alone. */
+#include "worker/executor/device/cpu.h"
+
 #include <stdio.h>
 
 #include "common/host/host.h"
+#include "worker/executor/device/model.h"
 #include "worker/executor/state.h"
 
 /* A guess is a row more, and on a CPU rows cost: docs/performance.md, "Speculation". */

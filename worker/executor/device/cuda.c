@@ -1,6 +1,8 @@
-/* A GPU as a device that runs a model (docs/gpu.md): what of executor_model*.c is its alone. No
+/* A GPU as a device that runs a model (docs/gpu.md): what is its alone. No
  * CUDA type is known here, and nothing of this needs the toolchain to compile: a build without it
  * says so when a device is asked for. */
+#include "worker/executor/device/cuda.h"
+
 #include <stdio.h>
 #include <string.h>
 
@@ -8,11 +10,12 @@
 #include "common/base/mem.h"
 #include "kernels/cuda/cuda.h"
 #include "kernels/cuda/device/abi.h"
-#include "worker/executor/device/cuda.h"
 #include "worker/executor/device/gpu_log.h"
+#include "worker/executor/device/model.h"
 #include "worker/executor/ranks.h"
 #include "worker/executor/step/device_sample.h"
 #include "worker/kv/chunks.h"
+#include "worker/setup/options.h"
 
 /* Rows are cheap while a step waits for the weights to be read: docs/performance.md,
  * "Speculation". */
@@ -188,7 +191,7 @@ static const struct executor_device cuda = {.kind = DEVICE_CUDA,
                                             .place = cuda_place,
                                             .query = cuda_query,
                                             .say_loaded = gpu_log_start,
-                                            .group = &executor_group_gpus,
+                                            .ranks = &ranks_gpu,
                                             .open_draws = cuda_open_draws,
                                             .open_copies = cuda_open_copies};
 

@@ -1,3 +1,4 @@
+
 #include "worker/executor/device/gpu_log.h"
 
 #include <stdio.h>
@@ -6,6 +7,7 @@
 #include "common/base/clock.h"
 #include "common/base/log.h"
 #include "worker/collectives/gpu.h"
+#include "worker/draft/model.h"
 
 static double gib(uint64_t n)
 {

@@ -1,4 +1,7 @@
-#include "worker/executor/executor.h"
+
+#include "worker/executor/device/null.h"
+
+#include "worker/executor/device/null.h"
 
 #include <math.h>
 #include <pthread.h>
@@ -13,8 +16,10 @@
 #include "common/host/host.h"
 #include "common/model/info/info.h"
 #include "proto/null_tokens.h"
+#include "worker/draft/draft.h"
 #include "worker/executor/device/null_kv.h"
 #include "worker/kv/chunks.h"
+#include "worker/setup/options.h"
 
 /* The null device (docs/null-worker.md): real sequences and block tables, no tensors. Every rank
  * computes every token by the rule, so ranks need not talk and the communicator is only its id,

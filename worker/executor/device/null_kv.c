@@ -1,3 +1,4 @@
+
 #include "worker/executor/device/null_kv.h"
 
 #include <string.h>

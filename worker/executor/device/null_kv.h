@@ -1,7 +1,7 @@
 #pragma once
 /* What the null device has for a KV cache: for each block a hash of all ids up to its end, as a
  * real block follows from all ids up to its end. A run that begins behind positions which nobody
- * computed, or moved here, is found out. Compute thread, but for the view's memory (kv_view.h). */
+ * computed, or moved here, is found out. Compute thread, but for the view's memory (kv/view.h). */
 #include "worker/kv/view.h"
 #include "worker/sequences/sequences.h"
 

@@ -2,6 +2,8 @@
  * parameters as the device takes them. What parameters mean nothing, or ids there are not, is left
  * out here, as the sampler leaves it out. The lists of a chunk of rows are built in arrays made
  * once; a step whose lists have no room there is drawn by the host. */
+#include "worker/executor/step/device_sample.h"
+
 #include <float.h>
 #include <math.h>
 #include <string.h>
@@ -10,7 +12,8 @@
 #include "common/base/mem.h"
 #include "kernels/cuda/backend/draw.h"
 #include "worker/executor/ranks.h"
-#include "worker/executor/step/device_sample.h"
+#include "worker/runner/logits.h"
+#include "worker/runner/record.h"
 
 enum { MAX_PLACES = 4096, MAX_BIASES = 65536, MAX_ALLOWED = 262144, MAX_HISTORY = 1 << 21 };
 
@@ -26,7 +29,7 @@ struct draw_lists {
 
 enum status executor_draws_open(struct executor_model *x, struct error *err)
 {
-    if (comm_place_world(&x->place) > 1 && !x->group->is_on_device)
+    if (comm_place_world(&x->place) > 1 && !x->ranks.ops->is_on_device)
         return STATUS_OK; /* other ranks learn ids from the host that draws */
     TRY(x->device->open_draws(x, &x->draws, err));
     const struct gpu_draws_options *o = &x->draws->o;

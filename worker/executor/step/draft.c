@@ -3,9 +3,14 @@
  * sequences' ids when the target's passes begin. A third kind (heads of the target that look
  * further ahead) would keep what it needs of a row's hidden state when the row was run, and guess
  * here. */
+#include "worker/executor/step/draft.h"
+
 #include <string.h>
 
+#include "worker/draft/draft.h"
+#include "worker/draft/model.h"
 #include "worker/executor/ranks.h"
+#include "worker/executor/step/pipeline_ids.h"
 
 /* Nothing is sent where nothing is guessed: all ranks have planned the same. */
 static enum status tell_ranks(struct executor_model *x, struct sequence_runs runs,
@@ -26,7 +31,7 @@ static enum status tell_ranks(struct executor_model *x, struct sequence_runs run
     for (uint32_t i = 0; i < n; i++)
         if (all[i] >= vocab_size)
             return error_set(err, STATUS_INVALID, "rank %u guessed token %u, of a vocabulary of %u",
-                             x->comms.drawer, all[i], vocab_size);
+                             x->ranks.comms.drawer, all[i], vocab_size);
     at = all;
     for (uint32_t i = 0; !tells && i < runs.n; at += runs.ptr[i].n_guessed, i++)
         memcpy(runs.ptr[i].q->ids + runs.ptr[i].q->n_ids, at, runs.ptr[i].n_guessed * sizeof *at);
@@ -49,5 +54,5 @@ enum status executor_guess(struct executor_model *x, const struct msg_plan *p,
         if (s != STATUS_OK)
             return error_prefix(err, s, "draft model");
     }
-    return x->in->tell ? tell_ranks(x, runs, arena, err) : STATUS_OK;
+    return x->ranks.in->tell ? tell_ranks(x, runs, arena, err) : STATUS_OK;
 }

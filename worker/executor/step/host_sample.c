@@ -1,4 +1,6 @@
 /* Tokens: drawn by rank 0 of the last stage, appended by all ranks. */
+#include "worker/executor/step/host_sample.h"
+
 #include <math.h>
 
 #include "common/base/clock.h"
@@ -6,65 +8,7 @@
 #include "common/base/mem.h"
 #include "worker/executor/ranks.h"
 #include "worker/grammar/grammars.h"
-
-/* ---- samplers ---- */
-
-/* No more rows than RUNNER_LOGITS_ROWS are sampled at once. */
-static uint32_t n_samplers(uint32_t n_threads)
-{
-    return n_threads < RUNNER_LOGITS_ROWS ? n_threads : RUNNER_LOGITS_ROWS;
-}
-
-enum status executor_samplers_open(struct executor_model *x, struct error *err)
-{
-    uint32_t n = x->engine->n_threads, vocab_size = x->engine->config.vocab_size;
-    x->n_samplers = n_samplers(n);
-    x->samplings = mem_array(RUNNER_LOGITS_ROWS, sizeof *x->samplings);
-    x->samplers = mem_array(x->n_samplers, sizeof(struct sampler *));
-    x->n_mask_words = (vocab_size + 31) / 32;
-    x->masks = mem_array(RUNNER_LOGITS_ROWS, x->n_mask_words * sizeof *x->masks);
-    x->grammars = grammars_new(x->compiler, vocab_size, &x->base.progress);
-    for (uint32_t i = 0; i < x->n_samplers; i++) {
-        x->samplers[i] = sampler_new(vocab_size);
-        if (x->samplers[i])
-            continue;
-        enum status s =
-            error_set(err, STATUS_NO_MEMORY, "no memory for %u samplers of %llu bytes each",
-                      x->n_samplers, (unsigned long long)sampler_bytes(vocab_size));
-        executor_samplers_close(x);
-        return s;
-    }
-    return STATUS_OK;
-}
-
-void executor_samplers_close(struct executor_model *x)
-{
-    for (uint32_t i = 0; x->samplers && i < x->n_samplers; i++)
-        sampler_free(x->samplers[i]);
-    mem_free(x->samplers);
-    mem_free(x->samplings);
-    mem_free(x->masks);
-    grammars_free(x->grammars);
-    x->masks = NULL;
-    x->grammars = NULL;
-    x->samplers = NULL;
-    x->samplings = NULL;
-    x->n_samplers = 0;
-}
-
-uint64_t executor_samplers_measure(uint32_t n_threads, uint32_t vocab_size)
-{
-    return n_samplers(n_threads) * sampler_bytes(vocab_size) + grammars_bytes(vocab_size);
-}
-
-uint64_t executor_samplers_bytes(const struct executor_model *x)
-{
-    return x->n_samplers == 0
-               ? 0
-               : executor_samplers_measure(x->engine->n_threads, x->engine->config.vocab_size);
-}
-
-/* ---- drawing ---- */
+#include "worker/runner/logits.h"
 
 struct share {
     struct executor_model *x;
@@ -81,10 +25,11 @@ static void sample_share(void *ctx, uint32_t i_share)
 {
     const struct share *h = ctx;
     for (uint32_t i = i_share; i < h->n; i += h->n_shares) {
-        struct sampling *s = &h->x->samplings[i];
+        struct sampling *s = &h->x->host.samplings[i];
         /* without log-probabilities there is nothing that could fail */
         if (!wants_logprobs(s))
-            (void)!sampler_choose(h->x->samplers[i_share], &s->row, NULL, &s->choice, NULL, NULL);
+            (void)!sampler_choose(h->x->host.samplers[i_share], &s->row, NULL, &s->choice, NULL,
+                                  NULL);
     }
 }
 
@@ -125,14 +70,15 @@ static void mask_share(void *ctx, uint32_t i_share)
         const struct batch_sample *first = &m->from[at];
         if (first->run->q->sampling.grammar_kind == GRAMMAR_NONE)
             continue;
-        uint32_t *words = x->masks + (size_t)at * x->n_mask_words;
-        grammars_mask(x->grammars, first->run->q,
+        uint32_t *words = x->host.masks + (size_t)at * x->host.n_mask_words;
+        grammars_mask(x->host.grammars, first->run->q,
                       (struct grammar_places){first->i_draw, n, words, has, ends, units, kib});
         for (uint32_t k = 0; k < n; k++) {
-            x->samplings[at + k].row.mask = has[k] ? words + (size_t)k * x->n_mask_words : NULL;
-            x->samplings[at + k].end_gap = gap_of(ends[k]);
-            x->samplings[at + k].mask_units = units[k];
-            x->samplings[at + k].matcher_kib = kib[k];
+            x->host.samplings[at + k].row.mask =
+                has[k] ? words + (size_t)k * x->host.n_mask_words : NULL;
+            x->host.samplings[at + k].end_gap = gap_of(ends[k]);
+            x->host.samplings[at + k].mask_units = units[k];
+            x->host.samplings[at + k].matcher_kib = kib[k];
             m->costs[i_share] += units[k];
         }
     }
@@ -147,7 +93,7 @@ static void say_units_of_step(struct executor_model *x, const struct masked *m, 
     for (uint32_t i = 0; i < m->n_shares; i++)
         sum += (double)m->costs[i];
     for (uint32_t i = 0; i < m->at[m->n]; i++) {
-        uint32_t *units = &x->samplings[i].mask_units;
+        uint32_t *units = &x->host.samplings[i].mask_units;
         double own = sum > 0 ? (double)*units / sum * all : 0;
         *units = own < UINT32_MAX ? (uint32_t)own : UINT32_MAX;
     }
@@ -162,19 +108,19 @@ static void make_masks(struct executor_model *x, const struct batch_sample *from
     uint64_t begin_ns = clock_mono_ns();
     for (uint32_t i = 0; i < n; i++) {
         const struct sequence *q = from[i].run->q;
-        x->samplings[i].row.mask = NULL;
-        x->samplings[i].end_gap = 0;
-        x->samplings[i].mask_units = x->samplings[i].matcher_kib = 0;
+        x->host.samplings[i].row.mask = NULL;
+        x->host.samplings[i].end_gap = 0;
+        x->host.samplings[i].mask_units = x->host.samplings[i].matcher_kib = 0;
         if (i > 0 && from[i - 1].run->q == q)
             continue;
         m.at[m.n++] = i;
         if (q->sampling.grammar_kind == GRAMMAR_NONE)
             continue;
-        grammars_enter(x->grammars, q);
+        grammars_enter(x->host.grammars, q);
         n_constrained++;
     }
     m.at[m.n] = n;
-    m.n_shares = n_constrained < x->n_samplers ? n_constrained : x->n_samplers;
+    m.n_shares = n_constrained < x->host.n_samplers ? n_constrained : x->host.n_samplers;
     if (m.n_shares == 1)
         mask_share(&m, 0);
     else if (m.n_shares > 1)
@@ -196,7 +142,7 @@ static void set_rows(struct executor_model *x, const struct batch_sample *from, 
                      const struct logits_top *top, float *logits)
 {
     for (uint32_t i = 0; i < n; i++) {
-        struct sampler_row *r = &x->samplings[i].row;
+        struct sampler_row *r = &x->host.samplings[i].row;
         const uint32_t *mask = r->mask;
         *r = row_of(&from[i]);
         r->mask = mask;
@@ -222,7 +168,7 @@ static enum status look_at_logits(struct executor_model *x, const struct batch_s
     TRY(runner_read_logits(x->engine->runner, 0, n, &logits, err));
     set_rows(x, from, n, top, logits);
     for (uint32_t i = 0; i < n; i++)
-        x->samplings[i].row.sum_exp = sums[i];
+        x->host.samplings[i].row.sum_exp = sums[i];
     return STATUS_OK;
 }
 
@@ -272,7 +218,7 @@ static enum status finish_sample(struct executor_model *x, struct sampling *s, s
                                  struct drawn *d, uint32_t at, struct error *err)
 {
     if (wants_logprobs(s))
-        TRY(sampler_choose(x->samplers[0], &s->row, arena, &s->choice, &d->logprobs[at], err));
+        TRY(sampler_choose(x->host.samplers[0], &s->row, arena, &s->choice, &d->logprobs[at], err));
     d->ids[at] = s->choice.id;
     d->gaps[at] = s->end_gap < 0 ? s->end_gap : s->choice.gap;
     return STATUS_OK;
@@ -282,17 +228,17 @@ static enum status draw_rows(struct executor_model *x, const struct batch_sample
                              struct arena *arena, struct drawn *d, struct error *err)
 {
     struct device *device = x->engine->device;
-    struct share share = {x, n, x->n_samplers};
+    struct share share = {x, n, x->host.n_samplers};
     device->ops->parallel_for(device, share.n_shares, sample_share, &share);
     for (uint32_t i = 0; i < n; i++) {
         uint32_t at = d->n_done + i;
         d->ids[at] = 0;
         if (d->mask_units) {
-            d->mask_units[at] = x->samplings[i].mask_units;
-            d->matcher_kib[at] = x->samplings[i].matcher_kib;
+            d->mask_units[at] = x->host.samplings[i].mask_units;
+            d->matcher_kib[at] = x->host.samplings[i].matcher_kib;
         }
         if (counts(d, &from[i], at))
-            TRY(finish_sample(x, &x->samplings[i], arena, d, at, err));
+            TRY(finish_sample(x, &x->host.samplings[i], arena, d, at, err));
     }
     return STATUS_OK;
 }
@@ -332,172 +278,6 @@ enum status executor_sample_pass(struct executor_model *x, struct arena *arena, 
             TRY(draw_rows(x, b->samples + at, n, arena, drawn, err));
         executor_bump(&x->base);
         drawn->n_done += n;
-    }
-    return STATUS_OK;
-}
-
-/* ---- what was drawn ---- */
-
-static uint32_t n_places(const struct sequence_run *r)
-{
-    return r->n_tokens > 0 ? r->n_guessed + 1 : 0;
-}
-
-enum status drawn_init(struct drawn *d, struct sequence_runs runs, struct arena *arena,
-                       struct error *err)
-{
-    bool logprobs = false, masks = false;
-    *d = (struct drawn){0};
-    for (uint32_t i = 0; i < runs.n; i++) {
-        const struct sequence_run *r = &runs.ptr[i];
-        if (!r->sample)
-            continue;
-        d->n_items++;
-        d->n_places += n_places(r);
-        d->guessed = d->guessed || r->n_guessed > 0;
-        logprobs = logprobs || r->q->sampling.n_logprobs >= 0;
-        masks = masks || r->q->sampling.grammar_kind != GRAMMAR_NONE;
-    }
-    uint32_t n = d->n_places + d->n_items;
-    if (n == 0)
-        return STATUS_OK;
-    d->ids = arena_try_array(arena, n, sizeof *d->ids);
-    d->gaps = arena_try_array(arena, n, sizeof *d->gaps);
-    d->items = arena_try_array(arena, d->n_items, sizeof *d->items);
-    if (logprobs)
-        d->logprobs = arena_try_array(arena, n, sizeof *d->logprobs);
-    if (masks) {
-        d->mask_units = arena_try_array(arena, n, sizeof *d->mask_units);
-        d->matcher_kib = arena_try_array(arena, n, sizeof *d->matcher_kib);
-    }
-    if (d->ids && d->gaps && d->items && (!logprobs || d->logprobs) &&
-        (!masks || (d->mask_units && d->matcher_kib)))
-        return STATUS_OK;
-    return error_set(err, STATUS_NO_MEMORY, "no memory for %u results", d->n_items);
-}
-
-/* How many of a run's places count: one more than its guesses that are what was drawn. */
-static uint32_t n_right(const struct sequence_run *r, const uint32_t *ids)
-{
-    const uint32_t *guesses = r->q->ids + r->q->n_ids;
-    uint32_t n = 0;
-    while (n < r->n_guessed && ids[n] == guesses[n])
-        n++;
-    return n_places(r) > 0 ? n + 1 : 0;
-}
-
-static void count_right(struct drawn *d, struct sequence_runs runs)
-{
-    uint32_t *ids = d->ids, *counts = d->ids + d->n_places;
-    for (uint32_t i = 0; i < runs.n; i++) {
-        const struct sequence_run *r = &runs.ptr[i];
-        if (!r->sample)
-            continue;
-        *counts++ = n_right(r, ids);
-        ids += n_places(r);
-    }
-}
-
-/* The ranks guess by themselves, from the same ids: what the drawing one took over, this one
- * guessed too. */
-static enum status check_taken(const struct executor_model *x, const struct sequence_run *r,
-                               const uint32_t *ids, uint32_t n, struct error *err)
-{
-    uint32_t vocab_size = x->info.limits.vocab_size, slot = r->q->slot;
-    if (n > n_places(r) || (n == 0 && n_places(r) > 0) || n > n_right(r, ids))
-        return error_set(err, STATUS_INVALID,
-                         "rank %u drew %u tokens for slot %u, behind %u guesses, of which here %u "
-                         "are right",
-                         x->comms.drawer, n, slot, r->n_guessed, n_right(r, ids));
-    for (uint32_t i = 0; i < n; i++)
-        if (ids[i] >= vocab_size)
-            return error_set(err, STATUS_INVALID,
-                             "rank %u drew token %u for slot %u, of a vocabulary of %u",
-                             x->comms.drawer, ids[i], slot, vocab_size);
-    return STATUS_OK;
-}
-
-/* The drawing rank appends what it sends, at the same place in code: the ranks cannot come to
- * differ. */
-static enum status append(struct executor_model *x, struct sequence_run *r, const uint32_t *ids,
-                          uint32_t n, struct error *err)
-{
-    TRY(check_taken(x, r, ids, n, err));
-    for (uint32_t i = 0; i < n; i++)
-        if (!sequence_push(r->q, ids[i], x->info.limits.max_model_len))
-            return error_set(err, STATUS_NO_MEMORY, "no memory for the token of slot %u",
-                             r->q->slot);
-    r->q->draft_lacks = r->n_guessed > 0 && n > r->n_guessed;
-    return STATUS_OK;
-}
-
-/* A run pays for its refused places too. */
-static uint32_t units_of(const struct drawn *d, const struct sequence_run *r, uint32_t at)
-{
-    uint64_t sum = 0;
-    for (uint32_t i = 0; d->mask_units && i < n_places(r); i++)
-        sum += d->mask_units[at + i];
-    return sum < UINT32_MAX ? (uint32_t)sum : UINT32_MAX;
-}
-
-static struct result_item item_of(const struct drawn *d, const struct sequence_run *r, uint32_t at,
-                                  uint32_t n)
-{
-    bool logprobs = r->q->sampling.n_logprobs >= 0 && n > 0;
-    bool matcher = d->matcher_kib && n_places(r) > 0;
-    return (struct result_item){.slot = r->q->slot,
-                                .ids = {d->ids + at, n},
-                                .logprobs = logprobs ? d->logprobs + at : NULL,
-                                .n_logprobs = logprobs ? n : 0,
-                                .gaps = {d->gaps + at, n},
-                                .vector = r->q->vector,
-                                .mask_units = units_of(d, r, at),
-                                .matcher_kib = matcher ? d->matcher_kib[at] : 0};
-}
-
-void executor_put_items(struct drawn *d, struct sequence_runs runs)
-{
-    for (uint32_t i = 0, n = 0, at = 0; i < runs.n; i++) {
-        const struct sequence_run *r = &runs.ptr[i];
-        if (!r->sample)
-            continue;
-        d->items[n++] = item_of(d, r, at, n_places(r));
-        at += n_places(r);
-    }
-}
-
-enum status executor_append_id(struct executor_model *x, struct sequence *q, uint32_t id,
-                               struct error *err)
-{
-    if (id >= x->info.limits.vocab_size)
-        return error_set(err, STATUS_INVALID,
-                         "rank %u drew token %u for slot %u, of a vocabulary of %u",
-                         x->comms.drawer, id, q->slot, x->info.limits.vocab_size);
-    if (!sequence_push(q, id, x->info.limits.max_model_len))
-        return error_set(err, STATUS_NO_MEMORY, "no memory for the token of slot %u", q->slot);
-    q->draft_lacks = 0;
-    return STATUS_OK;
-}
-
-/* Without guesses every run has one token, or none at its end, and nobody needs to be told how
- * many. */
-enum status executor_append_drawn(struct executor_model *x, struct sequence_runs runs,
-                                  struct drawn *d, struct error *err)
-{
-    if (d->n_items == 0)
-        return STATUS_OK;
-    if (executor_draws(x) || !d->guessed)
-        count_right(d, runs);
-    uint32_t n_sent = d->n_places + (d->guessed ? d->n_items : 0);
-    TRY(executor_tell(x, d->ids, n_sent * sizeof *d->ids, err));
-    for (uint32_t i = 0, n = 0, at = 0; i < runs.n; i++) {
-        struct sequence_run *r = &runs.ptr[i];
-        if (!r->sample)
-            continue;
-        uint32_t n_taken = d->ids[d->n_places + n], places = n_places(r);
-        TRY(append(x, r, d->ids + at, n_taken, err));
-        d->items[n++] = item_of(d, r, at, n_taken);
-        at += places;
     }
     return STATUS_OK;
 }

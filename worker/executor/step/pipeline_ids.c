@@ -6,9 +6,12 @@
  * Nobody waits in a circle: hidden states go forward and ids back, and a stage that waits to get
  * its hidden states rid takes no ids meanwhile. So it begins a pass only when the ids that may have
  * come by its end are few enough to lie in a link by themselves. */
+#include "worker/executor/step/pipeline_ids.h"
+
 #include <assert.h>
 
 #include "worker/executor/ranks.h"
+#include "worker/executor/step/append.h"
 
 /* A ring of shared memory and the buffers of any socket have room for 16 KiB and their headers. */
 _Static_assert(EXECUTOR_AHEAD_IDS * sizeof(uint32_t) + EXECUTOR_AHEAD_PASSES * 16ul <= 20 << 10,
@@ -31,7 +34,7 @@ static enum status settle_pass(struct executor_model *x, struct error *err)
         if (ids[i] >= x->info.limits.vocab_size)
             return error_set(err, STATUS_INVALID,
                              "rank %u drew token %u for slot %u, of a vocabulary of %u",
-                             x->comms.drawer, ids[i], q->slot, x->info.limits.vocab_size);
+                             x->ranks.comms.drawer, ids[i], q->slot, x->info.limits.vocab_size);
         q->ids[q->n_ids - 1] = ids[i];
         q->awaits = false;
     }

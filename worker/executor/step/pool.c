@@ -1,9 +1,12 @@
 /* Prompts as vectors: the rows of pooling requests behind the final norm, on the rank that draws. A
  * mean is added up position by position, each sum in double, so that it has the same bits however
  * its prompt is cut into chunks and passes. */
+#include "worker/executor/step/pool.h"
+
 #include <math.h>
 
 #include "worker/executor/state.h"
+#include "worker/runner/logits.h"
 
 /* A row of the pass that is needed. */
 struct pooled_row {

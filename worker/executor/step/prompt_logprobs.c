@@ -1,10 +1,13 @@
 /* Prompts scored: the log-probabilities of a prompt's own ids, each from the row in front of it,
  * with the best ones there. All ids of a prompt are known from its admission, so a chunk's last row
  * is no special case. Where the device draws a step it scores too: a row from which the one id that
- * follows may be drawn has all that is wanted (executor_model_draw.c). Else the host looks at the
+ * follows may be drawn has all that is wanted (device_sample.c). Else the host looks at the
  * logits, RUNNER_LOGITS_ROWS rows at a time. What is told of a row depends on its logits alone. */
+#include "worker/executor/step/prompt_logprobs.h"
+
 #include "common/base/mem.h"
 #include "worker/executor/ranks.h"
+#include "worker/runner/logits.h"
 
 uint32_t scored_places(const struct sampling_params *p, uint32_t vocab_size)
 {
@@ -104,7 +107,7 @@ static enum status score_rows(struct executor_model *x, const struct batch_score
             (struct sampler_row){.logits = logits + (size_t)i * x->engine->config.vocab_size,
                                  .best = top[i].best,
                                  .sum_exp = sums[i]};
-    share.n_shares = x->n_samplers;
+    share.n_shares = x->host.n_samplers;
     device->ops->parallel_for(device, share.n_shares, score_rows_of_share, &share);
     return STATUS_OK;
 }

@@ -1,20 +1,6 @@
 #pragma once
-/* The rows of prompts that are scored in a step, for executor_model_*.c. */
-#include "worker/sequences/sequences.h"
-
-struct begun_step;
-struct executor_model;
-
-/* The rows of prompts that a step scores, in the order of the plan, and on the drawing rank what
- * its result holds then: an item for each run that samples or scores. */
-struct scored {
-    uint32_t n_rows, n_done;   /* in all; of the passes so far */
-    struct logprob_row *rows;  /* [n_rows] the drawing rank's, as all that follows */
-    uint32_t *targets;         /* [n_rows] whose they are */
-    struct result_item *items; /* [n_items] */
-    bool *samples;             /* [n_items] */
-    uint32_t n_items;
-};
+/* The rows of prompts that are scored in a step. */
+#include "worker/executor/state.h"
 
 /* Entries of a row: the prompt's id, then the best. */
 uint32_t scored_places(const struct sampling_params *p, uint32_t vocab_size);

@@ -5,13 +5,23 @@
  * steps in flight").
  *
  * A sequence may leave while its id is on the way: an item finds it by slot and serial number. */
+#include "worker/executor/step/step.h"
+
 #include <assert.h>
 #include <time.h>
 
 #include "common/base/clock.h"
 #include "common/base/mem.h"
+#include "worker/executor/device_loss.h"
 #include "worker/executor/ranks.h"
+#include "worker/executor/step/adapters.h"
+#include "worker/executor/step/append.h"
 #include "worker/executor/step/device_sample.h"
+#include "worker/executor/step/draft.h"
+#include "worker/executor/step/host_sample.h"
+#include "worker/executor/step/pipeline_ids.h"
+#include "worker/executor/step/pool.h"
+#include "worker/executor/step/prompt_logprobs.h"
 #include "worker/grammar/grammars.h"
 
 /* Between two looks at the other ranks while nobody but the device is waited for. */
@@ -25,7 +35,7 @@ static struct executor_model *of(struct executor *e)
 
 static struct begun_step *step_at(struct executor_model *x, uint32_t i)
 {
-    return &x->steps[(x->i_oldest + i) % EXECUTOR_MAX_BEGUN];
+    return &x->steps.begun[(x->steps.i_oldest + i) % EXECUTOR_MAX_BEGUN];
 }
 
 /* ---- ids come to the host ---- */
@@ -38,7 +48,7 @@ static enum status take_told(struct executor_model *x, struct begun_step *s, uin
     if (id >= x->info.limits.vocab_size)
         return error_set(err, STATUS_INVALID,
                          "rank %u drew token %u for slot %u, of a vocabulary of %u",
-                         x->comms.drawer, id, s->items[i].slot, x->info.limits.vocab_size);
+                         x->ranks.comms.drawer, id, s->items[i].slot, x->info.limits.vocab_size);
     s->drawn.ids[i] = id;
     return STATUS_OK;
 }
@@ -89,12 +99,12 @@ static enum status has_drawn(void *ctx, struct error *err)
 {
     const struct executor_model *x = ((const struct awaited_step *)ctx)->x;
     const struct begun_step *s = ((const struct awaited_step *)ctx)->s;
-    uint64_t from = s->enqueued_ns > x->finished_ns ? s->enqueued_ns : x->finished_ns;
+    uint64_t from = s->enqueued_ns > x->steps.finished_ns ? s->enqueued_ns : x->steps.finished_ns;
     enum status st = x->draws->ops->query(x->draws, s->i_draws, err);
-    if (st == STATUS_AGAIN && clock_mono_ns() > from + x->stuck_ns)
+    if (st == STATUS_AGAIN && clock_mono_ns() > from + x->loss.stuck_ns)
         return error_set(err, STATUS_TIMEOUT,
                          "the device hangs: step %llu has not come to an end after %.0f s",
-                         (unsigned long long)s->step, (double)x->stuck_ns / NS_PER_S);
+                         (unsigned long long)s->step, (double)x->loss.stuck_ns / NS_PER_S);
     return st;
 }
 
@@ -118,8 +128,8 @@ static enum status await_draws(struct executor_model *x, const struct begun_step
                                struct error *err)
 {
     struct awaited_step a = {x, s};
-    if (x->in->wait)
-        TRY(x->in->wait(x, has_drawn, &a, err));
+    if (x->ranks.in->wait)
+        TRY(x->ranks.in->wait(x, has_drawn, &a, err));
     else
         TRY(await_device(x, &a, err));
     return x->draws->ops->wait(x->draws, s->i_draws, err); /* at once */
@@ -142,7 +152,7 @@ static enum status settle_step(struct executor_model *x, struct begun_step *s, s
 /* All steps under way. */
 static enum status settle_steps(struct executor_model *x, struct error *err)
 {
-    for (uint32_t i = 0; i < x->n_begun; i++)
+    for (uint32_t i = 0; i < x->steps.n_begun; i++)
         TRY(settle_step(x, step_at(x, i), err));
     return STATUS_OK;
 }
@@ -150,7 +160,7 @@ static enum status settle_steps(struct executor_model *x, struct error *err)
 /* How many guesses count decides what the next plan's runs are. */
 static enum status settle_guesses(struct executor_model *x, struct error *err)
 {
-    for (uint32_t i = 0; i < x->n_begun; i++)
+    for (uint32_t i = 0; i < x->steps.n_begun; i++)
         if (step_at(x, i)->drawn.guessed)
             TRY(settle_step(x, step_at(x, i), err));
     return STATUS_OK;
@@ -264,9 +274,9 @@ static enum status begin(struct executor_model *x, const struct msg_plan *p, str
     TRY(executor_check_adapters(x, p, err));
     TRY(settle_guesses(x, err));
     TRY(executor_settle_for(x, p, err));
-    if (x->grammars) {
-        grammars_prepare(x->grammars);
-        grammars_leave(x->grammars, p);
+    if (x->host.grammars) {
+        grammars_prepare(x->host.grammars);
+        grammars_leave(x->host.grammars, p);
     }
     TRY(sequences_apply(x->sequences, p, err));
     executor_take_adapters(x, p);
@@ -292,19 +302,19 @@ enum status executor_begin(struct executor *e, const struct msg_plan *p, struct 
                            struct error *err)
 {
     struct executor_model *x = of(e);
-    assert(x->n_begun < EXECUTOR_MAX_BEGUN);
-    uint32_t at = (x->i_oldest + x->n_begun) % EXECUTOR_MAX_BEGUN;
-    x->steps[at] = (struct begun_step){.term_epoch = p->term_epoch,
-                                       .step = p->step,
-                                       .begun_ns = clock_mono_ns(),
-                                       .i_draws = at,
-                                       .arena = arena};
-    atomic_store(&x->entered_ns, clock_mono_ns());
-    enum status s = begin(x, p, &x->steps[at], err);
-    atomic_store(&x->entered_ns, 0);
-    x->steps[at].enqueued_ns = clock_mono_ns();
+    assert(x->steps.n_begun < EXECUTOR_MAX_BEGUN);
+    uint32_t at = (x->steps.i_oldest + x->steps.n_begun) % EXECUTOR_MAX_BEGUN;
+    x->steps.begun[at] = (struct begun_step){.term_epoch = p->term_epoch,
+                                             .step = p->step,
+                                             .begun_ns = clock_mono_ns(),
+                                             .i_draws = at,
+                                             .arena = arena};
+    atomic_store(&x->loss.entered_ns, clock_mono_ns());
+    enum status s = begin(x, p, &x->steps.begun[at], err);
+    atomic_store(&x->loss.entered_ns, 0);
+    x->steps.begun[at].enqueued_ns = clock_mono_ns();
     executor_look_at_device(x, s, err);
-    x->n_begun += s == STATUS_OK;
+    x->steps.n_begun += s == STATUS_OK;
     return s;
 }
 
@@ -315,16 +325,16 @@ bool executor_is_due(struct executor *e)
     struct executor_model *x = of(e);
     const struct begun_step *s = step_at(x, 0);
     struct error err;
-    assert(x->n_begun > 0);
+    assert(x->steps.n_begun > 0);
     if (!s->on_device || atomic_load(&x->interrupted))
         return true;
     if (has_drawn(&(struct awaited_step){x, s}, &err) != STATUS_AGAIN)
         return true;
     uint64_t now_ns = clock_mono_ns();
-    if (now_ns - x->looked_ns < LOOK_NS)
+    if (now_ns - x->steps.looked_ns < LOOK_NS)
         return false;
-    x->looked_ns = now_ns;
-    if (x->in->look && x->in->look(x, &err) != STATUS_OK)
+    x->steps.looked_ns = now_ns;
+    if (x->ranks.in->look && x->ranks.in->look(x, &err) != STATUS_OK)
         return true;  /* finish says so */
     executor_bump(e); /* a slow device is not a stuck one: that the deadline ends, and a look */
     return false;
@@ -338,10 +348,10 @@ enum status executor_finish(struct executor *e, struct msg_result *out, struct e
                          ? error_set(err, STATUS_CLOSED, "interrupted")
                          : settle_step(x, s, err);
     uint64_t now_ns = clock_mono_ns();
-    uint64_t from_ns = s->begun_ns > x->finished_ns ? s->begun_ns : x->finished_ns;
-    x->i_oldest = (x->i_oldest + 1) % EXECUTOR_MAX_BEGUN;
-    x->n_begun--;
-    x->finished_ns = now_ns;
+    uint64_t from_ns = s->begun_ns > x->steps.finished_ns ? s->begun_ns : x->steps.finished_ns;
+    x->steps.i_oldest = (x->steps.i_oldest + 1) % EXECUTOR_MAX_BEGUN;
+    x->steps.n_begun--;
+    x->steps.finished_ns = now_ns;
     executor_look_at_device(x, st, err);
     if (st != STATUS_OK)
         return st;
@@ -351,8 +361,8 @@ enum status executor_finish(struct executor *e, struct msg_result *out, struct e
                                .n_drafted = s->n_drafted,
                                .execute_ns = now_ns - from_ns};
     if (!s->on_device) { /* of a GPU's step the host does not see what was waiting */
-        uint64_t waited_ns = x->collectives.spent_ns - x->spent_seen_ns;
-        x->spent_seen_ns = x->collectives.spent_ns;
+        uint64_t waited_ns = x->ranks.collectives.spent_ns - x->steps.spent_seen_ns;
+        x->steps.spent_seen_ns = x->ranks.collectives.spent_ns;
         executor_worked(e, out->execute_ns > waited_ns ? out->execute_ns - waited_ns : 0);
     }
     if (executor_draws(x)) {
@@ -374,6 +384,6 @@ enum status executor_step(struct executor *e, const struct msg_plan *p, struct a
 
 void executor_drop_steps(struct executor_model *x)
 {
-    x->n_begun = 0;
+    x->steps.n_begun = 0;
     executor_await_device(x); /* its memory is used again */
 }

@@ -1,6 +1,7 @@
 #include <math.h>
 
 #include "worker/model/build.h"
+#include "worker/model/families/family.h"
 
 /* Norms before and after each part, window layers, embeddings scaled by sqrt(hidden). Checkpoints
  * hold the norms' weights minus one; GGUFs the weights. */

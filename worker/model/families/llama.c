@@ -1,6 +1,7 @@
 #include <string.h>
 
-#include "worker/model/build.h"
+#include "worker/model/build_llama.h"
+#include "worker/model/families/family.h"
 
 /* Llama 1 to 3.3 (Touvron et al. 2023) and what is built like it: Vicuna, OpenLLaMA, Mistral with
  * its windows (Jiang et al. 2023), Qwen 2 with its biases (Yang et al. 2024). Norms before, SwiGLU,

@@ -1,4 +1,5 @@
-#include "worker/model/build.h"
+#include "worker/model/build_llama.h"
+#include "worker/model/families/family.h"
 
 #define MOE "model.layers.%u.block_sparse_moe."
 

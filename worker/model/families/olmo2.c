@@ -1,4 +1,5 @@
 #include "worker/model/build.h"
+#include "worker/model/families/family.h"
 
 /* OLMo 2 (OLMo Team 2025): norms after each part and none before, Q and K normed whole. */
 void family_olmo2(struct program *p)

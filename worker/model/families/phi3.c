@@ -1,4 +1,5 @@
-#include "worker/model/build.h"
+#include "worker/model/build_llama.h"
+#include "worker/model/families/family.h"
 
 #define QKV     TENSOR("model.layers.%u.self_attn.qkv_proj.weight", "blk.%u.attn_qkv.weight")
 #define GATE_UP TENSOR("model.layers.%u.mlp.gate_up_proj.weight", "blk.%u.ffn_up.weight")

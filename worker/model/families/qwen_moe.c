@@ -1,6 +1,7 @@
 #include <string.h>
 
-#include "worker/model/build.h"
+#include "worker/model/build_llama.h"
+#include "worker/model/families/family.h"
 
 #define MLP "model.layers.%u.mlp."
 

@@ -11,8 +11,9 @@
 
 #include <cmocka.h>
 
-#include "worker/comm/comm_internal.h"
 #include "worker/comm/links/link.h"
+#include "worker/comm/part.h"
+#include "worker/comm/state.h"
 
 enum { MAX_WORLD = 6, N_FLOATS = 100, N_STEPS = 3 };
 

@@ -12,6 +12,8 @@
 #include "tests/unit/worker/executor/draws_double.c"
 #include "tests/unit/worker/executor/plan_driver.c"
 #include "tests/unit/worker/tiny_model.c"
+#include "worker/draft/model.h"
+#include "worker/executor/device/open.h"
 #include "worker/executor/state.h"
 
 enum { N_GUESSES = 16, SHORT_LENGTH = 60 };

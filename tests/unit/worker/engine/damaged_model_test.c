@@ -12,6 +12,7 @@
 
 #include "common/base/log.h"
 #include "tests/unit/worker/tiny_model.c"
+#include "worker/executor/device/open.h"
 #include "worker/executor/executor.h"
 
 enum { N_PROMPT = 4, RUN_EVERY = 16 };

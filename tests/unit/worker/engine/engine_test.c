@@ -18,6 +18,8 @@
 #include "tests/golden/golden_gpus.c"
 #include "tests/golden/golden_ranks.c"
 #include "tests/unit/worker/tiny_model.c"
+#include "worker/engine/shapes.h"
+#include "worker/runner/logits.h"
 
 enum { N_ROWS = 40, N_SAMPLED = 3, BLOCK = 16, N_BLOCKS = 4 };
 

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "common/base/arena.h"
+#include "worker/executor/device/model.h"
 #include "worker/executor/step/device_sample.h"
 
 struct draws_double {

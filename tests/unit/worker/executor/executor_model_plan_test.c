@@ -12,6 +12,7 @@
 #include "tests/unit/worker/executor/draws_double.c"
 #include "tests/unit/worker/executor/plan_driver.c"
 #include "tests/unit/worker/tiny_model.c"
+#include "worker/executor/device/open.h"
 #include "worker/executor/state.h"
 
 static const struct {
@@ -407,11 +408,11 @@ static void test_a_device_that_hangs(void **state)
     add_guessed_streams();
     for (int round = 0; round < 2; round++) {
         struct executor_model *x = (struct executor_model *)e;
-        assert_true(round > 0 || x->stuck_ns == STEP_TIMEOUT_S * NS_PER_S);
+        assert_true(round > 0 || x->loss.stuck_ns == STEP_TIMEOUT_S * NS_PER_S);
         driver_join(&d);
         d.step = 0;
         draws_double->hangs = true;
-        x->stuck_ns = round == 0 ? 3600 * NS_PER_S : 50 * NS_PER_MS;
+        x->loss.stuck_ns = round == 0 ? 3600 * NS_PER_S : 50 * NS_PER_MS;
         begin_step(&d.streams[0], true, false, 0);
         uint64_t before = atomic_load(&e->progress);
         while (round == 0 && atomic_load(&e->progress) < before + 3)

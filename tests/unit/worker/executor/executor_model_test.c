@@ -17,6 +17,7 @@
 #include "common/base/log.h"
 #include "tests/unit/worker/tiny_model.c"
 #include "worker/comm/comm.h"
+#include "worker/executor/device/open.h"
 #include "worker/executor/state.h"
 
 enum { N_RANKS = 2, N_PROMPT = 20, N_STEPS = 12, N_SLOTS = 3, N_BLOCKS = 16 };

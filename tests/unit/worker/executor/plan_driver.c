@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "common/base/random.h"
+#include "worker/executor/device/open.h"
 #include "worker/executor/executor.h"
 
 enum {
@@ -387,7 +388,7 @@ static void driver_begin(struct driver *d, struct flight *f)
     struct executor *e = d->ranks[0].executor;
     struct arena *arena = &d->arenas[f->plan.step % DRIVER_FLIGHT];
     struct error err;
-    if (!e->ops->begin)
+    if (!e->in_halves)
         return;
     arena_reset(arena);
     if (e->ops->begin(e, &f->plan, arena, &err) != STATUS_OK)
@@ -406,7 +407,7 @@ static void driver_execute(struct driver *d, struct flight *f)
 {
     for (uint32_t i = 0; i < d->n_ranks; i++)
         d->ranks[i].plan = &f->plan;
-    if (d->ranks[0].executor->ops->begin)
+    if (d->ranks[0].executor->in_halves)
         driver_finish(d);
     else
         driver_run_ranks(d, "step");

@@ -9,6 +9,7 @@
 #include <cmocka.h>
 
 #include "kernels/kv_layout.h"
+#include "worker/model/families/program_build.h"
 
 /* 18 layers, every sixth sees everything, the others 512; one KV head of 256. */
 static struct model_config config(bool windows)

@@ -1,3 +1,4 @@
+#include "worker/model/families/program_build.h"
 #include "worker/model/program.h"
 
 #include <math.h>

@@ -14,6 +14,7 @@
 #include "common/base/mem.h"
 #include "common/base/random.h"
 #include "worker/sampling/draw.h"
+#include "worker/sampling/philox.h"
 #include "worker/sampling/sweep.h"
 
 enum { MOST = 3000, N_ROUNDS = 400 };

@@ -11,6 +11,7 @@
 #include <cmocka.h>
 
 #include "common/base/random.h"
+#include "worker/sampling/philox.h"
 
 static void known_answers(void **state)
 {

@@ -13,6 +13,7 @@
 #include "common/base/mem.h"
 #include "tests/unit/common/model/gguf_writer.c"
 #include "tests/unit/common/model/put_file.c"
+#include "worker/model/families/program_build.h"
 
 /* A llama of one layer: hidden 16, 2 heads of 8, 1 KV head, inner 32, vocabulary 48. */
 static const struct {

@@ -466,7 +466,7 @@ static int n_open_files(void)
 
 enum { GOOD_SEALS = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL };
 
-/* What take refuses. Offsets are of link_shm.c's header: magic, version at 8, ring_bytes at 16. */
+/* What take refuses. Offsets are of shm.c's header: magic, version at 8, ring_bytes at 16. */
 static void test_refused_memory(void **state)
 {
     static const struct {

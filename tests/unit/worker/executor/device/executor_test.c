@@ -1,4 +1,6 @@
 /* What is looked for before a device is opened. */
+#include "worker/executor/device/cuda.h"
+#include "worker/executor/device/open.h"
 #include "worker/executor/executor.h"
 
 #include <fcntl.h>

@@ -3,8 +3,8 @@
 #include <pthread.h>
 
 #include "worker/comm/address.h"
-#include "worker/comm/comm.h"
 #include "worker/comm/exchange.h"
+#include "worker/comm/group.h"
 #include "worker/comm/wait.h"
 
 struct comm {

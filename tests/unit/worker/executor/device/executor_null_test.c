@@ -12,6 +12,7 @@
 
 #include "proto/null_tokens.h"
 #include "tests/unit/worker/executor/plan_driver.c"
+#include "worker/executor/device/open.h"
 
 static struct worker_options options(void)
 {

@@ -1,0 +1,7 @@
+#pragma once
+/* The null device: plans are checked and answered, nothing is computed (docs/null-worker.md). */
+#include "common/options/worker.h"
+#include "worker/executor/executor.h"
+
+MUST_USE enum status executor_null_open(const struct worker_options *o, struct executor **out,
+                                        struct error *err);

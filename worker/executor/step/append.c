@@ -1,0 +1,168 @@
+
+#include "worker/executor/step/append.h"
+
+#include "worker/executor/ranks.h"
+
+static uint32_t n_places(const struct sequence_run *r)
+{
+    return r->n_tokens > 0 ? r->n_guessed + 1 : 0;
+}
+
+enum status drawn_init(struct drawn *d, struct sequence_runs runs, struct arena *arena,
+                       struct error *err)
+{
+    bool logprobs = false, masks = false;
+    *d = (struct drawn){0};
+    for (uint32_t i = 0; i < runs.n; i++) {
+        const struct sequence_run *r = &runs.ptr[i];
+        if (!r->sample)
+            continue;
+        d->n_items++;
+        d->n_places += n_places(r);
+        d->guessed = d->guessed || r->n_guessed > 0;
+        logprobs = logprobs || r->q->sampling.n_logprobs >= 0;
+        masks = masks || r->q->sampling.grammar_kind != GRAMMAR_NONE;
+    }
+    uint32_t n = d->n_places + d->n_items;
+    if (n == 0)
+        return STATUS_OK;
+    d->ids = arena_try_array(arena, n, sizeof *d->ids);
+    d->gaps = arena_try_array(arena, n, sizeof *d->gaps);
+    d->items = arena_try_array(arena, d->n_items, sizeof *d->items);
+    if (logprobs)
+        d->logprobs = arena_try_array(arena, n, sizeof *d->logprobs);
+    if (masks) {
+        d->mask_units = arena_try_array(arena, n, sizeof *d->mask_units);
+        d->matcher_kib = arena_try_array(arena, n, sizeof *d->matcher_kib);
+    }
+    if (d->ids && d->gaps && d->items && (!logprobs || d->logprobs) &&
+        (!masks || (d->mask_units && d->matcher_kib)))
+        return STATUS_OK;
+    return error_set(err, STATUS_NO_MEMORY, "no memory for %u results", d->n_items);
+}
+
+/* How many of a run's places count: one more than its guesses that are what was drawn. */
+static uint32_t n_right(const struct sequence_run *r, const uint32_t *ids)
+{
+    const uint32_t *guesses = r->q->ids + r->q->n_ids;
+    uint32_t n = 0;
+    while (n < r->n_guessed && ids[n] == guesses[n])
+        n++;
+    return n_places(r) > 0 ? n + 1 : 0;
+}
+
+static void count_right(struct drawn *d, struct sequence_runs runs)
+{
+    uint32_t *ids = d->ids, *counts = d->ids + d->n_places;
+    for (uint32_t i = 0; i < runs.n; i++) {
+        const struct sequence_run *r = &runs.ptr[i];
+        if (!r->sample)
+            continue;
+        *counts++ = n_right(r, ids);
+        ids += n_places(r);
+    }
+}
+
+/* The ranks guess by themselves, from the same ids: what the drawing one took over, this one
+ * guessed too. */
+static enum status check_taken(const struct executor_model *x, const struct sequence_run *r,
+                               const uint32_t *ids, uint32_t n, struct error *err)
+{
+    uint32_t vocab_size = x->info.limits.vocab_size, slot = r->q->slot;
+    if (n > n_places(r) || (n == 0 && n_places(r) > 0) || n > n_right(r, ids))
+        return error_set(err, STATUS_INVALID,
+                         "rank %u drew %u tokens for slot %u, behind %u guesses, of which here %u "
+                         "are right",
+                         x->ranks.comms.drawer, n, slot, r->n_guessed, n_right(r, ids));
+    for (uint32_t i = 0; i < n; i++)
+        if (ids[i] >= vocab_size)
+            return error_set(err, STATUS_INVALID,
+                             "rank %u drew token %u for slot %u, of a vocabulary of %u",
+                             x->ranks.comms.drawer, ids[i], slot, vocab_size);
+    return STATUS_OK;
+}
+
+/* The drawing rank appends what it sends, at the same place in code: the ranks cannot come to
+ * differ. */
+static enum status append(struct executor_model *x, struct sequence_run *r, const uint32_t *ids,
+                          uint32_t n, struct error *err)
+{
+    TRY(check_taken(x, r, ids, n, err));
+    for (uint32_t i = 0; i < n; i++)
+        if (!sequence_push(r->q, ids[i], x->info.limits.max_model_len))
+            return error_set(err, STATUS_NO_MEMORY, "no memory for the token of slot %u",
+                             r->q->slot);
+    r->q->draft_lacks = r->n_guessed > 0 && n > r->n_guessed;
+    return STATUS_OK;
+}
+
+/* A run pays for its refused places too. */
+static uint32_t units_of(const struct drawn *d, const struct sequence_run *r, uint32_t at)
+{
+    uint64_t sum = 0;
+    for (uint32_t i = 0; d->mask_units && i < n_places(r); i++)
+        sum += d->mask_units[at + i];
+    return sum < UINT32_MAX ? (uint32_t)sum : UINT32_MAX;
+}
+
+static struct result_item item_of(const struct drawn *d, const struct sequence_run *r, uint32_t at,
+                                  uint32_t n)
+{
+    bool logprobs = r->q->sampling.n_logprobs >= 0 && n > 0;
+    bool matcher = d->matcher_kib && n_places(r) > 0;
+    return (struct result_item){.slot = r->q->slot,
+                                .ids = {d->ids + at, n},
+                                .logprobs = logprobs ? d->logprobs + at : NULL,
+                                .n_logprobs = logprobs ? n : 0,
+                                .gaps = {d->gaps + at, n},
+                                .vector = r->q->vector,
+                                .mask_units = units_of(d, r, at),
+                                .matcher_kib = matcher ? d->matcher_kib[at] : 0};
+}
+
+void executor_put_items(struct drawn *d, struct sequence_runs runs)
+{
+    for (uint32_t i = 0, n = 0, at = 0; i < runs.n; i++) {
+        const struct sequence_run *r = &runs.ptr[i];
+        if (!r->sample)
+            continue;
+        d->items[n++] = item_of(d, r, at, n_places(r));
+        at += n_places(r);
+    }
+}
+
+enum status executor_append_id(struct executor_model *x, struct sequence *q, uint32_t id,
+                               struct error *err)
+{
+    if (id >= x->info.limits.vocab_size)
+        return error_set(err, STATUS_INVALID,
+                         "rank %u drew token %u for slot %u, of a vocabulary of %u",
+                         x->ranks.comms.drawer, id, q->slot, x->info.limits.vocab_size);
+    if (!sequence_push(q, id, x->info.limits.max_model_len))
+        return error_set(err, STATUS_NO_MEMORY, "no memory for the token of slot %u", q->slot);
+    q->draft_lacks = 0;
+    return STATUS_OK;
+}
+
+/* Without guesses every run has one token, or none at its end, and nobody needs to be told how
+ * many. */
+enum status executor_append_drawn(struct executor_model *x, struct sequence_runs runs,
+                                  struct drawn *d, struct error *err)
+{
+    if (d->n_items == 0)
+        return STATUS_OK;
+    if (executor_draws(x) || !d->guessed)
+        count_right(d, runs);
+    uint32_t n_sent = d->n_places + (d->guessed ? d->n_items : 0);
+    TRY(executor_tell(x, d->ids, n_sent * sizeof *d->ids, err));
+    for (uint32_t i = 0, n = 0, at = 0; i < runs.n; i++) {
+        struct sequence_run *r = &runs.ptr[i];
+        if (!r->sample)
+            continue;
+        uint32_t n_taken = d->ids[d->n_places + n], places = n_places(r);
+        TRY(append(x, r, d->ids + at, n_taken, err));
+        d->items[n++] = item_of(d, r, at, n_taken);
+        at += places;
+    }
+    return STATUS_OK;
+}

@@ -1,0 +1,15 @@
+#pragma once
+/* Each family of models is a function that appends the operators of its layers to p, in a file of
+ * its own here; program_build.c has them by the names of config.json. */
+struct program;
+
+void family_llama(struct program *p);
+void family_qwen3(struct program *p);
+void family_gemma2(struct program *p);
+void family_gemma3(struct program *p);
+void family_olmo2(struct program *p);
+void family_phi3(struct program *p);
+void family_mixtral(struct program *p);
+void family_qwen_moe(struct program *p);
+void family_gpt_oss(struct program *p);
+void family_deepseek(struct program *p);
