@@ -15,6 +15,8 @@
 #include "gateway/http/openapi.h"
 #include "gateway/http/state.h"
 #include "gateway/http/tls.h"
+#include "gateway/parsers/reasoning.h"
+#include "gateway/parsers/tool_parsers.h"
 #include "gateway/prepare/pooling.h"
 #include "gateway/sagemaker/djl.h"
 #include "text/vocabulary.h"

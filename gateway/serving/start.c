@@ -7,6 +7,8 @@
 #include "common/base/log.h"
 #include "common/base/mem.h"
 #include "common/base/random.h"
+#include "gateway/parsers/tool_parsers.h"
+#include "gateway/parsers/tool_raw.h"
 #include "gateway/serving/adapters.h"
 #include "gateway/tools/set.h"
 

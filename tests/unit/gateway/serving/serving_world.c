@@ -2,6 +2,9 @@
 
 #include <string.h>
 
+#include "gateway/parsers/reasoning.h"
+#include "gateway/parsers/tool_parsers.h"
+
 struct world w;
 
 static void fake_attach(void *reply, struct api_request *r)
