@@ -3,6 +3,7 @@
 #include <sodium.h>
 
 #include "common/base/mem.h"
+#include "gateway/dialects/dialects.h"
 #include "gateway/dialects/openai_completions.h"
 #include "gateway/dialects/openai_json.h"
 #include "gateway/prepare/chunks.h"

@@ -1,6 +1,7 @@
 /* The answers of /v1/chat/completions. */
 #include "common/json/text.h"
 #include "gateway/dialects/chat_roles.h"
+#include "gateway/dialects/dialects.h"
 #include "gateway/dialects/openai_json.h"
 #include "gateway/dialects/sse.h"
 #include "gateway/tools/set.h"

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "common/json/text.h"
+#include "gateway/dialects/dialects.h"
 #include "gateway/dialects/openai_json.h"
 #include "gateway/dialects/responses.h"
 #include "gateway/dialects/sse.h"
@@ -16,14 +17,6 @@ struct writer {
     struct dialect_state *s;
     const struct generation *g; /* NULL: it failed */
 };
-
-void dialect_state_fini(struct dialect_state *s)
-{
-    strbuf_fini(&s->items);
-    strbuf_fini(&s->text);
-    strbuf_fini(&s->head);
-    strbuf_fini(&s->logprobs);
-}
 
 /* ---- items ---- */
 

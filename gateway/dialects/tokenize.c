@@ -4,6 +4,7 @@
 
 #include "common/base/mem.h"
 #include "gateway/dialects/chat_roles.h"
+#include "gateway/dialects/dialects.h"
 #include "gateway/dialects/openai_completions.h"
 #include "gateway/dialects/openai_json.h"
 #include "gateway/prepare/dialect.h"

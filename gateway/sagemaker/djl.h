@@ -34,7 +34,9 @@ MUST_USE enum status djl_read_statuses(const struct option_list *words, struct d
 /* Before requests are served; for the whole process. */
 void djl_set_statuses(const struct djl_statuses *s);
 
-/* Who answers, by what the body holds; dialect_djl, _tgi, _static and _async answer `inputs`. */
+/* The form that the gateway was started with reads the body, and answers `inputs`. */
+extern const struct dialect dialect_djl, dialect_djl_async, dialect_djl_tgi, dialect_djl_static;
+/* Who answers where the body holds something else. */
 extern const struct dialect dialect_djl_sse, dialect_djl_chat, dialect_djl_chat_sse;
 extern const struct dialect dialect_djl_async_chat, dialect_djl_async_prompt;
 

@@ -2,6 +2,7 @@
  * lines where it is not an SSE stream. */
 #include <string.h>
 
+#include "gateway/dialects/dialects.h"
 #include "gateway/dialects/sse.h"
 #include "gateway/sagemaker/djl.h"
 

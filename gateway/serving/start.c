@@ -11,6 +11,7 @@
 #include "gateway/parsers/tool_raw.h"
 #include "gateway/serving/adapters.h"
 #include "gateway/tools/set.h"
+#include "gateway/prepare/prepare.h"
 
 /* A larger body (bytes) may have a tree of thousands of values, which is freed on the pool. */
 enum { MAX_ATTEMPTS = 100000, MOST_FREED_HERE = 16 << 10, MOST_COPIED_HERE = 64 << 10 };

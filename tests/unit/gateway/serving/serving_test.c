@@ -11,6 +11,7 @@
 #include <cmocka.h>
 
 #include "common/base/version.h"
+#include "gateway/dialects/dialects.h"
 
 static void post(const char *body)
 {

@@ -2,6 +2,7 @@
 #include <string.h>
 
 #include "common/base/clock.h"
+#include "gateway/dialects/dialects.h"
 #include "gateway/prepare/dialect.h"
 #include "gateway/serving/adapters.h"
 #include "gateway/trace/request_note.h"
