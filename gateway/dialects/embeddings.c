@@ -6,6 +6,7 @@
 #include "gateway/dialects/dialects.h"
 #include "gateway/dialects/openai_completions.h"
 #include "gateway/dialects/openai_json.h"
+#include "gateway/fields/read.h"
 #include "gateway/prepare/chunks.h"
 #include "gateway/prepare/dialect.h"
 

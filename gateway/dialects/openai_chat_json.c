@@ -4,6 +4,7 @@
 #include "gateway/dialects/dialects.h"
 #include "gateway/dialects/openai_json.h"
 #include "gateway/dialects/sse.h"
+#include "gateway/fields/read.h"
 #include "gateway/tools/set.h"
 
 #define OBJECT_CHUNK "chat.completion.chunk"

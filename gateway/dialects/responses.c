@@ -8,6 +8,7 @@
 
 #include "common/json/text.h"
 #include "gateway/dialects/chat_roles.h"
+#include "gateway/fields/read.h"
 
 struct reader {
     struct params *p;

@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "common/json/text.h"
-#include "gateway/fields/fields.h"
+#include "gateway/fields/members.h"
 
 /* Where the walk is: a name such as messages[3].content, made when somebody has to read it. */
 struct place {

@@ -6,7 +6,7 @@
 
 #include "common/base/version.h"
 #include "common/options/gateway.h"
-#include "gateway/fields/fields.h"
+#include "gateway/fields/table.h"
 #include "gateway/http/routes.h"
 
 /* ---- bodies of requests, from the table of fields ---- */

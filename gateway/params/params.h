@@ -1,5 +1,5 @@
 #pragma once
-/* A JSON body as checked values. One table (fields.h) has a row per field: name, type, range, which
+/* A JSON body as checked values. One table (fields/table.h) has a row per field: name, type, range, which
  * dialects know it, what becomes of it. A wrong type or range is a 400 that names the field; null
  * is the same as absent; a field that changes the answer and is not supported is refused by name;
  * of unknown ones the policy says what becomes. Pure, no I/O; any thread, one thread per value. */
@@ -109,17 +109,11 @@ struct params {
 /* Scans the text for its depth and number of values before a tree is built, then parses. body is
  * not kept. NULL with e filled: not JSON, not UTF-8, not an object, too deep, or too large. */
 json_t *params_parse_json(struct str body, struct api_error *e);
-/* owned_body moves into out, also on failure; policy is borrowed for this call. False: e says why,
- * and params_fini is still due. */
-bool params_init(struct params *out, enum api_kind kind, json_t *owned_body,
-                 const struct params_policy *policy, struct api_error *e);
 void params_fini(struct params *p);
 /* When the request is prepared: lets go of what nobody reads from here on, which is all of the body
  * but a few short texts. Its tree takes up to a hundred times the bytes of the body's text, and an
  * answer may take an hour. The prompt, the messages, what goes with them into a template, and
  * bad_words are NULL afterwards; tools stay, for the parsers of answers. */
 void params_settle(struct params *p);
-/* docs/openai.md: every field, what it may hold and what becomes of it. */
-void fields_document(struct strbuf *out);
 /* A JSON string's bytes, borrowed. */
 struct str params_json_str(const json_t *string);

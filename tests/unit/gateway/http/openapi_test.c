@@ -12,7 +12,8 @@
 
 #include <cmocka.h>
 
-#include "gateway/fields/fields.h"
+#include "gateway/fields/read.h"
+#include "gateway/fields/table.h"
 #include "gateway/http/chat_page.h"
 #include "gateway/http/routes.h"
 #include "gateway/prepare/dialect.h"

@@ -1,7 +1,7 @@
 #pragma once
-/* The table of fields, in parts (fields_*.c): a row says of a field what it is called, what it may
- * hold, which dialects know it, and what becomes of it. A key of a body that has no row is unknown.
- * docs/openai.md is made from this. For params.c and the parts of the table only. */
+/* A row of the table of fields (table.h): what a field is called, what it may hold, which dialects
+ * know it, and what becomes of it. A key of a body that has no row is unknown. docs/openai.md is
+ * made from this. For read.c and the parts of the table only. */
 #include <limits.h>
 
 #include "gateway/params/params.h"
@@ -44,10 +44,6 @@ struct field_table {
     const struct field *rows;
     size_t n;
 };
-extern const struct field_table fields_prompt, fields_sampling, fields_answer, fields_tools,
-    fields_messages, fields_responses, fields_embeddings, fields_refused;
-/* All of them, in the order in which they are read and documented. */
-const struct field *fields_at(size_t i); /* NULL behind the last */
 
 /* ---- rows ---- */
 
@@ -113,36 +109,21 @@ const struct field *fields_at(size_t i); /* NULL behind the last */
 
 /* ---- for parsers of fields ---- */
 
+/* Lines of the log that one request's unknown fields may take. A body has room for half a million
+ * of them, and the loop waits where the log's pipe is full. */
+enum { FIELD_MOST_TOLD = 16 };
+
 /* False, with "NAME must be WANT, got …". */
 bool field_wrong_type(struct api_error *e, const char *name, const char *want, const json_t *got);
 /* null, false, or an empty text, list or object: it asks for nothing. */
 bool field_is_empty(const json_t *v);
-/* tools of p is the list v, whose members `read`, given their place, adds (tool_set.h) or refuses;
- * none when it is empty. */
-typedef bool (*field_read_tool)(struct params *p, json_t *tool, size_t i,
-                                const struct field_context *c);
-bool field_tools(struct params *p, const json_t *v, const struct field_context *c,
-                 field_read_tool read);
-/* An answer is a call of the tool of this name, a string, of a namespace or of none (NULL). False:
- * there is none. */
-bool field_force_tool(struct params *p, const json_t *name, const json_t *space,
-                      const struct field_context *c);
-/* tool_choice of p, of OpenAI's forms: a word, {"type": "function" or "custom"} with a name, in it
- * or (chat) in an object of the type's name, {"type": "allowed_tools"} with mode and tools,
- * likewise. */
-bool field_tool_choice(struct params *p, const json_t *v, const struct field_context *c);
 /* A member of the object called name that nobody knows: refused by its full name, unless the policy
  * lets it pass. */
 bool field_unknown_member(const struct field_context *c, const char *name, const char *key);
+/* A field or member that nobody knows is let pass, and the log hears of it. */
+void field_tell_ignored(uint32_t *n_ignored, const char *name);
 /* Whether the members of v, called name, are null or among known, which ends in NULL; others are as
  * above. True of what is no object. */
 bool field_known_members(const struct field_context *c, const char *name, const json_t *v,
                          const char *const *known);
-/* The same of a response_format, or of its flat form, where a schema is not in json_schema. */
-bool field_known_format(const struct field_context *c, const char *name, const json_t *v,
-                        bool is_flat);
 bool field_read_bool(const json_t *v, const char *name, bool *out, struct api_error *e);
-/* Whether the members of what the body's lists hold, messages, tools and items and what is in
- * them, are known to this kind's readers; others are as above. */
-bool fields_check_members(struct params *p, const struct params_policy *policy,
-                          struct api_error *e);
