@@ -1,11 +1,15 @@
 #pragma once
-/* A call of the store, shared by state_calls.c (how they run, and files) and batch_calls.c. */
+/* A call of /v1/files or /v1/batches: its request, what it does on the store's thread, and its
+ * answer. file_calls.c and batch_calls.c say what is done; calls.c runs them. */
 #include "common/base/str.h"
 #include "gateway/base/api_error.h"
 #include "gateway/base/encode_pool.h"
 #include "gateway/batches/store/store.h"
 
-enum { STATE_LIST_BYTES = 1 << 20 }; /* with so much a list ends, and says that there is more */
+enum {
+    STATE_LIST_BYTES = 1 << 20,   /* with so much a list ends, and says that there is more */
+    STATE_MAX_TENANT_CALLS = 256, /* of one tenant, waiting or running */
+};
 
 struct batch_runner;
 struct state_download;
@@ -54,6 +58,8 @@ struct state_call {
 /* The store's error as an answer. what: "File object" */
 void state_call_fail(struct state_call *c, const char *what, enum status s,
                      const struct error *err);
+/* Answers with the error. */
+void state_answer(struct http_request *r, const struct api_error *e);
 /* An error in OpenAI's words: text, and what it is of. param: NULL, or the field at fault. */
 void state_answer_error(struct http_request *r, int status, const char *param, const char *text,
                         const char *what);
@@ -63,15 +69,3 @@ void state_answer_busy(struct state_calls *all, struct http_request *r, uint64_t
 bool state_call_query(struct state_call *c, struct state_query *q);
 /* `,"name":"id"`, or null. */
 void state_call_id(struct strbuf *b, const char *name, const char *id);
-
-/* state_download.c */
-void state_download_start(struct state_calls *all, struct http_request *r, uint64_t tenant,
-                          struct str id);
-void state_downloads_on_drain(struct state_calls *all, const struct http_request *r);
-bool state_downloads_on_abort(struct state_calls *all, const struct http_request *r);
-void state_downloads_tick(struct state_calls *all);
-
-void batch_call_create(struct state_call *c);
-void batch_call_get(struct state_call *c);
-void batch_call_list(struct state_call *c);
-void batch_call_cancel(struct state_call *c);
