@@ -3,61 +3,15 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "common/base/random.h"
-#include "gateway/batches/store/state.h"
-
-enum status state_exec(struct state_store *s, const char *sql, struct error *err)
-{
-    return sqlite3_exec(s->db, sql, NULL, NULL, NULL) == SQLITE_OK ? STATUS_OK
-                                                                   : state_error(s, err, sql);
-}
-
-sqlite3_stmt *state_prepare(struct state_store *s, const char *sql, struct error *err)
-{
-    sqlite3_stmt *q = NULL;
-    if (sqlite3_prepare_v2(s->db, sql, -1, &q, NULL) != SQLITE_OK)
-        (void)state_error(s, err, sql);
-    return q;
-}
-
-void state_bind(sqlite3_stmt *q, int i, struct str text)
-{
-    sqlite3_bind_text64(q, i, text.ptr ? text.ptr : "", text.len, SQLITE_STATIC, SQLITE_UTF8);
-}
-
-enum status state_run(struct state_store *s, sqlite3_stmt *q, const char *what, struct error *err)
-{
-    if (!q)
-        return STATUS_IO;
-    enum status status = sqlite3_step(q) == SQLITE_DONE ? STATUS_OK : state_error(s, err, what);
-    sqlite3_finalize(q);
-    return status;
-}
-
-enum status state_end(struct state_store *s, enum status so_far, struct error *err)
-{
-    if (so_far == STATUS_OK)
-        so_far = state_exec(s, "COMMIT", err);
-    if (so_far != STATUS_OK && !sqlite3_get_autocommit(s->db))
-        sqlite3_exec(s->db, "ROLLBACK", NULL, NULL, NULL);
-    if (so_far == STATUS_OK)
-        state_committed(s);
-    return so_far;
-}
-
-void state_column(sqlite3_stmt *q, int i, char *out, size_t size)
-{
-    const unsigned char *text = sqlite3_column_text(q, i);
-    snprintf(out, size, "%s", text ? (const char *)text : "");
-}
-
-void state_make_id(const char *prefix, char out[STATE_ID_BYTES])
-{
-    snprintf(out, STATE_ID_BYTES, "%s%016llx%016llx", prefix,
-             (unsigned long long)random_secure_u64(), (unsigned long long)random_secure_u64());
-}
-
-/* ---- files ---- */
+#include "gateway/batches/store/blobs.h"
+#include "gateway/batches/store/disk.h"
+#include "gateway/batches/store/files.h"
+#include "gateway/batches/store/gone.h"
+#include "gateway/batches/store/log.h"
+#include "gateway/batches/store/open.h"
+#include "gateway/batches/store/room.h"
+#include "gateway/batches/store/share.h"
+#include "gateway/batches/store/sql.h"
 
 enum status state_insert_file(struct state_store *s, struct stored_file *f, struct str content,
                               struct error *err)
@@ -235,4 +189,27 @@ enum status state_list_files(struct state_store *s, const struct state_query *qu
         rc == SQLITE_ROW || rc == SQLITE_DONE ? STATUS_OK : state_error(s, err, "list files");
     sqlite3_finalize(q);
     return status;
+}
+
+/* ---- contents ---- */
+
+enum status state_read_file(struct state_store *s, uint64_t tenant, struct str id, uint64_t offset,
+                            char *out, size_t n, struct error *err)
+{
+    int64_t no;
+    uint64_t bytes;
+    TRY(state_ready(s, err));
+    TRY(state_find_file(s, tenant, id, &no, &bytes, err)); /* it may be deleted meanwhile */
+    struct open_blob *b = state_blob(s, no, err);
+    if (!b)
+        return STATUS_IO;
+    const uint64_t size = (uint64_t)sqlite3_blob_bytes(b->blob);
+    if (offset > size || n > size - offset)
+        return error_set(err, STATUS_INVALID, "a slice behind the file's end");
+    if (n > 0 && sqlite3_blob_read(b->blob, out, (int)n, (int)offset) != SQLITE_OK) {
+        enum status status = state_error(s, err, "read a file");
+        state_close_blob(b);
+        return status;
+    }
+    return STATUS_OK;
 }
