@@ -239,7 +239,7 @@ static void on_tokens(void *ctx, const struct msg_tokens *m)
 static void tell_unused_priorities(const struct gateway *g)
 {
     uint32_t n = auth_count_priorities(&g->auth);
-    if (n > 0 && g->serving.one_class)
+    if (n > 0 && g->serving.cluster.one_class)
         log_error("key_priorities_unused",
                   "keys=%u why=\"the cluster has one class: start it with --scheduling-policy "
                   "priority, or take priority= out of --api-key-file\"",
@@ -249,7 +249,7 @@ static void tell_unused_priorities(const struct gateway *g)
 static void on_cluster(void *ctx, const struct msg_cluster *m)
 {
     struct gateway *g = ctx;
-    bool had_one = g->serving.one_class;
+    bool had_one = g->serving.cluster.one_class;
     serving_on_cluster(&g->serving, m);
     if (!had_one)
         tell_unused_priorities(g);

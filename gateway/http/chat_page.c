@@ -21,5 +21,5 @@ void chat_page_get(struct gateway *g, struct http_request *r, const struct route
         return;
     }
     api_error_set(&e, 404, NULL, "Not Found");
-    serving_respond_error(&gateway_reply_ops, r, NULL, &e);
+    reply_error(&gateway_reply_ops, r, NULL, &e);
 }

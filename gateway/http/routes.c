@@ -26,7 +26,7 @@ static void answer_error(struct gateway *g, struct http_request *r, int status, 
 {
     struct api_error e = {.code = code, .retry_after_s = status == 503 ? 1 : 0};
     api_error_set(&e, status, NULL, "%s", text);
-    serving_respond_error(&gateway_reply_ops, r, NULL, &e);
+    reply_error(&gateway_reply_ops, r, NULL, &e);
 }
 
 static void answer_json(struct http_request *r, struct strbuf *b)
@@ -200,7 +200,7 @@ static void get_model(struct gateway *g, struct http_request *r, const struct ro
     struct api_error e = {.code = "model_not_found"};
     api_error_set(&e, 404, "model", "The model `%.*s` does not exist.",
                   (int)(name.len < 200 ? name.len : 200), name.ptr);
-    serving_respond_error(&gateway_reply_ops, r, NULL, &e);
+    reply_error(&gateway_reply_ops, r, NULL, &e);
 }
 
 struct serving_request routes_request(struct gateway *g, struct http_request *r,
@@ -266,7 +266,7 @@ static void call_state(struct gateway *g, struct http_request *r, const struct r
         !api_error_set(&e, 403, NULL,
                        "This key has bounds (rate, tokens, streams, priority or models), which "
                        "batches do not keep: it makes none.")) {
-        serving_respond_error(&gateway_reply_ops, r, NULL, &e);
+        reply_error(&gateway_reply_ops, r, NULL, &e);
         return;
     }
     state_calls_on_request(g->state, r, tenant);
@@ -285,7 +285,7 @@ static void answer_no_response(struct gateway *g, struct http_request *r, const 
     api_error_set(&e, 404, "response_id",
                   "Response with id '%.*s' not found: this server keeps none.",
                   (int)(id.len < 200 ? id.len : 200), id.ptr);
-    serving_respond_error(&gateway_reply_ops, r, NULL, &e);
+    reply_error(&gateway_reply_ops, r, NULL, &e);
 }
 
 /* ---- the table ---- */
@@ -440,7 +440,7 @@ static void answer_not_found(struct gateway *g, struct http_request *r)
     if (g->config->sagemaker)
         sagemaker_answer_unknown(r, 404, NULL);
     else
-        serving_respond_error(&gateway_reply_ops, r, dialect_of_path(http_path(r)), &e);
+        reply_error(&gateway_reply_ops, r, dialect_of_path(http_path(r)), &e);
 }
 
 static void answer_not_allowed(struct http_request *r, const char *allow)
@@ -523,7 +523,7 @@ static bool is_let_in(struct gateway *g, struct http_request *r, const struct ro
         return true;
     struct api_error e = {0};
     api_error_set(&e, 403, NULL, "%s.", why);
-    serving_respond_error(&gateway_reply_ops, r, row ? row->dialect : NULL, &e);
+    reply_error(&gateway_reply_ops, r, row ? row->dialect : NULL, &e);
     return false;
 }
 
@@ -537,7 +537,7 @@ static bool has_room(struct http_request *r, const struct route *row)
         &e, 503, NULL,
         "Too many bytes of answers wait for their readers, yours or all: read those, then "
         "try again.");
-    serving_respond_error(&gateway_reply_ops, r, row->dialect, &e);
+    reply_error(&gateway_reply_ops, r, row->dialect, &e);
     return false;
 }
 

@@ -26,7 +26,7 @@ static void refuse(const struct reply_ops *ops, struct http_request *r, const st
     struct api_error e = {0};
     api_error_set(&e, status, NULL, "%s`%.*s`", what, (int)(name.len < 200 ? name.len : 200),
                   name.ptr);
-    serving_respond_error(ops, r, d, &e);
+    reply_error(ops, r, d, &e);
 }
 
 /* A property called handler would choose what runs in DJL's model.py. Nobody's may. */
@@ -94,12 +94,12 @@ static void invoke(struct gateway *g, struct http_request *r, const struct reply
     if (has_handler(&h)) {
         struct api_error e = {.code = DJL_FRONT_END};
         api_error_set(&e, 400, NULL, "A property called handler is not allowed.");
-        serving_respond_error(ops, r, d, &e);
+        reply_error(ops, r, d, &e);
     } else if (names_another(g, r, &h, &other)) {
         struct api_error e = {.code = DJL_FRONT_END};
         api_error_set(&e, 404, NULL, "Model not found: %.*s",
                       (int)(other.len < 200 ? other.len : 200), other.ptr);
-        serving_respond_error(ops, r, d, &e);
+        reply_error(ops, r, d, &e);
     } else if (q.model.len > SERVING_MAX_MODEL) {
         refuse(ops, r, d, 404, "There is no adapter ", q.model);
     } else {

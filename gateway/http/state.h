@@ -18,8 +18,8 @@
 #include "gateway/http/routes.h"
 #include "gateway/prepare/outputs_config.h"
 #include "gateway/prepare/pooling.h"
-#include "gateway/request/state.h"
 #include "gateway/serving/adapters.h"
+#include "gateway/serving/serving.h"
 #include "gateway/trace/request_note.h"
 
 enum { MAX_MARKERS = 32 };
