@@ -14,9 +14,9 @@
 #include "gateway/compile/child.h"
 #include "gateway/fields/document.h"
 #include "gateway/gateway.h"
-#include "gateway/http/openapi.h"
-#include "gateway/http/routes.h"
 #include "gateway/params/params.h"
+#include "gateway/routes/openapi.h"
+#include "gateway/routes/routes.h"
 
 extern char **environ;
 

@@ -1,6 +1,7 @@
 #pragma once
-/* Where the readers of literals stand in the arguments of a call. They are parts of a parser's
- * state (answer_parser.h); literal_scan.c and literal_arguments.c alone look into them. */
+/* The readers of literals remember here where they stand in the arguments of a call. Both structs
+ * are parts of a parser's state (answer_parser.h); only literal_scan.c and literal_arguments.c look
+ * into them. */
 #include "gateway/answer/literal_read.h"
 
 struct literal_scan { /* zero to begin */

@@ -1,5 +1,5 @@
 #pragma once
-/* What an API key may use. Two token buckets with the time as an
+/* The bounds of an API key, and their counting. A key has two token buckets with the time as an
  * argument: requests (a second's worth may come at once) and tokens of prompts and answers (a
  * minute's). Tokens are counted when they are known, so that a bucket may fall below nothing: what
  * was admitted is finished, and the next request waits until it is filled again. One gateway

@@ -1,5 +1,5 @@
 #pragma once
-/* What the calls of /v1/files do on the store's thread: each is a state_call's work. */
+/* The calls of /v1/files on the store's thread: each function is a state_call's work. */
 #include "gateway/batches/call.h"
 
 void file_call_upload(struct state_call *c);

@@ -1,5 +1,5 @@
 #pragma once
-/* What the fields of tools and of an answer's shape have in common, whatever the dialect. */
+/* Readers that the fields of tools and of an answer's shape share, whatever the dialect. */
 #include "gateway/fields/field.h"
 
 /* tools of p is the list v, whose members `read`, given their place, adds (tool_set.h) or refuses;

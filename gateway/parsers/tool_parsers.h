@@ -3,7 +3,7 @@
  * reads answers which are a list of calls. */
 #include "gateway/answer/answer_parser.h"
 
-/* Of answers that are a list of calls by their grammar (grammar_from_tools). */
+/* Reads answers that are a list of calls by their grammar (grammar_from_tools). */
 extern const struct answer_parser tool_parser_list;
 /* By name; NULL: there is none. */
 const struct answer_parser *tool_parser_find(const char *name);

@@ -1,6 +1,6 @@
 #pragma once
-/* Of a request that is being prepared: what its preparing reads of this server, and what comes of
- * it. prepare.h makes the one of the other. */
+/* A request that is being prepared: `prepare_model` is what its preparing reads of this server,
+ * `prepared` is the result. prepare.h makes the second from the first and a body. */
 #include "gateway/answer/answer_parser.h"
 #include "gateway/compile/grammar_check.h"
 #include "gateway/generation/prompt.h"

@@ -6,7 +6,7 @@
 #include "gateway/parsers/tool_parsers.h"
 #include "gateway/parsers/tool_raw.h"
 
-/* Which parsers its answers go through, and which special tokens they have to see. */
+/* Sets the parsers that its answers go through, and the special tokens that they have to see. */
 static void choose_parsers(struct api_request *r)
 {
     const struct serving_options *o = &r->s->o;

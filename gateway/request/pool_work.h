@@ -1,5 +1,5 @@
 #pragma once
-/* What a request leaves to the threads of a pool. */
+/* Work that a request leaves to the threads of a pool. */
 #include "gateway/request/state.h"
 
 /* To a pool; false: it has no room for it. job: what is to be done. */

@@ -1,5 +1,5 @@
 #pragma once
-/* What is kept of a request for tokens, from body to last byte, and of all of them.
+/* `api_request` is one request for tokens, from body to last byte; `serving` is all of them.
  *
  *   PREPARING ──▶ RUNNING ──▶ STREAMING ──▶ DONE       (not streamed: RUNNING ──▶ DONE)
  *       └────────────┴──────────────┴── error, client gone ──▶ DONE
@@ -115,7 +115,7 @@ struct serving_options {
 enum { SERVING_BUCKETS = 4096 };
 #define SERVING_DRAIN_PAUSE_NS (30 * NS_PER_S)
 
-/* What is known of the link to the head and of the cluster behind it. */
+/* The link to the head, and the cluster behind it, as this gateway knows them. */
 struct cluster_view {
     bool link_up;
     enum status refused; /* why the head takes this gateway not; STATUS_OK: it may */

@@ -21,7 +21,7 @@ static struct u32_span submit_ids(struct api_choice *c, const struct prompt *p)
     return (struct u32_span){s->scratch_ids, (uint32_t)n};
 }
 
-/* Of the time-out, at least one: 0 would be none. */
+/* Milliseconds left of its time-out, at least one: 0 would mean none. */
 static uint64_t ms_left(const struct api_request *r)
 {
     uint64_t t = serving_now(r->s);

@@ -1,5 +1,5 @@
 #pragma once
-/* What the head is told of a choice. */
+/* Messages about a choice to the head. */
 #include "gateway/request/state.h"
 
 /* bytes: about as many as it weighs on the wire. STATUS_AGAIN, STATUS_LIMIT: as of engine_ops. */

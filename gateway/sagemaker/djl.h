@@ -36,7 +36,7 @@ void djl_set_statuses(const struct djl_statuses *s);
 
 /* The form that the gateway was started with reads the body, and answers `inputs`. */
 extern const struct dialect dialect_djl, dialect_djl_async, dialect_djl_tgi, dialect_djl_static;
-/* Who answers where the body holds something else. */
+/* These answer instead where the body holds something else. */
 extern const struct dialect dialect_djl_sse, dialect_djl_chat, dialect_djl_chat_sse;
 extern const struct dialect dialect_djl_async_chat, dialect_djl_async_prompt;
 

@@ -1,5 +1,5 @@
 #pragma once
-/* What the head has said of itself and of the cluster, and what follows for requests. */
+/* Everything that the head says of itself and of the cluster, and what follows for requests. */
 #include "gateway/request/state.h"
 
 void serving_on_cluster(struct serving *s, const struct msg_cluster *m);

@@ -1,5 +1,5 @@
 #pragma once
-/* What is deleted piece by piece. */
+/* Deleted files, whose content goes piece by piece. */
 #include "gateway/batches/store/state.h"
 
 /* The end of a statement's WHERE on `file`: the statement then sees no file that is on its way out.

@@ -8,8 +8,8 @@ bool state_make_room(struct state_store *s);
 /* For what takes room, on a full disk: gives some of the database's unused pages back to it. False:
  * there were none. */
 bool state_shrink(struct state_store *s);
-/* Where the disk is short of room, some unused pages go back to it; the reserve is made again where
- * it is missing and fits. True: there are more such pages. */
+/* Some unused pages go back to the disk if it is short of room; the reserve is made again if it is
+ * missing and fits. True: there are more such pages. */
 bool state_settle(struct state_store *s);
 /* Zeros over what is deleted from here on, or none where that would take room. */
 void state_overwrite(struct state_store *s, bool always);

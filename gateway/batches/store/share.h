@@ -1,5 +1,5 @@
 #pragma once
-/* What a tenant may have of the store. */
+/* Each tenant's share of the store. */
 #include "gateway/batches/store/state.h"
 
 /* How many times as much as it leaves free a tenant may have: n leaves 1/(n + 1) of the store to

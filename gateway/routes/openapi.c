@@ -1,4 +1,4 @@
-#include "gateway/http/openapi.h"
+#include "gateway/routes/openapi.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -7,7 +7,7 @@
 #include "common/base/version.h"
 #include "common/options/gateway.h"
 #include "gateway/fields/table.h"
-#include "gateway/http/routes.h"
+#include "gateway/routes/routes.h"
 
 /* ---- bodies of requests, from the table of fields ---- */
 

@@ -1,7 +1,9 @@
-#include "gateway/http/routes_sagemaker.h"
+#include "gateway/routes/sagemaker.h"
 
 #include <string.h>
 
+#include "gateway/http/reply.h"
+#include "gateway/routes/call.h"
 #include "gateway/sagemaker/djl.h"
 #include "gateway/sagemaker/djl_headers.h"
 #include "gateway/sagemaker/endpoint_reply.h"
@@ -11,13 +13,13 @@
 /* Batch transform allows so many requests times megabytes at once. */
 enum { TRANSFORM_TOTAL_MB = 100 };
 
-static const struct dialect *form_of(const struct gateway *g)
+static const struct dialect *form_of(const struct api_server *a)
 {
     static const struct dialect *const forms[] = {[INVOCATIONS_ROLLING] = &dialect_djl,
                                                   [INVOCATIONS_ASYNC] = &dialect_djl_async,
                                                   [INVOCATIONS_STATIC] = &dialect_djl_static,
                                                   [INVOCATIONS_TGI] = &dialect_djl_tgi};
-    return forms[g->config->invocations];
+    return forms[a->config->invocations];
 }
 
 static void refuse(const struct reply_ops *ops, struct http_request *r, const struct dialect *d,
@@ -45,10 +47,10 @@ static struct djl_headers headers_of(const struct http_request *r)
     };
 }
 
-static bool is_served(const struct gateway *g, struct str name)
+static bool is_served(const struct api_server *a, struct str name)
 {
-    for (size_t i = 0; i < g->n_served_names; i++)
-        if (str_eq_c(name, g->served_names[i]))
+    for (size_t i = 0; i < a->n_served_names; i++)
+        if (str_eq_c(name, a->served_names[i]))
             return true;
     return false;
 }
@@ -67,25 +69,26 @@ static struct str predicted_model(struct str path)
 /* model_name of a header, an attribute or the query, or the path: there is one model, so it only
  * says which one the client believes it speaks to. In a path it may be "model", as DJL calls what
  * lies in the container. */
-static bool names_another(const struct gateway *g, struct http_request *r,
+static bool names_another(const struct api_server *a, struct http_request *r,
                           const struct djl_headers *h, struct str *name)
 {
     *name = predicted_model(http_path(r));
-    if (name->len > 0 && !str_eq_c(*name, "model") && !is_served(g, *name))
+    if (name->len > 0 && !str_eq_c(*name, "model") && !is_served(a, *name))
         return true;
     *name = http_header(r, "model_name");
     if (!djl_query_value(h->query, "model_name", name) && name->len == 0)
         (void)djl_attribute(h->attributes, "model_name", name);
-    return name->len > 0 && !is_served(g, *name);
+    return name->len > 0 && !is_served(a, *name);
 }
 
 /* model: asked for in front of the container, or "". */
-static void invoke(struct gateway *g, struct http_request *r, const struct reply_ops *ops,
-                   struct str model, uint64_t tenant)
+static void invoke(struct api_server *a, const struct call *c, const struct reply_ops *ops,
+                   struct str model)
 {
+    struct http_request *r = c->request;
     const struct djl_headers h = headers_of(r);
-    const struct dialect *d = form_of(g);
-    struct serving_request q = routes_request(g, r, d, tenant);
+    const struct dialect *d = form_of(a);
+    struct serving_request q = call_serving(c, d);
     struct str other;
     q.reply_ops = ops;
     q.model = djl_adapter(&h);
@@ -95,7 +98,7 @@ static void invoke(struct gateway *g, struct http_request *r, const struct reply
         struct api_error e = {.code = DJL_FRONT_END};
         api_error_set(&e, 400, NULL, "A property called handler is not allowed.");
         reply_error(ops, r, d, &e);
-    } else if (names_another(g, r, &h, &other)) {
+    } else if (names_another(a, r, &h, &other)) {
         struct api_error e = {.code = DJL_FRONT_END};
         api_error_set(&e, 404, NULL, "Model not found: %.*s",
                       (int)(other.len < 200 ? other.len : 200), other.ptr);
@@ -103,14 +106,13 @@ static void invoke(struct gateway *g, struct http_request *r, const struct reply
     } else if (q.model.len > SERVING_MAX_MODEL) {
         refuse(ops, r, d, 404, "There is no adapter ", q.model);
     } else {
-        serving_on_request(&g->serving, r, &q);
+        serving_on_request(&a->serving, r, &q);
     }
 }
 
-void sagemaker_post_invocation(struct gateway *g, struct http_request *r, const struct route *row,
-                               uint64_t tenant)
+void sagemaker_post_invocation(struct api_server *a, const struct call *c)
 {
-    invoke(g, r, &gateway_reply_ops, STR(""), tenant);
+    invoke(a, c, &http_reply_ops, STR(""));
 }
 
 /* ---- in front of the container ---- */
@@ -130,10 +132,10 @@ static const struct reply_ops *endpoint_of(struct str path)
 }
 
 /* A key that may not ask for it does not learn that it is there. */
-static bool is_ours(const struct gateway *g, struct str name)
+static bool is_ours(const struct api_server *a, const struct call *c, struct str name)
 {
-    return limits_allow_model(g->key, name) &&
-           (is_served(g, name) || gateway_adapters_find(&g->adapters, name));
+    return limits_allow_model(c->key, name) &&
+           (is_served(a, name) || gateway_adapters_find(&a->adapters, name));
 }
 
 /* An inference component, or the file of a multi-model endpoint: a model or an adapter of ours. */
@@ -150,9 +152,9 @@ static struct str asked_model(struct http_request *r)
     return name;
 }
 
-void sagemaker_post_endpoint(struct gateway *g, struct http_request *r, const struct route *row,
-                             uint64_t tenant)
+void sagemaker_post_endpoint(struct api_server *a, const struct call *c)
 {
+    struct http_request *r = c->request;
     const struct reply_ops *ops = endpoint_of(http_path(r));
     struct str variant = http_header(r, "X-Amzn-SageMaker-Target-Variant"), model = asked_model(r);
     if (http_get_id(r)[0])
@@ -162,12 +164,12 @@ void sagemaker_post_endpoint(struct gateway *g, struct http_request *r, const st
                         "An endpoint has /invocations and /invocations-response-stream.");
     else if (variant.len > 0 && !str_eq_c(variant, "AllTraffic"))
         endpoint_refuse(r, 400, "ValidationError", "The variant is AllTraffic.");
-    else if (model.len > 0 && !is_ours(g, model))
+    else if (model.len > 0 && !is_ours(a, c, model))
         endpoint_refuse(r, 400, "ValidationError",
                         "No model or adapter here has the name of the inference component or the "
                         "target model.");
     else
-        invoke(g, r, ops, model, tenant);
+        invoke(a, c, ops, model);
 }
 
 /* ---- health and what is not there ---- */
@@ -179,17 +181,17 @@ static void respond(struct http_request *r, int status, struct strbuf *b,
     strbuf_fini(b);
 }
 
-bool sagemaker_get_ping(struct gateway *g, struct http_request *r)
+bool sagemaker_get_ping(struct api_server *a, struct http_request *r)
 {
     const char *why;
     struct strbuf b;
-    bool healthy = serving_healthy(&g->serving, &why);
-    if (!g->config->sagemaker || (!healthy && !g->has_served))
+    bool healthy = serving_healthy(&a->serving, &why);
+    if (!a->config->sagemaker || (!healthy && !a->has_served))
         return false;
-    g->has_served = true;
+    a->has_served = true;
     strbuf_init(&b, 0);
     strbuf_append_c(&b, "{\n  ");
-    strbuf_append_json(&b, str_from(g->served_names[0]));
+    strbuf_append_json(&b, str_from(a->served_names[0]));
     strbuf_printf(&b, ": {\n    \"status\": \"%s\"\n  }\n}\n", healthy ? "Healthy" : "Unhealthy");
     respond(r, healthy ? 200 : 500, &b, NULL);
     return true;
@@ -197,27 +199,26 @@ bool sagemaker_get_ping(struct gateway *g, struct http_request *r)
 
 /* The longest prompt in JSON: a token is about two characters, each up to six bytes as \u writes
  * them. The request's other members add little. */
-static uint64_t payload_mb(const struct gateway *g)
+static uint64_t payload_mb(const struct api_server *a)
 {
     enum { TOKEN_BYTES = 12 };
-    const uint64_t most = g->config->max_body_bytes >> 20;
-    uint64_t mb = 1 + ((uint64_t)serving_max_model_len(&g->serving) * TOKEN_BYTES >> 20);
+    const uint64_t most = a->config->max_body_bytes >> 20;
+    uint64_t mb = 1 + ((uint64_t)serving_max_model_len(&a->serving) * TOKEN_BYTES >> 20);
     if (most > 0 && mb > most)
         mb = most;
     return mb < TRANSFORM_TOTAL_MB ? mb : TRANSFORM_TOTAL_MB;
 }
 
-void sagemaker_get_execution_parameters(struct gateway *g, struct http_request *r,
-                                        const struct route *row, uint64_t tenant)
+void sagemaker_get_execution_parameters(struct api_server *a, const struct call *c)
 {
-    const uint64_t mb = payload_mb(g);
+    const uint64_t mb = payload_mb(a);
     struct strbuf b;
     strbuf_init(&b, 0);
     strbuf_printf(&b,
                   "{\"MaxConcurrentTransforms\":%llu,\"BatchStrategy\":\"SingleRecord\","
                   "\"MaxPayloadInMB\":%llu}",
                   (unsigned long long)(TRANSFORM_TOTAL_MB / mb), (unsigned long long)mb);
-    respond(r, 200, &b, NULL);
+    respond(c->request, 200, &b, NULL);
 }
 
 void sagemaker_answer_unknown(struct http_request *r, int status, const char *allow)

@@ -4,12 +4,10 @@
  * key, keeps it in its memory alone, and calls the same API as every other client. */
 #include "common/base/str.h"
 
-struct gateway;
-struct http_request;
-struct route;
+struct api_server;
+struct call;
 
 /* Whether `path` belongs to the page. With --no-chat-page, on SageMaker and at the admin address
  * such a path is one that nobody knows. */
 bool chat_page_owns(struct str path);
-void chat_page_get(struct gateway *g, struct http_request *r, const struct route *row,
-                   uint64_t tenant);
+void chat_page_get(struct api_server *a, const struct call *c);

@@ -1,4 +1,4 @@
-#include "gateway/http/http_metrics.h"
+#include "gateway/http/metrics.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -1,4 +1,5 @@
-#include "gateway/http/access.h"
+#include "gateway/routes/access.h"
+#include "gateway/routes/routes.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

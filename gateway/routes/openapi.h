@@ -1,6 +1,6 @@
 #pragma once
 /* GET /openapi.json, and `cox-gateway openapi`: what this gateway takes and answers, as
- * OpenAPI 3.1. gateway/http/openapi.json is the hand-written half: paths, answers, and what of a
+ * OpenAPI 3.1. gateway/routes/openapi.json is the hand-written half: paths, answers, and what of a
  * field the table of fields does not say; bodies of requests are made of the table, security of the
  * table of routes. */
 #include "gateway/params/params.h"

@@ -1,6 +1,6 @@
 /* The document and the two tables that it is made of: every route and every field is in it and
  * nothing else, and what it says of a field is what becomes of it. */
-#include "gateway/http/openapi.h"
+#include "gateway/routes/openapi.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -14,9 +14,9 @@
 
 #include "gateway/fields/read.h"
 #include "gateway/fields/table.h"
-#include "gateway/http/chat_page.h"
-#include "gateway/http/routes.h"
 #include "gateway/prepare/dialect.h"
+#include "gateway/routes/chat_page.h"
+#include "gateway/routes/routes.h"
 
 static json_t *document(const struct openapi_world *w)
 {
@@ -80,7 +80,7 @@ static void test_every_route_is_in_it(void **state)
     }
     for (size_t i = 0; i < n; i++)
         if (!found[i] && !chat_page_owns(str_from(rows[i].path))) /* a page is no part of the API */
-            fail_msg("%s %s is not in gateway/http/openapi.json", rows[i].method, rows[i].path);
+            fail_msg("%s %s is not in gateway/routes/openapi.json", rows[i].method, rows[i].path);
     assert_true(n_ops + 2 >= n); /* two rows are the chat page's */
     free(found);
     json_decref(doc);

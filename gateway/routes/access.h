@@ -2,7 +2,7 @@
 /* Who may call which route: one pure decision, so that a test walks every route with every key.
  * Denied by default: once keys are configured, whatever is not open wants one, also paths and
  * methods that nobody knows, so that a stranger cannot tell what there is. */
-#include "gateway/http/routes.h"
+#include "gateway/routes/route.h"
 
 struct access_rules {
     bool keys, admin_key; /* there are any */

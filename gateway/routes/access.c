@@ -1,4 +1,4 @@
-#include "gateway/http/access.h"
+#include "gateway/routes/access.h"
 
 static enum access_verdict granted_if(bool ok)
 {
