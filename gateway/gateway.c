@@ -10,7 +10,7 @@
 #include "gateway/http/reply.h"
 #include "gateway/keys.h"
 #include "gateway/routes/openapi.h"
-#include "gateway/sagemaker/djl.h"
+#include "gateway/sagemaker/djl_error.h"
 #include "gateway/servers.h"
 #include "gateway/state.h"
 

@@ -3,6 +3,7 @@
 #include "gateway/dialects/chat_roles.h"
 #include "gateway/dialects/dialects.h"
 #include "gateway/dialects/openai_json.h"
+#include "gateway/dialects/openai_scores.h"
 #include "gateway/dialects/sse.h"
 #include "gateway/fields/read.h"
 #include "gateway/tools/set.h"

@@ -2,6 +2,7 @@
 #include "gateway/dialects/dialects.h"
 #include "gateway/dialects/openai_completions.h"
 #include "gateway/dialects/openai_json.h"
+#include "gateway/dialects/openai_scores.h"
 #include "gateway/dialects/sse.h"
 
 #define OBJECT "text_completion"

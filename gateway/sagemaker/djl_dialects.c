@@ -5,6 +5,9 @@
 #include "gateway/dialects/dialects.h"
 #include "gateway/dialects/sse.h"
 #include "gateway/sagemaker/djl.h"
+#include "gateway/sagemaker/djl_error.h"
+#include "gateway/sagemaker/djl_json.h"
+#include "gateway/sagemaker/djl_static.h"
 
 #define LINES "application/jsonlines"
 
