@@ -28,6 +28,8 @@ struct reply_ops {
     enum status (*hold)(void *reply, uint64_t bytes);
 };
 
+/* Appends the error's JSON; returns its status. d NULL: as OpenAI's. */
+int reply_error_body(struct strbuf *out, const struct dialect *d, const struct api_error *e);
 /* The error as an answer. retry-after comes from e; d NULL: as OpenAI's. */
 void reply_error(const struct reply_ops *ops, void *reply, const struct dialect *d,
                  const struct api_error *e);

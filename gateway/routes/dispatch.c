@@ -31,11 +31,7 @@ static void answer_with(struct http_request *r, const struct dialect *d, const s
     const struct http_header_kv extra = {header, value};
     struct strbuf b;
     strbuf_init(&b, 0);
-    if (d)
-        d->error(&b, e, false);
-    else
-        api_error_json(e, &b);
-    int status = d && d->status ? d->status(e) : e->http_status;
+    int status = reply_error_body(&b, d, e);
     http_respond(r, status, JSON_TYPE, strbuf_str(&b), &extra, 1);
     strbuf_fini(&b);
 }
