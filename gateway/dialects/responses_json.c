@@ -20,7 +20,7 @@ struct writer {
 
 /* ---- items ---- */
 
-/* The item is a call of a custom tool (tool_set.h). */
+/* The item is a call of a custom tool (tools/set.h). */
 static bool is_custom(const struct writer *w)
 {
     return w->s->open_block == ANSWER_CALL && w->s->form == TOOL_IS_CUSTOM;

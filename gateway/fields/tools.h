@@ -2,7 +2,7 @@
 /* Readers that the fields of tools and of an answer's shape share, whatever the dialect. */
 #include "gateway/fields/field.h"
 
-/* tools of p is the list v, whose members `read`, given their place, adds (tool_set.h) or refuses;
+/* tools of p is the list v, whose members `read`, given their place, adds (tools/set.h) or refuses;
  * none when it is empty. */
 typedef bool (*field_read_tool)(struct params *p, json_t *tool, size_t i,
                                 const struct field_context *c);

@@ -1,8 +1,9 @@
 #pragma once
-/* A JSON body as checked values. One table (fields/table.h) has a row per field: name, type, range, which
- * dialects know it, what becomes of it. A wrong type or range is a 400 that names the field; null
- * is the same as absent; a field that changes the answer and is not supported is refused by name;
- * of unknown ones the policy says what becomes. Pure, no I/O; any thread, one thread per value. */
+/* A JSON body as checked values. One table (fields/table.h) has a row per field: name, type, range,
+ * which dialects know it, what becomes of it. A wrong type or range is a 400 that names the field;
+ * null is the same as absent; a field that changes the answer and is not supported is refused by
+ * name; of unknown ones the policy says what becomes. Pure, no I/O; any thread, one thread per
+ * value. */
 #include <jansson.h>
 
 #include "common/base/arena.h"
@@ -56,7 +57,7 @@ struct params_policy {        /* what this server lets requests say */
 struct params {
     enum api_kind kind;
     json_t *body;        /* owned; every str and json_t below is borrowed from it or from own */
-    json_t *own;         /* what is made of the body and outlives it (tool_set.h); NULL: nothing */
+    json_t *own;         /* what is made of the body and outlives it (tools/set.h); NULL: nothing */
     uint64_t tree_bytes; /* that body and own take, once params_settle was called */
     struct arena arena;  /* arrays of sampling */
     struct str model;    /* empty: the first served one */
