@@ -6,7 +6,7 @@
 
 #define HEAD                                                                                       \
     "# Fields of requests\n\n"                                                                     \
-    "Written by `cox-gateway fields` from the table in `gateway/fields/`; "                     \
+    "Written by `cox-gateway fields` from the table in `gateway/fields/`; "                        \
     "tests/unit/gateway/fields/params_test.c compares. Every field of OpenAI's and vLLM's is "     \
     "here: "                                                                                       \
     "taken, "                                                                                      \
