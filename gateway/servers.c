@@ -5,7 +5,7 @@
 #include "common/host/loopback.h"
 #include "gateway/routes/dispatch.h"
 #include "gateway/routes/routes.h"
-#include "gateway/trace/request_note.h"
+#include "gateway/trace/access_record.h"
 
 enum { ADMIN_CONNECTIONS = 64 };
 
@@ -18,10 +18,10 @@ static void on_answered(void *ctx, const struct http_request *r, const struct ht
     (void)routes_find(http_method(r), http_path(r), &row, allow);
     http_metrics_answered(&a->http_metrics, row ? row->path : NULL,
                           row ? (size_t)(row - routes_all(&n)) : 0, r, how);
-    struct request_note *note = front_note(r);
+    struct access_record *record = front_record(r);
     const struct api_request *llm = http_get_user(r);
-    if (note && llm) /* answered or given up inside this turn: it is still there */
-        request_note_take(note, llm);
+    if (record && llm) /* answered or given up inside this turn: it is still there */
+        access_record_take(record, llm);
     front_answered(&a->front, r, how);
 }
 

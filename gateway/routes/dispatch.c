@@ -185,9 +185,9 @@ void routes_dispatch(struct api_server *a, struct http_request *r, bool on_admin
     enum route_result found = find(a, r, on_admin_address, &row, allow);
     struct api_key *key =
         auth_find(&a->auth, http_header(r, "Authorization"), http_header(r, "x-api-key"));
-    struct request_note *note = front_note(r);
-    if (note && key)
-        note_copy(note->tenant, str_from(key->name));
+    struct access_record *record = front_record(r);
+    if (record && key)
+        access_record_copy(record->tenant, str_from(key->name));
     say_whose(r, key);
     if (!is_let_in(a, r, row, on_admin_address) ||
         !is_allowed(a, r, found == ROUTE_FOUND ? row : NULL, on_admin_address, key != NULL) ||

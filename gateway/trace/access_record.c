@@ -1,20 +1,20 @@
-#include "gateway/trace/request_note.h"
+#include "gateway/trace/access_record.h"
 
 #include <string.h>
 
 #include "gateway/request/state.h"
 
-void note_copy(char out[NOTE_NAME_MAX], struct str s)
+void access_record_copy(char out[ACCESS_RECORD_NAME_MAX], struct str s)
 {
-    if (s.len >= NOTE_NAME_MAX)
-        s.len = NOTE_NAME_MAX - 1;
+    if (s.len >= ACCESS_RECORD_NAME_MAX)
+        s.len = ACCESS_RECORD_NAME_MAX - 1;
     s.len = str_utf8_valid(s);
     memcpy(out, s.ptr, s.len);
     out[s.len] = '\0';
 }
 
 /* Of several choices: as if they were one that began with the first and ended with the last. */
-static void take_times(struct request_note *n, const struct api_request *r)
+static void take_times(struct access_record *n, const struct api_request *r)
 {
     struct choice_times t = {.arrival_ns = r->arrival_ns,
                              .now_ns = r->s->o.now_ns(r->s->o.clock_ctx)};
@@ -34,15 +34,15 @@ static void take_times(struct request_note *n, const struct api_request *r)
     n->phases = serving_metrics_phases(&t);
 }
 
-void request_note_take(struct request_note *n, const struct api_request *r)
+void access_record_take(struct access_record *n, const struct api_request *r)
 {
     const struct params *p = &r->prepared.params;
     if (r->n_choices == 0)
         return;
     n->is_llm = true;
     n->stream = p->stream;
-    note_copy(n->id, str_from(r->id_text));
-    note_copy(n->model, r->shape.model);
+    access_record_copy(n->id, str_from(r->id_text));
+    access_record_copy(n->model, r->shape.model);
     n->n = p->n;
     n->n_choices = r->n_choices;
     n->n_ended = r->n_ended;
@@ -62,7 +62,7 @@ void request_note_take(struct request_note *n, const struct api_request *r)
     take_times(n, r);
 }
 
-const char *request_note_outcome(const struct request_note *n, int http_status, bool aborted)
+const char *access_record_outcome(const struct access_record *n, int http_status, bool aborted)
 {
     if (aborted)
         return "abort";
