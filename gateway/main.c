@@ -12,10 +12,11 @@
 #include "common/model/files/guard.h"
 #include "common/model/info/info.h"
 #include "gateway/compile/child.h"
+#include "gateway/fields/document.h"
 #include "gateway/gateway.h"
-#include "gateway/http/openapi.h"
-#include "gateway/http/routes.h"
 #include "gateway/params/params.h"
+#include "gateway/routes/openapi.h"
+#include "gateway/routes/routes.h"
 
 extern char **environ;
 

@@ -5,8 +5,7 @@
  * so that what waits for long (arguments of a megabyte) is not looked at again for every token. */
 #include "common/base/str.h"
 #include "common/json/scan.h"
-#include "gateway/answer/literal_arguments.h"
-#include "gateway/answer/literal_scan.h"
+#include "gateway/answer/literal_state.h"
 
 struct answer;
 
@@ -60,17 +59,6 @@ struct answer_parser {
 };
 
 enum { ANSWER_MARKER_MAX = 64 }; /* bytes */
-
-/* Of answers that are a list of calls by their grammar (grammar_from_tools). */
-extern const struct answer_parser tool_parser_list;
-/* This parser reads answers that are the input of one custom tool, by the tool's own grammar. */
-extern const struct answer_parser tool_parser_raw;
-/* By name; NULL: there is none. */
-const struct answer_parser *reasoning_parser_find(const char *name);
-const struct answer_parser *tool_parser_find(const char *name);
-/* "a, b, c": for the message when there is none. */
-void reasoning_parser_names(struct strbuf *out);
-void tool_parser_names(struct strbuf *out);
 
 /* What lies behind its first n bytes, n <= s.len. An empty text may have no address. */
 static inline struct str parser_skip(struct str s, size_t n)

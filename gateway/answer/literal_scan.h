@@ -2,7 +2,7 @@
 /* Arguments that are written as literals, made JSON while they come: Python's f(a='x', b=[True]),
  * and FunctionGemma's {a:<escape>x<escape>,b:[true]}. Pure but for what it gives to the answer;
  * bounded in depth, and in what it holds back. */
-#include "common/base/str.h"
+#include "gateway/answer/literal_state.h"
 
 #define LITERAL_MAX_DEPTH 32u
 #define LITERAL_MAX_WORD  128u /* bytes of a number or a word */
@@ -13,13 +13,6 @@ enum literal_result {
     LITERAL_MORE, /* the rest comes again, with what follows */
     LITERAL_DONE, /* *used bytes belong to the arguments */
     LITERAL_BAD,  /* at *used is what cannot follow */
-};
-
-struct literal_scan { /* zero to begin */
-    uint32_t maps;    /* bit d: what is open at depth d has keys */
-    uint32_t depth;
-    char quote;             /* of the string that it is in; 0: none */
-    bool comma, key, value; /* a comma came; a key is next; a value came */
 };
 
 /* text begins with the bracket around the arguments: `(` or `{`. quote: what strings lie between,

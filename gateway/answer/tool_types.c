@@ -9,6 +9,7 @@
 
 #include "common/json/text.h"
 #include "gateway/answer/answer.h"
+#include "gateway/answer/literal_scan.h"
 
 /* ---- what a schema says ---- */
 

@@ -56,7 +56,7 @@ static enum status add_key(struct auth *a, struct str key, struct str tenant,
     struct auth_entry e = {0};
     bool fine = key_digest(key, e.digest);
     if (a->n_entries >= MAX_KEYS || !fine) {
-        limits_fini(limits);
+        key_limits_fini(limits);
         return fine ? error_set(err, STATUS_INVALID, "more than %d API keys", MAX_KEYS)
                     : error_set(err, STATUS_INVALID, "sha256: wants 64 hexadecimal digits");
     }
@@ -108,7 +108,7 @@ static enum status add_line(struct auth *a, const char *line, struct error *err)
     }
     for (; word.len > 0; word = key_next_word(&at))
         if (!limits_parse(&limits, word)) {
-            limits_fini(&limits);
+            key_limits_fini(&limits);
             return error_set(err, STATUS_INVALID, WANT);
         }
     return add_key(a, key, tenant, &limits, err);

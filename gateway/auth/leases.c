@@ -4,7 +4,6 @@
 #include <stddef.h>
 
 #include "common/base/clock.h"
-#include "gateway/auth/limits.h"
 
 #define LEASE_NS     (1 * NS_PER_S) /* how long an answer counts, and an unused lease is kept */
 #define ASK_PAUSE_NS (50 * NS_PER_MS)

@@ -6,27 +6,7 @@
  * tells of it with the next question, so that in the long run no key has more than its rate.
  * While the store is down each gateway fills its own buckets at the rate divided by the gateways
  * that there were. Pure: the time is an argument, the store an operation. Loop thread only. */
-#include <stdbool.h>
-#include <stdint.h>
-
-struct api_key;
-
-enum quota { QUOTA_REQUESTS, QUOTA_TOKENS, QUOTA_COUNT };
-
-struct quota_terms {
-    double per_s, size; /* of one bucket, for all gateways together */
-};
-
-struct lease { /* of one bucket, beside its level: what is leased and not spent; below 0: owed */
-    struct quota_terms terms; /* others begin anew */
-    double demand;            /* spent or refused since the last question */
-    double want;              /* of the last question */
-    double left;              /* in the store, after the last answer */
-    uint64_t known_until_ns, ask_after_ns, used_ns;
-    uint64_t empty_until_ns; /* as far as the store knew */
-    uint32_t epoch;          /* the sharing's that this is of */
-    bool asking, empty;
-};
+#include "gateway/auth/api_key.h"
 
 struct sharing {
     void *ctx;

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "common/base/mem.h"
+#include "gateway/auth/leases.h"
 
 #define NUMBER_MAX 1e12
 
@@ -61,27 +62,6 @@ bool limits_parse(struct key_limits *l, struct str option)
     l->priority = (int32_t)n;
     l->has_priority = true;
     return true;
-}
-
-void limits_fini(struct key_limits *l)
-{
-    mem_free(l->models);
-    *l = (struct key_limits){0};
-}
-
-/* ---- keys ---- */
-
-void api_key_hold(struct api_key *k)
-{
-    k->n_refs++;
-}
-
-void api_key_drop(struct api_key *k)
-{
-    if (--k->n_refs > 0)
-        return;
-    limits_fini(&k->limits);
-    mem_free(k);
 }
 
 /* ---- buckets ---- */

@@ -6,7 +6,7 @@
 
 #include "common/base/mem.h"
 #include "common/json/text.h"
-#include "gateway/batches/calls_state.h"
+#include "gateway/batches/batch_calls.h"
 #include "gateway/batches/runner.h"
 #include "gateway/params/params.h"
 

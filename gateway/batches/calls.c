@@ -7,220 +7,20 @@
 #include "common/base/metrics.h"
 #include "common/host/thread.h"
 #include "common/http/server/server.h"
-#include "gateway/batches/calls_state.h"
-#include "gateway/batches/multipart.h"
+#include "gateway/batches/batch_calls.h"
+#include "gateway/batches/download.h"
+#include "gateway/batches/file_calls.h"
 #include "gateway/batches/runner.h"
 
 enum {
     MAX_CALLS = 2048,
-    MAX_TENANT_CALLS = 256, /* of one tenant, waiting or running */
     MAX_BODIES_BYTES = 256 << 20,
-    DEFAULT_LIMIT = 10000,
     ANSWER_MAX = 1 << 30,
     LOOK_TICKS = 4 /* about a second */
 };
-#define RETRY_S "1"
 static const char json_type[] = "application/json";
 
 /* ---- the store's thread ---- */
-
-void state_call_fail(struct state_call *c, const char *what, enum status s, const struct error *err)
-{
-    if (s == STATUS_NOT_FOUND)
-        api_error_set(&c->error, 404, "id", "No such %s: " STR_FMT, what,
-                      (int)(c->id.len < 100 ? c->id.len : 100), c->id.ptr);
-    else if (s == STATUS_LIMIT)
-        api_error_set(&c->error, 507, NULL,
-                      "The store of files is full: delete some that are not needed.");
-    else if (s == STATUS_DENIED)
-        api_error_set(&c->error, 507, NULL,
-                      "This API key may have no more of the store of files, whose rest is kept for "
-                      "others: delete files that are not needed.");
-    else if (s == STATUS_NO_MEMORY)
-        api_error_set(
-            &c->error, 507, NULL,
-            "The disk of the store of files is full: delete files that are not needed, or "
-            "try again when it has room.");
-    else if (s == STATUS_CLOSED || s == STATUS_IO) /* the log says why, before the next call */
-        api_error_set(
-            &c->error, 503, NULL,
-            "The store of files is not available: the gateway's log says why. It is tried "
-            "again by itself.");
-    else
-        api_error_set(&c->error, 500, NULL, "%s", err->text);
-}
-
-static void write_file(struct strbuf *b, const struct stored_file *f)
-{
-    strbuf_append_c(b, "{\"id\":");
-    strbuf_append_json(b, str_from(f->id));
-    strbuf_printf(b, ",\"object\":\"file\",\"bytes\":%llu,\"created_at\":%llu,\"filename\":",
-                  (unsigned long long)f->bytes, (unsigned long long)f->created_s);
-    strbuf_append_json(b, str_from(f->filename));
-    strbuf_append_c(b, ",\"purpose\":");
-    strbuf_append_json(b, str_from(f->purpose));
-    strbuf_append_c(b, ",\"status\":\"processed\"}");
-}
-
-static bool fits(char *out, size_t size, struct str s)
-{
-    if (s.len >= size || memchr(s.ptr, '\0', s.len))
-        return false;
-    snprintf(out, size, "%.*s", (int)s.len, s.ptr);
-    return true;
-}
-
-/* purpose and file; other fields of a form say nothing here. */
-static bool read_form(struct state_call *c, struct stored_file *f, struct str *content)
-{
-    struct multipart_field fields[MULTIPART_MAX_FIELDS];
-    const char *why;
-    uint32_t n;
-    bool has_file = false;
-    if (!multipart_read(c->content_type, c->body, fields, &n, &why))
-        return api_error_set(&c->error, 400, NULL, "%s", why);
-    for (uint32_t i = 0; i < n; i++) {
-        if (str_eq_c(fields[i].name, "purpose") && str_eq_c(fields[i].content, "batch")) {
-            snprintf(f->purpose, sizeof f->purpose, "batch");
-        } else if (str_eq_c(fields[i].name, "file")) {
-            has_file = fits(f->filename, sizeof f->filename, fields[i].filename);
-            *content = fields[i].content;
-        } else if (str_eq_c(fields[i].name, "expires_after") ||
-                   str_starts(fields[i].name, STR("expires_after["))) {
-            return api_error_set(&c->error, 400, "expires_after",
-                                 "expires_after: files stay until they are deleted.");
-        }
-    }
-    if (!f->purpose[0])
-        return api_error_set(&c->error, 400, "purpose", "purpose: \"batch\" is the only one.");
-    return has_file || api_error_set(&c->error, 400, "file",
-                                     "file: it is missing, or its name is longer than %d bytes.",
-                                     STATE_NAME_BYTES - 1);
-}
-
-static void work_upload(struct state_call *c)
-{
-    struct stored_file f = {.tenant = c->tenant, .created_s = c->now_s};
-    struct str content = {0};
-    struct error err = {0};
-    if (!read_form(c, &f, &content))
-        return;
-    enum status s = state_add_file(c->all->store, &f, content, &err);
-    c->again = s == STATUS_AGAIN;
-    if (s == STATUS_OK)
-        write_file(&c->answer, &f);
-    else if (!c->again)
-        state_call_fail(c, "File object", s, &err);
-}
-
-static void work_get(struct state_call *c)
-{
-    struct stored_file f;
-    struct error err = {0};
-    enum status s = state_get_file(c->all->store, c->tenant, c->id, &f, NULL, &err);
-    if (s == STATUS_OK)
-        write_file(&c->answer, &f);
-    else
-        state_call_fail(c, "File object", s, &err);
-}
-
-static void work_delete(struct state_call *c)
-{
-    struct error err = {0};
-    enum status s = state_delete_file(c->all->store, c->tenant, c->id, &err);
-    if (s != STATUS_OK) {
-        state_call_fail(c, "File object", s, &err);
-        return;
-    }
-    strbuf_append_c(&c->answer, "{\"id\":");
-    strbuf_append_json(&c->answer, c->id);
-    strbuf_append_c(&c->answer, ",\"object\":\"file\",\"deleted\":true}");
-}
-
-/* A value of the query; "" when it is not there. Ids and words need no %-decoding. One that is
- * empty or there twice says nothing that could be kept to: false. */
-static bool query_value(struct state_call *c, const char *name, struct str *out)
-{
-    struct str query = c->query;
-    size_t n = strlen(name);
-    *out = STR("");
-    while (query.len > 0) {
-        const char *end = memchr(query.ptr, '&', query.len);
-        size_t len = end ? (size_t)(end - query.ptr) : query.len;
-        bool is_it =
-            len >= n && memcmp(query.ptr, name, n) == 0 && (len == n || query.ptr[n] == '=');
-        if (is_it && (out->len > 0 || len <= n + 1))
-            return api_error_set(&c->error, 400, name, "%s: one value is wanted.", name);
-        if (is_it)
-            *out = (struct str){query.ptr + n + 1, len - n - 1};
-        len += end != NULL;
-        query = (struct str){query.ptr + len, query.len - len};
-    }
-    return true;
-}
-
-bool state_call_query(struct state_call *c, struct state_query *q)
-{
-    struct str limit, order, after, purpose;
-    uint64_t n = DEFAULT_LIMIT;
-    if (!query_value(c, "limit", &limit) || !query_value(c, "order", &order) ||
-        !query_value(c, "after", &after) || !query_value(c, "purpose", &purpose))
-        return false;
-    if (limit.len > 0 && (str_to_u64(limit, &n) != STATUS_OK || n < 1 || n > DEFAULT_LIMIT))
-        return api_error_set(&c->error, 400, "limit", "limit: 1 to %d is wanted.", DEFAULT_LIMIT);
-    if (order.len > 0 && !str_eq_c(order, "asc") && !str_eq_c(order, "desc"))
-        return api_error_set(&c->error, 400, "order", "order: \"asc\" or \"desc\" is wanted.");
-    *q = (struct state_query){.tenant = c->tenant,
-                              .after = after,
-                              .purpose = purpose,
-                              .limit = (uint32_t)n,
-                              .oldest_first = str_eq_c(order, "asc")};
-    return true;
-}
-
-struct list {
-    struct strbuf *out;
-    char first[STATE_ID_BYTES], last[STATE_ID_BYTES];
-};
-
-static bool add_to_list(void *ctx, const struct stored_file *f)
-{
-    struct list *l = ctx;
-    memcpy(l->last, f->id, sizeof l->last);
-    if (l->first[0])
-        strbuf_append_c(l->out, ",");
-    else
-        memcpy(l->first, f->id, sizeof l->first);
-    write_file(l->out, f);
-    return l->out->len < STATE_LIST_BYTES;
-}
-
-void state_call_id(struct strbuf *b, const char *name, const char *id)
-{
-    strbuf_printf(b, ",\"%s\":", name);
-    if (id[0])
-        strbuf_append_json(b, str_from(id));
-    else
-        strbuf_append_c(b, "null");
-}
-
-static void work_list(struct state_call *c)
-{
-    struct list l = {.out = &c->answer};
-    struct state_query q;
-    struct error err = {0};
-    bool more;
-    if (!state_call_query(c, &q))
-        return;
-    strbuf_append_c(&c->answer, "{\"object\":\"list\",\"data\":[");
-    enum status s = state_list_files(c->all->store, &q, add_to_list, &l, &more, &err);
-    strbuf_append_c(&c->answer, "]");
-    state_call_id(&c->answer, "first_id", l.first);
-    state_call_id(&c->answer, "last_id", l.last);
-    strbuf_printf(&c->answer, ",\"has_more\":%s}", more ? "true" : "false");
-    if (s != STATUS_OK)
-        state_call_fail(c, "File object", s, &err);
-}
 
 static void job_run(struct encode_job *j)
 {
@@ -293,37 +93,6 @@ static void make_metrics(struct state_calls *c, struct metrics *m)
 
 /* ---- the loop ---- */
 
-static void answer_error(struct http_request *r, const struct api_error *e)
-{
-    const struct http_header_kv retry = {"Retry-After", RETRY_S};
-    struct strbuf b;
-    strbuf_init(&b, 0);
-    api_error_json(e, &b);
-    http_respond(r, e->http_status, json_type, strbuf_str(&b), &retry, e->http_status == 503);
-    strbuf_fini(&b);
-}
-
-void state_answer_error(struct http_request *r, int status, const char *param, const char *text,
-                        const char *what)
-{
-    struct api_error e = {0};
-    api_error_set(&e, status, param, "%s%.100s", text, what);
-    answer_error(r, &e);
-}
-
-void state_answer_busy(struct state_calls *all, struct http_request *r, uint64_t tenant)
-{
-    struct api_error e = {0};
-    if (encode_pool_n_jobs_of(all->thread, tenant) >= MAX_TENANT_CALLS)
-        api_error_set(&e, 503, NULL,
-                      "%d of your calls of files and batches wait already: try again later.",
-                      MAX_TENANT_CALLS);
-    else
-        api_error_set(&e, 503, NULL, "The server is busy with files: try again later.");
-    metric_add(all->refused, 1);
-    answer_error(r, &e);
-}
-
 static void free_call(struct state_call *c)
 {
     *c->link = c->next;
@@ -348,10 +117,10 @@ static void job_done(struct encode_job *j)
     if (c->r && !c->ran)
         api_error_set(&c->error, 503, NULL, "The server is shutting down.");
     if (c->r && c->error.http_status)
-        answer_error(c->r, &c->error);
+        state_answer(c->r, &c->error);
     else if (c->r)
         http_respond(c->r, 200, json_type, strbuf_str(&c->answer), NULL, 0);
-    all->look.is_wanted = all->look.is_wanted || c->work == work_delete;
+    all->look.is_wanted = all->look.is_wanted || c->work == file_call_delete;
     free_call(c);
     look(all);
     if (ended_batch)
@@ -416,11 +185,12 @@ static void file_request(struct state_calls *all, struct http_request *r, uint64
 {
     bool gone = str_eq_c(http_method(r), "DELETE"), content = !gone && ends(&id, "/content");
     if (id.len == 0)
-        start(all, r, tenant, id, str_eq_c(http_method(r), "POST") ? work_upload : work_list);
+        start(all, r, tenant, id,
+              str_eq_c(http_method(r), "POST") ? file_call_upload : file_call_list);
     else if (content)
         state_download_start(all, r, tenant, id);
     else
-        start(all, r, tenant, id, gone ? work_delete : work_get);
+        start(all, r, tenant, id, gone ? file_call_delete : file_call_get);
 }
 
 static void batch_request(struct state_calls *all, struct http_request *r, uint64_t tenant,
@@ -432,7 +202,7 @@ static void batch_request(struct state_calls *all, struct http_request *r, uint6
         start(all, r, tenant, id, post ? batch_call_create : batch_call_list);
     } else if (post && !cancel) {
         api_error_set(&e, 404, NULL, "Not Found");
-        answer_error(r, &e);
+        state_answer(r, &e);
     } else {
         start(all, r, tenant, id, post ? batch_call_cancel : batch_call_get);
     }
@@ -453,7 +223,7 @@ void state_calls_on_request(struct state_calls *all, struct http_request *r, uin
         api_error_set(&e, 404, NULL,
                       "This gateway keeps no files and batches: it was started without "
                       "--state-dir.");
-        answer_error(r, &e);
+        state_answer(r, &e);
     } else if (str_starts(path, files)) {
         file_request(all, r, tenant, behind(path, files));
     } else {
@@ -483,7 +253,7 @@ static enum status start_thread(struct state_calls *c, struct loop *l, uint64_t 
 {
     const uint64_t bytes = 2 * max_body > MAX_BODIES_BYTES ? 2 * max_body : MAX_BODIES_BYTES;
     const struct encode_share share = {
-        .max_jobs = MAX_TENANT_CALLS, .max_bytes = bytes / 2, .max_running = 1};
+        .max_jobs = STATE_MAX_TENANT_CALLS, .max_bytes = bytes / 2, .max_running = 1};
     const struct encode_threads threads = {"store", 1, THREAD_NICE_STORE};
     TRY(encode_pool_new(l, &threads, MAX_CALLS, bytes, &c->thread, err));
     encode_pool_set_share(c->thread, &share);

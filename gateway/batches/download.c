@@ -5,7 +5,7 @@
 #include "common/base/log.h"
 #include "common/base/mem.h"
 #include "common/http/server/server.h"
-#include "gateway/batches/calls_state.h"
+#include "gateway/batches/download.h"
 
 enum { SLICE_BYTES = 64 << 10, SLICE_MIN_BYTES = 8 << 10 };
 

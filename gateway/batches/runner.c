@@ -9,8 +9,8 @@
 #include "common/http/message/parser.h"
 #include "gateway/base/encode_pool.h"
 #include "gateway/batches/store/store.h"
+#include "gateway/dialects/dialects.h"
 #include "gateway/prepare/dialect.h"
-#include "gateway/request/state.h"
 #include "gateway/serving/serving.h"
 
 enum { TAKE_MAX = 64, HOLD_TICKS = 4 /* about a second */ };

@@ -27,7 +27,7 @@ enum compile_order_what {
 struct compile_order { /* one packet on the control socket */
     uint32_t what;
     uint32_t wants_vocabulary; /* RUN: a grammar is to be compiled */
-    uint32_t is_heavy;         /* RUN: behind everything else (compile_debts.h) */
+    uint32_t is_heavy;         /* RUN: behind everything else (debts.h) */
     uint32_t reserved;
     uint64_t id;
 };

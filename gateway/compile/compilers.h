@@ -1,5 +1,5 @@
 #pragma once
-/* Compiling of what clients write, in processes of its own (compile_child.h): grammars, and the
+/* Compiling of what clients write, in processes of its own (child.h): grammars, and the
  * chat templates that requests bring. Whatever a source costs, it costs a process with limits of
  * memory and of processor time, which is ended when it goes beyond them.
  *
@@ -32,7 +32,7 @@ struct compile_result {
 
 /* The client that wants a job done. */
 struct compile_client {
-    uint64_t tenant;            /* whose processor time it is (compile_debts.h) */
+    uint64_t tenant;            /* whose processor time it is (debts.h) */
     const atomic_bool *dropped; /* becomes true when nobody waits for it any more; NULL: somebody
                                  * always does */
 };

@@ -1,5 +1,5 @@
 #pragma once
-/* The frames between the gateway and its compile processes (compilers.h, compile_child.h): a header
+/* The frames between the gateway and its compile processes (compilers.h, child.h): a header
  * of fixed size, then two texts. Both ends are one program on one machine, so numbers are in the
  * machine's own order. Each end checks each byte that it reads: a compile process has run what a
  * client wrote, and may say anything. Plain values; any thread. */

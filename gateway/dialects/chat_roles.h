@@ -4,7 +4,7 @@
  * and a first system message alone, leave the others out without a word, or fail. A developer's
  * message that a template would not show is said as the system's, and a system's behind the first
  * message that it would not show as the user's, at its place. */
-#include "gateway/prepare/prepare.h"
+#include "gateway/prepare/prepared.h"
 
 /* The prompt of messages, as openai_chat_prompt. Where p->messages holds what the template does not
  * show, p->messages becomes a list that it shows; the body owns both. False: e says what is wrong.

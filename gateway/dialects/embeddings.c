@@ -3,8 +3,10 @@
 #include <sodium.h>
 
 #include "common/base/mem.h"
+#include "gateway/dialects/dialects.h"
 #include "gateway/dialects/openai_completions.h"
 #include "gateway/dialects/openai_json.h"
+#include "gateway/fields/read.h"
 #include "gateway/prepare/chunks.h"
 #include "gateway/prepare/dialect.h"
 

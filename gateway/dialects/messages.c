@@ -6,6 +6,7 @@
 
 #include "common/json/text.h"
 #include "gateway/dialects/chat_roles.h"
+#include "gateway/fields/read.h"
 #include "gateway/tools/set.h"
 
 struct turn { /* one message being read */

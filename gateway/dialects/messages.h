@@ -1,6 +1,6 @@
 #pragma once
 /* Anthropic's messages: their bodies. messages_json.c writes the answers. Pure; any thread. */
-#include "gateway/prepare/prepare.h"
+#include "gateway/prepare/prepared.h"
 
 /* messages, system and tools of p become chat's, owned by p->body; a last message of the
  * assistant's is one to go on with. False: e says why. */

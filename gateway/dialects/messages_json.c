@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "common/json/text.h"
+#include "gateway/dialects/dialects.h"
 #include "gateway/dialects/openai_json.h"
 
 static void begin_event(struct strbuf *out, const char *type)

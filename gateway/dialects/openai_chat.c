@@ -156,7 +156,7 @@ static void parse_arguments(json_t *call, uint64_t *n_left)
 enum { AS_IT_IS = 0, TEXT_ARGUMENTS = 1, EMPTY_CONTENT = 2, VARIANT_COUNT = 4, ANY_ROLE = 8 };
 
 /* A call of a custom tool is one of the function with one argument that the tool is here
- * (tool_set.h). Its arguments are text, as those of others are. */
+ * (tools/set.h). Its arguments are text, as those of others are. */
 static bool call_function(json_t *call, size_t i_message, size_t i_call, struct api_error *e)
 {
     const json_t *custom = json_object_get(call, "custom");

@@ -1,7 +1,7 @@
 #pragma once
 /* The `messages` of /v1/chat/completions: checked, reduced to what templates read, and rendered
  * with the model's chat template to one prompt text. Pure but for the template; any thread. */
-#include "gateway/prepare/prepare.h"
+#include "gateway/prepare/prepared.h"
 
 #define CHAT_MAX_MESSAGES 4096u
 

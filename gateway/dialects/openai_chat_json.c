@@ -1,8 +1,11 @@
 /* The answers of /v1/chat/completions. */
 #include "common/json/text.h"
 #include "gateway/dialects/chat_roles.h"
+#include "gateway/dialects/dialects.h"
 #include "gateway/dialects/openai_json.h"
+#include "gateway/dialects/openai_scores.h"
 #include "gateway/dialects/sse.h"
+#include "gateway/fields/read.h"
 #include "gateway/tools/set.h"
 
 #define OBJECT_CHUNK "chat.completion.chunk"

@@ -2,6 +2,8 @@
 
 #include "common/base/mem.h"
 
+#include "gateway/fields/read.h"
+
 static void set_text(struct prompt *out, const json_t *v)
 {
     struct str s = params_json_str(v);

@@ -1,7 +1,7 @@
 #pragma once
 /* The `prompt` of /v1/completions: a string, a list of strings, token ids, or a list of lists of
  * token ids. Pure; any thread. */
-#include "gateway/prepare/prepare.h"
+#include "gateway/prepare/prepared.h"
 
 #define COMPLETIONS_MAX_PROMPTS 1024u
 

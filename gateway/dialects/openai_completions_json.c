@@ -1,6 +1,8 @@
 /* The answers of /v1/completions. */
+#include "gateway/dialects/dialects.h"
 #include "gateway/dialects/openai_completions.h"
 #include "gateway/dialects/openai_json.h"
+#include "gateway/dialects/openai_scores.h"
 #include "gateway/dialects/sse.h"
 
 #define OBJECT "text_completion"

@@ -37,15 +37,6 @@ void openai_logprobs_of(struct strbuf *out, const struct answer_shape *a,
 /* Whether there is anything to say of log-probabilities, or null. */
 bool openai_has_logprobs(const struct answer_shape *a, const struct answer_delta *d);
 
-/* ,"prompt_logprobs":[null,{ID:{…},…},…] where they were asked for. */
-void openai_prompt_logprobs(struct strbuf *out, const struct answer_shape *a,
-                            const struct prompt_scores *s);
-/* Does this delta begin with the prompt's own tokens and their log-probabilities (echo)? */
-bool openai_echoed_scores(const struct answer_shape *a, const struct answer_delta *d);
-/* Row i of those, of the prompt's id i + 1: its entries, at most as many as logprobs asks for. */
-void openai_echoed_row(const struct answer_shape *a, const struct answer_delta *d, uint32_t i,
-                       struct token_logprobs *out);
-
 /* Parts of a dialect: a stream of server-sent events, its end (the chunk with the usage when that
  * is asked for), OpenAI's errors in it. */
 const char *openai_stream_type(const struct params *p);

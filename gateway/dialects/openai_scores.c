@@ -1,5 +1,6 @@
 /* What OpenAI's dialects say of a prompt's own tokens: vLLM's prompt_logprobs, and the prompt's
  * part of the logprobs that come with echo. */
+#include "gateway/dialects/openai_scores.h"
 #include "gateway/dialects/openai_json.h"
 
 /* {"logprob":…,"rank":…,"decoded_token":…} behind the id. */

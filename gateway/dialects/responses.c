@@ -8,6 +8,7 @@
 
 #include "common/json/text.h"
 #include "gateway/dialects/chat_roles.h"
+#include "gateway/fields/read.h"
 
 struct reader {
     struct params *p;
@@ -177,7 +178,7 @@ static bool read_call(struct reader *r, const json_t *item)
     return true;
 }
 
-/* As the function of one argument that the tool is here (tool_set.h). */
+/* As the function of one argument that the tool is here (tools/set.h). */
 static bool read_custom_call(struct reader *r, const json_t *item)
 {
     json_t *id = json_object_get(item, "call_id"), *name = json_object_get(item, "name");

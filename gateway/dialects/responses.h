@@ -1,6 +1,6 @@
 #pragma once
 /* OpenAI's responses: their bodies. responses_json.c writes the answers. Pure; any thread. */
-#include "gateway/prepare/prepare.h"
+#include "gateway/prepare/prepared.h"
 
 /* input, instructions and tools of p become chat's messages and tools, owned by p->body; an
  * assistant's message that is not complete is one to go on with. False: e says why. */

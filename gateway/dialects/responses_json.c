@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "common/json/text.h"
+#include "gateway/dialects/dialects.h"
 #include "gateway/dialects/openai_json.h"
 #include "gateway/dialects/responses.h"
 #include "gateway/dialects/sse.h"
@@ -17,17 +18,9 @@ struct writer {
     const struct generation *g; /* NULL: it failed */
 };
 
-void dialect_state_fini(struct dialect_state *s)
-{
-    strbuf_fini(&s->items);
-    strbuf_fini(&s->text);
-    strbuf_fini(&s->head);
-    strbuf_fini(&s->logprobs);
-}
-
 /* ---- items ---- */
 
-/* The item is a call of a custom tool (tool_set.h). */
+/* The item is a call of a custom tool (tools/set.h). */
 static bool is_custom(const struct writer *w)
 {
     return w->s->open_block == ANSWER_CALL && w->s->form == TOOL_IS_CUSTOM;

@@ -1,6 +1,6 @@
 #pragma once
 /* Server-sent events as OpenAI's clients read them. Only the framing: who writes when is
- * api_request.c's (it writes only while http_stream_room allows). */
+ * request/answer_writer.c's (it writes only while http_stream_room allows). */
 #include "common/base/str.h"
 
 #define SSE_CONTENT_TYPE "text/event-stream; charset=utf-8"

@@ -4,8 +4,10 @@
 
 #include "common/base/mem.h"
 #include "gateway/dialects/chat_roles.h"
+#include "gateway/dialects/dialects.h"
 #include "gateway/dialects/openai_completions.h"
 #include "gateway/dialects/openai_json.h"
+#include "gateway/fields/read.h"
 #include "gateway/prepare/dialect.h"
 
 /* As in completions ids get their special tokens unless told not to, as in chat they do not: the

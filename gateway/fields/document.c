@@ -1,11 +1,12 @@
 /* docs/openai.md, made from the table of fields. */
 #include <string.h>
 
-#include "gateway/fields/fields.h"
+#include "gateway/fields/document.h"
+#include "gateway/fields/table.h"
 
 #define HEAD                                                                                       \
     "# Fields of requests\n\n"                                                                     \
-    "Written by `cox-gateway fields` from the table in `gateway/fields_*.c`; "                     \
+    "Written by `cox-gateway fields` from the table in `gateway/fields/`; "                        \
     "tests/unit/gateway/fields/params_test.c compares. Every field of OpenAI's and vLLM's is "     \
     "here: "                                                                                       \
     "taken, "                                                                                      \

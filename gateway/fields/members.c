@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "common/json/text.h"
-#include "gateway/fields/fields.h"
+#include "gateway/fields/members.h"
 
 /* Where the walk is: a name such as messages[3].content, made when somebody has to read it. */
 struct place {
@@ -131,7 +131,7 @@ static bool check_call(const struct place *at, const json_t *v)
            member(at, v, "custom", " name input provider_specific_fields ");
 }
 
-/* prefix: the answer goes on with this message (params.c does it), which is the last one. */
+/* prefix: the answer goes on with this message (read.c does it), which is the last one. */
 static bool check_prefix(const struct place *at, const json_t *v)
 {
     const json_t *prefix = json_object_get(v, "prefix");
@@ -217,7 +217,8 @@ static bool check_callers(const struct place *at, const json_t *v)
                   "must be [\"direct\"] on this server, or be left out: no code is run");
 }
 
-/* defer_loading: the model reads all tools at once. Tools of a server are left out (tool_set.h). */
+/* defer_loading: the model reads all tools at once. Tools of a server are left out (tools/set.h).
+ */
 static bool check_tool(const struct place *at, const json_t *v)
 {
     return (has(v, "type") && !is_of(v, " custom ")) ||

@@ -1,4 +1,4 @@
-#include "gateway/params/params.h"
+#include "gateway/fields/read.h"
 
 #include <limits.h>
 #include <math.h>
@@ -8,12 +8,11 @@
 #include "common/base/log.h"
 #include "common/base/random.h"
 #include "common/json/text.h"
-#include "gateway/fields/fields.h"
+#include "gateway/fields/members.h"
+#include "gateway/fields/table.h"
 #include "gateway/tools/set.h"
 
-/* MOST_TOLD: lines of the log that one request's unknown fields may take. A body has room for half
- * a million of them, and the loop waits where the log's pipe is full. */
-enum { PARAMS_ARENA_LIMIT = 1 << 20, MOST_TOLD = 16 };
+enum { PARAMS_ARENA_LIMIT = 1 << 20 };
 
 /* Dialects (bits) in whose answers a model may call tools. */
 enum { KINDS_OF_CALLS = API_CHAT | API_MESSAGES | API_RESPONSES };
@@ -21,87 +20,7 @@ enum { KINDS_OF_CALLS = API_CHAT | API_MESSAGES | API_RESPONSES };
 /* A double above 0 may be 0 as a float, which would mean something else. */
 #define SMALLEST_FACTOR 1e-6f
 
-static const char *json_type_name(const json_t *v)
-{
-    if (json_text_is_number(v))
-        return "a number beyond 64 bits";
-    switch (json_typeof(v)) {
-    case JSON_OBJECT:
-        return "an object";
-    case JSON_ARRAY:
-        return "a list";
-    case JSON_STRING:
-        return "a string";
-    case JSON_INTEGER:
-    case JSON_REAL:
-        return "a number";
-    case JSON_TRUE:
-    case JSON_FALSE:
-        return "a boolean";
-    default:
-        return "null";
-    }
-}
-
-bool field_wrong_type(struct api_error *e, const char *name, const char *want, const json_t *got)
-{
-    return api_error_set(e, 400, name, "%s must be %s, got %s.", name, want, json_type_name(got));
-}
-
-static void tell_ignored(uint32_t *n_ignored, const char *name)
-{
-    const uint32_t n = ++*n_ignored;
-    if (n < MOST_TOLD)
-        log_warn("field_ignored", "name=%s", log_quote(name));
-    else if (n == MOST_TOLD)
-        log_warn("field_ignored", "name=%s more=\"the request has others, which are not listed\"",
-                 log_quote(name));
-}
-
-bool field_unknown_member(const struct field_context *c, const char *name, const char *key)
-{
-    char full[96];
-    snprintf(full, sizeof full, "%s.%.40s", name, key);
-    if (c->policy->unknown == UNKNOWN_REFUSE)
-        return api_error_set(c->e, 400, full, "There is no field `%s`: leave it out.", full);
-    if (c->policy->unknown == UNKNOWN_WARN)
-        tell_ignored(c->n_ignored, full);
-    return true;
-}
-
-bool field_known_members(const struct field_context *c, const char *name, const json_t *v,
-                         const char *const *known)
-{
-    const char *key;
-    json_t *value;
-    if (json_text_is_number(v)) /* its reader refuses it */
-        return true;
-    json_object_foreach((json_t *)v, key, value)
-    {
-        size_t i = 0;
-        while (known[i] && strcmp(key, known[i]) != 0)
-            i++;
-        if (!known[i] && !json_is_null(value) && !field_unknown_member(c, name, key))
-            return false;
-    }
-    return true;
-}
-
 /* ---- the table ---- */
-
-static const struct field_table *const tables[] = {
-    &fields_prompt,   &fields_sampling,  &fields_answer,     &fields_tools,
-    &fields_messages, &fields_responses, &fields_embeddings, &fields_refused};
-
-const struct field *fields_at(size_t i)
-{
-    for (size_t t = 0; t < sizeof tables / sizeof *tables; t++) {
-        if (i < tables[t]->n)
-            return &tables[t]->rows[i];
-        i -= tables[t]->n;
-    }
-    return NULL;
-}
 
 static bool is_known(const char *name, unsigned kind)
 {
@@ -110,14 +29,6 @@ static bool is_known(const char *name, unsigned kind)
         if (f->kinds & kind && strcmp(f->name, name) == 0)
             return true;
     return false;
-}
-
-bool field_read_bool(const json_t *v, const char *name, bool *out, struct api_error *e)
-{
-    if (!json_is_boolean(v))
-        return field_wrong_type(e, name, "a boolean", v);
-    *out = json_is_true(v);
-    return true;
 }
 
 static bool parse_number(const struct field *f, const json_t *v, double *out, struct api_error *e)
@@ -145,14 +56,6 @@ static bool parse_str(const struct field *f, const json_t *v, struct str *out, s
                              f->max, s.len);
     *out = s;
     return true;
-}
-
-bool field_is_empty(const json_t *v)
-{
-    return json_is_null(v) || json_is_false(v) ||
-           (json_is_string(v) && json_string_length(v) == 0) ||
-           (json_is_array(v) && json_array_size(v) == 0) ||
-           (json_is_object(v) && json_object_size(v) == 0);
 }
 
 /* Whether v is one of the compact JSON texts with | between. */
@@ -226,13 +129,14 @@ static bool check_unknown(struct params *p, enum unknown_fields policy, struct a
         return true;
     json_object_foreach(p->body, key, value)
     {
-        if (p->n_ignored >= MOST_TOLD) /* no more is said: each look takes a walk over all rows */
+        if (p->n_ignored >=
+            FIELD_MOST_TOLD) /* no more is said: each look takes a walk over all rows */
             return true;
         if (json_is_null(value) || is_known(key, p->kind))
             continue;
         if (policy == UNKNOWN_REFUSE)
             return api_error_set(e, 400, key, "There is no field `%.80s`: leave it out.", key);
-        tell_ignored(&p->n_ignored, key);
+        field_tell_ignored(&p->n_ignored, key);
     }
     return true;
 }
@@ -427,12 +331,4 @@ bool params_init(struct params *out, enum api_kind kind, json_t *owned_body,
         out->tool_choice = TOOL_CHOICE_NONE;
     fill_sampling(out);
     return true;
-}
-
-void params_fini(struct params *p)
-{
-    json_decref(p->body);
-    json_decref(p->own);
-    arena_fini(&p->arena);
-    *p = (struct params){0};
 }

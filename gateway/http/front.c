@@ -135,7 +135,7 @@ static void name_request(const struct front *f, struct http_request *r)
         http_add_header(r, "X-Request-Id", http_get_id(r));
 }
 
-/* ---- the note ---- */
+/* ---- the access record ---- */
 
 static void draw_span_id(struct trace_context *t)
 {
@@ -143,12 +143,12 @@ static void draw_span_id(struct trace_context *t)
     t->span_id[0] |= 1; /* all 0 is none */
 }
 
-static void begin_note(const struct front *f, struct http_request *r)
+static void begin_record(const struct front *f, struct http_request *r)
 {
     uint8_t random[TRACE_ID_BYTES];
     if (!f->log && !f->traces)
         return;
-    struct request_note *n = mem_zalloc(sizeof *n);
+    struct access_record *n = mem_zalloc(sizeof *n);
     n->begun_wall_ns = clock_wall_ns();
     if (!trace_context_read(&n->trace, http_header(r, "traceparent"),
                             http_header(r, "tracestate")) &&
@@ -161,7 +161,7 @@ static void begin_note(const struct front *f, struct http_request *r)
     http_set_note(r, n);
 }
 
-struct request_note *front_note(const struct http_request *r)
+struct access_record *front_record(const struct http_request *r)
 {
     return http_get_note(r);
 }
@@ -169,7 +169,7 @@ struct request_note *front_note(const struct http_request *r)
 bool front_begin(struct front *f, struct http_request *r)
 {
     name_request(f, r);
-    begin_note(f, r);
+    begin_record(f, r);
     return cross_origin(f->o, r);
 }
 
@@ -230,12 +230,12 @@ static void append_trace(struct strbuf *b, const struct front *f, const struct t
     append(b, "span_id", str_from(hex));
 }
 
-static void append_llm(struct strbuf *b, const struct request_note *n,
+static void append_llm(struct strbuf *b, const struct access_record *n,
                        const struct http_answered *a)
 {
     append(b, "answer", str_from(n->id));
     append(b, "model", str_from(n->model));
-    append(b, "outcome", str_from(request_note_outcome(n, a->status, a->aborted)));
+    append(b, "outcome", str_from(access_record_outcome(n, a->status, a->aborted)));
     strbuf_printf(b,
                   ",\"stream\":%s,\"choices\":%u,\"prompt_tokens\":%llu,\"cached_tokens\":%llu,"
                   "\"completion_tokens\":%llu,\"queue\":%.6f",
@@ -247,7 +247,7 @@ static void append_llm(struct strbuf *b, const struct request_note *n,
 }
 
 /* Neither keys nor texts: no header but the agent's name, no query, no body. */
-static void log_line(struct front *f, const struct http_request *r, const struct request_note *n,
+static void log_line(struct front *f, const struct http_request *r, const struct access_record *n,
                      const struct http_answered *a)
 {
     struct strbuf b;
@@ -274,7 +274,7 @@ static void log_line(struct front *f, const struct http_request *r, const struct
 
 void front_answered(struct front *f, const struct http_request *r, const struct http_answered *a)
 {
-    struct request_note *n = http_get_note(r);
+    struct access_record *n = http_get_note(r);
     if (!n)
         return;
     if (f->log)

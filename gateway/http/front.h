@@ -1,6 +1,6 @@
 #pragma once
-/* What happens to every request whatever its route: CORS, request ids, its note for the access log
- * and for its span. Loop thread only. */
+/* What happens to every request whatever its route: CORS, request ids, its record for the access
+ * log and for its span. Loop thread only. */
 #include "common/http/server/server.h"
 #include "common/options/front.h"
 #include "common/options/trace.h"
@@ -24,7 +24,7 @@ MUST_USE enum status front_trace(struct front *f, const struct trace_options *o,
 void front_fini(struct front *f);
 /* Before the key is asked for: a browser's preflight has none. True: it is answered. */
 bool front_begin(struct front *f, struct http_request *r);
-/* What is known of it, for the end; NULL: nobody wants to know. Valid until front_answered. */
-struct request_note *front_note(const struct http_request *r);
+/* The record of it so far; NULL: nobody wants one. Valid until front_answered. */
+struct access_record *front_record(const struct http_request *r);
 /* A line of the log, and a span. */
 void front_answered(struct front *f, const struct http_request *r, const struct http_answered *a);

@@ -1,55 +1,66 @@
 #include "gateway/http/tls.h"
 
 #include "common/base/log.h"
-#include "gateway/http/state.h"
 
 enum { TICK_MS = 500 };
 
 /* Also after each change. */
-static void tell(struct gateway *g)
+static void tell(const struct gateway_tls *t)
 {
-    metric_set(g->tls_expires, (double)tls_server_expires_s(g->tls));
-    log_info("tls_certificate", "file=%s expires=%s", log_quote(g->config->ssl.certfile),
-             log_quote(tls_server_expires(g->tls)));
+    metric_set(t->expires, (double)tls_server_expires_s(t->server));
+    log_info("tls_certificate", "file=%s expires=%s", log_quote(t->o->certfile),
+             log_quote(tls_server_expires(t->server)));
 }
 
-enum status gateway_tls_init(struct gateway *g, struct error *err)
+enum status gateway_tls_init(struct gateway_tls *t, const struct ssl_options *o,
+                             struct metrics *registry, struct error *err)
 {
-    const struct ssl_options *o = &g->config->ssl;
-    const struct tls_options t = {.certfile = o->certfile,
-                                  .keyfile = o->keyfile,
-                                  .key_password = o->keyfile_password,
-                                  .ca_certs = o->ca_certs,
-                                  .ciphers = o->ciphers,
-                                  .client_certs = (enum tls_client_certs)o->cert_reqs};
+    const struct tls_options files = {.certfile = o->certfile,
+                                      .keyfile = o->keyfile,
+                                      .key_password = o->keyfile_password,
+                                      .ca_certs = o->ca_certs,
+                                      .ciphers = o->ciphers,
+                                      .client_certs = (enum tls_client_certs)o->cert_reqs};
+    t->o = o;
     if (!o->certfile && (o->keyfile || o->ca_certs || o->cert_reqs > 0))
         return error_set(err, STATUS_INVALID,
                          "--ssl-keyfile, --ssl-ca-certs and --ssl-cert-reqs need --ssl-certfile: "
                          "without a certificate there is no TLS");
     if (!o->certfile)
         return STATUS_OK;
-    TRY(tls_server_new(&t, &g->tls, err));
-    g->tls_expires =
-        metrics_gauge(g->metrics, "coxswain_gateway_tls_certificate_expires_timestamp_seconds", "",
+    TRY(tls_server_new(&files, &t->server, err));
+    t->expires =
+        metrics_gauge(registry, "coxswain_gateway_tls_certificate_expires_timestamp_seconds", "",
                       "When the certificate in force ends, in seconds since 1970.");
-    tell(g);
+    tell(t);
     return STATUS_OK;
 }
 
 static void on_tick(void *ctx)
 {
-    struct gateway *g = ctx;
+    struct gateway_tls *t = ctx;
     struct error err = {0};
     bool changed;
-    if (tls_server_look(g->tls, &changed, &err) != STATUS_OK)
+    if (tls_server_look(t->server, &changed, &err) != STATUS_OK)
         log_error("tls_certificate_not_read", "kept_until=%s why=%s",
-                  log_quote(tls_server_expires(g->tls)), log_quote(err.text));
+                  log_quote(tls_server_expires(t->server)), log_quote(err.text));
     else if (changed)
-        tell(g);
+        tell(t);
 }
 
-void gateway_tls_watch(struct gateway *g)
+void gateway_tls_watch(struct gateway_tls *t, struct loop *l)
 {
-    if (g->tls && g->config->ssl.refresh)
-        g->tls_timer = loop_timer_start(g->loop, TICK_MS, TICK_MS, on_tick, g);
+    if (t->server && t->o->refresh)
+        t->timer = loop_timer_start(l, TICK_MS, TICK_MS, on_tick, t);
+}
+
+void gateway_tls_stop(struct gateway_tls *t)
+{
+    loop_timer_stop(t->timer);
+    t->timer = NULL;
+}
+
+void gateway_tls_fini(struct gateway_tls *t)
+{
+    tls_server_free(t->server);
 }

@@ -1,8 +1,21 @@
 #pragma once
-/* The gateway's certificate: from its options, and again when the files change. */
-#include "common/base/status.h"
+/* The gateway's certificate: from its options, and again when the files change. Loop thread only.
+ */
+#include "common/base/metrics.h"
+#include "common/loop/loop.h"
+#include "common/options/ssl.h"
+#include "common/tls/tls.h"
 
-struct gateway;
+struct gateway_tls {
+    const struct ssl_options *o; /* borrowed */
+    struct tls_server *server;   /* NULL: plain HTTP */
+    struct metric *expires;
+    struct loop_timer *timer;
+};
+
 /* Without --ssl-certfile there is none, and any other option of TLS is STATUS_INVALID. */
-MUST_USE enum status gateway_tls_init(struct gateway *g, struct error *err);
-void gateway_tls_watch(struct gateway *g); /* from when its loop runs */
+MUST_USE enum status gateway_tls_init(struct gateway_tls *t, const struct ssl_options *o,
+                                      struct metrics *registry, struct error *err);
+void gateway_tls_watch(struct gateway_tls *t, struct loop *l); /* from when its loop runs */
+void gateway_tls_stop(struct gateway_tls *t);                  /* before the loop goes */
+void gateway_tls_fini(struct gateway_tls *t);

@@ -1,8 +1,9 @@
 #pragma once
-/* A JSON body as checked values. One table (fields.h) has a row per field: name, type, range, which
- * dialects know it, what becomes of it. A wrong type or range is a 400 that names the field; null
- * is the same as absent; a field that changes the answer and is not supported is refused by name;
- * of unknown ones the policy says what becomes. Pure, no I/O; any thread, one thread per value. */
+/* A JSON body as checked values. One table (fields/table.h) has a row per field: name, type, range,
+ * which dialects know it, what becomes of it. A wrong type or range is a 400 that names the field;
+ * null is the same as absent; a field that changes the answer and is not supported is refused by
+ * name; of unknown ones the policy says what becomes. Pure, no I/O; any thread, one thread per
+ * value. */
 #include <jansson.h>
 
 #include "common/base/arena.h"
@@ -56,7 +57,7 @@ struct params_policy {        /* what this server lets requests say */
 struct params {
     enum api_kind kind;
     json_t *body;        /* owned; every str and json_t below is borrowed from it or from own */
-    json_t *own;         /* what is made of the body and outlives it (tool_set.h); NULL: nothing */
+    json_t *own;         /* what is made of the body and outlives it (tools/set.h); NULL: nothing */
     uint64_t tree_bytes; /* that body and own take, once params_settle was called */
     struct arena arena;  /* arrays of sampling */
     struct str model;    /* empty: the first served one */
@@ -109,17 +110,11 @@ struct params {
 /* Scans the text for its depth and number of values before a tree is built, then parses. body is
  * not kept. NULL with e filled: not JSON, not UTF-8, not an object, too deep, or too large. */
 json_t *params_parse_json(struct str body, struct api_error *e);
-/* owned_body moves into out, also on failure; policy is borrowed for this call. False: e says why,
- * and params_fini is still due. */
-bool params_init(struct params *out, enum api_kind kind, json_t *owned_body,
-                 const struct params_policy *policy, struct api_error *e);
 void params_fini(struct params *p);
 /* When the request is prepared: lets go of what nobody reads from here on, which is all of the body
  * but a few short texts. Its tree takes up to a hundred times the bytes of the body's text, and an
  * answer may take an hour. The prompt, the messages, what goes with them into a template, and
  * bad_words are NULL afterwards; tools stay, for the parsers of answers. */
 void params_settle(struct params *p);
-/* docs/openai.md: every field, what it may hold and what becomes of it. */
-void fields_document(struct strbuf *out);
 /* A JSON string's bytes, borrowed. */
 struct str params_json_str(const json_t *string);

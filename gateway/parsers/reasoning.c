@@ -8,6 +8,7 @@
 #include "gateway/parsers/harmony.h"
 #include "gateway/parsers/inkling.h"
 #include "gateway/parsers/muse.h"
+#include "gateway/parsers/reasoning.h"
 
 /* THROUGH: behind the first marker of a call. */
 enum { STEP_START, STEP_INSIDE, STEP_PAST, STEP_THROUGH };

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "gateway/answer/answer.h"
+#include "gateway/answer/literal_scan.h"
 #include "gateway/answer/tool_text.h"
 #include "gateway/answer/tool_types.h"
 

@@ -4,6 +4,8 @@
 #include <string.h>
 
 #include "gateway/answer/answer.h"
+#include "gateway/answer/literal_arguments.h"
+#include "gateway/answer/literal_scan.h"
 
 /* REST: the object's members behind its arguments. NEXT: another object, or the end of a list.
  * AFTER: up to the closing marker. OBJECT: in one that is no call, in the midst of text. */

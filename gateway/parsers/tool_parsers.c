@@ -2,12 +2,12 @@
  * here; the others have files of their own. */
 #include <string.h>
 
-#include "gateway/answer/answer_parser.h"
 #include "gateway/parsers/harmony.h"
 #include "gateway/parsers/inkling.h"
 #include "gateway/parsers/muse.h"
 #include "gateway/parsers/tool_elements.h"
 #include "gateway/parsers/tool_marked.h"
+#include "gateway/parsers/tool_parsers.h"
 #include "gateway/parsers/tool_tagged.h"
 
 #define MARKS(...) ((const char *const[]){__VA_ARGS__, NULL})

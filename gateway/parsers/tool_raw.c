@@ -1,6 +1,8 @@
 /* An answer that is one call by its grammar, a custom tool's: all of its text is the tool's input.
  */
+#include "gateway/parsers/tool_raw.h"
 #include "gateway/answer/answer.h"
+#include "gateway/answer/literal_scan.h"
 
 enum { STEP_BEGIN, STEP_TEXT, STEP_END };
 

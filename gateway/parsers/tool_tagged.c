@@ -4,6 +4,7 @@
 
 #include "common/json/text.h"
 #include "gateway/answer/answer.h"
+#include "gateway/answer/literal_scan.h"
 #include "gateway/answer/tool_types.h"
 
 enum {

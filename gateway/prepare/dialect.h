@@ -1,9 +1,9 @@
 #pragma once
 /* A way to ask and a way to be answered: OpenAI's two endpoints, and whatever else speaks to this
- * gateway. A route names its dialect; api_request.c knows no JSON, a dialect knows no request. Each
+ * gateway. A route names its dialect; request/ knows no JSON, a dialect knows no request. Each
  * is one const table of functions. docs/gateway.md says what a new one has to do. */
 #include "gateway/answer/answer.h"
-#include "gateway/prepare/prepare.h"
+#include "gateway/prepare/prepared.h"
 #include "gateway/tools/set.h"
 
 /* Which block of a stream is open and how many events there were, for dialects whose events say so.
@@ -18,7 +18,7 @@ struct dialect_state {
     size_t n_logprobs_given;                /* bytes of logprobs that were said already */
     uint32_t n_counted, n_reasoning_tokens; /* of all ids: looked at, found in the reasoning */
 };
-void dialect_state_fini(struct dialect_state *s); /* api_request.c calls it */
+void dialect_state_fini(struct dialect_state *s);
 
 struct answer_shape { /* what all that is written of one request shares; borrowed */
     const char *id;   /* prefix and 32 hex digits */
@@ -71,8 +71,3 @@ struct dialect {
     /* As the body of an answer, or as the end of a stream. */
     void (*error)(struct strbuf *out, const struct api_error *e, bool in_stream);
 };
-
-extern const struct dialect dialect_djl, dialect_djl_async, dialect_djl_tgi, dialect_djl_static,
-    dialect_messages, dialect_count_tokens, dialect_embeddings;
-extern const struct dialect dialect_completions, dialect_chat, dialect_responses, dialect_tokenize,
-    dialect_detokenize;

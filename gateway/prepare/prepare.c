@@ -5,7 +5,6 @@
 
 #include "common/base/mem.h"
 #include "gateway/prepare/chunks.h"
-#include "gateway/prepare/dialect.h"
 #include "gateway/prepare/echo.h"
 #include "gateway/prepare/outputs_config.h"
 #include "gateway/tools/blame.h"
@@ -269,10 +268,4 @@ void prepare_request(const struct prepare_model *m, const struct dialect *d, str
         let_reason(m, d, out, &out->error) && check_grammar(m, &out->params, &out->error) &&
         prepare_prompts(m, d, out))
         params_settle(&out->params);
-}
-
-void prepared_fini(struct prepared *p)
-{
-    params_fini(&p->params);
-    prompt_list_fini(&p->prompts);
 }

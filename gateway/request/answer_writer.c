@@ -1,31 +1,16 @@
-/* The half of a request that writes: when, and of which choice; the dialect says how. */
+#include "gateway/request/answer_writer.h"
+
 #include "common/base/mem.h"
-#include "gateway/request/state.h"
+#include "gateway/request/end.h"
+#include "gateway/request/out.h"
+#include "gateway/request/pool_work.h"
 
 enum {
-    OUT_KEEP_BYTES = 1 << 20,
     /* The loop writes so much, some ms of it: numbers with their names, bytes of texts. */
     INLINE_ENTRIES = 8192,
     INLINE_BYTES = 256 << 10,
     ID_BYTES = 8 /* of a token's id in JSON, with its comma, about */
 };
-
-static void trim_out(struct serving *s)
-{
-    if (s->out.cap <= OUT_KEEP_BYTES)
-        return;
-    size_t limit = s->out.limit;
-    strbuf_fini(&s->out);
-    strbuf_init(&s->out, limit);
-}
-
-static void write_out(struct api_request *r)
-{
-    r->last_write_ns = r->s->o.now_ns(r->s->o.clock_ctx);
-    if (r->s->out.len > 0)
-        r->reply_ops->write(r->reply, strbuf_str(&r->s->out));
-    trim_out(r->s);
-}
 
 static bool has_reasoning(const struct api_request *r)
 {
@@ -101,13 +86,13 @@ static void write_delta(struct api_request *r, struct api_choice *c,
     strbuf_reset(out);
     r->dialect->delta(out, &r->shape, &r->dialect_state, &a);
     generation_given(&c->g, &r->rules, d);
-    write_out(r);
+    api_request_write_out(r);
 }
 
 static void begin_stream(struct api_request *r)
 {
     api_request_enter(r, API_STREAMING);
-    r->last_write_ns = r->s->o.now_ns(r->s->o.clock_ctx);
+    r->last_write_ns = serving_now(r->s);
     r->reply_ops->begin(r->reply, r->dialect->stream_type(&r->prepared.params));
     if (r->reply && r->dialect->chunk_head) {
         r->dialect->chunk_head(&r->chunk_head, &r->shape);
@@ -117,7 +102,7 @@ static void begin_stream(struct api_request *r)
         return;
     strbuf_reset(&r->s->out);
     r->dialect->open(&r->s->out, &r->shape, &r->dialect_state);
-    write_out(r);
+    api_request_write_out(r);
 }
 
 static void finish_stream(struct api_request *r)
@@ -125,7 +110,7 @@ static void finish_stream(struct api_request *r)
     struct answer_usage usage = usage_of(r);
     strbuf_reset(&r->s->out);
     r->dialect->close(&r->s->out, &r->shape, &r->dialect_state, &usage);
-    write_out(r);
+    api_request_write_out(r);
     if (!r->reply)
         return; /* the write found the client gone */
     r->reply_ops->end(r->reply);
@@ -206,7 +191,7 @@ static void respond_out(struct api_request *r)
 {
     struct serving *s = r->s;
     respond_text(r, &s->out);
-    trim_out(s);
+    serving_trim_out(s);
 }
 
 /* What the choices say, once: the answers' parsers are fed with it. */
@@ -283,7 +268,7 @@ static bool submit_writing(struct api_request *r, uint64_t bytes, void (*run)(st
         .done = done,
         /* the request holds them anyway: this says only that it is a large one */
         .bytes = bytes > ENCODE_LARGE_BYTES ? ENCODE_LARGE_BYTES + 1 : bytes};
-    return api_request_submit(r, s->pool, &job);
+    return api_request_to_pool(r, s->pool, &job);
 }
 
 static void answer_run(struct encode_job *j)
@@ -340,21 +325,4 @@ void api_request_flush(struct api_request *r)
         flush_stream(r);
     else if (r->n_ended == r->n_choices)
         respond_whole(r);
-}
-
-void api_answer_error(struct api_request *r, const struct api_error *e)
-{
-    if (r->state != API_STREAMING) {
-        metric_add(r->s->metrics.rejected, 1);
-        serving_respond_error(r->reply_ops, r->reply, r->dialect, e);
-        return;
-    }
-    strbuf_reset(&r->s->out);
-    if (r->dialect->fail)
-        r->dialect->fail(&r->s->out, &r->shape, &r->dialect_state, e);
-    else
-        r->dialect->error(&r->s->out, e, true);
-    write_out(r);
-    if (r->reply)
-        r->reply_ops->end(r->reply);
 }

@@ -7,7 +7,7 @@
 
 enum serving_outcome { OUTCOME_STOP, OUTCOME_LENGTH, OUTCOME_ABORT, OUTCOME_ERROR, OUTCOME_COUNT };
 
-/* The order of the table in serving_metrics.c. */
+/* The order of the table in metrics.c. */
 enum serving_histogram {
     HISTOGRAM_TTFT,
     HISTOGRAM_INTER_TOKEN,

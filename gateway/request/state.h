@@ -1,18 +1,26 @@
 #pragma once
-/* One HTTP request for tokens, from body to last byte:
+/* `api_request` is one request for tokens, from body to last byte; `serving` is all of them.
  *
  *   PREPARING ──▶ RUNNING ──▶ STREAMING ──▶ DONE       (not streamed: RUNNING ──▶ DONE)
  *       └────────────┴──────────────┴── error, client gone ──▶ DONE
  *
- * It owns its choices (generation.h does their work) and knows when to write, not how: that is the
- * dialect's. A stream is begun with the first token, so that errors before it have an HTTP status.
- * api_answer.c is the half that writes. Only serving.c calls this. */
+ * A request owns its choices (generation.h does their work). When to write is known here, how to
+ * write is the dialect's. A stream is begun with the first token, so that errors before it have an
+ * HTTP status. The rooms of this folder do one thing each with a request; serving/ says when. */
+#include "common/base/clock.h"
+#include "gateway/auth/limits.h"
+#include "gateway/base/encode_pool.h"
 #include "gateway/prepare/dialect.h"
+#include "gateway/request/metrics.h"
+#include "gateway/request/reply.h"
 #include "gateway/request/submit_queue.h"
-#include "gateway/serving/serving.h"
+
+enum { SERVING_MAX_ANSWER = 256 << 20 }; /* bytes of one body, or of one write of a stream */
+enum { SERVING_MAX_MODEL = 255 }; /* bytes of serving_request.model; longer ones are no model's */
 
 enum api_state { API_PREPARING, API_RUNNING, API_STREAMING, API_DONE, API_STATE_COUNT };
 
+struct api_request;
 struct api_choice {
     struct submit_entry pending; /* first: an entry is its choice */
     struct generation g;
@@ -30,6 +38,7 @@ struct whole_answer {
     struct strbuf out; /* where it is written on the pool */
 };
 
+struct serving;
 struct api_request {
     struct encode_job job; /* first: a job is its request */
     struct serving *s;
@@ -65,30 +74,82 @@ struct api_request {
     struct api_request *next_bucket, **link_bucket;
 };
 
-/* To a pool; false: it has no room for it. job: what is to be done. */
-bool api_request_submit(struct api_request *r, struct encode_pool *pool,
-                        const struct encode_job *job);
-void api_request_start(struct serving *s, void *reply, const struct serving_request *q);
-void api_request_enter(struct api_request *r, enum api_state next);
-/* bytes: about as many as it weighs on the wire. */
-enum status api_choice_submit(struct api_choice *c, uint64_t *bytes);
-void api_request_on_tokens(struct api_request *r, uint32_t i_choice, const struct tokens_item *t);
-/* Writes what there is and room allows; ends the answer when all choices have ended. An answer with
- * many log-probabilities or long texts is written on the pool: nothing is heard of it until then.
+/* The link to the head. STATUS_AGAIN: not now (down, or no credit); STATUS_LIMIT: never, too large.
  */
-void api_request_flush(struct api_request *r);
-/* Answers, or ends the stream, with the error; the reply is the caller's to forget. */
-void api_answer_error(struct api_request *r, const struct api_error *e);
-/* Answers what needs no tokens: the dialect's answer. */
-void api_answer_prepared(struct api_request *r);
-/* Answers with the error, or ends the stream with it, and cancels what still runs. */
-void api_request_fail(struct api_request *r, const struct api_error *e);
-/* Cancels what still runs, leaves every list but the dead's. The reply is not touched. */
-void api_request_retire(struct api_request *r, enum serving_outcome rest);
-void api_request_free(struct api_request *r);
-/* Its time-out has passed. */
-bool api_request_is_late(const struct api_request *r, uint64_t now_ns);
-bool api_request_has_tokens(const struct api_request *r);
+struct engine_ops {
+    void *ctx;
+    enum status (*submit)(void *ctx, const struct msg_submit *m);
+    enum status (*cancel)(void *ctx, const struct msg_cancel *m);
+    enum status (*finish)(void *ctx, const struct msg_finish *m);
+    bool (*keeps_grammar)(void *ctx); /* the head of this session does; NULL: it does not */
+};
 
-/* To be submitted, in its tenant's turn (serving.c). */
-void serving_add_pending(struct serving *s, struct api_choice *c);
+struct gateway_adapters;
+struct serving_options {
+    const struct gateway_adapters *adapters; /* borrowed: names beside the served ones; or NULL */
+    const char *const *served_names;         /* borrowed; at least one */
+    size_t n_served_names;
+    struct prepare_model model;
+    const struct answer_parser *tool_parser; /* NULL: none */
+    const uint32_t *marker_ids; /* borrowed: special tokens that either parser must see */
+    uint32_t n_marker_ids;
+    const uint32_t *eos_ids; /* borrowed */
+    uint32_t n_eos_ids;
+    bool checks_tokens; /* that none came which its request rules out: workers draw as asked */
+    uint32_t max_open_choices;
+    uint64_t queue_timeout_ns;  /* without any ready group */
+    uint64_t head_timeout_ns;   /* without the head, before the first token */
+    uint64_t pause_timeout_ns;  /* without either, after it */
+    uint64_t submit_timeout_ns; /* with the head but without credit: the cluster is overloaded */
+    uint64_t chunk_timeout_ns;  /* without a token: the connection is dropped; 0: never */
+    uint64_t keep_alive_ns;     /* in silent streams; 0: none */
+    size_t inline_bytes;        /* longer bodies are prepared on the pool */
+    /* Borrowed: where requests wait whose grammars or own templates are compiled; NULL: pool's
+     * threads compile. */
+    struct encode_pool *compile_pool;
+    uint64_t (*now_ns)(void *ctx);
+    uint64_t (*wall_s)(void *ctx);
+    void *clock_ctx;
+};
+
+enum { SERVING_BUCKETS = 4096 };
+#define SERVING_DRAIN_PAUSE_NS (30 * NS_PER_S)
+
+/* The link to the head, and the cluster behind it, as this gateway knows them. */
+struct cluster_view {
+    bool link_up;
+    enum status refused; /* why the head takes this gateway not; STATUS_OK: it may */
+    uint64_t link_changed_ns, group_lost_ns; /* group_lost_ns: 0 while one is ready */
+    bool known;                              /* the head has told of the cluster: what follows */
+    bool scores_prompts, one_class;
+    uint32_t n_groups_ready, max_model_len; /* 0: not known */
+    uint32_t start_s; /* none serves and none has to: until one would, as the head said last */
+    uint32_t max_loras;
+};
+
+struct serving {
+    struct serving_options o;
+    struct engine_ops engine;
+    const struct reply_ops *reply;
+    struct encode_pool *pool; /* borrowed; NULL: everything inline */
+    struct serving_metrics metrics;
+    struct api_request *buckets[SERVING_BUCKETS]; /* by id */
+    struct api_request *first;                    /* all live ones, youngest first */
+    struct api_request *dead;                     /* answered; freed by serving_sweep */
+    struct submit_queue pending;                  /* choices to be submitted */
+    struct request_id grammar_of; /* whose grammar this session sent last; 0: none */
+    bool awaits_credit;           /* a large one of them does: what brings none need not look */
+    uint32_t n_requests, n_open_choices;
+    bool draining; /* the gateway is to end: a stream stands still for SERVING_DRAIN_PAUSE_NS at
+                      most */
+    bool over;     /* every request was ended: whoever comes now is told so as well */
+    struct cluster_view cluster;
+    uint32_t *scratch_ids; /* prompt + tokens of one Submit */
+    size_t cap_scratch_ids;
+    struct strbuf out; /* one chunk or reply being built */
+};
+
+static inline uint64_t serving_now(const struct serving *s)
+{
+    return s->o.now_ns(s->o.clock_ctx);
+}

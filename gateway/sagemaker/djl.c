@@ -4,6 +4,7 @@
 
 #include "common/base/log.h"
 #include "common/json/text.h"
+#include "gateway/dialects/dialects.h"
 #include "gateway/dialects/openai_completions.h"
 #include "gateway/prepare/dialect.h"
 

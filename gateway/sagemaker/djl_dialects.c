@@ -2,8 +2,12 @@
  * lines where it is not an SSE stream. */
 #include <string.h>
 
+#include "gateway/dialects/dialects.h"
 #include "gateway/dialects/sse.h"
 #include "gateway/sagemaker/djl.h"
+#include "gateway/sagemaker/djl_error.h"
+#include "gateway/sagemaker/djl_json.h"
+#include "gateway/sagemaker/djl_static.h"
 
 #define LINES "application/jsonlines"
 

@@ -1,7 +1,7 @@
 /* DJL's errors. What is wrong with a request, and what fails before its first token, is 424 with
  * the handler's words; what is refused in front of the model has the front end's, with a class's
  * name. */
-#include "gateway/sagemaker/djl.h"
+#include "gateway/sagemaker/djl_error.h"
 
 #include <string.h>
 

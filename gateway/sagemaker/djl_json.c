@@ -3,7 +3,7 @@
 
 #include "gateway/dialects/openai_json.h"
 #include "gateway/dialects/sse.h"
-#include "gateway/sagemaker/djl.h"
+#include "gateway/sagemaker/djl_json.h"
 
 struct str djl_next_piece(struct djl_pieces *p, const struct answer_shape *a, uint32_t id,
                           bool last)

@@ -1,5 +1,7 @@
 /* The answers of static batches (a Hugging Face pipeline's): lists, and texts without tokens. */
-#include "gateway/sagemaker/djl.h"
+#include "gateway/sagemaker/djl_static.h"
+#include "gateway/sagemaker/djl_error.h"
+#include "gateway/sagemaker/djl_json.h"
 
 /* A line per token of the one input that a stream has. */
 void djl_static_delta(struct strbuf *out, const struct answer_shape *a, struct dialect_state *s,

@@ -2,8 +2,8 @@
 
 #include <stdio.h>
 
+#include "gateway/request/reply.h"
 #include "gateway/sagemaker/event_stream.h"
-#include "gateway/serving/serving.h"
 
 #define JSON_TYPE "application/json"
 

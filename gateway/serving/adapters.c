@@ -47,7 +47,7 @@ static void fail(const struct gateway_adapters *a, void *reply, int http_status,
 {
     struct api_error e = {.retry_after_s = http_status == 503 ? 1 : 0};
     api_error_set(&e, http_status, param, "%s", text);
-    serving_respond_error(a->ops, reply, NULL, &e);
+    reply_error(a->ops, reply, NULL, &e);
 }
 
 static struct adapter_call *free_call(struct gateway_adapters *a)
@@ -151,7 +151,7 @@ void gateway_adapters_call(struct gateway_adapters *a, void *reply, bool on, str
     json_t *json = params_parse_json(body, &e);
     struct msg_adapter_order m = {.ticket = ++a->n_tickets, .on = on, .by = str_from(by)};
     if (!json)
-        serving_respond_error(a->ops, reply, NULL, &e);
+        reply_error(a->ops, reply, NULL, &e);
     else if (read_order(a, reply, json, on, &m))
         send_order(a, reply, &m, now_ns);
     json_decref(json);

@@ -3,7 +3,7 @@
  * and vLLM's two calls that change them (POST /v1/load_lora_adapter, /v1/unload_lora_adapter),
  * which it passes on to the head and answers when the head does. Who may call them is routes.c's
  * matter. Time is an argument; loop thread only. */
-#include "gateway/serving/serving.h"
+#include "gateway/request/reply.h"
 #include "proto/limits.h"
 
 #define ADAPTER_CALLS_MAX       32u

@@ -10,7 +10,7 @@
  *   custom       a function with one argument, the text `input`; its grammar, where it has one, is
  *                said in the description and held where the tool is forced
  *   namespace    its functions, called NAMESPACE__NAME
- *   bash, …      of Anthropic's types whose schema is known (tool_kinds.h): functions
+ *   bash, …      of Anthropic's types whose schema is known (kinds.h): functions
  *   others       tools that a server runs (web_search, mcp, …), which nobody does here, and tools
  *                of clients whose schema nobody knows here. They are left out, and the answer says
  *                so. A type that is in no list is refused

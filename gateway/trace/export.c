@@ -38,7 +38,7 @@ struct trace_export {
     int refused;         /* the status that it refused the last batch with; 0: it took it */
 };
 
-void trace_export_add(struct trace_export *t, const struct request_note *n, int http_status,
+void trace_export_add(struct trace_export *t, const struct access_record *n, int http_status,
                       bool aborted, uint64_t duration_ns)
 {
     strbuf_reset(&t->span);

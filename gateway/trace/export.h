@@ -4,7 +4,7 @@
  * the collector is slow or away is dropped and counted. A batch that could not be delivered is
  * tried again a few times, as the specification wants it. */
 #include "common/base/metrics.h"
-#include "gateway/trace/request_note.h"
+#include "gateway/trace/access_record.h"
 
 struct trace_export;
 
@@ -17,7 +17,7 @@ struct trace_export_options { /* borrowed for its life */
 MUST_USE enum status trace_export_new(const struct trace_export_options *o,
                                       struct metrics *registry, struct trace_export **out,
                                       struct error *err);
-void trace_export_add(struct trace_export *t, const struct request_note *n, int http_status,
+void trace_export_add(struct trace_export *t, const struct access_record *n, int http_status,
                       bool aborted, uint64_t duration_ns);
 /* Posts what is left, for at most two seconds. NULL is fine. */
 void trace_export_free(struct trace_export *t);

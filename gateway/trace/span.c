@@ -65,7 +65,7 @@ static void add_ids(struct strbuf *out, const struct trace_context *t)
     }
 }
 
-static void add_attributes(struct strbuf *out, const struct request_note *n)
+static void add_attributes(struct strbuf *out, const struct access_record *n)
 {
     add_text(out, "gen_ai.response.model", n->model);
     add_text(out, "gen_ai.request.id", n->id);
@@ -86,10 +86,10 @@ static void add_attributes(struct strbuf *out, const struct request_note *n)
     add_double(out, "gen_ai.latency.time_in_model_inference", n->phases.inference);
 }
 
-void trace_span(struct strbuf *out, const struct request_note *n, int http_status, bool aborted,
+void trace_span(struct strbuf *out, const struct access_record *n, int http_status, bool aborted,
                 uint64_t duration_ns)
 {
-    const char *outcome = request_note_outcome(n, http_status, aborted);
+    const char *outcome = access_record_outcome(n, http_status, aborted);
     const unsigned long long begin = n->begun_wall_ns, end = begin + duration_ns;
     add_ids(out, &n->trace);
     strbuf_printf(out,

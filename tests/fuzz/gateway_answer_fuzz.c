@@ -7,6 +7,8 @@
 #include <string.h>
 
 #include "gateway/answer/answer.h"
+#include "gateway/parsers/reasoning.h"
+#include "gateway/parsers/tool_parsers.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

@@ -6,7 +6,10 @@
 #include <stdint.h>
 #include <stdlib.h>
 
+#include "gateway/dialects/dialects.h"
 #include "gateway/prepare/dialect.h"
+#include "gateway/prepare/prepare.h"
+#include "gateway/sagemaker/djl.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

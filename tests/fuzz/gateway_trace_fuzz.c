@@ -20,11 +20,11 @@ static struct str next_line(struct str *rest)
     return line;
 }
 
-static void write_span(struct request_note *n, struct str name)
+static void write_span(struct access_record *n, struct str name)
 {
     struct strbuf b;
     json_error_t e;
-    note_copy(n->model, name);
+    access_record_copy(n->model, name);
     strbuf_init(&b, 0);
     trace_batch_head(&b, "s", "h");
     trace_span(&b, n, 200, false, 1);
@@ -40,7 +40,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     struct str rest = {(const char *)data, size};
     struct str parent = next_line(&rest), tracestate = next_line(&rest), url = next_line(&rest);
-    struct request_note n = {0};
+    struct access_record n = {0};
     struct http_target t;
     struct error err;
     bool good = trace_context_read(&n.trace, parent, tracestate);

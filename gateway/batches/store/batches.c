@@ -4,7 +4,15 @@
 
 #include "common/base/mem.h"
 #include "common/batch/input.h"
-#include "gateway/batches/store/state.h"
+#include "gateway/batches/store/disk.h"
+#include "gateway/batches/store/files.h"
+#include "gateway/batches/store/gone.h"
+#include "gateway/batches/store/lines.h"
+#include "gateway/batches/store/log.h"
+#include "gateway/batches/store/open.h"
+#include "gateway/batches/store/room.h"
+#include "gateway/batches/store/share.h"
+#include "gateway/batches/store/sql.h"
 #include "gateway/batches/store/store.h"
 
 enum { OUTPUT_MAX_BYTES = 900 << 20 }; /* SQLite's own limit of a value is 10^9 */

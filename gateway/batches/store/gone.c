@@ -10,7 +10,12 @@
  *
  * The steps are transactions of their own. A gateway that ends between two of them goes on in its
  * next life; one that cannot write now tries again with the next look. */
-#include "gateway/batches/store/state.h"
+#include "gateway/batches/store/gone.h"
+#include "gateway/batches/store/disk.h"
+#include "gateway/batches/store/log.h"
+#include "gateway/batches/store/open.h"
+#include "gateway/batches/store/room.h"
+#include "gateway/batches/store/sql.h"
 
 #include "common/base/mem.h"
 

@@ -14,7 +14,12 @@
 #include "common/base/clock.h"
 #include "common/base/log.h"
 #include "common/base/mem.h"
-#include "gateway/batches/store/state.h"
+#include "gateway/batches/store/blobs.h"
+#include "gateway/batches/store/disk.h"
+#include "gateway/batches/store/log.h"
+#include "gateway/batches/store/open.h"
+#include "gateway/batches/store/room.h"
+#include "gateway/batches/store/sql.h"
 
 enum { MIN_PAGES = 64, OLD_MAX_PAGES = 16384 };
 #define BACKOFF_MIN_NS NS_PER_S
@@ -47,53 +52,6 @@ static const char schema[] =
     "CREATE INDEX IF NOT EXISTS file_of_tenant ON file (tenant, no);"
     "CREATE INDEX IF NOT EXISTS batch_of_tenant ON batch (tenant, no);" STATE_GONE_SCHEMA
         STATE_SHARE_SCHEMA;
-
-/* ---- errors ---- */
-
-static bool is_no_room(int e)
-{
-    return e == ENOSPC || e == EDQUOT || e == EFBIG;
-}
-
-/* e: errno as the failed call left it. sqlite3_system_errno is not set on all ways out, and
- * state_ready clears errno at the start of each call. */
-static enum status status_of(struct state_store *s, int e)
-{
-    switch (sqlite3_errcode(s->db) & 0xff) {
-    case SQLITE_TOOBIG:
-        return STATUS_LIMIT;
-    case SQLITE_FULL:
-        return state_disk_is_full(s) ? STATUS_NO_MEMORY : STATUS_LIMIT;
-    case SQLITE_BUSY:
-    case SQLITE_LOCKED:
-        return STATUS_EXISTS;
-    case SQLITE_IOERR:
-        if (is_no_room(e))
-            return STATUS_NO_MEMORY;
-        s->broken = true;
-        return STATUS_IO;
-    case SQLITE_CORRUPT:
-    case SQLITE_NOTADB:
-    case SQLITE_CANTOPEN:
-    case SQLITE_READONLY:
-    case SQLITE_PERM:
-        s->broken = true;
-        return STATUS_IO;
-    default:
-        return STATUS_IO;
-    }
-}
-
-enum status state_error(struct state_store *s, struct error *err, const char *what)
-{
-    int e = errno;
-    enum status status = status_of(s, e);
-    bool says_why = s->broken && e != 0 && (sqlite3_errcode(s->db) & 0xff) != SQLITE_NOTADB;
-    s->spilled = s->spilled || status == STATUS_NO_MEMORY;
-    s->disk_full = s->disk_full || status == STATUS_NO_MEMORY;
-    return error_set(err, status, "the state's database: %.80s: %s%s%s", what,
-                     sqlite3_errmsg(s->db), says_why ? ": " : "", says_why ? strerror(e) : "");
-}
 
 /* ---- opening ---- */
 
@@ -169,7 +127,7 @@ static enum status make_folders(const char *dir, char *path, struct error *err)
         if (e == ENOTDIR || e == ELOOP || e == ENAMETOOLONG)
             return error_set(err, STATUS_INVALID, "--state-dir %s: %s", dir, strerror(e));
         if (e != 0)
-            return error_set(err, is_no_room(e) ? STATUS_NO_MEMORY : STATUS_IO,
+            return error_set(err, state_errno_is_no_room(e) ? STATUS_NO_MEMORY : STATUS_IO,
                              "--state-dir %s: %s", dir, strerror(e));
     }
     return STATUS_OK;
@@ -291,20 +249,6 @@ enum status state_begin(struct state_store *s, struct error *err)
     if (s->has_taken)
         TRY(wait_again(s, err));
     return state_exec(s, "BEGIN IMMEDIATE", err);
-}
-
-struct state_health state_look(struct state_store *s)
-{
-    struct error ignored;
-    bool open = state_ready(s, &ignored) == STATUS_OK;
-    bool swept = open && state_sweep(s);
-    bool has_more = open && state_settle(s);
-    s->disk_full = s->disk_full && (!open || state_disk_is_full(s));
-    return (struct state_health){.is_open = open,
-                                 .has_more = swept || has_more,
-                                 .disk_full =
-                                     open ? s->disk_full : s->why_status == STATUS_NO_MEMORY,
-                                 .n_lost = s->n_lost};
 }
 
 enum status state_open(const char *dir, uint64_t max_bytes, struct state_store **out,

@@ -3,7 +3,9 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "gateway/batches/store/state.h"
+#include "gateway/batches/store/files.h"
+#include "gateway/batches/store/lines.h"
+#include "gateway/batches/store/sql.h"
 
 enum { OUTPUT_MAX_BYTES = 900 << 20 }; /* SQLite's own limit of a value is 10^9 */
 enum { OUTPUT_ANSWERS, OUTPUT_ERRORS, N_OUTPUTS };

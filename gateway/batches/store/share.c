@@ -6,7 +6,8 @@
  * As long as an eighth of the store is free nobody can have too much, and nothing is counted. */
 #include <stdio.h>
 
-#include "gateway/batches/store/state.h"
+#include "gateway/batches/store/share.h"
+#include "gateway/batches/store/sql.h"
 
 /* A row beside its content, with its entries in the indexes. Measured: 415 bytes of a file with the
  * longest name, 530 of a batch with the longest failure. */

@@ -78,7 +78,7 @@ struct state_query {
 };
 
 /* dir is made when it is missing. max_bytes: of the SQLite file; what does not fit is STATUS_LIMIT,
- * and what leaves too little of it to other tenants STATUS_DENIED (state_share.c).
+ * and what leaves too little of it to other tenants STATUS_DENIED (share.c).
  * STATUS_EXISTS: another process has it; STATUS_INVALID: the path can be no folder. Any other
  * reason why the database cannot be opened is STATUS_OK, and every call is told of it until it can.
  * Lines that were taken wait again. */
@@ -129,7 +129,7 @@ MUST_USE enum status state_cancel_batch(struct state_store *s, uint64_t tenant, 
                                         struct error *err);
 void stored_batch_fini(struct stored_batch *b);
 
-/* Up to max waiting lines, of tenants in turn (state_turns.c), a tenant's oldest batch first, and
+/* Up to max waiting lines, of tenants in turn (turns.c), a tenant's oldest batch first, and
  * fewer when they have more than STATE_TAKE_BYTES; batches that are past their time expire first.
  * *n_open: batches in progress. */
 MUST_USE enum status state_take_lines(struct state_store *s, uint32_t max, uint64_t now_s,

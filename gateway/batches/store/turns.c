@@ -7,7 +7,8 @@
 #include <string.h>
 
 #include "common/base/mem.h"
-#include "gateway/batches/store/state.h"
+#include "gateway/batches/store/lines.h"
+#include "gateway/batches/store/sql.h"
 
 enum {
     TURNS_MAX = 2048, /* tenants that are looked at: more than there are slots, so that one of them

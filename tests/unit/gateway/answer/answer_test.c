@@ -1,6 +1,9 @@
 /* What models write, as parts, whatever the cuts: every case is fed whole, cut in two at every
  * byte, and byte by byte. */
 #include "gateway/answer/answer.h"
+#include "gateway/parsers/reasoning.h"
+#include "gateway/parsers/tool_parsers.h"
+#include "gateway/parsers/tool_raw.h"
 
 #include <ctype.h>
 #include <setjmp.h>

@@ -1,5 +1,6 @@
 /* What a schema says that a parameter may hold, and what text of a model becomes for it. */
 #include "gateway/answer/tool_types.h"
+#include "gateway/parsers/tool_parsers.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

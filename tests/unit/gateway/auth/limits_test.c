@@ -60,7 +60,7 @@ static void test_options(void **state)
         struct key_limits l = {0};
         if (limits_parse(&l, str_from(cases[i].option)) != cases[i].ok)
             fail_msg("\"%s\"", cases[i].option);
-        limits_fini(&l);
+        key_limits_fini(&l);
     }
 }
 

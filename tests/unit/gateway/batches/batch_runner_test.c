@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "gateway/batches/store/store.h"
+#include "gateway/dialects/dialects.h"
 #include "tests/unit/gateway/serving/serving_world.h"
 
 enum { ME = 7, N_SLOTS = 2, STORE_BYTES = 8 << 20, LINE_BYTES = 1 << 20 };

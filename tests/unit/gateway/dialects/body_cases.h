@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "gateway/fields/read.h"
 #include "gateway/params/params.h"
 
 #define USER(text)  "{\"role\": \"user\", \"content\": \"" text "\"}"

@@ -1,6 +1,7 @@
 /* Messages of roles that a chat template shows, hides or refuses, and the prompt that comes of
  * them. */
 #include "gateway/dialects/chat_roles.h"
+#include "gateway/fields/read.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

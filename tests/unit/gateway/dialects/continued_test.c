@@ -1,6 +1,7 @@
 /* continue_final_message: the prompt ends with the last message's own text, with every kind of
  * template. */
 #include "gateway/dialects/openai_chat.h"
+#include "gateway/fields/read.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

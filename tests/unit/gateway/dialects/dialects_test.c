@@ -1,4 +1,5 @@
 /* Dialects that are not OpenAI's two, from body to exact bytes. */
+#include "gateway/dialects/dialects.h"
 #include "tests/unit/gateway/serving/serving_world.h"
 
 #include <stdio.h>

@@ -13,6 +13,7 @@
 
 #include <cmocka.h>
 
+#include "gateway/dialects/dialects.h"
 #include "gateway/prepare/dialect.h"
 #include "tests/unit/gateway/dialects/body_cases.h"
 

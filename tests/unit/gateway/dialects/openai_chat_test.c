@@ -1,4 +1,5 @@
 #include "gateway/dialects/openai_chat.h"
+#include "gateway/fields/read.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

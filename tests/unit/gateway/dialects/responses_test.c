@@ -1,5 +1,6 @@
 /* OpenAI's responses: what the chat template is shown of their items, what is refused, and their
  * answers from body to exact bytes. */
+#include "gateway/dialects/dialects.h"
 #include "gateway/dialects/responses.h"
 #include "gateway/tools/set.h"
 #include "tests/unit/gateway/serving/serving_world.h"

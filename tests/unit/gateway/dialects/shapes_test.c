@@ -2,6 +2,7 @@
  * how many of them are reasoning; and what it never says: a token that was ruled out. */
 #include <string.h>
 
+#include "gateway/dialects/dialects.h"
 #include "gateway/dialects/openai_chat.h"
 #include "gateway/dialects/openai_completions.h"
 #include "gateway/prepare/dialect.h"

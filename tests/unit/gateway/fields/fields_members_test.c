@@ -8,6 +8,7 @@
 
 #include <cmocka.h>
 
+#include "gateway/fields/read.h"
 #include "gateway/params/params.h"
 
 static bool read_with(enum api_kind kind, const char *text, enum unknown_fields unknown,

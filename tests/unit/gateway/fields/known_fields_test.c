@@ -10,7 +10,8 @@
 
 #include <cmocka.h>
 
-#include "gateway/fields/fields.h"
+#include "gateway/fields/read.h"
+#include "gateway/fields/table.h"
 
 static const struct schema {
     enum api_kind kind;

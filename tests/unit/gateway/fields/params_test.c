@@ -1,4 +1,6 @@
-#include "gateway/fields/fields.h"
+#include "gateway/fields/document.h"
+#include "gateway/fields/read.h"
+#include "gateway/fields/table.h"
 #include "gateway/tools/grammar_source.h"
 #include "gateway/tools/set.h"
 

@@ -6,7 +6,7 @@
 
 #include <cmocka.h>
 
-#include "gateway/http/http_metrics.h"
+#include "gateway/http/metrics.h"
 
 /* The request as the module sees it. */
 struct http_request {

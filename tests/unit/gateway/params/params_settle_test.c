@@ -9,8 +9,10 @@
 
 #include <cmocka.h>
 
+#include "gateway/dialects/dialects.h"
 #include "gateway/prepare/dialect.h"
 #include "gateway/tools/set.h"
+#include "gateway/prepare/prepare.h"
 
 enum { N_VALUES = 2000 };
 

@@ -3,6 +3,8 @@
  * the calls that are wanted, arguments as a JSON value, or as text where the model broke off; "why"
  * says where vLLM would answer something else. */
 #include "gateway/answer/answer.h"
+#include "gateway/parsers/reasoning.h"
+#include "gateway/parsers/tool_parsers.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

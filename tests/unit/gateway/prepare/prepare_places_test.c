@@ -9,7 +9,10 @@
 
 #include <cmocka.h>
 
+#include "gateway/dialects/dialects.h"
 #include "gateway/prepare/dialect.h"
+#include "gateway/sagemaker/djl.h"
+#include "gateway/prepare/prepare.h"
 
 static struct text_tokenizer *tokenizer;
 static struct text_template *chat;

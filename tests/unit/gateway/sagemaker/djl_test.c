@@ -1,5 +1,6 @@
 /* DJL's schemas from body to exact bytes. */
 #include "gateway/sagemaker/djl.h"
+#include "gateway/sagemaker/djl_error.h"
 
 #include <string.h>
 

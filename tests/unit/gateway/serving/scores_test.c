@@ -4,6 +4,7 @@
 
 #include "common/base/mem.h"
 #include "common/loop/loop.h"
+#include "gateway/dialects/dialects.h"
 #include "tests/unit/gateway/serving/serving_world.h"
 
 #define HEAD                                                                                       \

@@ -11,6 +11,7 @@
 #include <cmocka.h>
 
 #include "common/base/version.h"
+#include "gateway/dialects/dialects.h"
 
 static void post(const char *body)
 {
@@ -820,7 +821,7 @@ static void test_limits_of_a_key(void **state)
     w.key.limits = (struct key_limits){.models = models, .has_priority = true, .priority = 2};
     assert_int_equal(post_again("{\"prompt\":\"hi\",\"priority\":-5}"), 0);
     assert_int_equal(w.submits[w.n_submits - 1].priority, 2);
-    w.s.one_class = true; /* the key's own would be an error of every request */
+    w.s.cluster.one_class = true; /* the key's own would be an error of every request */
     w.s.o.max_open_choices = 98;
     assert_int_equal(post_again("{\"prompt\":\"hi\"}"), 0);
     assert_int_equal(w.submits[w.n_submits - 1].priority, 0);

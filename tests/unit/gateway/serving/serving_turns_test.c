@@ -1,6 +1,7 @@
 /* Tenants take turns at the link to the head, and nobody pays for another's large submits. */
 #include "serving_world.h"
 
+#include "gateway/dialects/dialects.h"
 #include "gateway/prepare/dialect.h"
 
 /* n choices of tenant 1, each with a schema of 100 KB. */

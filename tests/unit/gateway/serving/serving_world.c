@@ -2,6 +2,9 @@
 
 #include <string.h>
 
+#include "gateway/parsers/reasoning.h"
+#include "gateway/parsers/tool_parsers.h"
+
 struct world w;
 
 static void fake_attach(void *reply, struct api_request *r)
@@ -74,7 +77,7 @@ static const struct reply_ops fake_reply = {
 static enum status fake_submit(void *ctx, const struct msg_submit *m)
 {
     w.n_tried++;
-    if (w.no_credit || !w.s.link_up || (w.most_submits && w.n_submits >= w.most_submits))
+    if (w.no_credit || !w.s.cluster.link_up || (w.most_submits && w.n_submits >= w.most_submits))
         return STATUS_AGAIN;
     assert_true(w.n_submits < MAX_SUBMITS);
     w.submits[w.n_submits].id = m->id;

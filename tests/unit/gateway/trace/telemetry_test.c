@@ -2,9 +2,10 @@
 #include <string.h>
 
 #include "common/base/clock.h"
+#include "gateway/dialects/dialects.h"
 #include "gateway/prepare/dialect.h"
 #include "gateway/serving/adapters.h"
-#include "gateway/trace/request_note.h"
+#include "gateway/trace/access_record.h"
 #include "tests/unit/gateway/serving/serving_world.h"
 
 #define MS NS_PER_MS
@@ -40,17 +41,17 @@ static void give(uint32_t i, uint32_t start, const char *text, enum finish_reaso
 
 static void test_times_of_a_request(void **state)
 {
-    struct request_note note = {0};
+    struct access_record record = {0};
     post_as(&dialect_completions,
             "{\"prompt\":\"hello\",\"stream\":true,\"max_tokens\":9,\"temperature\":0.5}");
-    request_note_take(&note, w.client.request);
-    assert_true(note.is_llm && !note.has_first_token);
+    access_record_take(&record, w.client.request);
+    assert_true(record.is_llm && !record.has_first_token);
     w.now_ns += 50 * MS;
     give(0, 0, "a", FINISH_NONE, 20000, 3);
     w.now_ns += 30 * MS;
     give(0, 1, "bc", FINISH_NONE, 0, 3);
     w.now_ns += 10 * MS;
-    request_note_take(&note, w.client.request);
+    access_record_take(&record, w.client.request);
     give(0, 3, "d", FINISH_LENGTH, 0, 3);
     static const struct {
         enum serving_histogram which;
@@ -75,11 +76,11 @@ static void test_times_of_a_request(void **state)
                      cases[i].want);
     assert_true(is_near(metric_value(w.s.metrics.prefix_hits), 3));
     assert_true(is_near(metric_value(w.s.metrics.computed_source), 2));
-    assert_true(note.has_first_token && is_near(note.ttft, .05));
-    assert_true(is_near(note.phases.queue, .02) && is_near(note.phases.decode, .03));
-    assert_true(note.prompt_tokens == 5 && note.completion_tokens == 3 && note.n_ended == 0);
-    assert_true(note.max_tokens == 9 && note.temperature == .5 && note.stream);
-    assert_string_equal(note.model, "m");
+    assert_true(record.has_first_token && is_near(record.ttft, .05));
+    assert_true(is_near(record.phases.queue, .02) && is_near(record.phases.decode, .03));
+    assert_true(record.prompt_tokens == 5 && record.completion_tokens == 3 && record.n_ended == 0);
+    assert_true(record.max_tokens == 9 && record.temperature == .5 && record.stream);
+    assert_string_equal(record.model, "m");
 }
 
 /* What was waited for at a head that is gone is not this head's queue. */

@@ -85,8 +85,8 @@ static void spans_are_delivered_or_counted(void **state)
         struct metrics *reg = metrics_new();
         struct trace_export *t = NULL;
         struct error err = {0};
-        struct request_note note = {.model = "m", .id = "cmpl-1"};
-        trace_context_begin(&note.trace, (const uint8_t[TRACE_ID_BYTES]){1}, 1);
+        struct access_record record = {.model = "m", .id = "cmpl-1"};
+        trace_context_begin(&record.trace, (const uint8_t[TRACE_ID_BYTES]){1}, 1);
         collector_start(&c, silent);
         const struct trace_export_options o = {c.url, "service", "host"};
         assert_int_equal(trace_export_new(&o, reg, &t, &err), STATUS_OK);
@@ -95,7 +95,7 @@ static void spans_are_delivered_or_counted(void **state)
         const struct metric *dropped =
             metrics_counter(reg, "coxswain_gateway_spans_dropped_total", "", "");
         for (uint32_t i = 0; i < N_SPANS; i++)
-            trace_export_add(t, &note, 200, false, 1);
+            trace_export_add(t, &record, 200, false, 1);
         if (silent) /* some wait, some are on their way */
             assert_true(metric_value(dropped) >= N_SPANS - 2 * AT_ONCE_MAX);
         while (!silent && metric_value(exported) + metric_value(dropped) < N_SPANS)

@@ -120,7 +120,7 @@ static json_t *attribute(json_t *list, const char *name)
     return NULL;
 }
 
-static json_t *batch_of(const struct request_note *n, int status, bool aborted)
+static json_t *batch_of(const struct access_record *n, int status, bool aborted)
 {
     struct strbuf b;
     strbuf_init(&b, 0);
@@ -149,21 +149,21 @@ static json_t *batch_of(const struct request_note *n, int status, bool aborted)
 
 static void a_span_is_otlps_json(void **state)
 {
-    struct request_note n = {.begun_wall_ns = 1700000000123456789,
-                             .is_llm = true,
-                             .id = "cmpl-1",
-                             .model = "a \"model\"",
-                             .n = 2,
-                             .n_choices = 2,
-                             .n_ended = 2,
-                             .max_tokens = 9,
-                             .temperature = .5,
-                             .top_p = 1,
-                             .prompt_tokens = 7,
-                             .completion_tokens = 18,
-                             .has_first_token = true,
-                             .ttft = .25,
-                             .phases = {.queue = .125, .e2e = 1.5}};
+    struct access_record n = {.begun_wall_ns = 1700000000123456789,
+                              .is_llm = true,
+                              .id = "cmpl-1",
+                              .model = "a \"model\"",
+                              .n = 2,
+                              .n_choices = 2,
+                              .n_ended = 2,
+                              .max_tokens = 9,
+                              .temperature = .5,
+                              .top_p = 1,
+                              .prompt_tokens = 7,
+                              .completion_tokens = 18,
+                              .has_first_token = true,
+                              .ttft = .25,
+                              .phases = {.queue = .125, .e2e = 1.5}};
     assert_true(trace_context_read(&n.trace, STR("00-" TRACE "-" PARENT "-01"), STR("k=v")));
     n.trace.span_id[7] = 0x2a;
     json_t *spans = batch_of(&n, 200, false), *s = json_array_get(spans, 1);
@@ -203,7 +203,7 @@ static void how_it_ended_is_said(void **state)
         {0, false, true, 200, "abort"},  {0, false, true, 499, "abort"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        struct request_note n = {
+        struct access_record n = {
             .n_choices = 1, .n_ended = cases[i].n_ended, .by_length = cases[i].by_length};
         trace_context_begin(&n.trace, (const uint8_t[TRACE_ID_BYTES]){9}, 1);
         json_t *spans = batch_of(&n, cases[i].status, cases[i].aborted);

@@ -1,0 +1,8 @@
+#pragma once
+/* The calls of /v1/batches on the store's thread: each function is a state_call's work. */
+#include "gateway/batches/call.h"
+
+void batch_call_create(struct state_call *c);
+void batch_call_get(struct state_call *c);
+void batch_call_list(struct state_call *c);
+void batch_call_cancel(struct state_call *c);

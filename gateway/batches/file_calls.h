@@ -1,0 +1,8 @@
+#pragma once
+/* The calls of /v1/files on the store's thread: each function is a state_call's work. */
+#include "gateway/batches/call.h"
+
+void file_call_upload(struct state_call *c);
+void file_call_get(struct state_call *c);
+void file_call_list(struct state_call *c);
+void file_call_delete(struct state_call *c);

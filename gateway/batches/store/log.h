@@ -1,0 +1,8 @@
+#pragma once
+/* SQLite's write-ahead log: how a transaction ends, and when the log is cut. */
+#include "gateway/batches/store/state.h"
+
+/* Commits, or rolls back when so_far is an error; returns the first error. */
+enum status state_end(struct state_store *s, enum status so_far, struct error *err);
+/* Moves the log into the database and cuts it to nothing. */
+enum status state_checkpoint(struct state_store *s);

@@ -1,0 +1,8 @@
+#pragma once
+/* The ways to ask and to be answered that the table of routes and batches choose from. DJL's, which
+ * are SageMaker's, are in sagemaker/djl.h. */
+#include "gateway/prepare/dialect.h"
+
+extern const struct dialect dialect_completions, dialect_chat, dialect_responses, dialect_messages;
+extern const struct dialect dialect_count_tokens, dialect_embeddings, dialect_tokenize,
+    dialect_detokenize;

@@ -1,0 +1,196 @@
+#include "gateway/link.h"
+
+#include <stdio.h>
+
+#include "common/base/clock.h"
+#include "common/base/log.h"
+#include "common/base/random.h"
+#include "gateway/keys.h"
+
+enum {
+    CREDIT_BYTES = 16 << 20,
+    BUS_HWM = 10000,
+    ADDRESS_MAX = 1024,      /* of several heads */
+    GOODBYE_LINGER_MS = 200, /* until the head has it */
+};
+
+/* ---- what comes ---- */
+
+static enum status bus_send_frame(void *ctx, struct str frame)
+{
+    struct gateway_link *l = ctx;
+    if (l->reconnect_wanted)
+        return STATUS_AGAIN;
+    return bus_send(l->bus, (struct bus_peer){0}, frame);
+}
+
+static void want_reconnect(void *ctx)
+{
+    struct gateway_link *l = ctx;
+    l->reconnect_wanted = true;
+}
+
+static void on_frame(void *ctx, struct bus_peer from, enum peer_role role, const char *key,
+                     struct str frame)
+{
+    struct gateway_link *l = ctx;
+    if (!l->reconnect_wanted)
+        engine_client_on_frame(&l->engine, frame, clock_mono_ns());
+}
+
+static void on_connection(void *ctx, bool up, const char *why)
+{
+    struct gateway_link *l = ctx;
+    engine_client_on_connection(&l->engine, up, why ? why : "", clock_mono_ns());
+}
+
+static void on_link(void *ctx, bool up)
+{
+    if (!up)
+        gateway_adapters_on_link_lost(&((struct gateway_link *)ctx)->api->adapters);
+    serving_on_link(&((struct gateway_link *)ctx)->api->serving, up);
+}
+
+static void on_refused(void *ctx, enum status status)
+{
+    serving_on_refused(&((struct gateway_link *)ctx)->api->serving, status);
+}
+
+static void on_tokens(void *ctx, const struct msg_tokens *m)
+{
+    serving_on_tokens(&((struct gateway_link *)ctx)->api->serving, m);
+}
+
+static void on_cluster(void *ctx, const struct msg_cluster *m)
+{
+    struct gateway_link *l = ctx;
+    bool had_one = l->api->serving.cluster.one_class;
+    serving_on_cluster(&l->api->serving, m);
+    if (!had_one)
+        keys_tell_unused_priorities(l->api);
+}
+
+static void on_writable(void *ctx)
+{
+    serving_pump(&((struct gateway_link *)ctx)->api->serving);
+}
+
+static void on_adapters(void *ctx, const struct msg_adapters *m)
+{
+    gateway_adapters_on_names(&((struct gateway_link *)ctx)->api->adapters, m);
+}
+
+static void on_adapter_answer(void *ctx, const struct msg_adapter_answer *m)
+{
+    gateway_adapters_on_answer(&((struct gateway_link *)ctx)->api->adapters, m);
+}
+
+/* ---- what goes ---- */
+
+enum status gateway_link_order(void *ctx, const struct msg_adapter_order *m)
+{
+    struct msg msg = {.type = MSG_ADAPTER_ORDER, .adapter_order = *m};
+    return engine_client_send(ctx, &msg);
+}
+
+static enum status engine_submit(void *ctx, const struct msg_submit *m)
+{
+    struct msg msg = {.type = MSG_SUBMIT, .submit = *m};
+    return engine_client_send(ctx, &msg);
+}
+
+static bool engine_keeps_grammar(void *ctx)
+{
+    return ((const struct engine_client *)ctx)->keeps_grammar;
+}
+
+static enum status engine_cancel(void *ctx, const struct msg_cancel *m)
+{
+    struct msg msg = {.type = MSG_CANCEL, .cancel = *m};
+    return engine_client_send(ctx, &msg);
+}
+
+static enum status engine_finish(void *ctx, const struct msg_finish *m)
+{
+    struct msg msg = {.type = MSG_FINISH, .finish = *m};
+    return engine_client_send(ctx, &msg);
+}
+
+struct engine_ops gateway_link_ops(struct gateway_link *l)
+{
+    return (struct engine_ops){.ctx = &l->engine,
+                               .submit = engine_submit,
+                               .cancel = engine_cancel,
+                               .finish = engine_finish,
+                               .keeps_grammar = engine_keeps_grammar};
+}
+
+/* ---- its life ---- */
+
+enum status gateway_link_start(struct gateway_link *l, const struct vocabulary *v,
+                               struct error *err)
+{
+    const struct gateway_config *c = l->api->config;
+    char endpoint[ADDRESS_MAX + 16], head_key[41] = "";
+    struct bus_options o = {.endpoint = endpoint,
+                            .insecure = c->insecure,
+                            .allow_remote_insecure = c->allow_remote_insecure,
+                            .server_public_key = head_key,
+                            .keys_dir = c->keys_dir,
+                            .keys_role = ROLE_GATEWAY,
+                            .max_frame_bytes = FRAME_MAX_BYTES,
+                            .hwm = BUS_HWM};
+    struct bus_handlers h = {.ctx = l, .on_frame = on_frame, .on_link = on_connection};
+    if (!c->insecure && !c->keys_dir)
+        return error_set(err, STATUS_INVALID,
+                         "--keys-dir is missing: the link to the head is encrypted (`cox up` makes "
+                         "keys; --insecure goes without)");
+    if (!c->insecure) {
+        TRY(keys_load(c->keys_dir, ROLE_GATEWAY, &o.keys, err));
+        TRY(keys_load_public(c->keys_dir, ROLE_HEAD, head_key, err));
+    }
+    snprintf(endpoint, sizeof endpoint, "tcp://%.*s", ADDRESS_MAX, c->head);
+    struct engine_options eo = {.node = l->node,
+                                .model = l->api->served_names[0],
+                                .vocabulary = v,
+                                .instance = random_secure_u64(),
+                                .credit_bytes = CREDIT_BYTES};
+    struct engine_io io = {.ctx = l, .send = bus_send_frame, .reconnect = want_reconnect};
+    struct engine_events ev = {.ctx = l,
+                               .on_link = on_link,
+                               .on_refused = on_refused,
+                               .on_tokens = on_tokens,
+                               .on_cluster = on_cluster,
+                               .on_writable = on_writable,
+                               .on_adapters = on_adapters,
+                               .on_adapter_answer = on_adapter_answer};
+    engine_client_init(&l->engine, &eo, &io, &ev, clock_mono_ns());
+    l->has_engine = true;
+    TRY(bus_connect(l->api->loop, &o, &h, &l->bus, err));
+    l->engine.o.several = bus_n_addresses(l->bus) > 1;
+    return STATUS_OK;
+}
+
+void gateway_link_turn_end(struct gateway_link *l)
+{
+    struct error err = {0};
+    if (!l->reconnect_wanted || !l->bus)
+        return;
+    l->reconnect_wanted = false;
+    if (bus_reconnect(l->bus, &err) != STATUS_OK)
+        log_error("reconnect_failed", "why=%s", log_quote(err.text));
+}
+
+void gateway_link_goodbye(struct gateway_link *l)
+{
+    engine_client_goodbye(&l->engine, "the gateway ends");
+    if (l->bus)
+        bus_linger(l->bus, GOODBYE_LINGER_MS);
+}
+
+void gateway_link_close(struct gateway_link *l)
+{
+    bus_close(l->bus);
+    if (l->has_engine)
+        engine_client_fini(&l->engine);
+}

@@ -1,0 +1,39 @@
+#pragma once
+/* The text side of the model that this gateway serves: its files, names, tokenizer and template,
+ * the parsers of its answers, and what the options say of all requests. Opened once, read-only
+ * from then on. */
+#include "common/base/metrics.h"
+#include "common/model/info/info.h"
+#include "common/model/info/sampling_defaults.h"
+#include "common/options/gateway.h"
+#include "gateway/answer/answer_parser.h"
+#include "gateway/compile/grammar_check.h"
+#include "gateway/prepare/outputs_config.h"
+#include "gateway/prepare/pooling.h"
+#include "text/text.h"
+
+enum { MAX_MARKERS = 32 };
+
+struct gateway_model {
+    struct model_info info;
+    bool has_info;
+    const char *const *served_names; /* borrowed from the config, or own_name */
+    size_t n_served_names;
+    const char *own_name[1];
+    struct text_tokenizer *tokenizer;
+    struct vocabulary vocabulary;
+    struct compilers *compilers; /* NULL: --grammar-processes 0 */
+    struct grammar_check *grammars;
+    struct text_template *chat_template;                        /* NULL: none */
+    const struct answer_parser *reasoning_parser, *tool_parser; /* NULL: none */
+    uint32_t marker_ids[MAX_MARKERS], n_marker_ids;
+    struct sampling_defaults sampling;
+    struct pooler_config pooler;
+    struct outputs_config outputs;
+};
+
+/* m: zeroed; fini is due also after a failure. config and registry are borrowed. */
+MUST_USE enum status gateway_model_open(struct gateway_model *m, const struct gateway_config *c,
+                                        const char *cache_dir, struct metrics *registry,
+                                        struct error *err);
+void gateway_model_fini(struct gateway_model *m);

@@ -1,0 +1,101 @@
+#include "gateway/params/params.h"
+
+#include <string.h>
+
+#include "common/json/bounded.h"
+#include "common/json/bytes.h"
+
+/* ---- a body's text to its JSON tree ---- */
+
+struct str params_json_str(const json_t *string)
+{
+    return (struct str){json_string_value(string), json_string_length(string)};
+}
+
+#define SEVERAL_VALUES                                                                             \
+    " A body is one request: send each line as a request of its own (batch transform: "            \
+    "SplitType Line, BatchStrategy SingleRecord)."
+
+/* JSON lines: jansson has read a value and finds another one behind it. */
+static bool has_more_values(const struct json_refusal *r)
+{
+    return strncmp(r->json.text, "end of file expected near '{'", 29) == 0;
+}
+
+static void refuse(const struct json_refusal *r, struct api_error *e)
+{
+    switch (r->fault) {
+    case JSON_TOO_DEEP:
+        api_error_set(e, 400, NULL, "The body is nested deeper than %u levels.", PARAMS_MAX_DEPTH);
+        break;
+    case JSON_TOO_MANY:
+        api_error_set(e, 413, NULL,
+                      "The body holds more than %u values, each key counted as one and a number "
+                      "beyond 64 bits as three: send less at once.",
+                      PARAMS_MAX_VALUES);
+        break;
+    case JSON_NOT_UTF8:
+        api_error_set(e, 400, NULL, "The body is not valid UTF-8 at byte %zu.", r->at);
+        break;
+    case JSON_NO_JSON:
+        api_error_set(e, 400, NULL, "The body is not valid JSON: %s (line %d, column %d).%s",
+                      r->json.text, r->json.line, r->json.column,
+                      has_more_values(r) ? SEVERAL_VALUES : "");
+        break;
+    }
+}
+
+json_t *params_parse_json(struct str body, struct api_error *e)
+{
+    struct json_refusal why;
+    json_t *j = json_bounded_load(body, PARAMS_MAX_DEPTH, PARAMS_MAX_VALUES, &why);
+    if (!j) {
+        refuse(&why, e);
+        return NULL;
+    }
+    if (!json_is_object(j)) {
+        json_decref(j);
+        api_error_set(e, 400, NULL, "The body must be a JSON object.");
+        return NULL;
+    }
+    return j;
+}
+
+/* ---- when the request is prepared ---- */
+
+/* Members of a body that params have views of, beside stop; each is a short text. */
+static const char *const viewed[] = {"model", "cache_salt", "request_id"};
+
+/* A member of p->own: the name of the tool that has to be called. */
+#define FORCED "forced"
+
+void params_settle(struct params *p)
+{
+    json_t *kept = json_object();
+    json_t *stop = json_object_get(p->body, p->kind == API_MESSAGES ? "stop_sequences" : "stop");
+    for (size_t i = 0; i < sizeof viewed / sizeof *viewed; i++) {
+        json_t *v = json_object_get(p->body, viewed[i]);
+        if (json_is_string(v)) /* else it is nothing that this kind of request has */
+            json_object_set(kept, viewed[i], v);
+    }
+    if (p->n_stops > 0)
+        json_object_set(kept, "stop", stop);
+    if (p->tool_name.len > 0) { /* a view of the tools as they were sent */
+        json_t *name = json_stringn(p->tool_name.ptr, p->tool_name.len);
+        json_object_set_new(p->own, FORCED, name);
+        p->tool_name = params_json_str(name);
+    }
+    json_decref(p->body);
+    p->body = kept;
+    p->prompt = p->messages = p->template_kwargs = p->documents = p->system = p->bad_words = NULL;
+    p->chat_template = p->reasoning_effort = (struct str){0};
+    p->tree_bytes = json_bytes(p->body) + json_bytes(p->own);
+}
+
+void params_fini(struct params *p)
+{
+    json_decref(p->body);
+    json_decref(p->own);
+    arena_fini(&p->arena);
+    *p = (struct params){0};
+}

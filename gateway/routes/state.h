@@ -1,0 +1,43 @@
+#pragma once
+/* `api_server` is the API's side of the process, which the handlers of routes serve from. gateway.c
+ * makes it and owns what it points to. Loop thread only. */
+#include "common/base/metrics.h"
+#include "common/http/handlers/host_rule.h"
+#include "common/http/server/server.h"
+#include "common/keys/admin_keys.h"
+#include "common/options/gateway.h"
+#include "gateway/auth/auth.h"
+#include "gateway/batches/calls.h"
+#include "gateway/http/front.h"
+#include "gateway/http/metrics.h"
+#include "gateway/http/tls.h"
+#include "gateway/routes/route.h"
+#include "gateway/serving/adapters.h"
+#include "gateway/serving/serving.h"
+
+struct api_server {
+    const struct gateway_config *config;
+    struct loop *loop;
+    struct metrics *metrics;
+    uint64_t started_s;
+    const char *const *served_names; /* borrowed from the config, or the model's own */
+    size_t n_served_names;
+    struct serving serving;
+    struct gateway_adapters adapters;
+    struct state_calls *state;
+    struct encode_pool *compile_pool;
+    struct metric *compiles_waiting;
+    struct strbuf openapi; /* what /openapi.json answers */
+    /* who may come */
+    struct auth auth;
+    struct admin_keys admin_keys; /* of the calls that change adapters; none: nobody may */
+    struct host_rule hosts, admin_hosts;
+    /* where they come */
+    struct front front;
+    struct http_metrics http_metrics;
+    struct gateway_tls tls;
+    struct http_server *server;
+    struct http_server *admin_server; /* NULL: admin routes are at the same address */
+    bool stopping;   /* told to end: probes say so, requests are taken for --shutdown-delay */
+    bool has_served; /* /ping has said so once: what comes after is a failure */
+};
