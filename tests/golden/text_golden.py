@@ -212,7 +212,7 @@ def hard_texts(rows, specials, seed):
 def with_other_patterns(path, folder):
     """llama3's vocabulary behind the patterns that the short way knows and no golden's tokenizer has: {name: path}."""
     whole = json.load(open(path))
-    source = open(os.path.join(ROOT, "text/src/pre_tokenizers.rs"), encoding="utf-8").read()
+    source = open(os.path.join(ROOT, "text/src/tokenizer/pre_tokenizers.rs"), encoding="utf-8").read()
     known = dict(re.findall(r'const (\w+_SPLIT): &str = r"(.*)";', source))
     steps = {name: [{"type": "Split", "pattern": {"Regex": known[name]}, "behavior": "Isolated", "invert": False},
                     {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": False}]
