@@ -10,7 +10,7 @@ HALF_PI = math.pi / 2
 
 
 def log(x):
-    """Of float64 in (0, 1], by the series of 2 artanh((m - 1) / (m + 1))."""
+    """The logarithm of float64 in (0, 1], by the series of 2 artanh((m - 1) / (m + 1))."""
     m, e = np.frexp(x)
     small = m < math.sqrt(0.5)
     m, e = np.where(small, 2 * m, m), e - small
@@ -30,7 +30,7 @@ def series(z, first):
 
 
 def sine_and_cosine(x):
-    """Of float64 from 0 to 2 pi, by Taylor's series in the nearest quarter."""
+    """Both, of float64 from 0 to 2 pi, by Taylor's series in the nearest quarter."""
     quarter = np.rint(x / HALF_PI)
     r = x - quarter * HALF_PI
     sine, cosine, q = r * series(r * r, 2), series(r * r, 1), quarter.astype(np.int64) % 4

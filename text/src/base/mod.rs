@@ -1,4 +1,4 @@
-//! What every other folder of the crate uses: errors as text.h has them, and a count of the bytes of a compile.
+//! Errors as text.h has them, and a count of the bytes of a compile: every other folder of the crate uses them.
 
 pub mod error;
 pub mod heap;

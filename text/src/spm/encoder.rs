@@ -1,4 +1,4 @@
-//! What stands between two added tokens as ids (`Spm`), and what is put around a whole text (`Frame`).
+//! `Spm` turns the text between two added tokens into ids, and `Frame` puts bos, eos and blanks around a whole text.
 
 use super::model::Model;
 use crate::base::error::Result;

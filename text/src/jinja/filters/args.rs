@@ -1,4 +1,4 @@
-//! What filters make of their arguments.
+//! The arguments of filters, read into texts, flags and values of attributes.
 
 use crate::jinja::budget;
 use crate::jinja::eval::get_item;

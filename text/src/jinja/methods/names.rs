@@ -1,4 +1,4 @@
-//! Which methods there are, and which of them the sandbox lets a template call.
+//! The names of all methods, and whether the sandbox lets a template call one.
 
 use crate::jinja::value::Value;
 
