@@ -22,10 +22,12 @@ if(NOT COX_SANITIZE AND NOT COX_CUDA)
   add_test(NAME bench_scripts COMMAND ${PYTHON3} ${CMAKE_SOURCE_DIR}/tests/scripts/bench_test.py)
   add_test(NAME build_scripts COMMAND ${PYTHON3} ${CMAKE_SOURCE_DIR}/tests/scripts/build_test.py)
   add_test(NAME cached_scripts COMMAND ${PYTHON3} ${CMAKE_SOURCE_DIR}/tests/scripts/cached_test.py)
+  add_test(NAME outside_scripts COMMAND ${PYTHON3} ${CMAKE_SOURCE_DIR}/tests/scripts/outside_test.py)
+  add_test(NAME corpus_scripts COMMAND ${PYTHON3} ${CMAKE_SOURCE_DIR}/tests/scripts/corpus_test.py)
   add_test(NAME repeat_scripts COMMAND ${PYTHON3} ${CMAKE_SOURCE_DIR}/tests/scripts/repeat_test.py)
   add_test(NAME grafana_files COMMAND ${PYTHON3} ${CMAKE_SOURCE_DIR}/deploy/grafana/render --check)
   set_tests_properties(grafana_files check_layers check_size check_notices check_scripts fetch_scripts alone_scripts run_all_scripts
-                       acceptance_scripts bench_scripts build_scripts cached_scripts first_run_scripts repeat_scripts
+                       acceptance_scripts bench_scripts build_scripts cached_scripts corpus_scripts first_run_scripts outside_scripts repeat_scripts
                        PROPERTIES LABELS quick
                        TIMEOUT 300
                        ENVIRONMENT PYTHONDONTWRITEBYTECODE=1)
@@ -205,7 +207,7 @@ else() # a wall clock that jumps, preloaded; sanitizers want to be the first lib
   set_target_properties(chaos_clock disk_shim PROPERTIES LIBRARY_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests)
 endif()
 
-# Against files made by Hugging Face's own libraries; skipped where they are absent (COX_GOLDENS).
+# Against what Hugging Face's own libraries say (golden/tokenizers, golden/chat).
 foreach(part tokenizers fast chat gguf spm)
   add_test(NAME golden_text_${part} COMMAND ${PYTHON3} ${CMAKE_CURRENT_SOURCE_DIR}/golden/text_golden.py
                                             --lib ${TEXT_TARGET}/release/libcoxtext.a ${part})

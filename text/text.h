@@ -107,7 +107,7 @@ enum text_grammar_kind {
     TEXT_GRAMMAR_JSON_SCHEMA = 1,
     TEXT_GRAMMAR_REGEX,
     TEXT_GRAMMAR_LARK, /* llguidance's dialect of it */
-    /* {"format": …} of text/src/structural_tag.rs, or the older {"structures": [{begin, schema,
+    /* {"format": …} of text/src/grammar/structural_tag.rs, or the older {"structures": [{begin, schema,
      * end}
      * ...], "triggers": [...]} */
     TEXT_GRAMMAR_STRUCTURAL_TAG,
@@ -128,7 +128,7 @@ void text_grammar_free(struct text_grammar *g);
 /* The cost of a compile, counted, the same on every machine (some 0.5 % more or less: tables are
  * hashed): bytes from the allocator in all, and the most at once; fuel of the first mask's lexer;
  * bytes that the grammar has from then on, and that a matcher of it has at its beginning. One that
- * takes more than text/src/heap.rs allows is TEXT_LIMIT when it is done. */
+ * takes more than text/src/base/heap.rs allows is TEXT_LIMIT when it is done. */
 struct text_compile_cost {
     uint64_t bytes, peak_bytes, fuel, kept_bytes, matcher_bytes;
 };
@@ -146,7 +146,7 @@ struct text_matcher *text_matcher_copy(const struct text_matcher *m); /* cheap; 
 void text_matcher_free(struct text_matcher *m);                       /* NULL is fine */
 /* Bit i % 32 of words[i / 32]: token i may be next. Behind the end, and on an error, only ids that
  * end a text may. TEXT_LIMIT: the mask, or the matcher's masks together, cost more than they may
- * (text/src/mask_budget.rs), or the matcher has more memory than it may, now and from then on;
+ * (text/src/grammar/mask_budget.rs), or the matcher has more memory than it may, now and from then on;
  * TEXT_INVALID: a dead end, where no token may come and the text is none yet. Either way the text
  * has to end here, and is none. */
 int text_matcher_mask(struct text_matcher *m, uint32_t *words, size_t n_words,
@@ -157,5 +157,5 @@ bool text_matcher_is_done(const struct text_matcher *m); /* nothing but its end 
 /* The cost of its masks, and of looks at a text that is taken without, in units of some 0.1 us,
  * counted. A copy goes on from there. */
 uint64_t text_matcher_cost(const struct text_matcher *m);
-/* The bytes that it has, without its copies. They grow: how far is text/src/matcher_memory.rs'. */
+/* The bytes that it has, without its copies. They grow: how far is text/src/grammar/matcher_memory.rs'. */
 uint64_t text_matcher_bytes(const struct text_matcher *m);

@@ -30,7 +30,7 @@ enum {
     MAX_CHILDREN = 64,
     NICENESS = 10,
     HEAVY_NICENESS = 19,
-    /* The thread that compiles has such a stack (text/src/grammar.rs, STACK_BYTES). Untouched pages
+    /* The thread that compiles has such a stack (text/src/grammar/grammar.rs, STACK_BYTES). Untouched pages
      * cost nothing.
      */
     STACK_MIB = 512,

@@ -6,7 +6,7 @@ before 2025). Every number stays what it is, so that what is expected of the fol
 
   scripts/goldens/to_gguf.py FROM TO [--joined]   TO gets model.gguf and what FROM expects
   scripts/goldens/to_gguf.py --all [FROM TO]      FROM/models/* to TO/models/*, but what no GGUF of the
-                                                  family can say; FROM: COX_GOLDENS or ../shared/goldens,
+                                                  family can say; FROM: COX_GOLDENS or build/goldens/reference,
                                                   TO: build/goldens_gguf"""
 import argparse
 import json
@@ -288,7 +288,7 @@ def convert(source, target, joined=False):
 def convert_all(source, target):
     shutil.rmtree(target, ignore_errors=True)
     if not os.path.isdir(source):
-        print(f"SKIPPED: there is no {source} (COX_GOLDENS)")
+        print(f"SKIPPED: there is no {source}: scripts/make-goldens, COX_GOLDENS")
         return
     for name in sorted(os.listdir(source)):
         why = convert(os.path.join(source, name), os.path.join(target, name))
@@ -303,7 +303,7 @@ def main():
     parser.add_argument("--all", action="store_true", help="every model below FROM/models")
     args = parser.parse_args()
     if args.all:
-        source = args.source or os.environ.get("COX_GOLDENS") or os.path.join(ROOT, "..", "shared", "goldens")
+        source = args.source or os.environ.get("COX_GOLDENS") or os.path.join(ROOT, "build", "goldens", "reference")
         target = args.target or os.path.join(ROOT, "build", "goldens_gguf")
         convert_all(os.path.join(source, "models"), os.path.join(target, "models"))
         return

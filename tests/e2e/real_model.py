@@ -9,7 +9,7 @@ from completions import body_of, run
 
 CACHE = Path(os.environ.get("COX_CACHE") or Path.home() / ".cache/coxswain")
 MODEL = CACHE / "models/demo/gemma-3-270m-q4_k_m.gguf"
-GOLDENS = Path(os.environ.get("COX_GOLDENS") or ROOT.parent / "shared/goldens")
+GOLDENS = Path(os.environ.get("COX_GOLDENS") or ROOT / "build/goldens/reference")
 N_CROWD = 100
 EVERY = 1 if os.environ.get("COX_WHOLE") else 5  # of a crowd is compared: alone, 100 take minutes
 WINDOW = 512  # of the demo model's sliding layers
@@ -61,7 +61,7 @@ def check(cluster, bodies, alone, every=1):
 
 
 def reference_prompts():
-    """Prompts with another implementation's greedy tokens; none where they are not at hand (COX_GOLDENS)."""
+    """Prompts with another implementation's greedy tokens; none where they are not made (scripts/make-goldens)."""
     path = GOLDENS / "real/gemma3-270m/expected.json"
     return json.loads(path.read_text())["gguf_f32"]["prompts"] if path.exists() else []
 

@@ -27,7 +27,7 @@ N_TOKENS = 100 if SHORT else 400
 def folder_of(name):
     folder = OWN_GOLDENS / name if (OWN_GOLDENS / name).exists() else GOLDENS / "models" / name
     if not folder.exists():
-        pytest.skip(f"no {folder} (COX_GOLDENS)")
+        pytest.skip(f"no {folder}: scripts/make-goldens")
     return folder
 
 

@@ -1,7 +1,7 @@
 """A real model on the CPU, through the whole cluster. What a stream must be is what the same request
 got alone on an idle cluster: batch, chunks, cache hits, preemption, replicas and lost workers may not
 change one token (docs/runner.md, "Invariance"). Where reference tokens of another implementation are
-at hand (COX_GOLDENS), they are compared too."""
+at hand (scripts/make-goldens), they are compared too."""
 import math
 
 import httpx
@@ -54,7 +54,7 @@ def exact(tp):
 def test_the_reference_tokens(exact):
     prompts = reference_prompts()
     if not prompts:
-        pytest.skip(f"no reference tokens below {GOLDENS} (COX_GOLDENS)")
+        pytest.skip(f"no reference tokens below {GOLDENS}: scripts/make-goldens")
     # up to the first step that the rounding of a float16 cache could decide
     clear = [p for p in prompts if p["stable_prefix_gap_0.05"] >= 10]
     assert len(clear) >= 6

@@ -67,7 +67,7 @@ def test_reference_checkpoints(name, tp):
     """Families and formats that are not made here, in chunks, twice: the second time their prefixes are cached."""
     folder = GOLDENS / "models" / name
     if not (folder / "expected.json").exists():
-        pytest.skip(f"no {folder} (COX_GOLDENS)")
+        pytest.skip(f"no {folder}: scripts/make-goldens")
     prompts = json.loads((folder / "expected.json").read_text())["prompts"]
     bodies = [body_of(p["ids"], max_tokens=len(p["greedy"])) for p in prompts]
     with Cluster("--device", "cpu", "--kv-cache-dtype", "float32", "--dtype", "float32", "--served-model-name", "m",

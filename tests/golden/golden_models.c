@@ -40,7 +40,7 @@ static const struct {
 const char *golden_models_folder(void)
 {
     const char *folder = getenv("COX_GOLDENS");
-    return folder && *folder ? folder : "../shared/goldens";
+    return folder && *folder ? folder : "build/goldens/reference";
 }
 
 struct list {
@@ -106,7 +106,7 @@ struct golden_model *golden_models_find(const char *set, uint32_t *n)
         for (int i = 0; i < N_REFERENCE; i++)
             add(&l, folder, reference[i]);
         if (l.n == 0)
-            printf("SKIPPED: none of the models is in %s (COX_GOLDENS)\n", folder);
+            printf("SKIPPED: no models in %s; scripts/make-goldens makes them\n", folder);
     } else {
         add(&l, set, "");
         if (l.n == 0)

@@ -9,7 +9,7 @@ struct golden_model {
      * that takes no longer ones, the others by one that does. 0: all alike. */
     uint32_t short_len;
 };
-/* COX_GOLDENS, or ../shared/goldens. */
+/* COX_GOLDENS, or build/goldens/reference, which scripts/make-goldens makes. */
 const char *golden_models_folder(void);
 /* set: "own" (all that scripts/make-goldens made), "reference" (those of golden_models_folder, but
  * what is not there), or a folder. The caller frees with free; prints why when there are none. */

@@ -33,7 +33,7 @@ WORDS = ["name", "id", "größe", "x y", "tags", "a\"b", "value", "日本", "nex
 
 
 def schema(r, depth=0):
-    """Of keywords that text/src/schema_rules.rs hands on as they are."""
+    """Of keywords that text/src/schema/rules.rs hands on as they are."""
     kinds = ["string", "integer", "number", "boolean", "null", "enum", "any"] + (["object", "array", "anyOf"] * 2 if depth < 3 else [])
     kind = r.choice(kinds)
     if kind == "string":
@@ -229,7 +229,7 @@ def main():
     a = p.parse_args()
     manifest = os.path.join(GOLDENS, "tokenizers", "manifest.json")
     if not os.path.exists(manifest):
-        skip(f"no goldens at {GOLDENS} (COX_GOLDENS)")
+        skip(f"no goldens at {GOLDENS}: scripts/make-goldens, COX_GOLDENS")
     if not os.path.exists(a.lib):
         skip(f"{a.lib} is not built")
     lib, packages, total = GrammarLib(a.lib), json.load(open(manifest))["packages"], 0

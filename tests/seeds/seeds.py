@@ -11,15 +11,15 @@ import pytest
 from cluster import BIN, ROOT, SLOW
 
 HERE = Path(__file__).parent
-# The documents themselves are not in the repository. Where they are at hand, what is quoted of them is compared with them.
-DOCUMENTS = Path(os.environ.get("COX_SEEDS") or ROOT.parent / "shared/seeds")
+# The documents themselves are not in the repository. Where COX_SEEDS names a folder of them, what is quoted is compared with them.
+DOCUMENTS = os.environ.get("COX_SEEDS")
 PYTHON = ROOT / ".venv-clients/bin/python"
 needs_clients = pytest.mark.skipif(not PYTHON.exists(), reason="no boto3 and sagemaker: scripts/setup --clients")
 
 
 def path_of(number):
     """The file of a document; None: it is not at hand."""
-    return next(DOCUMENTS.glob(f"{number}_*"), None)
+    return next(Path(DOCUMENTS).glob(f"{number}_*"), None) if DOCUMENTS else None
 
 
 class Row(NamedTuple):

@@ -1,12 +1,11 @@
 //! The extern functions of text.h. Each one checks its pointers, catches panics, and turns an error
 //! into a code and a text; nothing else in the crate knows about C.
 
-use crate::decoder::Decoder;
-use crate::error::{fail, invalid, Code, Result};
+use crate::base::error::{fail, invalid, Code, Result};
 use crate::grammar::{Cost, Grammar, Matcher, Vocabulary};
 use crate::template::Template;
-use crate::tokenizer::Tokenizer;
-use crate::vocab::NONE;
+use crate::tokenizer::{Decoder, Tokenizer};
+use crate::vocab::table::NONE;
 use std::ffi::{c_char, c_int, c_void, CStr};
 use std::panic::{catch_unwind, AssertUnwindSafe};
 use std::path::Path;
@@ -124,7 +123,7 @@ pub unsafe extern "C" fn text_tokenizer_open(
 pub unsafe extern "C" fn text_tokenizer_free(t: *mut Tokenizer) {
     if !t.is_null() {
         guard_value((), || drop(Box::from_raw(t)));
-        crate::heap::trim();
+        crate::base::heap::trim();
     }
 }
 
@@ -436,7 +435,7 @@ pub unsafe extern "C" fn text_grammar_cost(g: *const Grammar, out: *mut Cost) {
 
 #[no_mangle]
 pub extern "C" fn text_compile_may_end_process(exit_code: c_int) {
-    crate::heap::may_end_process(exit_code);
+    crate::base::heap::may_end_process(exit_code);
 }
 
 #[no_mangle]

@@ -1,11 +1,13 @@
 //! Chat templates: where one comes from, and rendering it as transformers does (jinja2 with
 //! trim_blocks and lstrip_blocks, Python's names for values), bounded in work, depth and output.
 
-use crate::error::{fail, invalid, Code, Result, TextError};
-use crate::gguf::{self, Metadata};
+use crate::base::error::{fail, invalid, Code, Result, TextError};
+use crate::files::gguf::{self, Metadata};
+use crate::files::open::{folder_of, map_file, read_small};
+use crate::files::token_config::{token_config, token_text};
 use crate::jinja::{self, Fail};
-use crate::source;
 use crate::spm;
+use crate::tokenizer::{map_spm, BYTES};
 use serde_json::Value as Json;
 use std::path::Path;
 
@@ -85,13 +87,13 @@ fn chosen_text(name: &str) -> Result<String> {
         return Ok(text.to_owned());
     }
     if !name.contains(OF_TEMPLATES) {
-        return match source::read_small(Path::new(name))? {
+        return match read_small(Path::new(name))? {
             Some(text) => Ok(text),
             None => fail(Code::Io, no_such(name)),
         };
     }
     // A file may have such a name, too; what is too long for a name or no path is none.
-    if let Ok(Some(text)) = source::read_small(Path::new(name)) {
+    if let Ok(Some(text)) = read_small(Path::new(name)) {
         return Ok(text);
     }
     jinja::unescape(name).map_err(|why| invalid(format!("the template on the command line: {why}")))
@@ -158,19 +160,19 @@ struct Files {
 impl Files {
     fn read(model: &Path) -> Result<Files> {
         let mut files = Files::default();
-        if model.as_os_str().is_empty() || model == Path::new(crate::tokenizer::BYTES) {
+        if model.as_os_str().is_empty() || model == Path::new(BYTES) {
             return Ok(files);
         }
-        let folder = source::folder_of(model);
-        files.main = source::read_small(&folder.join("chat_template.jinja"))?;
-        let config = source::token_config(&folder, true)?;
+        let folder = folder_of(model);
+        files.main = read_small(&folder.join("chat_template.jinja"))?;
+        let config = token_config(&folder, true)?;
         files.take_config(&config);
         files.take_additional(&folder)?;
-        if let Some(map) = source::map_spm(model)? {
+        if let Some(map) = map_spm(model)? {
             files.take_named(spm::named_texts(&map, &folder)?);
         }
         if model.is_file() {
-            let map = source::map_file(model)?;
+            let map = map_file(model)?;
             if gguf::is_gguf(&map) {
                 files.take_gguf(&Metadata::parse(&map)?)?;
             }
@@ -197,7 +199,7 @@ impl Files {
         }
         for (key, v) in config.as_object().into_iter().flatten() {
             if key.ends_with("_token") {
-                if let Some(text) = source::token_text(v) {
+                if let Some(text) = token_text(v) {
                     self.special.push((key.clone(), text));
                 }
             }
@@ -221,7 +223,7 @@ impl Files {
         paths.sort();
         for path in paths {
             let name = path.file_stem().and_then(|n| n.to_str()).unwrap_or_default().to_owned();
-            if let Some(text) = source::read_small(&path)? {
+            if let Some(text) = read_small(&path)? {
                 self.named.retain(|(n, _)| *n != name);
                 self.named.push((name, text));
             }

@@ -6,7 +6,7 @@
  *
  * Memory: room_bytes is for all grammars and matchers. An eighth of it is for grammars that nobody
  * wants; the head is told the rest, and shares it out (head/routing/grammar_room.h). Beside it the
- * compile under way takes at most what text/src/heap.rs says.
+ * compile under way takes at most what text/src/base/heap.rs says.
  *
  * Functions may be called by any thread, but for new and free. */
 #include "proto/messages.h"

@@ -9,8 +9,8 @@ The floor of a row is its bytes at the copy's rate, or its operations at cuBLAS'
   decode: weights / (COPY x their rate) + KV / (COPY x its rate) + kernels x gap + layers x merge + mixtures x sum
   prefill: operations of products, mixtures and attention, each at its own rate, + what makes codes into bfloat16
 
-"before" is the code of 73d671b9, which the review read (shared/design/gpu-review.md). Where the review gives a figure for
-a row, "before" is that; elsewhere it is this model's, with a ~. tests/scripts/first_run_test.py holds the model beside the
+"before" is the code of 73d671b9, which was reviewed before the changes. Where the review gives a figure for a row, "before" is
+that; elsewhere it is this model's, with a ~. tests/scripts/first_run_test.py holds the model beside the
 review's figures. "after" is this model with the changes that were made since."""
 import argparse
 import json

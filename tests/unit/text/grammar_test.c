@@ -221,7 +221,7 @@ static void what_is_no_grammar_is_refused_with_why(void **state)
          "{\"structures\":[{\"begin\":\"<f>\",\"schema\":{},\"end\":\"\"}],\"triggers\":[\"x\"]}",
          TEXT_INVALID},
         {(enum text_grammar_kind)9, "a", TEXT_INVALID},
-        /* what follows these would be lost: text/src/schema_check.rs */
+        /* what follows these would be lost: text/src/schema/check.rs */
         {TEXT_GRAMMAR_JSON_SCHEMA, "{\"pattern\":\"^\\\"[a-z]+$\"}", TEXT_INVALID},
         {TEXT_GRAMMAR_JSON_SCHEMA, "{\"items\":{\"pattern\":\"\\\\\\\\[0-9]\"}}", TEXT_INVALID},
         {TEXT_GRAMMAR_JSON_SCHEMA, "{\"patternProperties\":{\"^a\\\\n.\":{}}}", TEXT_INVALID},

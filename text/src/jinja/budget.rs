@@ -2,7 +2,7 @@
 //! models and clients, so each thing that grows asks here first. One thread renders one template at a
 //! time; the counters are that thread's.
 
-use super::value::{Fail, R};
+use super::fail::{Fail, R};
 use std::cell::Cell;
 
 /// Texts and lists that are alive at one time: so many bytes, and so many for each byte of the context.

@@ -6,7 +6,9 @@ mod calls;
 
 use super::ast::*;
 use super::budget;
+use super::fail::{wrong, Fail, R};
 use super::format::str_of;
+use super::items;
 use super::ops;
 use super::value::*;
 pub use attributes::{get_attr, get_attr_only, get_item};
@@ -19,43 +21,6 @@ const MAX_DEPTH: usize = 2000;
 /// A scope, a namespace or an iterator, with what holds it.
 const TRACKED_BYTES: usize = 256;
 const MAX_OUTPUT: usize = 64 << 20;
-
-#[derive(Default)]
-pub struct Scope {
-    vars: RefCell<Vec<(Sym, Value)>>,
-    parent: Option<Rc<Scope>>,
-}
-
-impl Scope {
-    fn inside(parent: &Rc<Scope>) -> Rc<Scope> {
-        Rc::new(Scope { vars: RefCell::default(), parent: Some(parent.clone()) })
-    }
-
-    fn get(&self, name: Sym) -> R<Option<Value>> {
-        let (mut scope, mut level) = (self, 0);
-        loop {
-            level += 1;
-            budget::spend(scope.vars.borrow().len() / 64 + usize::from(level % 4 == 0))?;
-            if let Some((_, v)) = scope.vars.borrow().iter().find(|(n, _)| *n == name) {
-                return Ok(Some(v.clone()));
-            }
-            match &scope.parent {
-                Some(parent) => scope = parent,
-                None => return Ok(None),
-            }
-        }
-    }
-
-    fn set(&self, name: Sym, v: Value) -> R<()> {
-        let mut vars = self.vars.borrow_mut();
-        budget::spend(vars.len() / 64)?;
-        match vars.iter().position(|(n, _)| *n == name) {
-            Some(at) => vars[at].1 = v,
-            None => vars.push((name, v)),
-        }
-        Ok(())
-    }
-}
 
 /// What may be part of a circle.
 enum Tracked {
@@ -514,7 +479,7 @@ impl Eval<'_> {
             for (part, v) in parts.iter().zip(&mut given) {
                 *v = part.as_ref().map(|e| self.expr(e, scope)).transpose()?;
             }
-            let cut = ops::slice(&of, &given)?;
+            let cut = items::slice(&of, &given)?;
             return cut.map_or_else(|| wrong(format!("a '{}' has no slices", of.type_name())), Ok);
         }
         get_item(&of, &self.expr(key, scope)?)

@@ -1,15 +1,19 @@
 //! jinja2's filters, by their own names, arguments and defaults.
 
+mod args;
 mod numbers;
 mod sequences;
 mod strings;
 
 use super::budget;
 use super::eval::Eval;
+use super::fail::{wrong, R};
 use super::format::str_of;
 use super::json;
 use super::methods;
-use super::value::{wrong, Args, Value, R};
+use super::value::{Args, Value};
+pub use args::attribute;
+use args::{is_set, text_arg};
 use numbers::numbers;
 use sequences::lists;
 use strings::texts;
@@ -70,52 +74,6 @@ pub const FILTERS: [&str; 54] = [
     "xmlattr",
     "tojson",
 ];
-
-fn lowered(v: &Value) -> R<Value> {
-    budget::scan(v.as_str().map_or(0, str::len))?;
-    Ok(match v {
-        Value::Str(t) if !t.0.s.bytes().all(|b| !b.is_ascii_uppercase() && b.is_ascii()) => {
-            budget::room(3 * t.0.s.len())?;
-            Value::from(t.0.s.to_lowercase())
-        }
-        v => v.clone(),
-    })
-}
-
-/// a.b.0 of a value, as attribute arguments of filters have it.
-pub fn attribute(v: &Value, path: &Value, default: Option<&Value>) -> R<Value> {
-    let step = |v: &Value, key: &Value| -> R<Value> {
-        let found = super::eval::get_item(v, key)?;
-        Ok(match default {
-            Some(d) if found.is_undefined() && !d.is_none() => d.clone(),
-            _ => found,
-        })
-    };
-    let Some(path) = path.as_str() else {
-        return if path.is_none() { Ok(v.clone()) } else { step(v, path) };
-    };
-    let mut v = v.clone();
-    budget::scan(path.len())?;
-    for part in path.split('.') {
-        budget::spend(3)?;
-        v = step(
-            &v,
-            &match part.parse::<i128>() {
-                Ok(i) if part.bytes().all(|b| b.is_ascii_digit()) => Value::Int(i),
-                _ => Value::from(part),
-            },
-        )?;
-    }
-    Ok(v)
-}
-
-fn is_set(v: &Option<Value>) -> bool {
-    v.as_ref().is_some_and(Value::truth)
-}
-
-fn text_arg(v: Option<Value>, default: &str) -> R<String> {
-    v.as_ref().map_or_else(|| Ok(default.to_owned()), str_of)
-}
 
 impl Eval<'_> {
     pub fn filter(&mut self, name: &str, v: &Value, args: Args) -> R<Value> {

@@ -1,9 +1,10 @@
 //! JSON to values and back: the context of a rendering, and `tojson` as transformers has it.
 
 use super::budget;
+use super::fail::{wrong, Fail, R};
 use super::format::{float, push_big, str_of};
-use super::ops::as_int;
-use super::value::{wrong, Args, Dict, Fail, Value, R};
+use super::number::as_int;
+use super::value::{Args, Dict, Value};
 use std::fmt::Write;
 use std::rc::Rc;
 

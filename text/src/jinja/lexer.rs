@@ -1,7 +1,7 @@
 //! A template's text as tokens, as jinja2's lexer has them with trim_blocks and lstrip_blocks.
 
+use super::fail::{wrong, R};
 use super::methods::is_space;
-use super::value::{wrong, R};
 
 #[derive(Clone, PartialEq, Debug)]
 pub enum Token {

@@ -4,12 +4,16 @@
 
 mod ast;
 mod budget;
+mod equal;
 mod eval;
+mod fail;
 mod filters;
 mod format;
+mod items;
 mod json;
 mod lexer;
 mod methods;
+mod number;
 mod ops;
 mod parser;
 mod tests;
@@ -18,8 +22,9 @@ mod unicode;
 mod value;
 mod wrap;
 
+pub use fail::Fail;
 pub use lexer::unescape;
-pub use value::{Dict, Fail, Value};
+pub use value::{Dict, Value};
 
 /// A template that was read, to be rendered by any thread.
 pub struct Template(ast::Tree);

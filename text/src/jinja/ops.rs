@@ -1,41 +1,13 @@
-//! Python's operators: arithmetic, comparison, indexing.
+//! Python's operators: arithmetic, comparison, order.
 
 use super::ast::{Cmp, Op};
 use super::budget;
+use super::equal::{contains, eq, numbers, spend_big};
+use super::fail::{wrong, R};
 use super::format;
-use super::value::{wrong, Fail, Kind, Value, R};
+use super::number::{as_float, as_int, too_big};
+use super::value::{Kind, Value};
 use std::cmp::Ordering;
-
-/// An integer, also of a bool.
-pub fn as_int(v: &Value) -> Option<i128> {
-    match v {
-        Value::Bool(b) => Some(i128::from(*b)),
-        Value::Int(i) => Some(*i),
-        _ => None,
-    }
-}
-
-pub fn as_float(v: &Value) -> Option<f64> {
-    match v {
-        Value::Float(f) => Some(*f),
-        // So many digits are beyond all doubles, and may be as long as the context.
-        Value::Big(digits) if digits.len() > 400 => {
-            Some(if digits.starts_with('-') { f64::NEG_INFINITY } else { f64::INFINITY })
-        }
-        Value::Big(digits) => digits.parse().ok(),
-        _ => as_int(v).map(|i| i as f64),
-    }
-}
-
-/// An argument that must be an integer.
-pub fn int_arg(v: &Value) -> R<i128> {
-    as_int(v)
-        .map_or_else(|| wrong(format!("'{}' object cannot be interpreted as an integer", v.type_name())), Ok)
-}
-
-fn too_big<T>() -> R<T> {
-    wrong("arithmetic with integers of more than 128 bits is not supported")
-}
 
 fn unsupported<T>(op: &str, a: &Value, b: &Value) -> R<T> {
     if let Value::Undefined(why) = a {
@@ -226,115 +198,6 @@ pub fn plus(v: &Value) -> R<Value> {
     }
 }
 
-/// An integer against a float, exactly.
-fn int_to_float(i: i128, f: f64) -> Option<Ordering> {
-    if f.is_nan() {
-        return None;
-    }
-    if f >= i128::MAX as f64 {
-        return Some(Ordering::Less);
-    }
-    if f < i128::MIN as f64 {
-        return Some(Ordering::Greater);
-    }
-    let floor = f.floor();
-    Some(i.cmp(&(floor as i128)).then(if f > floor { Ordering::Less } else { Ordering::Equal }))
-}
-
-fn numbers(a: &Value, b: &Value) -> Option<Option<Ordering>> {
-    if let (Value::Big(x), Value::Big(y)) = (a, b) {
-        let key = |d: &str| (!d.starts_with('-'), d.trim_start_matches('-').len());
-        let order = match (key(x), key(y)) {
-            ((true, n), (true, m)) => n.cmp(&m).then(x.cmp(y)),
-            ((false, n), (false, m)) => m.cmp(&n).then(y.cmp(x)),
-            ((p, _), (q, _)) => p.cmp(&q),
-        };
-        return Some(Some(order));
-    }
-    Some(match (as_int(a), as_int(b)) {
-        (Some(x), Some(y)) => Some(x.cmp(&y)),
-        (Some(x), None) => match b {
-            Value::Float(f) => int_to_float(x, *f),
-            Value::Big(d) => Some(if d.starts_with('-') { Ordering::Greater } else { Ordering::Less }),
-            _ => return None,
-        },
-        (None, Some(_)) => numbers(b, a)?.map(Ordering::reverse),
-        (None, None) => match (as_float(a), as_float(b)) {
-            (Some(x), Some(y)) => x.partial_cmp(&y),
-            _ => return None,
-        },
-    })
-}
-
-/// Integers beyond 128 bits are texts, which are read for each comparison.
-fn spend_big(a: &Value, b: &Value) -> R<()> {
-    match (a, b) {
-        (Value::Big(x), Value::Big(y)) => budget::glance(x.len().min(y.len())),
-        (Value::Big(_), _) | (_, Value::Big(_)) => budget::spend(40),
-        _ => Ok(()),
-    }
-}
-
-pub fn eq(a: &Value, b: &Value) -> R<bool> {
-    budget::spend(1)?;
-    spend_big(a, b)?;
-    let same = |x: &[Value], y: &[Value]| -> R<bool> {
-        if x.len() != y.len() {
-            return Ok(false);
-        }
-        for (x, y) in x.iter().zip(y) {
-            if !eq(x, y)? {
-                return Ok(false);
-            }
-        }
-        Ok(true)
-    };
-    Ok(match (a, b) {
-        (Value::Undefined(_), Value::Undefined(_)) | (Value::None, Value::None) => true,
-        (Value::Str(x), Value::Str(y)) => {
-            x.0.s.len() == y.0.s.len() && {
-                budget::glance(x.0.s.len())?;
-                x.0.s == y.0.s
-            }
-        }
-        (Value::List(x), Value::List(y)) | (Value::Tuple(x), Value::Tuple(y)) => same(&x.v, &y.v)?,
-        (Value::Dict(x), Value::Dict(y)) => {
-            if x.entries.len() != y.entries.len() {
-                return Ok(false);
-            }
-            for (k, v) in &x.entries {
-                match y.get(k)? {
-                    Some(w) if eq(v, w)? => {}
-                    _ => return Ok(false),
-                }
-            }
-            true
-        }
-        (Value::Range(..), Value::Range(..)) => same(&a.iterate()?, &b.iterate()?)?,
-        (Value::Namespace(x), Value::Namespace(y)) => std::rc::Rc::ptr_eq(x, y),
-        (Value::Macro(x), Value::Macro(y)) => std::rc::Rc::ptr_eq(x, y),
-        (Value::Iter(x), Value::Iter(y)) => {
-            std::rc::Rc::ptr_eq(x, y)
-                || x.kind == y.kind
-                    && matches!(x.kind, Kind::Keys | Kind::Items)
-                    && same_set(&x.items.v, &y.items.v)?
-        }
-        _ => numbers(a, b).is_some_and(|o| o == Some(Ordering::Equal)),
-    })
-}
-
-fn same_set(x: &[Value], y: &[Value]) -> R<bool> {
-    if x.len() != y.len() {
-        return Ok(false);
-    }
-    for v in x {
-        if !contains(y, v)? {
-            return Ok(false);
-        }
-    }
-    Ok(true)
-}
-
 /// None: neither is less (of NaN). An error: Python has no order of them.
 pub fn order(a: &Value, b: &Value, sign: &str) -> R<Option<Ordering>> {
     budget::spend(1)?;
@@ -362,15 +225,6 @@ pub fn order(a: &Value, b: &Value, sign: &str) -> R<Option<Ordering>> {
             )),
         },
     }
-}
-
-pub fn contains(items: &[Value], v: &Value) -> R<bool> {
-    for item in items {
-        if eq(item, v)? {
-            return Ok(true);
-        }
-    }
-    Ok(false)
 }
 
 fn is_in(v: &Value, of: &Value) -> R<bool> {
@@ -411,109 +265,6 @@ pub fn compare(cmp: Cmp, a: &Value, b: &Value) -> R<bool> {
         Cmp::In => is_in(a, b)?,
         Cmp::NotIn => !is_in(a, b)?,
     })
-}
-
-/// The place of an index of n items, from the end when it is negative.
-pub fn place(i: i128, n: usize) -> Option<usize> {
-    let i = if i < 0 { i.checked_add(n as i128)? } else { i };
-    usize::try_from(i).ok().filter(|i| *i < n)
-}
-
-/// value[key]; None: there is no such item, or no items at all.
-pub fn item(of: &Value, key: &Value) -> R<Option<Value>> {
-    if let Value::Dict(d) = of {
-        return match key.hashable() {
-            Err(Fail::Wrong(_)) => Ok(None),
-            Err(e) => Err(e),
-            Ok(()) => Ok(d.get(key)?.cloned()),
-        };
-    }
-    let Some(i) = as_int(key) else { return Ok(None) };
-    Ok(match of {
-        Value::List(items) | Value::Tuple(items) => place(i, items.v.len()).map(|at| items.v[at].clone()),
-        Value::Str(t) if t.0.s.is_ascii() => {
-            budget::glance(t.0.s.len())?;
-            let found = place(i, t.0.s.len()).map(|at| Value::from(&t.0.s[at..=at]));
-            return found.map(|c| c.marked_as(of)).transpose();
-        }
-        Value::Str(t) => {
-            budget::spend(t.0.s.len() / 16)?;
-            let at = place(i, t.0.s.chars().count());
-            let found = at.and_then(|at| t.0.s.chars().nth(at)).map(|c| Value::from(c.to_string()));
-            return found.map(|c| c.marked_as(of)).transpose();
-        }
-        Value::Range(start, _, step) => {
-            place(i, of.length()?).map(|at| Value::Int(i128::from(*start) + at as i128 * i128::from(*step)))
-        }
-        _ => None,
-    })
-}
-
-/// The places that start:stop:step takes of n items, as slice.indices has them: first, step, how many.
-fn places(parts: &[Option<Value>; 3], n: usize) -> R<(i128, i128, usize)> {
-    let part = |v: &Option<Value>| -> R<Option<i128>> {
-        match v {
-            None | Some(Value::None) => Ok(None),
-            Some(v) => match as_int(v) {
-                Some(i) => Ok(Some(i.clamp(-(1 << 62), 1 << 62))),
-                None => wrong("slice indices must be integers or None or have an __index__ method"),
-            },
-        }
-    };
-    let (n, step) = (n as i128, part(&parts[2])?.unwrap_or(1));
-    if step == 0 {
-        return wrong("slice step cannot be zero");
-    }
-    let (low, high) = if step > 0 { (0, n) } else { (-1, n - 1) };
-    let place = |i: i128| if i < 0 { (i + n).max(low) } else { i.min(high) };
-    let first = part(&parts[0])?.map_or(if step > 0 { low } else { high }, place);
-    let stop = part(&parts[1])?.map_or(if step > 0 { high } else { low }, place);
-    let count = if step > 0 { (stop - first + step - 1) / step } else { (first - stop - step - 1) / -step };
-    Ok((first, step, count.max(0) as usize))
-}
-
-/// value[start:stop:step]; None: it has no slices.
-pub fn slice(of: &Value, parts: &[Option<Value>; 3]) -> R<Option<Value>> {
-    let cut = |v: &[Value]| -> R<Vec<Value>> {
-        let (first, step, n) = places(parts, v.len())?;
-        budget::room(n * size_of::<Value>())?;
-        budget::spend(n)?;
-        Ok((0..n).map(|i| v[(first + i as i128 * step) as usize].clone()).collect())
-    };
-    Ok(Some(match of {
-        Value::List(i) => Value::list(cut(&i.v)?)?,
-        Value::Tuple(i) => Value::tuple(cut(&i.v)?)?,
-        Value::Str(t) => {
-            budget::room(t.0.s.len())?;
-            budget::scan(t.0.s.len())?;
-            let (s, n_chars) = (t.0.s.as_str(), t.0.s.chars().count());
-            let (first, step, n) = places(parts, n_chars)?;
-            let cut: String = if step == 1 {
-                s.chars().skip(first as usize).take(n).collect()
-            } else {
-                budget::room(4 * s.len())?;
-                let chars: Vec<char> = s.chars().collect();
-                (0..n).map(|i| chars[(first + i as i128 * step) as usize]).collect()
-            };
-            if t.0.markup {
-                Value::markup(cut)
-            } else {
-                Value::from(cut)
-            }
-        }
-        Value::Range(start, _, by) => {
-            let (first, step, n) = places(parts, of.length()?)?;
-            let at = |i: i128| i128::from(*start) + i * i128::from(*by);
-            let (from, by) = (at(first), i128::from(*by) * step);
-            let end = from + by * n as i128;
-            match (i64::try_from(from), i64::try_from(end), i64::try_from(by)) {
-                (Ok(from), Ok(end), Ok(by)) => Value::Range(from, end, by),
-                _ => return too_big(),
-            }
-        }
-        Value::Undefined(why) => return wrong(why.as_ref()),
-        _ => return Ok(None),
-    }))
 }
 
 /// Sorts by keys that Python can order; the error is that of the first that it cannot.

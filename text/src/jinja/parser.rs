@@ -4,8 +4,8 @@
 mod expressions;
 
 use super::ast::*;
+use super::fail::{wrong, Fail, R};
 use super::lexer::{lex, Token};
-use super::value::{wrong, Fail, R};
 use std::collections::HashMap;
 use std::sync::Arc;
 

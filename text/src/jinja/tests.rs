@@ -2,12 +2,14 @@
 
 use super::ast::{Cmp, Op};
 use super::budget;
+use super::equal::eq;
 use super::eval::Eval;
+use super::fail::{wrong, R};
 use super::filters::FILTERS;
 use super::format::str_of;
 use super::methods;
-use super::ops::{self, compare, eq};
-use super::value::{wrong, Args, Value, R};
+use super::ops::{self, compare};
+use super::value::{Args, Value};
 
 pub const TESTS: [&str; 39] = [
     "odd",

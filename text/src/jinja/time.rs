@@ -1,7 +1,7 @@
 //! strftime_now: the time in the server's zone (TZ), in the C locale.
 
 use super::budget;
-use super::value::{wrong, R};
+use super::fail::{wrong, R};
 
 const MAX_FORMAT: usize = 1024;
 

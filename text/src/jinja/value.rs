@@ -1,9 +1,9 @@
 //! The values of Python that templates meet. All of them but namespaces are immutable, as in
 //! jinja2's ImmutableSandboxedEnvironment.
 
-use super::ast::{For, MacroDef};
+use super::ast::{For, MacroDef, Sym};
 use super::budget;
-use super::eval::Scope;
+use super::fail::{wrong, Fail, R};
 use std::borrow::Borrow;
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
@@ -11,27 +11,8 @@ use std::hash::{Hash, Hasher};
 use std::rc::Rc;
 use std::sync::Arc;
 
-/// Why a rendering ends early.
-#[derive(Debug)]
-pub enum Fail {
-    /// raise_exception's message
-    Raised(String),
-    /// more work, memory or depth than is given
-    Limit(String),
-    Wrong(String),
-}
-
-pub type R<T> = Result<T, Fail>;
-
-pub fn wrong<T>(message: impl Into<String>) -> R<T> {
-    Err(Fail::Wrong(message.into()))
-}
-
 /// Lists within lists: what walks or drops them calls itself for each.
 const MAX_NESTED: u32 = 300;
-/// Dictionaries with more keys have an index.
-const INDEX_FROM: usize = 8;
-
 pub struct TextBuf {
     pub s: String,
     /// what `safe` and `escape` give: text that is not escaped again
@@ -49,7 +30,7 @@ fn text_bytes(s: &str) -> i64 {
 }
 
 /// What so many items take, each of them of so many values.
-fn item_bytes(n: usize, values: usize) -> usize {
+pub(super) fn item_bytes(n: usize, values: usize) -> usize {
     n * values * size_of::<Value>() + budget::OVERHEAD
 }
 
@@ -94,7 +75,7 @@ impl Drop for Items {
     }
 }
 
-fn deeper<'a>(values: impl Iterator<Item = &'a Value>) -> R<u32> {
+pub(super) fn deeper<'a>(values: impl Iterator<Item = &'a Value>) -> R<u32> {
     match values.map(Value::depth).max().unwrap_or(0) + 1 {
         n if n > MAX_NESTED => Err(Fail::Limit(format!("lists are nested deeper than {MAX_NESTED}"))),
         n => Ok(n),
@@ -110,95 +91,18 @@ impl Items {
     }
 }
 
+/// Made and asked in equal.rs: keys are looked up by the equality of values.
 #[derive(Default)]
 pub struct Dict {
     pub entries: Vec<(Value, Value)>,
-    index: HashMap<Text, usize>,
-    depth: u32,
-    counted: usize,
+    pub(super) index: HashMap<Text, usize>,
+    pub(super) depth: u32,
+    pub(super) counted: usize,
 }
 
 impl Drop for Dict {
     fn drop(&mut self) {
         budget::count(-(self.counted as i64));
-    }
-}
-
-impl Dict {
-    /// A later value of a key takes the place of an earlier one.
-    pub fn new(pairs: Vec<(Value, Value)>) -> R<Value> {
-        budget::room(item_bytes(pairs.len(), 3))?;
-        let mut dict = Dict::default();
-        for (key, value) in pairs {
-            dict.set(key, value)?;
-        }
-        dict.depth = deeper(dict.entries.iter().flat_map(|(k, v)| [k, v]))?;
-        dict.counted = item_bytes(dict.entries.len(), 3);
-        budget::count(dict.counted as i64);
-        Ok(Value::Dict(Rc::new(dict)))
-    }
-
-    fn set(&mut self, key: Value, value: Value) -> R<()> {
-        budget::spend(1)?;
-        if let Some(at) = self.find(&key)? {
-            self.entries[at].1 = value;
-            return Ok(());
-        }
-        if let Value::Str(text) = &key {
-            if self.entries.len() == INDEX_FROM {
-                for (i, (k, _)) in self.entries.iter().enumerate() {
-                    if let Value::Str(k) = k {
-                        self.index.insert(k.clone(), i);
-                    }
-                }
-            }
-            if self.entries.len() >= INDEX_FROM {
-                self.index.insert(text.clone(), self.entries.len());
-            }
-        } else if self.entries.len() == INDEX_FROM {
-            for (i, (k, _)) in self.entries.iter().enumerate() {
-                if let Value::Str(k) = k {
-                    self.index.insert(k.clone(), i);
-                }
-            }
-        }
-        self.entries.push((key, value));
-        Ok(())
-    }
-
-    fn find(&self, key: &Value) -> R<Option<usize>> {
-        match key {
-            Value::Str(text) => {
-                budget::spend(1)?;
-                budget::scan(text.0.s.len())?;
-                return Ok(self.place(&text.0.s));
-            }
-            _ => {
-                key.hashable()?;
-                budget::spend(self.entries.len() / 4)?;
-            }
-        }
-        for (i, (k, _)) in self.entries.iter().enumerate() {
-            if !matches!(k, Value::Str(_)) && super::ops::eq(k, key)? {
-                return Ok(Some(i));
-            }
-        }
-        Ok(None)
-    }
-
-    fn place(&self, key: &str) -> Option<usize> {
-        if self.entries.len() > INDEX_FROM {
-            return self.index.get(key).copied();
-        }
-        self.entries.iter().position(|(k, _)| matches!(k, Value::Str(t) if t.0.s == key))
-    }
-
-    pub fn get_str(&self, key: &str) -> Option<&Value> {
-        self.place(key).map(|at| &self.entries[at].1)
-    }
-
-    pub fn get(&self, key: &Value) -> R<Option<&Value>> {
-        Ok(self.find(key)?.map(|at| &self.entries[at].1))
     }
 }
 
@@ -227,6 +131,44 @@ pub struct Method {
 #[derive(Default)]
 pub struct Namespace {
     pub attrs: RefCell<Vec<(String, Value)>>,
+}
+
+/// The variables of one place, and of what is around it.
+#[derive(Default)]
+pub struct Scope {
+    pub vars: RefCell<Vec<(Sym, Value)>>,
+    parent: Option<Rc<Scope>>,
+}
+
+impl Scope {
+    pub fn inside(parent: &Rc<Scope>) -> Rc<Scope> {
+        Rc::new(Scope { vars: RefCell::default(), parent: Some(parent.clone()) })
+    }
+
+    pub fn get(&self, name: Sym) -> R<Option<Value>> {
+        let (mut scope, mut level) = (self, 0);
+        loop {
+            level += 1;
+            budget::spend(scope.vars.borrow().len() / 64 + usize::from(level % 4 == 0))?;
+            if let Some((_, v)) = scope.vars.borrow().iter().find(|(n, _)| *n == name) {
+                return Ok(Some(v.clone()));
+            }
+            match &scope.parent {
+                Some(parent) => scope = parent,
+                None => return Ok(None),
+            }
+        }
+    }
+
+    pub fn set(&self, name: Sym, v: Value) -> R<()> {
+        let mut vars = self.vars.borrow_mut();
+        budget::spend(vars.len() / 64)?;
+        match vars.iter().position(|(n, _)| *n == name) {
+            Some(at) => vars[at].1 = v,
+            None => vars.push((name, v)),
+        }
+        Ok(())
+    }
 }
 
 pub struct Macro {

@@ -1,10 +1,11 @@
 //! jinja2's filters that lay out text: indent, truncate, wordwrap, title, and those of HTML and URLs.
 
 use super::budget;
+use super::fail::{wrong, R};
 use super::format::{escape, str_of};
 use super::methods::{is_space, joined, lines, width_arg};
-use super::ops::int_arg;
-use super::value::{not_str, wrong, Args, Value, R};
+use super::number::int_arg;
+use super::value::{not_str, Args, Value};
 
 /// A capital at each beginning of the text, and behind white space, `-`, `(`, `{`, `[` and `<`.
 pub fn title(text: &str) -> String {

@@ -2,11 +2,12 @@
 //! special and added tokens, read as transformers' LlamaTokenizer and GemmaTokenizer read them
 //! (from_pretrained of the classes that run SentencePiece itself).
 
+use super::encoder::{Frame, Spm};
 use super::model::Model;
-use super::{proto, Frame, Spm};
-use crate::error::{fail, invalid, Code, Result};
-use crate::source::{read_json, token_config, token_text, Special, ADDITIONAL};
-use crate::vocab::MAX_ID;
+use super::proto;
+use crate::base::error::{fail, invalid, Code, Result};
+use crate::files::token_config::{read_json, token_config, token_text, Special, ADDITIONAL};
+use crate::vocab::table::MAX_ID;
 use serde_json::{json, Map, Value};
 use std::collections::{HashMap, HashSet};
 use std::path::Path;

@@ -2,130 +2,17 @@
 //! published. Added tokens are found and ids become text by the crate's pipeline, as for every other
 //! file; what lies between added tokens is normalized and cut here.
 
+mod encoder;
 mod folder;
 mod model;
 mod normalizer;
 mod proto;
 mod trie;
 
+pub use encoder::{Frame, Spm};
 pub use folder::{named_texts, open, NAMES};
-use model::Model;
-use std::borrow::Cow;
-use std::collections::HashMap;
-
-use crate::error::Result;
 
 /// A ModelProto that says nothing by its name: its first field is a piece, whose first one is its text.
 pub fn is_model(bytes: &[u8]) -> bool {
     matches!(bytes, [0x0a, second, 0x0a, ..] if *second != b'{')
-}
-
-/// What stands between two added tokens becomes ids.
-pub struct Spm {
-    model: Model,
-    legacy: bool,
-    unk: String,
-    n_unk: usize,
-    /// texts of added tokens, which win over pieces
-    extra: HashMap<String, u32>,
-    by_id: HashMap<u32, String>,
-}
-
-impl Spm {
-    fn new(model: Model, legacy: bool, unk: &str, extra: HashMap<String, u32>) -> Result<Spm> {
-        let mut by_id: HashMap<u32, String> = model.texts().map(|(t, id)| (id, t.to_owned())).collect();
-        by_id.extend(extra.iter().map(|(t, &id)| (id, t.clone())));
-        let mut spm = Spm { model, legacy, unk: unk.to_owned(), n_unk: 0, extra, by_id };
-        let mut ids = vec![];
-        spm.model.encode(unk, false, &mut ids)?;
-        spm.n_unk = ids.len();
-        Ok(spm)
-    }
-
-    pub fn encode(&self, text: &str) -> Result<Vec<u32>> {
-        let mut ids = Vec::new();
-        if self.legacy {
-            self.model.encode(text, self.model.normalizer.add_dummy_prefix, &mut ids)?;
-            return Ok(ids);
-        }
-        if !text.starts_with(['▁', ' ']) {
-            self.model.encode(text, false, &mut ids)?;
-            return Ok(ids);
-        }
-        // The model would drop blanks at the beginning: transformers hides them behind something else.
-        self.model.encode(&format!("{}{text}", self.unk), false, &mut ids)?;
-        if ids.len() >= self.n_unk {
-            ids.drain(..self.n_unk);
-        }
-        Ok(ids)
-    }
-
-    pub fn id(&self, text: &str) -> Option<u32> {
-        self.extra.get(text).copied().or_else(|| self.model.id(text))
-    }
-
-    pub fn text(&self, id: u32) -> Option<&str> {
-        self.by_id.get(&id).map(String::as_str)
-    }
-
-    pub fn texts(&self) -> impl Iterator<Item = (&str, u32)> {
-        self.by_id.iter().map(|(&id, text)| (text.as_str(), id))
-    }
-
-    /// The model's control pieces. No text gives those that no file names, and no reader is to see them.
-    pub fn controls(&self) -> impl Iterator<Item = u32> + '_ {
-        (0..self.model.n_pieces()).filter(|&id| self.model.is_control(id))
-    }
-
-    /// Only blanks are changed before a text is cut.
-    pub fn keeps_characters(&self) -> bool {
-        self.model.normalizer.is_identity()
-    }
-
-    /// And none of them is dropped, and an unknown character is as many ids as it has bytes.
-    pub fn keeps_length(&self) -> bool {
-        self.keeps_characters() && !self.model.normalizer.remove_extra_whitespaces && self.model.has_bytes()
-    }
-
-    pub fn n_ids(&self) -> usize {
-        self.by_id.len()
-    }
-}
-
-/// What happens to a whole text, before and after its parts have become ids.
-pub struct Frame {
-    bos: Option<u32>,
-    eos: Option<u32>,
-    legacy: bool,
-    /// a blank before the text, unless it begins with a special token (the named ones)
-    prefix_space: bool,
-    blank: Option<u32>,
-    named: Vec<(u32, String)>,
-}
-
-impl Frame {
-    pub fn before<'t>(&self, text: &'t str) -> Cow<'t, str> {
-        if self.legacy || text.is_empty() {
-            return Cow::Borrowed(text);
-        }
-        let prefix = if self.prefix_space { "▁" } else { "" };
-        Cow::Owned(format!("{prefix}{}", text.replace('▁', " ")))
-    }
-
-    /// text: the one that has become these ids.
-    pub fn after(&self, text: &str, mut ids: Vec<u32>, add_special: bool) -> Vec<u32> {
-        if let ([blank, special, ..], false) = (ids.as_slice(), self.legacy) {
-            // An unknown character has the id of a special token, too: its text tells.
-            let begun = text.trim_start_matches(|c: char| c == '▁' || c.is_whitespace());
-            let begins = |named: &(u32, String)| named.0 == *special && begun.starts_with(&named.1);
-            if Some(*blank) == self.blank && self.named.iter().any(begins) {
-                ids.remove(0);
-            }
-        }
-        if add_special {
-            ids.splice(..0, self.bos);
-            ids.extend(self.eos);
-        }
-        ids
-    }
 }

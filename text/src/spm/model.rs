@@ -6,9 +6,9 @@
 use super::normalizer::Normalizer;
 use super::proto::{Algorithm, Kind, ModelProto};
 use super::trie::Trie;
-use crate::error::{invalid, Result};
-use crate::pieces::byte_of_fallback;
-use crate::vocab::Vocab;
+use crate::base::error::{invalid, Result};
+use crate::vocab::pieces::byte_of_fallback;
+use crate::vocab::table::Vocab;
 use std::cmp::Ordering;
 use std::collections::{BinaryHeap, HashMap};
 

@@ -7,7 +7,7 @@
 
 use super::proto::NormalizerSpec;
 use super::trie::Trie;
-use crate::error::{fail, invalid, Code, Result};
+use crate::base::error::{fail, invalid, Code, Result};
 
 /// No rule of a real charsmap gives more than 33 bytes.
 const MAX_REPLACEMENT: usize = 256;

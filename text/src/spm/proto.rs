@@ -3,8 +3,8 @@
 //! Foreign bytes: every length is checked against what is left, fields of other numbers are skipped,
 //! and a known field of another wire type is an error.
 
-use crate::error::{fail, invalid, Code, Result};
-use crate::vocab::MAX_ID;
+use crate::base::error::{fail, invalid, Code, Result};
+use crate::vocab::table::MAX_ID;
 
 /// A longer piece is refused: whoever trains cuts at 16 characters, and each byte of the longest one is
 /// looked at again from every place of a text.
@@ -106,11 +106,11 @@ impl<'a> Reader<'a> {
     }
 }
 
-fn cut(what: &str) -> crate::error::TextError {
+fn cut(what: &str) -> crate::base::error::TextError {
     invalid(format!("tokenizer.model: {what} goes beyond the end"))
 }
 
-fn other_type(name: &str) -> crate::error::TextError {
+fn other_type(name: &str) -> crate::base::error::TextError {
     invalid(format!("tokenizer.model: {name} has another wire type"))
 }
 

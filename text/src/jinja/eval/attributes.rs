@@ -1,8 +1,11 @@
 //! `value.name` and `value[key]`: Python's own attributes, as the sandbox lets them through, and items.
 
 use crate::jinja::budget;
-use crate::jinja::methods;
-use crate::jinja::ops::{self, as_int};
+use crate::jinja::fail::{wrong, R};
+use crate::jinja::format::repr_of;
+use crate::jinja::items;
+use crate::jinja::methods::has;
+use crate::jinja::number::as_int;
 use crate::jinja::value::*;
 
 /// value.name for `attr`: of Python's own attributes alone.
@@ -68,7 +71,7 @@ fn python_attr(of: &Value, name: &str) -> R<Option<Value>> {
                 "start" => *start,
                 "stop" => *stop,
                 "step" => *step,
-                _ => return methods::has(of, name).map(|_| Value::method(of, name)).transpose(),
+                _ => return has(of, name).map(|_| Value::method(of, name)).transpose(),
             };
             return Ok(Some(Value::Int(part.into())));
         }
@@ -83,7 +86,7 @@ fn python_attr(of: &Value, name: &str) -> R<Option<Value>> {
         ("imag", _, Value::Float(_)) => return Ok(Some(Value::Float(0.0))),
         _ => {}
     }
-    match methods::has(of, name) {
+    match has(of, name) {
         Some(true) => Value::method(of, name).map(Some),
         Some(false) => Ok(Some(Value::undefined(format!(
             "access to attribute '{name}' of '{}' object is unsafe.",
@@ -113,7 +116,7 @@ pub fn get_item(of: &Value, key: &Value) -> R<Value> {
     if let Value::Undefined(why) = of {
         return wrong(why.as_ref());
     }
-    if let Some(v) = ops::item(of, key)? {
+    if let Some(v) = items::item(of, key)? {
         return Ok(v);
     }
     budget::spend(4)?;
@@ -125,7 +128,7 @@ pub fn get_item(of: &Value, key: &Value) -> R<Value> {
         None => Ok(Value::undefined(format!(
             "'{} object' has no element {}",
             of.type_name(),
-            crate::jinja::format::repr_of(key).unwrap_or_default()
+            repr_of(key).unwrap_or_default()
         ))),
     }
 }

@@ -3,9 +3,10 @@
 use super::{get_attr, Eval, Scope, Tracked};
 use crate::jinja::ast::*;
 use crate::jinja::budget;
+use crate::jinja::fail::{wrong, Fail, R};
 use crate::jinja::format::str_of;
 use crate::jinja::methods;
-use crate::jinja::ops::int_arg;
+use crate::jinja::number::int_arg;
 use crate::jinja::value::*;
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;

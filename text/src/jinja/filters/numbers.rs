@@ -1,11 +1,12 @@
 //! Filters of numbers, and numbers of texts as Python's int() and float() read them.
 
-use super::{is_set, text_arg};
+use super::args::{is_set, text_arg};
 use crate::jinja::budget;
+use crate::jinja::fail::{wrong, R};
 use crate::jinja::format::spend_digits;
 use crate::jinja::methods;
-use crate::jinja::ops::{as_float, as_int, int_arg};
-use crate::jinja::value::{wrong, Args, Value, R};
+use crate::jinja::number::{as_float, as_int, int_arg};
+use crate::jinja::value::{Args, Value};
 use std::cmp::Ordering;
 
 /// Python's int(text, base).

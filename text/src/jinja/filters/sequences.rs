@@ -1,11 +1,15 @@
 //! Filters of lists and other sequences: sorting, grouping, chunks, sums.
 
-use super::{attribute, is_set, lowered, text_arg};
+use super::args::{attribute, is_set, lowered, text_arg};
 use crate::jinja::ast::Op;
 use crate::jinja::budget;
+use crate::jinja::equal::eq;
+use crate::jinja::fail::{wrong, R};
+use crate::jinja::items;
 use crate::jinja::methods;
-use crate::jinja::ops::{self, eq, int_arg, order, sort_by_key};
-use crate::jinja::value::{wrong, Args, Kind, Value, R};
+use crate::jinja::number::int_arg;
+use crate::jinja::ops::{self, order, sort_by_key};
+use crate::jinja::value::{Args, Kind, Value};
 use std::cmp::Ordering;
 
 pub(super) fn lists(name: &str, v: &Value, args: Args) -> R<Value> {
@@ -128,7 +132,7 @@ fn dictsort(v: &Value, args: Args) -> R<Value> {
     }
     let pairs = methods::call(v, "items", Args::default())?.iterate()?;
     Value::list(sort_by_key(pairs, is_set(&reverse), |pair| {
-        let key = ops::item(pair, &Value::Int(at))?.unwrap_or(Value::None);
+        let key = items::item(pair, &Value::Int(at))?.unwrap_or(Value::None);
         if is_set(&sensitive) {
             Ok(key)
         } else {

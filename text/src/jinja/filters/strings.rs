@@ -1,11 +1,12 @@
 //! Filters of texts.
 
-use super::{is_set, text_arg};
+use super::args::{is_set, text_arg};
 use crate::jinja::budget;
+use crate::jinja::fail::{wrong, R};
 use crate::jinja::format::{self, repr_of, str_of};
 use crate::jinja::methods::{self, width_arg};
-use crate::jinja::ops::int_arg;
-use crate::jinja::value::{not_str, wrong, Args, Dict, Value, R};
+use crate::jinja::number::int_arg;
+use crate::jinja::value::{not_str, Args, Dict, Value};
 use crate::jinja::wrap;
 
 pub(super) fn texts(name: &str, v: &Value, args: Args) -> R<Value> {

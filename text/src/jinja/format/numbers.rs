@@ -1,7 +1,7 @@
 //! Numbers with a precision and a type, as `%` and str.format share them.
 
 use crate::jinja::budget;
-use crate::jinja::value::{wrong, R};
+use crate::jinja::fail::{wrong, R};
 
 /// No double has more digits behind its point, so that the ones beyond are zeros. Rust's formatting
 /// panics at a precision of 65,535.

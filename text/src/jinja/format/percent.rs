@@ -1,10 +1,12 @@
 //! `text % values`
 
 use super::numbers::{float_form, int_form, small, Form, MOST_WIDE};
-use super::{push_code, repr_of, str_of};
+use super::text::{push_code, repr_of, str_of};
 use crate::jinja::budget;
-use crate::jinja::ops::{as_float, as_int, item};
-use crate::jinja::value::{wrong, Value, R};
+use crate::jinja::fail::{wrong, R};
+use crate::jinja::items::item;
+use crate::jinja::number::{as_float, as_int};
+use crate::jinja::value::Value;
 
 struct Spec<'a> {
     flags: &'a str,

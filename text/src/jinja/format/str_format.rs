@@ -2,11 +2,12 @@
 
 use super::numbers::{float_form, int_form, small, Form};
 use super::percent::{ascii, sign_of};
-use super::{repr_of, str_of};
+use super::text::{float, repr_of, str_of};
 use crate::jinja::budget;
 use crate::jinja::eval::{get_attr, get_item};
-use crate::jinja::ops::{as_float, int_arg};
-use crate::jinja::value::{wrong, Args, Value, R};
+use crate::jinja::fail::{wrong, R};
+use crate::jinja::number::{as_float, int_arg};
+use crate::jinja::value::{Args, Value};
 
 pub fn str_format(format: &str, args: &Args) -> R<String> {
     let mut next = Some(0);
@@ -280,7 +281,7 @@ fn real(x: f64, f: &Field) -> R<Number> {
         (None, None) => {
             budget::spend(10)?;
             let mut text = String::new();
-            super::float(x.abs(), &mut text);
+            float(x.abs(), &mut text);
             match text.find('e') {
                 Some(at) if f.alternate && !text.contains('.') => {
                     format!("{}.{}", &text[..at], &text[at..])

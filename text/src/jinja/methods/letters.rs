@@ -1,9 +1,13 @@
 //! Characters as Python's str has them: their case, their classes, their digits.
 
-use super::is_space;
-use crate::classes::{class_of, LETTER, NUMBER};
 use crate::jinja::format;
 use crate::jinja::unicode;
+use crate::vocab::classes::{class_of, LETTER, NUMBER};
+
+/// str.isspace, which counts four separators that Unicode's White_Space does not.
+pub fn is_space(c: char) -> bool {
+    c.is_whitespace() || ('\u{1C}'..='\u{1F}').contains(&c)
+}
 
 fn within(table: &[(u32, u32)], c: char) -> bool {
     let c = c as u32;
@@ -74,7 +78,7 @@ fn lower_of(text: &str, range: std::ops::Range<usize>) -> String {
 /// Characters that stand within words and are no letter of them (Case_Ignorable, its common ones).
 fn is_ignored(c: char) -> bool {
     "'.:^`\u{a8}\u{ad}\u{af}\u{b4}\u{b7}\u{b8}\u{2018}\u{2019}\u{2024}\u{2027}\u{200d}".contains(c)
-        || class_of(c) & crate::classes::MARK != 0
+        || class_of(c) & crate::vocab::classes::MARK != 0
 }
 
 /// Each run of cased letters begins with a capital one.

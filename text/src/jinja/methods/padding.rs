@@ -1,8 +1,9 @@
 //! Methods of str that fill a text up to a width.
 
 use crate::jinja::budget;
-use crate::jinja::ops::int_arg;
-use crate::jinja::value::{wrong, Args, Value, R};
+use crate::jinja::fail::{wrong, R};
+use crate::jinja::number::int_arg;
+use crate::jinja::value::{Args, Value};
 
 /// A width that is asked for, at least 0 and no more than there is room for.
 pub fn width_arg(v: &Value) -> R<usize> {

@@ -1,9 +1,10 @@
 //! Methods of str that find, cut and replace, by characters.
 
-use super::is_space;
+use super::letters::is_space;
 use crate::jinja::budget;
-use crate::jinja::ops::int_arg;
-use crate::jinja::value::{wrong, Args, Value, R};
+use crate::jinja::fail::{wrong, R};
+use crate::jinja::number::int_arg;
+use crate::jinja::value::{Args, Value};
 
 // ---- places in a text, by characters ----
 

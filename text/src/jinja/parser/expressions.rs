@@ -2,8 +2,8 @@
 
 use super::{is_name, is_op, Parser, NESTED};
 use crate::jinja::ast::*;
+use crate::jinja::fail::R;
 use crate::jinja::lexer::Token;
-use crate::jinja::value::R;
 
 impl Parser {
     pub(super) fn expression(&mut self) -> R<Expr> {

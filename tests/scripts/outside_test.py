@@ -1,0 +1,37 @@
+"""The repository stands alone: no file of it points to a folder beside it."""
+import re
+import subprocess
+import unittest
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+# A folder beside the repository, by a path from the root, by CMake's or a script's word for the root, or by Python's.
+OUTSIDE = re.compile(r"""(?<![\w./-])\.\./[a-z_]*shared\b | \bshared/(?:goldens|design|seeds|cases|gpu|bench|hooks)\b
+                     | \bROOT\.parent\b | (?:CMAKE_SOURCE_DIR|COX_ROOT|\broot)\}?/\.\./ | (?<![\w/])/work/(?:main|shared)\b""", re.X)
+# A page of a decision or the history says what was there when it was written.
+HISTORY = ("CHANGELOG.md", "docs/decisions/")
+
+
+class Outside(unittest.TestCase):
+    def test_no_file_points_outside(self):
+        names = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True, timeout=60).stdout.split("\0")
+        if not any(names):
+            self.skipTest("this is no git repository")
+        found = []
+        for name in filter(None, names):
+            path = ROOT / name
+            if name.startswith(HISTORY) or path == Path(__file__) or path.is_symlink() or not path.is_file():
+                continue
+            text = path.read_bytes()
+            if b"\0" not in text:
+                found += [f"{name}: {m[0]}" for m in OUTSIDE.finditer(text.decode(errors="replace"))]
+        self.assertEqual(found, [])
+
+    def test_no_link_leads_outside(self):
+        lines = subprocess.run(["git", "ls-files", "-s"], cwd=ROOT, capture_output=True, text=True, timeout=60).stdout.splitlines()
+        for name in (line.split("\t", 1)[1] for line in lines if line.startswith("120000")):
+            self.assertTrue((ROOT / name).resolve().is_relative_to(ROOT), name)
+
+
+if __name__ == "__main__":
+    unittest.main()

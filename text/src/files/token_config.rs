@@ -1,0 +1,57 @@
+//! The small JSON files beside a tokenizer: tokenizer_config.json and special_tokens_map.json, which name the
+//! special tokens.
+
+use crate::base::error::{invalid, Result};
+use crate::files::json_limits::{check_values, MAX_JSON_VALUES};
+use crate::files::open::read_small;
+use serde_json::{Map, Value};
+use std::path::Path;
+
+#[derive(Clone, Debug, Default)]
+pub struct Special {
+    pub bos: Option<String>,
+    pub eos: Option<String>,
+    pub bos_id: Option<u32>,
+    pub eos_id: Option<u32>,
+}
+
+pub const ADDITIONAL: &str = "additional_special_tokens";
+
+/// A small file that holds a JSON object.
+pub fn read_json(path: &Path) -> Result<Option<Map<String, Value>>> {
+    let Some(text) = read_small(path)? else { return Ok(None) };
+    check_values(&text, MAX_JSON_VALUES, path.display())?;
+    match serde_json::from_str(&text) {
+        Ok(Value::Object(map)) => Ok(Some(map)),
+        Ok(_) => Err(invalid(format!("{}: is not a JSON object", path.display()))),
+        Err(e) => Err(invalid(format!("{}: {e}", path.display()))),
+    }
+}
+
+/// What tokenizer_config.json and special_tokens_map.json say together, as transformers joins them: where
+/// the first one lists no added_tokens_decoder, the files are of before 2023 and the second one wins. Else
+/// that one is not asked, and `fill` takes from it what the first one leaves out (and transformers from a
+/// class that need not be known here).
+pub fn token_config(folder: &Path, fill: bool) -> Result<Value> {
+    let mut config = read_json(&folder.join("tokenizer_config.json"))?.unwrap_or_default();
+    let listed = config.get("added_tokens_decoder").is_some_and(Value::is_object);
+    let map = match listed && !fill {
+        true => None,
+        false => read_json(&folder.join("special_tokens_map.json"))?,
+    };
+    for (key, said) in map.into_iter().flatten() {
+        match (config.get_mut(&key), said) {
+            (Some(_), _) if listed => {}
+            (Some(Value::Array(all)), Value::Array(more)) if key == ADDITIONAL => all.extend(more),
+            (_, said) => {
+                config.insert(key, said);
+            }
+        }
+    }
+    Ok(Value::Object(config))
+}
+
+/// The text of a special token in tokenizer_config.json: a string, or an object with "content".
+pub fn token_text(v: &Value) -> Option<String> {
+    v.as_str().or_else(|| v["content"].as_str()).map(str::to_owned)
+}

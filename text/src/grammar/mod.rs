@@ -1,0 +1,14 @@
+//! Grammars over a tokenizer's vocabulary: `source` reads what a client sends, `grammar` compiles it and says which
+//! tokens may come next.
+
+mod gbnf;
+#[allow(clippy::module_inception)] // it holds the type that the folder is named after
+mod grammar;
+mod mask_budget;
+mod masks;
+mod matcher_memory;
+mod recursion;
+mod source;
+mod structural_tag;
+
+pub use grammar::{Cost, Grammar, Matcher, Vocabulary};

@@ -1,0 +1,138 @@
+//! Sources of grammars as the crate reads them: schemas, patterns, Lark or GBNF, text with tagged parts, and
+//! any of these behind a model's reasoning.
+
+use super::gbnf;
+use super::structural_tag;
+use crate::base::error::{fail, invalid, Code, Result};
+use crate::schema::check;
+use crate::schema::far;
+use crate::schema::stand_ins::Numbers;
+use llguidance::api::{GrammarWithLexer, TopLevelGrammar};
+use serde_json::Value;
+
+/// text.h: enum text_grammar_kind
+pub const JSON_SCHEMA: i32 = 1;
+pub const REGEX: i32 = 2;
+pub const LARK: i32 = 3;
+pub const STRUCTURAL_TAG: i32 = 4;
+pub const AFTER_REASONING: i32 = 5;
+
+const MAX_SOURCE: usize = 256 << 10;
+const MAX_DEPTH: usize = 64;
+
+fn quote(s: &str) -> String {
+    Value::from(s).to_string()
+}
+
+/// How deep brackets of the source lie in each other. Quoted ones do not count.
+fn depth(source: &str) -> usize {
+    let (mut depth, mut deepest, mut quoted, mut escaped) = (0usize, 0, false, false);
+    for b in source.bytes() {
+        match b {
+            _ if escaped => escaped = false,
+            b'\\' => escaped = true,
+            b'"' => quoted = !quoted,
+            _ if quoted => {}
+            b'(' | b'[' | b'{' => {
+                depth += 1;
+                deepest = deepest.max(depth);
+            }
+            b')' | b']' | b'}' => depth = depth.saturating_sub(1),
+            _ => {}
+        }
+    }
+    deepest
+}
+
+fn check_size(source: &str) -> Result<()> {
+    if source.len() > MAX_SOURCE {
+        let n = source.len();
+        return fail(Code::Limit, format!("a grammar of {n} bytes, at most {MAX_SOURCE} are taken"));
+    }
+    match depth(source) {
+        n if n > MAX_DEPTH => fail(Code::Limit, format!("a grammar nested {n} deep, at most {MAX_DEPTH}")),
+        _ => Ok(()),
+    }
+}
+
+/// Text up to a marker, then the grammar. Where the reasoning has not begun, the answer may do without.
+/// Only the marker begins it: white space in front of that would let who says a space and then the
+/// answer do nothing but reason.
+#[derive(serde::Deserialize)]
+struct Reasoning {
+    open: Vec<String>,
+    close: Vec<String>,
+    begun: bool,
+    kind: i32,
+    source: String,
+}
+
+/// The id of a special token of this name: such a one is no text, and a marker may be either.
+type Special<'a> = dyn Fn(&str) -> Option<u32> + 'a;
+
+fn reasoning(r: &Reasoning, special: &Special<'_>) -> Result<String> {
+    if r.close.is_empty() || r.open.iter().chain(&r.close).any(String::is_empty) {
+        return Err(invalid("reasoning needs markers that end it, and none of them is empty"));
+    }
+    let mut lark = String::from("answer: @answer\nREASONED: /(\\n|.)*/\n");
+    let mut rules = |name: &str, markers: &[String]| -> String {
+        let rule = |(i, m): (usize, &String)| {
+            match (special(m), name) {
+                (Some(id), "open") => lark += &format!("open_{i}: <[{id}]>\n"),
+                (None, "open") => lark += &format!("open_{i}: {}\n", quote(m)),
+                (Some(id), _) => lark += &format!("{name}_{i}: REASONED <[{id}]>\n"),
+                (None, _) => lark += &format!("{name}_{i}[lazy]: REASONED {}\n", quote(m)),
+            }
+            format!("{name}_{i}")
+        };
+        markers.iter().enumerate().map(rule).collect::<Vec<_>>().join(" | ")
+    };
+    let closes = rules("close", &r.close);
+    let opens = rules("open", &r.open);
+    lark += &match (r.begun, r.open.is_empty()) {
+        (false, false) => format!("start: answer | ({opens}) ({closes}) answer\n"),
+        (false, true) => "start: answer\n".to_owned(),
+        (true, _) => format!("start: ({closes}) answer\n"),
+    };
+    Ok(lark)
+}
+
+fn after_reasoning(source: &str, special: &Special<'_>, numbers: &Numbers) -> Result<TopLevelGrammar> {
+    let r: Reasoning = serde_json::from_str(source).map_err(|e| invalid(format!("reasoning: {e}")))?;
+    if r.kind == AFTER_REASONING {
+        return Err(invalid("reasoning is not followed by another"));
+    }
+    let mut top = TopLevelGrammar::from_lark(reasoning(&r, special)?);
+    let mut grammars = top_level(r.kind, &r.source, special, numbers)?.grammars.into_iter();
+    top.grammars.extend(grammars.next().map(|g| GrammarWithLexer { name: Some("answer".to_owned()), ..g }));
+    top.grammars.extend(grammars); // which that one names
+    Ok(top)
+}
+
+/// The numbers of schemas come back apart: they are placed once the crate has made its lexemes.
+pub fn top_level(
+    kind: i32,
+    source: &str,
+    special: &Special<'_>,
+    numbers: &Numbers,
+) -> Result<TopLevelGrammar> {
+    if kind != AFTER_REASONING {
+        check_size(source)?;
+    }
+    match kind {
+        JSON_SCHEMA => {
+            let schema = far::read(source).map_err(|e| invalid(format!("the schema is not JSON: {e}")))?;
+            Ok(TopLevelGrammar::from_json_schema(check::check_schema(schema, numbers)?))
+        }
+        REGEX => Ok(TopLevelGrammar::from_regex(source)),
+        LARK if gbnf::is_gbnf(source) => Ok(TopLevelGrammar::from_lark(gbnf::to_lark(source)?)),
+        LARK => Ok(TopLevelGrammar::from_lark(check::check_lark(source, numbers)?)),
+        STRUCTURAL_TAG => {
+            let tag =
+                far::read(source).map_err(|e| invalid(format!("the structural tag is not JSON: {e}")))?;
+            structural_tag::top_level(&tag, numbers)
+        }
+        AFTER_REASONING => after_reasoning(source, special, numbers),
+        _ => Err(invalid(format!("grammar kind {kind}"))),
+    }
+}

@@ -1,0 +1,364 @@
+//! The schemas inside of a schema as a graph, its edges what each says of others, and what follows from
+//! that: which of them no finite text satisfies, and which the crate (llguidance) would put together
+//! wrongly.
+
+use super::walk::{inner, inner_mut, is_anything};
+use crate::base::error::{fail, invalid, Code, Result};
+use serde_json::{Map, Value};
+use std::collections::{HashMap, VecDeque};
+
+/// Types of values, a bit each; integers are numbers.
+const TYPES: [&str; 6] = ["null", "boolean", "number", "string", "array", "object"];
+pub const ARRAY: u8 = 1 << 4;
+pub const OBJECT: u8 = 1 << 5;
+pub const ALL: u8 = (1 << 6) - 1;
+/// A schema that closes an object, and one that names members by patterns.
+const CLOSED: u8 = 1;
+const PATTERNS: u8 = 2;
+
+/// Of one text at once: each doubles what the crate looks at to see whether any text has them all.
+const MOST_PATTERNS: u8 = 8;
+
+type Members = Map<String, Value>;
+
+/// What is no type is the crate's to refuse.
+pub fn bit_of(name: &str) -> u8 {
+    TYPES.iter().position(|t| *t == name || name == "integer" && *t == "number").map_or(ALL, |i| 1 << i)
+}
+
+pub fn bit_of_value(v: &Value) -> u8 {
+    match v {
+        Value::Null => 1,
+        Value::Bool(_) => 1 << 1,
+        Value::Number(_) => 1 << 2,
+        Value::String(_) => 1 << 3,
+        Value::Array(_) => ARRAY,
+        Value::Object(_) => OBJECT,
+    }
+}
+
+/// All schemas of a request.
+pub struct Graph<'a> {
+    root: &'a Value,
+    nodes: Vec<&'a Members>,
+    /// By the place of the value.
+    index: HashMap<*const Value, usize>,
+    anchors: HashMap<&'a str, &'a Value>,
+    /// A name of its own inside changes what references below mean: they are then not looked at.
+    has_names: bool,
+}
+
+fn collect<'a>(g: &mut Graph<'a>, v: &'a Value) {
+    let Value::Object(s) = v else { return };
+    let is_root = g.nodes.is_empty();
+    g.index.insert(v, g.nodes.len());
+    g.nodes.push(s);
+    if let Some(name) = s.get("$anchor").and_then(Value::as_str) {
+        g.anchors.insert(name, v);
+    }
+    let is_name = |key: &str| s.get(key).and_then(Value::as_str).is_some();
+    g.has_names |= !is_root && (is_name("$id") || is_name("id"));
+    inner(s, |part| collect(g, part));
+}
+
+pub fn percent_decoded(text: &str) -> Option<String> {
+    let mut out = Vec::new();
+    let mut bytes = text.bytes();
+    while let Some(b) = bytes.next() {
+        match b {
+            b'%' => {
+                let digits = [bytes.next()?, bytes.next()?];
+                out.push(u8::from_str_radix(std::str::from_utf8(&digits).ok()?, 16).ok()?);
+            }
+            b => out.push(b),
+        }
+    }
+    String::from_utf8(out).ok()
+}
+
+impl<'a> Graph<'a> {
+    pub fn new(root: &'a Value) -> Graph<'a> {
+        let mut g = Graph {
+            root,
+            nodes: Vec::new(),
+            index: HashMap::new(),
+            anchors: HashMap::new(),
+            has_names: false,
+        };
+        collect(&mut g, root);
+        g
+    }
+
+    pub fn schemas(&self) -> &[&'a Members] {
+        &self.nodes
+    }
+
+    /// What a $ref of this schema leads to; None: there is none, or it is not known.
+    pub fn target(&self, s: &Members) -> Option<&'a Value> {
+        let fragment = s.get("$ref")?.as_str()?.strip_prefix('#')?;
+        if self.has_names {
+            return None;
+        }
+        match fragment.is_empty() || fragment.starts_with('/') {
+            true => self.root.pointer(&percent_decoded(fragment)?),
+            false => self.anchors.get(fragment).copied(),
+        }
+    }
+
+    fn of(&self, known: &[u8], v: &Value, unknown: u8) -> u8 {
+        match v {
+            Value::Bool(false) => 0,
+            Value::Object(_) => self.index.get(&(v as *const Value)).map_or(unknown, |&i| known[i]),
+            _ => unknown,
+        }
+    }
+
+    /// The least solution: eval of each node over all others' answers, until none grows. Each grows a
+    /// few times, and only who asked for it looks again.
+    fn solve(&self, eval: impl Fn(&Self, &[u8], &'a Members) -> u8) -> Vec<u8> {
+        let n = self.nodes.len();
+        let mut asks: Vec<Vec<usize>> = vec![Vec::new(); n];
+        for (i, s) in self.nodes.iter().enumerate() {
+            let mut ask = |v: &Value| {
+                if let Some(&to) = self.index.get(&(v as *const Value)) {
+                    asks[to].push(i);
+                }
+            };
+            inner(s, &mut ask);
+            self.target(s).into_iter().for_each(ask);
+        }
+        let mut known = vec![0; n];
+        // parts stand behind what has them: from the end most are known when they are asked for
+        let mut waiting: VecDeque<usize> = (0..n).rev().collect();
+        let mut waits = vec![true; n];
+        while let Some(i) = waiting.pop_front() {
+            waits[i] = false;
+            let now = eval(self, &known, self.nodes[i]);
+            if now != known[i] {
+                known[i] = now;
+                for &j in &asks[i] {
+                    if !std::mem::replace(&mut waits[j], true) {
+                        waiting.push_back(j);
+                    }
+                }
+            }
+        }
+        known
+    }
+
+    /// Types of which a finite value may satisfy the schema, as far as can be told.
+    fn types(&self, known: &[u8], s: &'a Members) -> u8 {
+        let mut types = match s.get("type") {
+            Some(Value::String(t)) => bit_of(t),
+            Some(Value::Array(list)) => {
+                list.iter().filter_map(Value::as_str).map(bit_of).fold(0, |a, b| a | b)
+            }
+            _ => ALL,
+        };
+        types &= s.get("const").map_or(ALL, bit_of_value);
+        if let Some(Value::Array(list)) = s.get("enum") {
+            types &= list.iter().map(bit_of_value).fold(0, |a, b| a | b);
+        }
+        let list = |key: &str| s.get(key).and_then(Value::as_array);
+        for v in list("allOf").into_iter().flatten() {
+            types &= self.of(known, v, ALL);
+        }
+        for options in ["anyOf", "oneOf"].into_iter().filter_map(list) {
+            types &= options.iter().map(|v| self.of(known, v, ALL)).fold(0, |a, b| a | b);
+        }
+        types &= self.target(s).map_or(ALL, |v| self.of(known, v, ALL));
+        let has = |v: &Value| self.of(known, v, ALL) != 0;
+        if !has_members(s, &has) {
+            types &= !OBJECT;
+        }
+        if !has_items(s, &has) {
+            types &= !ARRAY;
+        }
+        types
+    }
+
+    fn shapes_of_own(s: &Members) -> u8 {
+        let patterns = s.get("patternProperties").and_then(Value::as_object).is_some_and(|p| !p.is_empty());
+        let closed = s.get("additionalProperties").is_some_and(|v| !is_anything(v));
+        (if patterns { PATTERNS } else { 0 }) | (if closed { CLOSED } else { 0 })
+    }
+
+    /// Of all that the schema says of one object, part by part: itself, each of allOf, the others.
+    fn shapes(&self, known: &[u8], s: &'a Members) -> Vec<u8> {
+        let list = |key: &str| s.get(key).and_then(Value::as_array);
+        let mut parts = vec![Self::shapes_of_own(s)];
+        parts.extend(list("allOf").into_iter().flatten().map(|v| self.of(known, v, 0)));
+        for options in ["anyOf", "oneOf"].into_iter().filter_map(list) {
+            parts.push(options.iter().map(|v| self.of(known, v, 0)).fold(0, |a, b| a | b));
+        }
+        parts.extend(self.target(s).map(|v| self.of(known, v, 0)));
+        parts
+    }
+}
+
+/// Whether an object can have the members that it must have.
+fn has_members(s: &Members, has: &dyn Fn(&Value) -> bool) -> bool {
+    let map = |key: &str| s.get(key).and_then(Value::as_object);
+    let others = s.get("additionalProperties").map_or(true, has) || map("patternProperties").is_some();
+    let has_member = |name: &str| map("properties").and_then(|p| p.get(name)).map_or(others, has);
+    let required = s.get("required").and_then(Value::as_array);
+    if !required.into_iter().flatten().filter_map(Value::as_str).all(has_member) {
+        return false;
+    }
+    let any = || others || map("properties").is_some_and(|p| p.values().any(has));
+    s.get("minProperties").and_then(Value::as_f64).map_or(true, |n| n < 1.0) || any()
+}
+
+/// Whether an array can have the items that it must have.
+fn has_items(s: &Members, has: &dyn Fn(&Value) -> bool) -> bool {
+    let least = s.get("minItems").and_then(Value::as_f64).unwrap_or(0.0);
+    let (first, rest) = match (s.get("items"), s.get("prefixItems")) {
+        (Some(Value::Array(list)), _) => (Some(list), s.get("additionalItems")),
+        (items, Some(Value::Array(list))) => (Some(list), items),
+        (items, _) => (None, items),
+    };
+    let n_first = first.map_or(0, Vec::len);
+    let mut first = first.into_iter().flatten().enumerate();
+    first.all(|(i, v)| i as f64 >= least || has(v)) && (least <= n_first as f64 || rest.map_or(true, has))
+}
+
+/// In the order of Graph's nodes: what nothing satisfies becomes false, or says so beside what a
+/// reference may lead into.
+fn prune(v: &mut Value, types: &[u8], next: &mut usize) {
+    let Value::Object(s) = v else { return };
+    let own = *next;
+    *next += 1;
+    let _ = inner_mut(s, &mut |part| {
+        prune(part, types, next);
+        Ok(())
+    });
+    if types[own] != 0 {
+        return;
+    }
+    if *next == own + 1 {
+        *v = Value::Bool(false);
+        return;
+    }
+    let mut members = std::mem::take(s);
+    members.shift_remove("$ref");
+    members.shift_remove("enum");
+    s.insert("enum".to_owned(), Value::Array(Vec::new()));
+    s.extend(members);
+}
+
+/// Refuses what no finite text satisfies, and takes such parts out: an answer could begin one, and
+/// never end.
+pub fn keep_finite(root: &mut Value) -> Result<()> {
+    let types = {
+        let g = Graph::new(root);
+        g.solve(|g, known, s| g.types(known, s))
+    };
+    if root == &Value::Bool(false) || types.first() == Some(&0) {
+        return Err(invalid(
+            "the schema allows no text: a $ref that it needs leads back to itself, or a part that it needs allows none",
+        ));
+    }
+    if types.contains(&0) {
+        prune(root, &types, &mut 0);
+    }
+    Ok(())
+}
+
+/// The crate takes a member that patternProperties of one schema have without asking what
+/// additionalProperties of another say of it.
+pub fn check_shapes(root: &Value) -> Result<()> {
+    let g = Graph::new(root);
+    let known = g.solve(|g, known, s| g.shapes(known, s).into_iter().fold(0, |a, b| a | b));
+    for s in &g.nodes {
+        let parts = g.shapes(&known, s);
+        let clash = |i: usize| {
+            parts[i] & PATTERNS != 0 && parts.iter().enumerate().any(|(j, p)| i != j && p & CLOSED != 0)
+        };
+        if (0..parts.len()).any(clash) {
+            return Err(invalid(
+                "patternProperties beside another schema's additionalProperties, joined by allOf, anyOf, oneOf or $ref, \
+                 are not supported: put them into one schema",
+            ));
+        }
+    }
+    Ok(())
+}
+
+/// Members that say nothing of a value, or stand apart from it.
+const SILENT: [&str; 13] = [
+    "$schema",
+    "$id",
+    "id",
+    "$anchor",
+    "$defs",
+    "definitions",
+    "x-guidance",
+    "default",
+    "examples",
+    "title",
+    "description",
+    "$dynamicAnchor",
+    "$recursiveAnchor",
+];
+/// Keywords that join their parts with the schema beside them, or compare them.
+#[rustfmt::skip]
+const JOINING: [&str; 17] = [
+    "oneOf", "not", "if", "then", "else", "dependentSchemas", "dependentRequired", "dependencies", "contains", "propertyNames",
+    "unevaluatedProperties", "unevaluatedItems", "$dynamicRef", "$recursiveRef", "minContains", "maxContains", "const",
+];
+
+/// Whether a value there may have to be valid by several schemas at once.
+fn joins(s: &Members) -> bool {
+    s.keys().any(|key| JOINING.contains(&key.as_str())) || joins_parts(s)
+}
+
+/// Whether it joins some by allOf, anyOf or $ref.
+pub fn joins_parts(s: &Members) -> bool {
+    let says = |key: &&String| !SILENT.contains(&key.as_str());
+    let is_part = |key: &&String| ["allOf", "anyOf", "$ref"].contains(&key.as_str());
+    let many = s.get("allOf").and_then(Value::as_array).is_some_and(|l| l.len() > 1);
+    many || s.keys().any(|key| is_part(&key)) && s.keys().filter(says).count() > 1
+}
+
+/// Whether the crate may join a schema with another one, for each in the order of Graph's nodes.
+pub fn joined(root: &Value) -> Vec<bool> {
+    let g = Graph::new(root);
+    let mut known = vec![false; g.nodes.len()];
+    let mut waiting: Vec<usize> = (0..g.nodes.len()).filter(|i| joins(g.nodes[*i])).collect();
+    waiting.iter().for_each(|i| known[*i] = true);
+    while let Some(i) = waiting.pop() {
+        let s = g.nodes[i];
+        let mut reach = |v: &Value| {
+            if let Some(&to) = g.index.get(&(v as *const Value)) {
+                if !std::mem::replace(&mut known[to], true) {
+                    waiting.push(to);
+                }
+            }
+        };
+        inner(s, &mut reach);
+        g.target(s).into_iter().for_each(reach);
+    }
+    known
+}
+
+/// The most patterns that one text has to match.
+fn patterns(g: &Graph<'_>, known: &[u8], s: &Members) -> u8 {
+    let list = |key: &str| s.get(key).and_then(Value::as_array);
+    let of = |v: &Value| g.of(known, v, 0);
+    let own = s.contains_key("pattern") as u8 + s.contains_key("format") as u8;
+    let all = list("allOf").into_iter().flatten().map(of).chain(g.target(s).map(of));
+    let options = ["anyOf", "oneOf"].into_iter().filter_map(list);
+    let most = options.map(|options| options.iter().map(of).max().unwrap_or(0));
+    all.chain(most).fold(own, u8::saturating_add).min(MOST_PATTERNS + 1)
+}
+
+pub fn check_patterns(root: &Value) -> Result<()> {
+    let known = Graph::new(root).solve(patterns);
+    match known.iter().any(|n| *n > MOST_PATTERNS) {
+        true => fail(
+            Code::Limit,
+            format!("more than {MOST_PATTERNS} patterns of one text, joined by allOf or $ref"),
+        ),
+        false => Ok(()),
+    }
+}

@@ -1,0 +1,233 @@
+//! Bounds of numbers and multipleOf. A schema that says all that is said of a number becomes a reference to a
+//! constant that stands for the exact texts (number_text.rs, stand_ins.rs), and is replaced by them once the
+//! crate (llguidance) has made its lexemes. What several schemas say of one number the crate joins, in doubles:
+//! there bounds are those that it can hold exactly, inside of what is allowed.
+
+use super::far::{far, far_text};
+use super::graph::joined;
+use super::number_text::{multiple, Bound, Decimal, Span, MOST_DIGITS as WRITTEN};
+use super::stand_ins::{define, other_types, refer, Numbers, Text, SIMPLE};
+use super::walk::{has_type, inner_mut};
+use crate::base::error::{fail, invalid, Code, Result};
+use serde_json::{json, Map, Number, Value};
+
+type Members = Map<String, Value>;
+
+/// Integers up to here are doubles one by one.
+const EXACT: i128 = 1 << 53;
+/// The largest double below 2^63: the crate counts in i64.
+pub const LARGEST: i128 = (1 << 63) - 1024;
+/// The least number of the crate's above 0: it takes the whole number of an exclusive bound for allowed
+/// where the other bound has a fraction, and is given the next number as an inclusive one.
+const ABOVE_ZERO: f64 = 1e-15;
+
+const SAYINGS: [&str; 5] = ["minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf"];
+/// A bound as it is written, or None where it is not said; Err: it is no number, which is the crate's to say.
+fn bound(
+    s: &Members,
+    inclusive: &str,
+    exclusive: &str,
+    upper: bool,
+) -> std::result::Result<Option<Bound>, ()> {
+    let read = |key: &str| match s.get(key) {
+        None | Some(Value::Bool(false)) => Ok(None),
+        Some(Value::Number(n)) => Decimal::read(&n.to_string()).map(Some).ok_or(()),
+        Some(v) => far_text(v).and_then(Decimal::read).map(Some).ok_or(()),
+    };
+    let own = read(inclusive)?;
+    let strict = match s.get(exclusive) {
+        Some(Value::Bool(true)) => return Ok(own.map(|d| (d, true))), // draft 4
+        _ => read(exclusive)?,
+    };
+    Ok(match (own, strict) {
+        (None, None) => None,
+        (Some(d), None) => Some((d, false)),
+        (None, Some(d)) => Some((d, true)),
+        (Some(own), Some(strict)) => {
+            let order = if upper { strict.order(&own) } else { own.order(&strict) };
+            Some(if order.is_gt() { (own, false) } else { (strict, true) })
+        }
+    })
+}
+
+fn span(s: &Members) -> Result<Option<Span>> {
+    let (Ok(mut low), Ok(mut high)) =
+        (bound(s, "minimum", "exclusiveMinimum", false), bound(s, "maximum", "exclusiveMaximum", true))
+    else {
+        return Ok(None);
+    };
+    for (b, key, negative) in [(&low, "minimum", false), (&high, "maximum", true)] {
+        if b.as_ref().is_some_and(|(d, _)| d.is_largest() && d.negative == negative) {
+            return Err(invalid(format!(
+                "a {key} in a schema of more than {WRITTEN} digits: no number is written with as many, so ask for one nearer to 0"
+            )));
+        }
+    }
+    // beyond what is written out the bound itself is not known to be allowed
+    for (d, excluded) in [&mut low, &mut high].into_iter().flatten() {
+        *excluded |= d.is_largest();
+    }
+    let multiple = match s.get("multipleOf") {
+        None => None,
+        Some(v) => {
+            let text = v.as_number().map(Number::to_string).or_else(|| far_text(v).map(str::to_owned));
+            let Some(text) = text else { return Ok(None) };
+            match multiple(&text)? {
+                Some(m) => Some(m),
+                None => return Err(invalid(format!("multipleOf {text} in a schema: it has to be above 0"))),
+            }
+        }
+    };
+    let integer = !has_type(s, "number") && has_type(s, "integer");
+    let says_nothing = integer && multiple.is_some_and(|(n, zeros)| n == 1 && zeros <= 0);
+    Ok(Some(Span { low, high, integer, multiple: multiple.filter(|_| !says_nothing) }))
+}
+
+/// Where the crate's own texts are the exact ones: whole numbers that it counts one by one. Of fractions they are
+/// not below 0, where it takes no -0.50.
+fn is_plain(span: &Span, s: &Members) -> bool {
+    let small = |b: &Option<Bound>| {
+        b.as_ref()
+            .map_or(true, |(d, excluded)| d.is_whole() && d.digits() <= 15 && (span.integer || !excluded))
+    };
+    let above = span.low.as_ref().is_some_and(|(d, _)| !d.negative);
+    (span.integer || above)
+        && span.multiple.is_none()
+        && !s.contains_key("multipleOf")
+        && small(&span.low)
+        && small(&span.high)
+}
+
+/// The schema as a reference to its number, beside what it says of others.
+fn exact(s: &mut Members, numbers: &Numbers, made: &mut Members) -> Result<bool> {
+    let is_known = |key: &String| SAYINGS.contains(&key.as_str()) || SIMPLE.contains(&key.as_str());
+    let may_be = !s.contains_key("type") || has_type(s, "number") || has_type(s, "integer");
+    if !may_be || !s.keys().all(is_known) || !s.keys().any(|key| SAYINGS.contains(&key.as_str())) {
+        return Ok(false);
+    }
+    let Some(span) = span(s)?.filter(|span| !is_plain(span, s)) else { return Ok(false) };
+    let text = Text::Number(span.clone());
+    let name = match numbers.is_empty(&text, |fuel| span.is_empty(fuel))? {
+        true => None,
+        false => Some(numbers.add(text)?),
+    };
+    let plain = json!({ "type": if span.integer { "integer" } else { "number" } });
+    refer(s, &SAYINGS, other_types(s, &["number", "integer"]), name, made);
+    if let (Some(name), false) = (name, span.is_bounded()) {
+        made.insert(name.to_string(), plain);
+    }
+    Ok(true)
+}
+
+fn each(
+    v: &mut Value,
+    joined: &[bool],
+    next: &mut usize,
+    numbers: &Numbers,
+    made: &mut Members,
+) -> Result<()> {
+    let Value::Object(s) = v else { return Ok(()) };
+    let own = *next;
+    *next += 1;
+    inner_mut(s, &mut |part| each(part, joined, next, numbers, made))?;
+    if joined[own] || !exact(s, numbers, made)? {
+        doubles(s)?;
+    }
+    Ok(())
+}
+
+/// A pass over all schemas, once they are what the crate is given.
+pub fn apply(root: &mut Value, numbers: &Numbers, has_names: bool) -> Result<()> {
+    let mut joined = joined(root);
+    if has_names || root.get("$defs").is_some_and(|v| !v.is_object()) {
+        joined.fill(true); // where a reference leads is not known
+    }
+    let mut made = Members::new();
+    each(root, &joined, &mut 0, numbers, &mut made)?;
+    define(root, made);
+    Ok(())
+}
+
+// ---- what the crate joins ----
+
+pub fn integer_of(n: &Number) -> Option<i128> {
+    n.as_i64().map(i128::from).or_else(|| n.as_u64().map(i128::from)).or_else(|| {
+        let f = n.as_f64()?;
+        (f.fract() == 0.0 && f.abs() < 1e36).then_some(f as i128)
+    })
+}
+
+/// A double on the side of v that is asked for: v itself where it is one.
+pub fn double(v: i128, down: bool) -> f64 {
+    let f = v as f64;
+    let beyond = if down { f as i128 > v } else { (f as i128) < v };
+    match (beyond, f > 0.0) {
+        (false, _) => f,
+        // one step towards the side: doubles are ordered as their bits are
+        (true, positive) => f64::from_bits(if positive == down { f.to_bits() - 1 } else { f.to_bits() + 1 }),
+    }
+}
+
+/// Bounds become doubles inside of what they allow, and inside of 64 bits.
+fn doubles(s: &mut Map<String, Value>) -> Result<()> {
+    let only_integers = has_type(s, "integer") && !has_type(s, "number");
+    for (inclusive, exclusive, upper) in
+        [("maximum", "exclusiveMaximum", true), ("minimum", "exclusiveMinimum", false)]
+    {
+        // of integers an exclusive bound is the next inclusive one
+        let strict = s.get(exclusive).and_then(Value::as_number).and_then(integer_of);
+        if let (true, Some(v), true) = (only_integers, strict, strict.is_some_and(|v| v.abs() >= EXACT)) {
+            let bound = if upper { v - 1 } else { v + 1 };
+            let own = s.get(inclusive).and_then(Value::as_number).and_then(integer_of);
+            let both = own.map_or(bound, |o| if upper { o.min(bound) } else { o.max(bound) });
+            s.shift_remove(exclusive);
+            set_bound(s, inclusive, both, upper)?;
+        }
+        for key in [inclusive, exclusive] {
+            if let Some(is_above) = s.get(key).and_then(far) {
+                set_bound(s, key, if is_above { i128::MAX >> 1 } else { -(i128::MAX >> 1) }, upper)?;
+            }
+            let Some(n) = s.get(key).and_then(Value::as_number).cloned() else { continue };
+            match integer_of(&n) {
+                Some(v) if v.abs() > EXACT => set_bound(s, key, v, upper)?,
+                None if n.as_f64().is_some_and(|f| f.abs() > LARGEST as f64) => {
+                    let f = n.as_f64().unwrap_or_default();
+                    set_bound(s, key, if f > 0.0 { i128::MAX >> 1 } else { -(i128::MAX >> 1) }, upper)?;
+                }
+                _ => {}
+            }
+        }
+        next_to_excluded(s, inclusive, exclusive, upper)?;
+    }
+    Ok(())
+}
+
+/// An excluded whole number on whose far side from 0 the range lies: the next number is the bound.
+fn next_to_excluded(s: &mut Map<String, Value>, inclusive: &str, exclusive: &str, upper: bool) -> Result<()> {
+    let Some(v) = s.get(exclusive).and_then(Value::as_f64) else { return Ok(()) };
+    if v.fract() != 0.0 || v != 0.0 && (v < 0.0) != upper || v.abs() >= EXACT as f64 / 2.0 {
+        return Ok(());
+    }
+    let next = match v == 0.0 {
+        true => ABOVE_ZERO,
+        false => f64::from_bits(v.abs().to_bits() + 1),
+    };
+    let next = if upper { -next } else { next };
+    let own = s.get(inclusive).and_then(Value::as_f64);
+    let both = own.map_or(next, |o| if upper { o.min(next) } else { o.max(next) });
+    let n = Number::from_f64(both).ok_or_else(|| invalid(format!("{exclusive} in a schema is no number")))?;
+    s.shift_remove(exclusive);
+    s.insert(inclusive.to_owned(), Value::Number(n));
+    Ok(())
+}
+
+fn set_bound(s: &mut Map<String, Value>, key: &str, v: i128, upper: bool) -> Result<()> {
+    let is_out = if upper { v < -LARGEST } else { v > LARGEST };
+    if is_out {
+        return fail(Code::Invalid, format!("{key} {v} in a schema: bounds lie within 64 bits here"));
+    }
+    let f = double(v.clamp(-LARGEST, LARGEST), upper);
+    let n = Number::from_f64(f).ok_or_else(|| invalid(format!("{key} in a schema is no number")))?;
+    s.insert(key.to_owned(), Value::Number(n));
+    Ok(())
+}

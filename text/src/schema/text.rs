@@ -1,0 +1,109 @@
+//! Texts that have a pattern and a length. The crate (llguidance) refuses such a schema where a small look does
+//! not show whether any text has both. Here the look may cost more, and the texts stand where a stand-in stood
+//! once the crate has made its lexemes (stand_ins.rs).
+
+use super::graph::joined;
+use super::pattern_check;
+use super::pattern_text::{shown, PatternText, SHOWN};
+use super::stand_ins::{define, other_types, refer, Numbers, Text, SIMPLE};
+use super::walk::{has_type, inner, inner_mut};
+use crate::base::error::{Result, TextError};
+use llguidance::derivre::RegexBuilder;
+use serde_json::{Map, Value};
+
+type Members = Map<String, Value>;
+
+const SAYINGS: [&str; 3] = ["pattern", "minLength", "maxLength"];
+/// A minLength above is refused (check.rs).
+const MOST_LENGTH: u64 = 1_000_000;
+/// The fuel that the crate's own look may cost.
+const CRATE_FUEL: u64 = 10_000;
+
+/// The property of which the pattern is, or its items' or options'.
+fn property_with<'a>(v: &'a Value, pattern: &str, name: &'a str) -> Option<&'a str> {
+    let s = v.as_object()?;
+    if s.get("pattern").is_some_and(|p| p == pattern) {
+        return Some(name);
+    }
+    let mut found = None;
+    let named = s.get("properties").and_then(Value::as_object).into_iter().flatten();
+    for (name, v) in named {
+        found = found.or_else(|| property_with(v, pattern, name));
+    }
+    if found.is_none() {
+        inner(s, |v| found = found.or_else(|| property_with(v, pattern, name)));
+    }
+    found
+}
+
+/// A pass over all schemas, once numbers have been looked at. What several schemas say of one text the crate
+/// joins.
+pub fn apply(root: &mut Value, numbers: &Numbers) -> Result<()> {
+    let joined = joined(root);
+    let (mut made, mut refused) = (Members::new(), None);
+    let answer = each(root, &joined, &mut 0, &mut |s| exact(s, numbers, &mut made, &mut refused));
+    define(root, made);
+    let place = refused.as_deref().and_then(|pattern| property_with(root, pattern, ""));
+    answer.map_err(|e| match place {
+        None | Some("") => e,
+        Some(name) => {
+            let name: String = name.chars().take(SHOWN).collect();
+            TextError { message: format!("the property {name}: {}", e.message), ..e }
+        }
+    })
+}
+
+fn each(
+    v: &mut Value,
+    joined: &[bool],
+    next: &mut usize,
+    f: &mut impl FnMut(&mut Members) -> Result<()>,
+) -> Result<()> {
+    let Value::Object(s) = v else { return Ok(()) };
+    let own = *next;
+    *next += 1;
+    inner_mut(s, &mut |part| each(part, joined, next, f))?;
+    if joined[own] {
+        return Ok(());
+    }
+    f(s)
+}
+
+/// The schema as a reference to its texts, beside what it says of other types, where the crate would not take it.
+fn exact(s: &mut Members, numbers: &Numbers, made: &mut Members, refused: &mut Option<String>) -> Result<()> {
+    let may_be = !s.contains_key("type") || has_type(s, "string");
+    if !may_be || !s.keys().all(|key| SIMPLE.contains(&key.as_str())) {
+        return Ok(());
+    }
+    let Some(own) = PatternText::read(s) else { return Ok(()) };
+    let mut small = CRATE_FUEL;
+    let is_no_pattern = || RegexBuilder::new().mk(&own.text()).is_err();
+    if own.look(&mut small) == Some(false) || own.least > MOST_LENGTH || is_no_pattern() {
+        return Ok(());
+    }
+    pattern_check::check(&own.pattern)?;
+    let text = Text::Pattern(own.clone());
+    let is_empty = numbers.is_empty(&text, |fuel| own.is_empty(fuel)).inspect_err(|_| {
+        *refused = Some(own.pattern.clone());
+    })?;
+    let name = if is_empty { None } else { Some(numbers.add(text)?) };
+    refer(s, &SAYINGS, other_types(s, &["string"]), name, made);
+    Ok(())
+}
+
+/// The crate's words for the same of texts of which several schemas speak.
+pub fn plain_words(text: &str) -> Option<String> {
+    let is_unknown = text.contains("determine if regex is empty");
+    if !is_unknown && !text.contains("Regex is empty") {
+        return None;
+    }
+    let from = text.split_once("Regex /").map_or("", |(_, rest)| rest);
+    let shown = shown(from.split("/)").next().unwrap_or_default());
+    Some(match is_unknown {
+        true => format!(
+            "the pattern {shown} of a text that other patterns or a length bound as well, joined by allOf, anyOf or $ref: it is \
+             too complex to see whether any text has them all, so leave out some of them, or put pattern and length into one schema"
+        ),
+        false => format!("no text has the pattern {shown} and all else that the schema says of it"),
+    })
+}
