@@ -1,0 +1,90 @@
+#!/usr/bin/env python3
+"""Fails when a page or a comment names a source file that is not there, or a function that the file does not define.
+
+1. A path from the root ("head/kv/blocks.c") exists; with ":name" behind it, that file defines the function.
+2. A bare file name in backquotes or in a comment ("blocks.c") is the name of some file.
+3. docs/develop/ways.md: each list is a way down. No file stands in it twice.
+Usage: check_names.py [--root DIR]
+"""
+import argparse
+import re
+import sys
+from pathlib import Path
+
+import rooms
+import source_tree
+
+TOPS = "head|worker|gateway|cli|common|kernels|proto|text|bench|tests|cmake|scripts|deploy|packaging"
+SUFFIX = r"(?:c|h|cu|cuh|rs|proto|py|cmake)"
+PATH = re.compile(rf"(?<![\w/.*<>{{}}$-])((?:{TOPS})/[\w/.-]*?\w\.{SUFFIX})\b(?::([a-z]\w+)\b)?(?![\w*{{])")
+BARE = re.compile(r"(?<![\w/.*<>{}$-])([a-z]\w*\.(?:c|h|cu|cuh))\b(?![\w/*({])")
+WAY = re.compile(r"^\s*\d+\. `([^`:]+):(\w+)`", re.M)
+HISTORY = {"CHANGELOG.md"}  # it names files as they were
+COMMENT = re.compile(r"/\*.*?\*/|//[^\n]*", re.S)
+
+
+def prose(path, text):
+    """What is read of a file: all of a page, and the comments of a source."""
+    return text if path.suffix == ".md" else COMMENT.sub(lambda m: m[0], "\n".join(m[0] for m in COMMENT.finditer(text)))
+
+
+def definitions(root, name, cache):
+    if name not in cache:
+        text = (root / name).read_text(errors="replace")
+        if name.endswith(".rs"):
+            cache[name] = set(re.findall(r"\bfn\s+(\w+)", text))
+        elif name.endswith(".py"):
+            cache[name] = set(re.findall(r"^\s*(?:async )?def (\w+)", text, re.M))
+        else:
+            cache[name] = set().union(*rooms.c_definitions(source_tree.without_comments_c(text)))
+    return cache[name]
+
+
+def check(root):
+    bad, cache = [], {}
+    there = {p.as_posix() for p in source_tree.files(root, {".c", ".h", ".cu", ".cuh", ".rs", ".proto", ".py", ".cmake", ".md"})}
+    names = {n.rsplit("/", 1)[-1] for n in there}
+    for rel in sorted(there):
+        path = root / rel
+        if rel in HISTORY or path.suffix in (".proto", ".cmake", ".py"):
+            continue
+        text = prose(path, path.read_text(errors="replace"))
+        for m in PATH.finditer(text):
+            if m[1] not in there and not (root / m[1]).exists():
+                bad.append(f"{rel}: there is no {m[1]}")
+            elif m[2] and m[1].endswith((".c", ".h", ".cu", ".cuh", ".rs", ".py")) and m[2] not in definitions(root, m[1], cache):
+                bad.append(f"{rel}: {m[1]} defines no {m[2]}")
+        bad += [f"{rel}: no file is called {m[1]}" for m in BARE.finditer(text) if m[1] not in names and m[1] not in FOREIGN]
+    return bad + check_ways(root)
+
+
+# Headers and sources of others.
+FOREIGN = set("""uv.h zmq.h yaml.h argp.h nccl.h cmocka.h stdint.h stdio.h stdlib.h string.h jansson.h sodium.h xxhash.h cuda_runtime.h time.h
+    bio.c assert.h math.h errno.h nvml.h hiredis.h curl.h""".split())
+
+
+def check_ways(root):
+    page, bad = root / "docs/develop/ways.md", []
+    if not page.exists():
+        return bad
+    for part in re.split(r"^## ", page.read_text(), flags=re.M)[1:]:
+        title, before = part.split("\n", 1)[0], []
+        for m in WAY.finditer(part):
+            if before and m[1] != before[-1] and m[1] in before:
+                bad.append(f"docs/develop/ways.md: '{title}' comes back to {m[1]} at {m[2]}")
+            before.append(m[1])
+    return bad
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--root", type=Path, default=Path(__file__).resolve().parent.parent)
+    bad = check(parser.parse_args().root)
+    for line in bad:
+        print(line)
+    print(f"check_names: {len(bad)} faults" if bad else "check_names: ok")
+    return 1 if bad else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
