@@ -6,6 +6,7 @@
 #include "common/base/clock.h"
 #include "common/base/mem.h"
 #include "common/host/thread.h"
+#include "common/keys/key_files.h"
 #include "gateway/ending.h"
 #include "gateway/http/reply.h"
 #include "gateway/keys.h"

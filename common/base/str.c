@@ -42,6 +42,23 @@ bool str_starts(struct str s, struct str prefix)
     return s.len >= prefix.len && str_eq((struct str){s.ptr, prefix.len}, prefix);
 }
 
+struct str str_trim(struct str s, const char *blanks)
+{
+    size_t n = strlen(blanks);
+    while (s.len > 0 && memchr(blanks, s.ptr[s.len - 1], n))
+        s.len--;
+    while (s.len > 0 && memchr(blanks, s.ptr[0], n))
+        s = (struct str){s.ptr + 1, s.len - 1};
+    return s;
+}
+
+void str_copy(char *out, size_t size, struct str s)
+{
+    size_t n = s.len < size - 1 ? s.len : size - 1;
+    memcpy(out, s.ptr ? s.ptr : "", n);
+    out[n] = '\0';
+}
+
 /* Length of the UTF-8 character at p (n > 0 bytes left), 0 when it is not valid: overlong forms,
  * surrogates and values above U+10FFFF are refused by the bounds on the second byte. */
 static size_t utf8_char_len(const unsigned char *p, size_t n)

@@ -20,6 +20,8 @@
 #include "common/base/mem.h"
 #include "common/bus/zap.h"
 #include "common/host/loopback.h"
+#include "common/keys/join_token.h"
+#include "common/keys/key_files.h"
 #include "common/loop/state.h"
 
 /* The header of a release build hides this option among the drafts; the library has it, and
