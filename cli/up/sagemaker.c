@@ -13,6 +13,7 @@
 #include "cli/sagemaker/host.h"
 #include "common/base/mem.h"
 #include "common/base/version.h"
+#include "common/config/print.h"
 #include "common/model/info/info.h"
 
 extern char **environ;

@@ -1,11 +1,13 @@
 /* `ps` shows a command line to everybody on a machine, for as long as the process lives. What was
  * given there and is nobody's business is overwritten where it stands, as soon as it was parsed:
  * all strings that a configuration hands out are copies. */
+#include "common/config/hide.h"
+
 #include <string.h>
 
 #include "common/base/mem.h"
 #include "common/base/userinfo.h"
-#include "common/config/set.h"
+#include "common/config/lookup.h"
 
 static void overwrite(char *text)
 {
