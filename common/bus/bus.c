@@ -22,7 +22,8 @@
 #include "common/host/loopback.h"
 #include "common/keys/join_token.h"
 #include "common/keys/key_files.h"
-#include "common/loop/state.h"
+#include "common/loop/loop.h"
+#include "common/loop/uv.h"
 
 /* The header of a release build hides this option among the drafts; the library has it, and
  * open_bus fails where one does not. */

@@ -2,7 +2,7 @@
 /* Many HTTP calls at once on the calling thread, by libcurl's multi interface: the load of `cox
  * bench`. Connections are kept open and used again. Everything is called back from
  * http_streams_turn; a callback may begin further calls. */
-#include "common/http/client/client.h"
+#include "common/http/client/call.h"
 
 struct http_streams;
 /* An answer came to its end (code is its HTTP status), or none did: s and err say why. The last

@@ -6,7 +6,8 @@
 #include <strings.h>
 
 #include "common/base/mem.h"
-#include "common/loop/state.h"
+#include "common/loop/loop.h"
+#include "common/loop/uv.h"
 
 enum { READ_BYTES = 32 << 10, MAX_HEADER_BYTES = 16 << 10, MAX_WHOLE_BYTES = 64 << 20 };
 

@@ -11,7 +11,7 @@
 #include "common/base/mem.h"
 #include "common/http/message/content_coding.h"
 #include "common/http/server/state.h"
-#include "common/tls/tls.h"
+#include "common/tls/session.h"
 
 enum { LINGER_MS = 2000, LINGER_BYTES = 64 << 20, PENDING_MAX = 16 << 10, EXTRA_MAX = 128 };
 

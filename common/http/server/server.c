@@ -15,7 +15,8 @@
 #include "common/base/mem.h"
 #include "common/base/random.h"
 #include "common/http/server/state.h"
-#include "common/loop/state.h"
+#include "common/loop/loop.h"
+#include "common/loop/uv.h"
 
 enum { BACKLOG = 511, UNSENT_BYTES = 128 << 10 };
 enum { DESCRIPTORS_KEPT = 2 };

@@ -1,9 +1,9 @@
 /* One connection's bytes through its TLS session. All that a read decrypts is handed on before it
  * returns, so that a session holds no plain bytes; what the parser has no use for yet waits in
  * c->pending, whose bound stops the reading. */
-#include "common/tls/tls.h"
 #include "common/base/log.h"
 #include "common/http/server/state.h"
+#include "common/tls/session.h"
 
 enum { OWN_MAX = 64 << 10 };
 

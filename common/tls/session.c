@@ -1,7 +1,7 @@
 /* One connection's session over a BIO of our own: it reads from where tls_feed points and writes to
  * a buffer, so that no byte is kept but what OpenSSL itself holds of a record. The files are
- * tls_server.c's. */
-#include "common/tls/tls.h"
+ * server.c's. */
+#include "common/tls/session.h"
 
 #include <stdio.h>
 #include <string.h>
