@@ -14,7 +14,7 @@
 #include "cli/up/model_fetch.h"
 #include "common/base/clock.h"
 #include "common/base/mem.h"
-#include "common/model/files/gguf.h"
+#include "common/model/gguf/gguf.h"
 #include "common/model/info/info.h"
 
 struct startup_options {

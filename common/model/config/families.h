@@ -4,7 +4,7 @@
 #include <jansson.h>
 
 #include "common/model/config/config.h"
-#include "common/model/files/gguf.h"
+#include "common/model/gguf/gguf.h"
 
 enum {
     CONFIG_MAX_HIDDEN = 65536,

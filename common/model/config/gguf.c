@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "common/model/config/gguf_reader.h"
+#include "common/model/gguf/values.h"
 
 enum status gguf_reader_u32(const struct gguf_reader *r, const char *name, uint32_t max,
                             uint32_t *out)

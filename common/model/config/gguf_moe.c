@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "common/model/config/gguf_reader.h"
+#include "common/model/gguf/values.h"
 
 enum { GATING_SOFTMAX = 1, GATING_SIGMOID = 2 }; /* expert_gating_func */
 

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "common/model/config/gguf_reader.h"
+#include "common/model/gguf/values.h"
 
 static enum status read_original(const struct gguf_reader *r, struct rope_config *out)
 {

@@ -2,7 +2,8 @@
 #include <stdio.h>
 
 #include "common/base/mem.h"
-#include "common/model/files/gguf.h"
+#include "common/model/gguf/gguf.h"
+#include "common/model/gguf/values.h"
 #include "common/model/info/base.h"
 
 enum { SIGMOID_GATING = 2 }; /* expert_gating_func: DeepSeek-V3's router; V2 has softmax */

@@ -10,7 +10,8 @@
 
 #include "common/base/mem.h"
 #include "common/model/config/config.h"
-#include "common/model/files/gguf.h"
+#include "common/model/gguf/gguf.h"
+#include "common/model/gguf/names.h"
 #include "common/model/info/base.h"
 #include "common/model/info/pulled.h"
 

@@ -12,7 +12,7 @@
 #include <xxhash.h>
 
 #include "common/base/mem.h"
-#include "common/model/files/gguf.h"
+#include "common/model/gguf/gguf.h"
 #include "common/model/weights/state.h"
 
 enum { SAMPLE_BYTES = 4096 };

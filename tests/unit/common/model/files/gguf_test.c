@@ -11,6 +11,7 @@
 #include <cmocka.h>
 
 #include "common/base/random.h"
+#include "common/model/gguf/values.h"
 #include "tests/unit/common/model/gguf_writer.c"
 #include "tests/unit/common/model/put_file.c"
 

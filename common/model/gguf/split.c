@@ -2,118 +2,18 @@
  * on. The first one has the metadata; each says which it is (split.no, from 0), how many there are
  * (split.count) and how many tensors they have together (split.tensors.count). The tables of
  * tensors become one in the first part's object. */
-#include <dirent.h>
-#include <errno.h>
+#include "common/model/gguf/split.h"
+
 #include <limits.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "common/base/mem.h"
-#include "common/model/files/gguf_state.h"
+#include "common/model/gguf/names.h"
+#include "common/model/gguf/part.h"
+#include "common/model/gguf/state.h"
+#include "common/model/gguf/values.h"
 
-enum { MAX_PARTS = 1024, DIGITS = 5, SUFFIX_BYTES = 1 + DIGITS + 4 + DIGITS };
-static const char extension[] = ".gguf";
-
-/* ---- names ---- */
-
-static bool read_digits(const char *p, uint32_t *out)
-{
-    *out = 0;
-    for (int i = 0; i < DIGITS; i++) {
-        if (p[i] < '0' || p[i] > '9')
-            return false;
-        *out = *out * 10 + (uint32_t)(p[i] - '0');
-    }
-    return true;
-}
-
-/* Part *i (from 1) of *n, told from the end of a name without its extension. */
-static bool read_suffix(const char *base, size_t len, uint32_t *i, uint32_t *n)
-{
-    const char *p = base + len - SUFFIX_BYTES;
-    return len > SUFFIX_BYTES && p[0] == '-' && read_digits(p + 1, i) &&
-           memcmp(p + 1 + DIGITS, "-of-", 4) == 0 && read_digits(p + SUFFIX_BYTES - DIGITS, n) &&
-           *i >= 1 && *i <= *n;
-}
-
-/* 0: it has another extension. */
-static size_t stem_length(struct str name)
-{
-    size_t m = sizeof extension - 1;
-    bool is = name.len > m && memcmp(name.ptr + name.len - m, extension, m) == 0;
-    return is ? name.len - m : 0;
-}
-
-size_t gguf_name_length(struct str base)
-{
-    uint32_t i, n;
-    size_t stem = stem_length(base);
-    if (stem == 0)
-        return base.len;
-    return read_suffix(base.ptr, stem, &i, &n) ? stem - SUFFIX_BYTES : stem;
-}
-
-/* The path of part i, from the path of another one; false: too long. */
-static bool part_path(const char *path, uint32_t i, uint32_t n, char out[PATH_MAX])
-{
-    int length = snprintf(out, PATH_MAX, "%.*s-%05u-of-%05u%s",
-                          (int)(stem_length(str_from(path)) - SUFFIX_BYTES), path, i, n, extension);
-    return length > 0 && length < PATH_MAX;
-}
-
-bool gguf_first_part(const char *path, char *out)
-{
-    uint32_t i, n;
-    size_t stem = stem_length(str_from(path));
-    return stem > 0 && read_suffix(path, stem, &i, &n) && part_path(path, 1, n, out);
-}
-
-/* ---- folders ---- */
-
-/* How many parts a name speaks of; 0: of none. */
-static uint32_t n_parts_of(const char *name)
-{
-    uint32_t i, n;
-    return read_suffix(name, stem_length(str_from(name)), &i, &n) ? n : 0;
-}
-
-/* Other parts of the same split are no others; a whole model of that name and other splits are. */
-static bool same_model(const char *a, const char *b)
-{
-    size_t n = gguf_name_length(str_from(a));
-    return n == gguf_name_length(str_from(b)) && memcmp(a, b, n) == 0 &&
-           n_parts_of(a) == n_parts_of(b);
-}
-
-enum status gguf_find_in_folder(const char *folder, char *out, struct error *err)
-{
-    char found[NAME_MAX + 1] = "";
-    enum status s = STATUS_OK;
-    struct dirent *d;
-    DIR *dir = opendir(folder);
-    if (!dir)
-        return error_set(err, STATUS_IO, "%s: %s", folder, strerror(errno));
-    while (s == STATUS_OK && (d = readdir(dir)) != NULL) {
-        if (d->d_name[0] == '.' || stem_length(str_from(d->d_name)) == 0)
-            continue;
-        if (found[0] && !same_model(found, d->d_name))
-            s = error_set(err, STATUS_INVALID,
-                          "%s: has the models %.128s and %.128s: name the file, not the folder",
-                          folder, strcmp(found, d->d_name) < 0 ? found : d->d_name,
-                          strcmp(found, d->d_name) < 0 ? d->d_name : found);
-        snprintf(found, sizeof found, "%s", d->d_name);
-    }
-    closedir(dir);
-    if (s != STATUS_OK)
-        return s;
-    int n = snprintf(out, PATH_MAX, "%s/%s", folder, found);
-    if (!found[0] || n < 0 || n >= PATH_MAX)
-        return error_set(err, STATUS_NOT_FOUND, "%s: has no GGUF file", folder);
-    return STATUS_OK;
-}
-
-/* ---- joining ---- */
+enum { MAX_PARTS = 1024 };
 
 /* A key of the split; *out stays as it is when it is not there. */
 static enum status get_number(const struct gguf *g, const char *key, uint64_t max, uint64_t *out,
@@ -150,7 +50,7 @@ static enum status open_parts(struct gguf *g, uint32_t n, uint64_t n_tensors, st
     g->parts = mem_array(n, sizeof *g->parts);
     for (g->n_parts = 1; g->n_parts < n; g->n_parts++) {
         uint32_t i = g->n_parts;
-        if (!part_path(g->path, i + 1, n, path))
+        if (!gguf_part_path(g->path, i + 1, n, path))
             return error_set(err, STATUS_INVALID, "%s: the path is too long", g->path);
         enum status s = gguf_open_part(path, &g->parts[i], err);
         if (s == STATUS_NOT_FOUND)
@@ -211,14 +111,15 @@ enum status gguf_join(struct gguf *g, struct error *err)
 {
     uint64_t n = 0, n_tensors = 0, counted = g->n_tensors;
     uint32_t i_name, n_name;
-    size_t stem = stem_length(str_from(g->path));
+    size_t stem = gguf_stem_length(str_from(g->path));
     TRY(get_number(g, "split.count", UINT16_MAX, &n, err));
     if (n <= 1)
         return STATUS_OK;
     if (n > MAX_PARTS)
         return error_set(err, STATUS_LIMIT, "%s: is one of %llu parts, at most %d are read",
                          g->path, (unsigned long long)n, MAX_PARTS);
-    if (stem == 0 || !read_suffix(g->path, stem, &i_name, &n_name) || i_name != 1 || n_name != n)
+    if (stem == 0 || !gguf_read_suffix(g->path, stem, &i_name, &n_name) || i_name != 1 ||
+        n_name != n)
         return error_set(err, STATUS_INVALID,
                          "%s: is one of %llu parts, and its name does not end in "
                          "-00001-of-%05llu.gguf: name the first part as it was named",

@@ -1,8 +1,7 @@
 #pragma once
-/* Private to common/model: the object behind gguf.h, and how a model in several files becomes one
- * (gguf_split.c). */
-#include "common/model/files/gguf.h"
+/* The object behind gguf.h. Private to common/model/files. */
 #include "common/model/files/map.h"
+#include "common/model/gguf/type.h"
 
 #define GGUF_MAX_TENSORS (1 << 18) /* of all parts */
 
@@ -20,8 +19,3 @@ struct gguf {
     struct gguf **parts; /* NULL: of one file; else parts[0] is unused, the others are owned */
     uint32_t n_parts;
 };
-
-/* Opens the other parts of a model in several files and takes their tensors in. */
-MUST_USE enum status gguf_join(struct gguf *g, struct error *err);
-/* Fills tensors_by_name from tensors. A tensor whose name another one has; NULL: there is none. */
-const struct gguf_tensor *gguf_index_tensors(struct gguf *g);

@@ -1,12 +1,14 @@
 /* One pass over the header fills two tables (values, tensors); two arrays of pointers sorted by
  * name find duplicates and answer look-ups. A cursor that can only move forward inside the file is
  * the only way to read. */
-#include <math.h>
+#include "common/model/gguf/part.h"
+
 #include <stdlib.h>
 #include <string.h>
 
 #include "common/base/mem.h"
-#include "common/model/files/gguf_state.h"
+#include "common/model/gguf/state.h"
+#include "common/model/gguf/values.h"
 
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "GGUF is read as it lies");
 
@@ -26,18 +28,6 @@ struct cursor {
     const uint8_t *at, *end;
     struct error *err;
 };
-
-static const struct {
-    const char *name;
-    uint8_t size; /* 0: variable */
-} types[] = {
-    [GGUF_U8] = {"u8", 1},       [GGUF_I8] = {"i8", 1},     [GGUF_U16] = {"u16", 2},
-    [GGUF_I16] = {"i16", 2},     [GGUF_U32] = {"u32", 4},   [GGUF_I32] = {"i32", 4},
-    [GGUF_F32] = {"f32", 4},     [GGUF_BOOL] = {"bool", 1}, [GGUF_STRING] = {"string", 0},
-    [GGUF_ARRAY] = {"array", 0}, [GGUF_U64] = {"u64", 8},   [GGUF_I64] = {"i64", 8},
-    [GGUF_F64] = {"f64", 8},
-};
-_Static_assert(sizeof types / sizeof *types == GGUF_TYPE_COUNT, "a type has no row");
 
 /* ---- reading ---- */
 
@@ -83,41 +73,6 @@ static enum status take_str(struct cursor *c, uint64_t max, struct str *out)
     return STATUS_OK;
 }
 
-static uint64_t load_bits(enum gguf_type type, const uint8_t *p)
-{
-    uint64_t v = 0;
-    memcpy(&v, p, types[type].size);
-    return v;
-}
-
-static int64_t load_signed(enum gguf_type type, const uint8_t *p)
-{
-    unsigned unused_bits = 64 - 8u * types[type].size;
-    return (int64_t)(load_bits(type, p) << unused_bits) >> unused_bits;
-}
-
-static double load_real(enum gguf_type type, const uint8_t *p)
-{
-    float f;
-    double d;
-    if (type == GGUF_F32) {
-        memcpy(&f, p, sizeof f);
-        return (double)f;
-    }
-    memcpy(&d, p, sizeof d);
-    return d;
-}
-
-static bool is_signed(enum gguf_type t)
-{
-    return t == GGUF_I8 || t == GGUF_I16 || t == GGUF_I32 || t == GGUF_I64;
-}
-
-static bool is_unsigned(enum gguf_type t)
-{
-    return t == GGUF_U8 || t == GGUF_U16 || t == GGUF_U32 || t == GGUF_U64;
-}
-
 static enum status take_type(struct cursor *c, struct str key, enum gguf_type *out)
 {
     uint32_t type;
@@ -146,7 +101,7 @@ static enum status take_array(struct cursor *c, struct str key, struct gguf_arra
             TRY(take_str(c, MAX_STRING_BYTES, &s));
     } else {
         const uint8_t *p;
-        TRY(take(c, out->n * types[out->type].size, &p));
+        TRY(take(c, out->n * gguf_types[out->type].size, &p));
     }
     out->end = c->at;
     return STATUS_OK;
@@ -161,18 +116,18 @@ static enum status take_value(struct cursor *c, struct gguf_value *v)
         return take_array(c, v->key, &v->array);
     if (v->type == GGUF_STRING)
         return take_str(c, MAX_STRING_BYTES, &v->string);
-    TRY(take(c, types[v->type].size, &p));
+    TRY(take(c, gguf_types[v->type].size, &p));
     if (v->type == GGUF_BOOL) {
         if (*p > 1)
             return error_set(c->err, STATUS_INVALID, "%s: " STR_FMT " is a bool of value %u",
                              c->g->path, STR_ARG(v->key), *p);
         v->boolean = *p == 1;
-    } else if (is_signed(v->type)) {
-        v->i64 = load_signed(v->type, p);
-    } else if (is_unsigned(v->type)) {
-        v->u64 = load_bits(v->type, p);
+    } else if (gguf_type_is_signed(v->type)) {
+        v->i64 = gguf_type_load_signed(v->type, p);
+    } else if (gguf_type_is_unsigned(v->type)) {
+        v->u64 = gguf_type_load_bits(v->type, p);
     } else {
-        v->f64 = load_real(v->type, p);
+        v->f64 = gguf_type_load_real(v->type, p);
     }
     return STATUS_OK;
 }
@@ -217,12 +172,6 @@ static enum status take_tensor(struct cursor *c, struct gguf_tensor *t)
 
 /* ---- tables ---- */
 
-static int compare_values(const void *a, const void *b)
-{
-    return str_compare((*(struct gguf_value *const *)a)->key,
-                       (*(struct gguf_value *const *)b)->key);
-}
-
 static int compare_tensors(const void *a, const void *b)
 {
     return str_compare((*(struct gguf_tensor *const *)a)->name,
@@ -262,7 +211,7 @@ static enum status read_values(struct gguf *g, struct cursor *c)
         TRY(take_value(c, &g->values[i]));
         g->values_by_key[i] = &g->values[i];
     }
-    qsort(g->values_by_key, g->n_values, sizeof *g->values_by_key, compare_values);
+    qsort(g->values_by_key, g->n_values, sizeof *g->values_by_key, gguf_values_compare);
     for (uint64_t i = 1; i < g->n_values; i++)
         if (str_eq(g->values_by_key[i - 1]->key, g->values_by_key[i]->key))
             return error_set(c->err, STATUS_INVALID, "%s: has the key " STR_FMT " twice", g->path,
@@ -391,17 +340,6 @@ enum status gguf_open_part(const char *path, struct gguf **out, struct error *er
     return finish_open(g, s, out, err);
 }
 
-enum status gguf_open(const char *path, struct gguf **out, struct error *err)
-{
-    TRY(gguf_open_part(path, out, err));
-    enum status s = gguf_join(*out, err);
-    if (s != STATUS_OK) {
-        gguf_close(*out);
-        *out = NULL;
-    }
-    return s;
-}
-
 enum status gguf_open_memory(const void *bytes, size_t n, const char *name, struct gguf **out,
                              struct error *err)
 {
@@ -476,131 +414,10 @@ const struct gguf_tensor *gguf_tensor_at(const struct gguf *g, uint64_t i)
     return i < g->n_tensors ? &g->tensors[i] : NULL;
 }
 
-const struct gguf_value *gguf_find(const struct gguf *g, const char *key)
-{
-    struct gguf_value wanted = {.key = str_from(key)}, *p = &wanted;
-    const struct gguf_value **hit =
-        bsearch(&p, g->values_by_key, g->n_values, sizeof *g->values_by_key, compare_values);
-    return hit ? *hit : NULL;
-}
-
 const struct gguf_tensor *gguf_find_tensor(const struct gguf *g, const char *name)
 {
     struct gguf_tensor wanted = {.name = str_from(name)}, *p = &wanted;
     const struct gguf_tensor **hit =
         bsearch(&p, g->tensors_by_name, g->n_tensors, sizeof *g->tensors_by_name, compare_tensors);
     return hit ? *hit : NULL;
-}
-
-static enum status find_typed(const struct gguf *g, const char *key, const char *want,
-                              bool (*ok)(enum gguf_type), const struct gguf_value **out,
-                              struct error *err)
-{
-    *out = gguf_find(g, key);
-    if (!*out)
-        return error_set(err, STATUS_NOT_FOUND, "%s: has no %s", g->path, key);
-    if (!ok((*out)->type))
-        return error_set(err, STATUS_INVALID, "%s: %s is %s, not %s", g->path, key,
-                         types[(*out)->type].name, want);
-    return STATUS_OK;
-}
-
-static bool is_integer(enum gguf_type t)
-{
-    return is_signed(t) || is_unsigned(t);
-}
-
-static bool is_number(enum gguf_type t)
-{
-    return is_integer(t) || t == GGUF_F32 || t == GGUF_F64;
-}
-
-static bool is_bool(enum gguf_type t)
-{
-    return t == GGUF_BOOL;
-}
-
-static bool is_string(enum gguf_type t)
-{
-    return t == GGUF_STRING;
-}
-
-static bool is_array(enum gguf_type t)
-{
-    return t == GGUF_ARRAY;
-}
-
-enum status gguf_get_u64(const struct gguf *g, const char *key, uint64_t min, uint64_t max,
-                         uint64_t *out, struct error *err)
-{
-    const struct gguf_value *v;
-    TRY(find_typed(g, key, "an integer", is_integer, &v, err));
-    if (is_signed(v->type) && v->i64 < 0)
-        return error_set(err, STATUS_INVALID, "%s: %s is %lld", g->path, key, (long long)v->i64);
-    uint64_t x = is_signed(v->type) ? (uint64_t)v->i64 : v->u64;
-    if (x < min || x > max)
-        return error_set(err, STATUS_INVALID, "%s: %s is %llu, allowed is %llu to %llu", g->path,
-                         key, (unsigned long long)x, (unsigned long long)min,
-                         (unsigned long long)max);
-    *out = x;
-    return STATUS_OK;
-}
-
-enum status gguf_get_f64(const struct gguf *g, const char *key, double *out, struct error *err)
-{
-    const struct gguf_value *v;
-    TRY(find_typed(g, key, "a number", is_number, &v, err));
-    double x = is_signed(v->type) ? (double)v->i64 : is_unsigned(v->type) ? (double)v->u64 : v->f64;
-    if (!isfinite(x))
-        return error_set(err, STATUS_INVALID, "%s: %s is not finite", g->path, key);
-    *out = x;
-    return STATUS_OK;
-}
-
-enum status gguf_get_bool(const struct gguf *g, const char *key, bool *out, struct error *err)
-{
-    const struct gguf_value *v;
-    TRY(find_typed(g, key, "a bool", is_bool, &v, err));
-    *out = v->boolean;
-    return STATUS_OK;
-}
-
-enum status gguf_get_str(const struct gguf *g, const char *key, struct str *out, struct error *err)
-{
-    const struct gguf_value *v;
-    TRY(find_typed(g, key, "a string", is_string, &v, err));
-    *out = v->string;
-    return STATUS_OK;
-}
-
-enum status gguf_get_array(const struct gguf *g, const char *key, enum gguf_type type,
-                           struct gguf_array *out, struct error *err)
-{
-    const struct gguf_value *v;
-    TRY(find_typed(g, key, "an array", is_array, &v, err));
-    if (v->array.type != type)
-        return error_set(err, STATUS_INVALID, "%s: %s is an array of %s, not of %s", g->path, key,
-                         types[v->array.type].name, types[type].name);
-    *out = v->array;
-    return STATUS_OK;
-}
-
-uint64_t gguf_array_u64(const struct gguf_array *a, uint64_t i)
-{
-    if (i >= a->n || a->type == GGUF_STRING)
-        return 0;
-    const uint8_t *p = a->ptr + i * types[a->type].size;
-    return is_signed(a->type) ? (uint64_t)load_signed(a->type, p) : load_bits(a->type, p);
-}
-
-bool gguf_array_next_str(const struct gguf_array *a, const uint8_t **cursor, struct str *out)
-{
-    const uint8_t *p = *cursor ? *cursor : a->ptr;
-    uint64_t n;
-    if (a->type != GGUF_STRING || p == a->end)
-        return false;
-    memcpy(&n, p, sizeof n); /* lengths were walked at open */
-    *out = (struct str){(const char *)p + sizeof n, n};
-    *cursor = p + sizeof n + n;
-    return true;
 }
