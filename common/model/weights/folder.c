@@ -2,6 +2,8 @@
  * file alone, else the files that the index names, of each the tensors that it says are there.
  * Without such names all files that end as one kind's do, in the same order of kinds. The index is
  * hostile: what it calls a file is a plain name in the folder. */
+#include "common/model/weights/folder.h"
+
 #include <dirent.h>
 #include <errno.h>
 #include <jansson.h>
@@ -17,6 +19,7 @@
 #include "common/model/files/hf_json.h"
 #include "common/model/files/map.h"
 #include "common/model/weights/state.h"
+#include "common/model/weights/table.h"
 
 enum { MAX_SHARDS = 4096, MAX_NAME_BYTES = 255 };
 
