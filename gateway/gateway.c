@@ -7,6 +7,7 @@
 #include "common/base/mem.h"
 #include "common/host/thread.h"
 #include "common/keys/key_files.h"
+#include "common/model/info/open.h"
 #include "common/tls/server.h"
 #include "gateway/ending.h"
 #include "gateway/http/reply.h"

@@ -13,6 +13,7 @@
 #include "common/host/host.h"
 #include "common/model/files/guard.h"
 #include "common/model/info/info.h"
+#include "common/model/info/open.h"
 #include "gateway/compile/child.h"
 #include "gateway/fields/document.h"
 #include "gateway/gateway.h"

@@ -16,6 +16,7 @@
 #include "common/http/handlers/host_rule.h"
 #include "common/model/files/guard.h"
 #include "common/model/info/info.h"
+#include "common/model/info/open.h"
 #include "worker/drain.h"
 #include "worker/executor/device/cuda.h"
 #include "worker/executor/device/open.h"

@@ -15,6 +15,7 @@
 #include "common/base/log.h"
 #include "common/base/mem.h"
 #include "common/model/info/info.h"
+#include "common/model/info/open.h"
 #include "text/text.h"
 #include "worker/executor/device/open.h"
 #include "worker/executor/executor.h"

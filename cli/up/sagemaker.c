@@ -15,6 +15,7 @@
 #include "common/base/version.h"
 #include "common/config/print.h"
 #include "common/model/info/info.h"
+#include "common/model/info/open.h"
 
 extern char **environ;
 

@@ -11,6 +11,7 @@
 #include "common/config/print.h"
 #include "common/model/files/guard.h"
 #include "common/model/info/info.h"
+#include "common/model/info/open.h"
 #include "worker/plan/targets.h"
 
 extern char **environ;

@@ -16,6 +16,7 @@
 #include "common/base/mem.h"
 #include "common/model/gguf/gguf.h"
 #include "common/model/info/info.h"
+#include "common/model/info/open.h"
 
 struct startup_options {
     struct bench_engine_options engine;

@@ -20,6 +20,8 @@ struct family {
 /* NULL when there is none. */
 const struct family *family_by_hf_type(struct str model_type);
 const struct family *family_by_gguf_arch(struct str arch);
+/* "llama, mistral, ...": each name once. */
+void family_names(struct strbuf *out);
 /* Is this the class that generates text, of transformers' for the family? In any case of letters:
  * the first Llamas were LLaMAs. */
 bool family_has_class(const struct family *f, struct str class_name);

@@ -10,6 +10,8 @@
 
 #include <cmocka.h>
 
+#include "common/model/info/open.h"
+#include "common/model/info/ref.h"
 #include "common/model/weights/weights.h"
 #include "tests/unit/common/model/gguf_writer.c"
 #include "tests/unit/common/model/put_file.c"

@@ -1,4 +1,4 @@
-#include "common/model/info/info.h"
+#include "common/model/info/open.h"
 
 #include <errno.h>
 #include <limits.h>
@@ -9,11 +9,12 @@
 #include <unistd.h>
 
 #include "common/base/mem.h"
-#include "common/model/config/config.h"
 #include "common/model/gguf/gguf.h"
 #include "common/model/gguf/names.h"
-#include "common/model/info/base.h"
+#include "common/model/info/gguf.h"
+#include "common/model/info/hf.h"
 #include "common/model/info/pulled.h"
+#include "common/model/info/ref.h"
 
 static const char demo_file[] = "models/demo/gemma-3-270m-q4_k_m.gguf";
 enum { NULL_MAX_LEN = 32768, NULL_VOCAB = 259, NULL_EOS = 257, NULL_HIDDEN = 8 };
@@ -38,36 +39,6 @@ void model_info_fini(struct model_info *m)
     *m = (struct model_info){0};
 }
 
-enum status model_info_add_eos(struct model_info *m, uint64_t id, struct error *err)
-{
-    if (id >= m->vocab_size)
-        return error_set(err, STATUS_INVALID,
-                         "%s: the end-of-sequence id %llu is not below the vocabulary's size %u",
-                         m->path, (unsigned long long)id, m->vocab_size);
-    for (uint32_t i = 0; i < m->n_eos_ids; i++)
-        if (m->eos_ids[i] == id)
-            return STATUS_OK;
-    if (m->n_eos_ids == MODEL_MAX_EOS)
-        return error_set(err, STATUS_INVALID, "%s: more than %d end-of-sequence ids", m->path,
-                         MODEL_MAX_EOS);
-    m->eos_ids[m->n_eos_ids++] = (uint32_t)id;
-    return STATUS_OK;
-}
-
-enum status model_info_unknown(const struct model_info *m, struct str arch, struct error *err)
-{
-    struct strbuf known;
-    strbuf_init(&known, 0);
-    model_config_families(&known);
-    if (arch.len > 64)
-        arch.len = 64;
-    enum status s = error_set(err, STATUS_UNSUPPORTED,
-                              "%s: architecture " STR_FMT " is not supported; supported: %s",
-                              m->path, STR_ARG(arch), known.ptr);
-    strbuf_fini(&known);
-    return s;
-}
-
 static enum status open_null(struct model_info *m)
 {
     *m = (struct model_info){.format = MODEL_NULL,
@@ -81,18 +52,6 @@ static enum status open_null(struct model_info *m)
                              .eos_ids = {NULL_EOS},
                              .n_eos_ids = 1};
     return STATUS_OK;
-}
-
-struct str model_name_of(const char *path)
-{
-    size_t n = strlen(path);
-    while (n > 1 && path[n - 1] == '/')
-        n--;
-    size_t begin = n;
-    while (begin > 0 && path[begin - 1] != '/')
-        begin--;
-    struct str base = {path + begin, n - begin};
-    return (struct str){base.ptr, gguf_name_length(base)};
 }
 
 static enum status name_from_path(struct model_info *m, const char *path, struct error *err)

@@ -1,0 +1,8 @@
+#pragma once
+/* What a config.json asks for that this build does not run. Private to common/model/config. */
+#include "common/base/status.h"
+#include "common/model/files/hf_json.h"
+
+MUST_USE enum status model_config_unsupported(const struct hf_config *c, const char *key,
+                                              const char *value, const char *runs,
+                                              struct error *err);
