@@ -6,6 +6,8 @@
 #include "common/base/clock.h"
 #include "common/base/mem.h"
 #include "common/host/thread.h"
+#include "common/http/server/answer.h"
+#include "common/http/server/request.h"
 #include "common/keys/key_files.h"
 #include "common/model/info/open.h"
 #include "common/tls/server.h"

@@ -14,6 +14,7 @@
 #include "common/host/first_process.h"
 #include "common/http/handlers/admin.h"
 #include "common/http/handlers/host_rule.h"
+#include "common/http/server/answer.h"
 #include "common/model/files/guard.h"
 #include "common/model/info/info.h"
 #include "common/model/info/open.h"

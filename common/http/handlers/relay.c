@@ -6,6 +6,8 @@
 #include <strings.h>
 
 #include "common/base/mem.h"
+#include "common/http/server/answer.h"
+#include "common/http/server/request.h"
 #include "common/loop/loop.h"
 #include "common/loop/uv.h"
 

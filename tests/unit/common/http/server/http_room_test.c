@@ -8,7 +8,7 @@
 #include <cmocka.h>
 
 #include "common/collections/room.h"
-#include "common/http/server/progress.h"
+#include "common/http/conn/progress.h"
 
 enum { N_TENANTS = 40, N_HOLDERS = 400 };
 #define TOTAL  ((uint64_t)1 << 20)

@@ -18,6 +18,8 @@
 #include <openssl/ssl.h>
 
 #include "common/base/mem.h"
+#include "common/http/server/answer.h"
+#include "common/http/server/request.h"
 #include "common/http/server/server.h"
 #include "common/tls/server.h"
 #include "common/tls/session.h"

@@ -5,10 +5,13 @@
  *
  * The hook is a uv_idle that runs only while something is gathered: it comes before the poll, or,
  * where a hook of uv_prepare gave the bytes, behind a poll that does not wait. */
+#include "common/http/conn/gather.h"
+
 #include <string.h>
 
 #include "common/base/mem.h"
-#include "common/http/server/state.h"
+#include "common/http/conn/output.h"
+#include "common/http/conn/state.h"
 
 enum { BYTES_KEEP = 1 << 20, BYTES_MAX = 16 << 20, LIST_MIN = 64, PIECES_AT_ONCE = 16 };
 
@@ -57,7 +60,7 @@ static void on_flush(uv_idle_t *h)
     /* one that is closed meanwhile is freed by the loop, not in here */
     for (uint32_t i = 0; i < n; i++)
         if (told[i] && told[i]->state != CONN_CLOSING)
-            conn_flushed(told[i]);
+            told[i]->server->calls->flushed(told[i]);
 }
 
 static void on_flush_closed(uv_handle_t *h)

@@ -2,10 +2,11 @@
  * ones with heads and bytes that were sent ahead; the trees that handlers made of bodies; and
  * answers. A request without a tenant has a room of its own for small bodies and heads, so that
  * strangers cannot fill that of the tenants. */
-#include <stdio.h>
+#include "common/http/conn/charge.h"
 
 #include "common/base/mem.h"
-#include "common/http/server/state.h"
+#include "common/http/conn/address.h"
+#include "common/http/conn/state.h"
 
 void conn_release_rooms(struct conn *c)
 {
@@ -28,7 +29,7 @@ void conn_charge_answer(struct conn *c)
 
 /* The body counts with the length that it announces or, without one, with the bytes that have come
  * so far, and with those that it was decoded to. */
-static uint64_t body_bytes(const struct conn *c, uint64_t announced)
+uint64_t conn_body_bytes(const struct conn *c, uint64_t announced)
 {
     const uint64_t held = http_parser_held_bytes(c->parser);
     return (announced > held ? announced : held) + c->decoded.len;
@@ -39,7 +40,7 @@ static uint64_t body_bytes(const struct conn *c, uint64_t announced)
 static bool charge_large(struct conn *c)
 {
     struct room *bodies = &c->server->bodies;
-    uint64_t held = body_bytes(c, c->announced);
+    uint64_t held = conn_body_bytes(c, c->announced);
     if (held <= HTTP_SMALL_BODY_BYTES)
         held = 0;
     if (held > c->body.bytes && !room_has(bodies, conn_tenant(c), held - c->body.bytes))
@@ -80,47 +81,8 @@ bool conn_charge_body(struct conn *c)
     return true;
 }
 
-void conn_refuse_for_room(struct conn *c)
+void conn_forget_decoded(struct conn *c)
 {
-    const uint64_t wanted = body_bytes(c, http_parser_announced(c->parser));
-    const uint64_t most = room_most(&c->server->bodies);
-    char text[200];
-    c->server->counts.refused_bodies++;
-    if (wanted <= most) {
-        conn_refuse(c, 503,
-                    "There is no room for this request: too many bytes of requests are held, of "
-                    "yours or of all: try again in a moment");
-        return;
-    }
-    snprintf(text, sizeof text,
-             "The request body is too large: with what it is decoded to it takes %llu bytes, and "
-             "this server holds at most %llu for one client",
-             (unsigned long long)wanted, (unsigned long long)most);
-    conn_refuse(c, 413, text);
-}
-
-enum status http_hold(struct http_request *r, uint64_t bytes)
-{
-    struct conn *c = conn_of(r);
-    struct room *trees = &c->server->trees;
-    if (bytes <= HTTP_FREE_BYTES)
-        return STATUS_OK;
-    if (room_has(trees, conn_tenant(c), bytes)) {
-        room_set(trees, &c->tree, conn_tenant(c), bytes);
-        return STATUS_OK;
-    }
-    c->server->counts.refused_bodies++;
-    return bytes > room_most(trees) ? STATUS_LIMIT : STATUS_AGAIN;
-}
-
-/* A small buffer stays, for the connection's next request. */
-void http_release_body(struct http_request *r)
-{
-    struct conn *c = conn_of(r);
-    if (http_parser_held_bytes(c->parser) > HTTP_FREE_BYTES)
-        mem_free(http_parser_take_body(c->parser));
-    conn_forget_decoded(c);
-    room_set(&c->server->bodies, &c->body, 0, 0);
-    c->announced = c->taken_body_bytes = 0;
-    conn_charge_kept(c);
+    mem_free((void *)c->decoded.ptr);
+    c->decoded = (struct str){0};
 }

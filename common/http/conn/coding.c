@@ -1,10 +1,13 @@
 /* A connection's body, decoded on a thread of libuv's pool: its loop goes on meanwhile. As many are
  * decoded at once as the pool has threads (4, or UV_THREADPOOL_SIZE), and none becomes larger than
  * a plain body may be. */
+#include "common/http/conn/coding.h"
+
 #include "common/base/mem.h"
 #include "common/host/thread.h"
+#include "common/http/conn/lifecycle.h"
+#include "common/http/conn/refuse.h"
 #include "common/http/message/content_coding.h"
-#include "common/http/server/state.h"
 
 struct coding_job {
     uv_work_t work;
@@ -13,6 +16,7 @@ struct coding_job {
     struct str body, decoded;
     uint64_t max;
     enum content_verdict verdict;
+    conn_decoded_fn *done;
 };
 
 static void decode(uv_work_t *w)
@@ -48,14 +52,14 @@ static void after_decode(uv_work_t *w, int rc)
     if (j->verdict == CONTENT_OK && gone)
         mem_free((void *)j->decoded.ptr);
     else if (j->verdict == CONTENT_OK)
-        conn_decoded(c, j->decoded);
+        j->done(c, j->decoded);
     else if (!gone)
         refuse(c, j->verdict);
     mem_free(j);
     conn_release(c);
 }
 
-bool conn_decode(struct conn *c)
+bool conn_decode(struct conn *c, conn_decoded_fn *done)
 {
     const struct http_message *m = http_parser_message(c->parser);
     const struct http_handlers *h = &c->server->handlers;
@@ -63,7 +67,7 @@ bool conn_decode(struct conn *c)
     if (h->unpacks && !h->unpacks(h->ctx, &c->request))
         return false; /* first: who is not let in hears that, and not of codings */
     for (uint32_t i = 0; i < m->n_fields && m->body.len > 0; i++)
-        if (is_header(&m->fields[i], "content-encoding") &&
+        if (http_field_is(&m->fields[i], "content-encoding") &&
             !content_codings_add(&codings, m->fields[i].value)) {
             conn_refuse(c, 415,
                         "Content-Encoding is none of " CONTENT_CODINGS
@@ -78,7 +82,8 @@ bool conn_decode(struct conn *c)
                              .conn = c,
                              .codings = codings,
                              .body = m->body,
-                             .max = http_parser_max_body(c->parser)};
+                             .max = http_parser_max_body(c->parser),
+                             .done = done};
     c->decoding = &j->work;
     c->open_handles++; /* it is freed behind after_decode, whatever becomes of it */
     (void)uv_queue_work(c->io.handle.loop, &j->work, decode, after_decode);

@@ -1,14 +1,13 @@
 #pragma once
-/* The inside of the HTTP server, shared by http_server.c (listener, limits, list of connections)
- * and http_conn.c (one connection). Private to common/net. */
+/* A connection and its server: what all rooms of the HTTP server work on. Private to common/http.
+ * Loop thread only. */
 #include <uv.h>
 
 #include "common/collections/room.h"
+#include "common/http/conn/place.h"
+#include "common/http/conn/progress.h"
 #include "common/http/message/parser.h"
-#include "common/http/server/charge.h"
-#include "common/http/server/places.h"
-#include "common/http/server/progress.h"
-#include "common/http/server/server.h"
+#include "common/http/message/service.h"
 
 enum { HTTP_READ_BUFFER = 64 << 10, HTTP_PLAIN_BUFFER = 16 << 10 };
 /* A connection may have as many bytes waiting for its client, and keep as many of its requests,
@@ -87,7 +86,7 @@ struct conn {
 };
 
 /* What streams were given in this turn of the loop; it goes out when the turn ends, one write for
- * each connection, however many events there are for it (http_gather.c). */
+ * each connection, however many events there are for it (gather.c). */
 struct http_gather {
     struct strbuf bytes;
     struct http_piece {
@@ -101,7 +100,16 @@ struct http_gather {
     uv_idle_t flush; /* runs while conns is not empty */
 };
 
+/* How rooms below reach those above them; set once, by server.c. */
+struct conn_calls {
+    void (*written)(struct conn *c, int rc); /* one write has ended: 0, or an error of libuv's */
+    void (*flushed)(struct conn *c);         /* all that was gathered for it has been given out */
+    void (*deadline)(uv_timer_t *t);
+    void (*free)(struct http_server *s); /* the last of its open_handles is gone */
+};
+
 struct http_server {
+    const struct conn_calls *calls;
     struct loop *loop;
     struct http_limits limits;
     struct http_handlers handlers;
@@ -128,72 +136,21 @@ struct http_server {
     char plain_buffer[HTTP_PLAIN_BUFFER]; /* what TLS makes of it, a piece at a time */
 };
 
-/* fd: accepted already; -1: the listener has it. NULL: it is gone already. */
-struct conn *conn_accept(struct http_server *s, int fd);
-void conn_refuse_place(struct conn *c); /* 503: there are too many */
-void conn_close(struct conn *c);        /* idempotent; legal in every callback */
-void conn_abort(struct conn *c);        /* tells the handler, then closes */
-bool conn_is_idle(const struct conn *c);
-/* The server drains: closes an idle one; one that has asked nothing yet has a second to, half a
- * request five to be whole. */
-void conn_drain(struct conn *c);
-/* It has a request, or may still bring one. */
-bool conn_has_work(const struct conn *c);
-void conn_enter(struct conn *c, enum conn_state next);
 static inline struct conn *conn_of(const struct http_request *r)
 {
     return (struct conn *)r; /* the request is the first member */
 }
 
-/* For http_answer.c. */
-bool conn_send(struct conn *c, struct str a, struct str b, struct str d); /* by TLS where it is */
-void conn_after_flush(struct conn *c);
-void conn_forget_decoded(struct conn *c);
-void conn_tell_answered(struct conn *c, bool aborted);
-void conn_append_head(struct conn *c, struct strbuf *b, int status, const char *content_type);
+/* What TLS says by itself while a request is read or waited for moves no deadline: new keys, asked
+ * for again and again, would keep a request that never ends. */
+static inline bool conn_is_answering(const struct conn *c)
+{
+    return c->state == CONN_STREAMING || c->state == CONN_FLUSHING;
+}
 
-/* http_deadline.c: how long is waited for what. */
-void conn_arm(struct conn *c, uint64_t ms);
-void conn_arm_reading(struct conn *c);
-/* Bytes of a body have come. */
-void conn_body_moved(struct conn *c, uint64_t bytes);
-/* An answer has bytes waiting that had none. */
-void conn_arm_writing(struct conn *c);
-/* Whether its peer has acknowledged bytes since it was last asked. */
-bool conn_answer_moved(struct conn *c);
-uint64_t conn_address(struct conn *c); /* of its client, as a number that is not 0 */
-/* The request's room counts for its tenant, or else for its client. */
-uint64_t conn_tenant(struct conn *c);
-
-/* For http_tls.c: bytes as they go over the network, and as the parser reads them. */
-bool conn_send_plain(struct conn *c, struct str a, struct str b, struct str d);
-void conn_on_plain(struct conn *c, struct str bytes);
-void conn_on_eof(struct conn *c);
-void conn_abort_soon(struct conn *c); /* on the next turn */
-void conn_refuse(struct conn *c, int status, const char *text);
-void conn_release(struct conn *c); /* one of its open_handles is gone: freed at 0 */
-void conn_linger(struct conn *c);  /* throws away what comes, for a while, then closes */
-
-/* http_tls.c: a connection's bytes through its session. */
-bool conn_tls_begin(struct conn *c);
-bool conn_tls_send(struct conn *c, struct str a, struct str b, struct str d);
-void conn_tls_on_bytes(struct conn *c, struct str bytes);
-void conn_tls_goodbye(struct conn *c);
-
-/* http_coding.c. False: the body came as it is. Else it is decoded, and conn_decoded called in a
- * later turn with what is the connection's then; or the request is refused. */
-bool conn_decode(struct conn *c);
-void conn_decoded(struct conn *c, struct str owned_body);
-bool is_header(const struct http_field *f, const char *name); /* of any case */
-
-/* http_gather.c */
-void gather_open(struct http_server *s);
-void gather_close(struct http_server *s); /* writes what is there; its handle is one of s's */
-void gather_fini(struct http_server *s);
-void gather_add(struct conn *c, struct str bytes);
-void gather_drop(struct conn *c); /* it closes: what is gathered for it is forgotten */
-/* For it. Writes n pieces, or hands what cannot be written now to uv_write. Calls nobody back. */
-void conn_write_pieces(struct conn *c, const uv_buf_t *pieces, uint32_t n);
-void conn_flushed(struct conn *c); /* in a later call of the loop's: goes on, if all is written */
-void http_server_release(struct http_server *s); /* one of open_handles is gone */
-const char *http_status_text(int status);
+/* One of open_handles is gone. */
+static inline void http_server_release(struct http_server *s)
+{
+    if (--s->open_handles == 0)
+        s->calls->free(s);
+}

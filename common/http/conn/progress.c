@@ -1,4 +1,4 @@
-#include "common/http/server/progress.h"
+#include "common/http/conn/progress.h"
 
 void progress_begin(struct progress *p, uint64_t now_ns)
 {
