@@ -1,5 +1,5 @@
 #pragma once
-/* What is nobody's business, out of command lines and texts. */
+/* Secrets are taken out of command lines and texts here. */
 #include "common/base/str.h"
 #include "common/config/option.h"
 

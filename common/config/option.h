@@ -24,7 +24,8 @@ enum option_type {
  * values, but the last one, when the program would have no argument otherwise. */
 enum option_words { WORDS_ARE_ARGUMENTS, WORDS_ARE_VALUES, WORDS_ARE_VALUES_BUT_ONE };
 
-/* What follows a flag of vLLM's. A switch may have true or false behind it, as older ones took. */
+/* The values that follow a flag of vLLM's. A switch may have true or false behind it, as older ones
+ * took. */
 enum option_takes { TAKES_NOTHING, TAKES_ONE, TAKES_PERHAPS_ONE, TAKES_MANY };
 
 struct option_list {
@@ -94,7 +95,7 @@ struct option_spec {
         .name = nm, .type = OPTION_REFUSED, .takes = t, .choices = ok, .instead = i                \
     }
 
-/* What parsing leaves besides the config struct. */
+/* The results of parsing besides the config struct. */
 struct config_result {
     struct option_list positional; /* arguments that are no option, in order */
     struct option_list warnings;   /* one text each: ignored vLLM flags, deprecated spellings */

@@ -222,7 +222,8 @@ static enum status set_foreign(struct config_parser *p, size_t i_spec, struct st
     return STATUS_OK;
 }
 
-/* What was typed bare wins; of file and environment the later one, which is the environment. */
+/* An argument that was typed bare wins; of file and environment the later one, which is the
+ * environment. */
 static void set_argument(struct config_parser *p, struct str value)
 {
     if (p->argument_typed)

@@ -1,7 +1,7 @@
 #pragma once
-/* Who may connect: DIR/authorized has "role public-key" lines, or "role @FILE" for all keys of a
- * .pub file beside it; the ZAP handler admits exactly these. Plain data: its owner decides which
- * thread reads it. */
+/* The list of those who may connect: DIR/authorized has "role public-key" lines, or "role @FILE"
+ * for all keys of a .pub file beside it; the ZAP handler admits exactly these. Plain data: its
+ * owner decides which thread reads it. */
 #include "common/base/str.h"
 #include "common/keys/file_watch.h"
 #include "proto/messages.h"

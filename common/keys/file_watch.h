@@ -14,7 +14,7 @@ struct key_file_watch {
     struct key_file_stamp read, seen; /* when it was read, at the last look */
 };
 struct key_file_stamp key_file_stamp_of(const struct stat *st);
-/* Of the open file, before it is read: what is written meanwhile is news. */
+/* Stamps the open file before it is read: a write in the meantime is news. */
 void key_file_opened(struct key_file_watch *w, int fd);
 /* Is it another one than was read, and was it the same at the last look (it may still be being
  * written)? True once: it counts as read then, so that an error in it is said once. */

@@ -10,7 +10,7 @@ struct join_token {
     char other_head_key[41]; /* "": none; the one before it, while that is being changed */
     struct curve_keys keys;  /* the joining worker's */
 };
-/* What a token may say of the head: HOST:PORT, or those of at most JOIN_TOKEN_MAX_HEADS with commas
+/* A token may say HOST:PORT of the head, or those of at most JOIN_TOKEN_MAX_HEADS heads with commas
  * (as many as a link takes). The error says what to write. */
 #define JOIN_TOKEN_MAX_HEADS 8u
 MUST_USE enum status join_token_check_head(const char *head, struct error *err);

@@ -1,6 +1,6 @@
 #pragma once
-/* What a Redis answers: RESP2 as it comes, in pieces, over hiredis's reader: bounded in size, depth
- * (by the reader) and in what it takes apart. */
+/* Answers of a Redis, read from RESP2 as it comes, in pieces, over hiredis's reader: bounded in
+ * size, depth (by the reader) and in what it takes apart. */
 #include "common/base/str.h"
 
 enum redis_kind { REDIS_NIL, REDIS_INTEGER, REDIS_TEXT, REDIS_ERROR, REDIS_LIST };

@@ -2,7 +2,7 @@
 /* A Redis by its URL. Pure. */
 #include "common/base/str.h"
 
-/* Where it is and who we are. */
+/* The server's address, and who we are there. */
 struct redis_url {
     char host[256]; /* or the socket's path */
     uint16_t port;

@@ -1,5 +1,5 @@
 #pragma once
-/* What a message may hold. Private to proto/codec. */
+/* The rules for what a message may hold. Private to proto/codec. */
 #include "proto/messages.h"
 
 /* Caps, enum ranges, counts that must agree, floats that must be numbers: run after decoding and

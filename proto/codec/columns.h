@@ -23,7 +23,7 @@ static inline uint32_t *wire_put_words(uint32_t *end, struct u32_span s)
     return end;
 }
 
-/* What every value of an absent column is; always: the column must be there. */
+/* The value of every item where a column is absent; always: the column must be there. */
 enum wire_usual { WIRE_USUAL_0, WIRE_USUAL_1, WIRE_ALWAYS };
 
 /* A column on the way in: step 0 reads the usual value for every item. */

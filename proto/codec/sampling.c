@@ -5,7 +5,7 @@
 #include "proto/limits.h"
 #include "proto/sampling.pb-c.h"
 
-/* What the .proto file has as default is not sent; the others as they are, -0.0 too. */
+/* Defaults of the .proto file are not sent; other values go as they are, -0.0 too. */
 #define PUT_UNUSUAL(field, value)                                                                  \
     do {                                                                                           \
         p->field = (value);                                                                        \

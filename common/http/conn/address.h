@@ -1,6 +1,6 @@
 #pragma once
-/* Whose a connection is: its client's address and its request's tenant, as numbers that are not 0.
- * Private to common/http. */
+/* The owner of a connection: its client's address and its request's tenant, as numbers that are not
+ * 0. Private to common/http. */
 #include <stdint.h>
 
 struct conn;

@@ -1,7 +1,7 @@
 #pragma once
-/* What streams were given in this turn of the loop; it goes out when the turn ends, one write for
- * each connection, however many events there are for it. conn_calls.flushed hears of each then.
- * Private to common/http. */
+/* The gatherer holds the bytes that streams were given in this turn of the loop. They go out when
+ * the turn ends, one write for each connection, however many events there are for it;
+ * conn_calls.flushed hears of each connection then. Private to common/http. */
 #include "common/base/str.h"
 
 struct conn;

@@ -1,4 +1,3 @@
-/* What goes out over the network: as it is, or by the connection's TLS session. */
 #include "common/http/conn/output.h"
 
 #include <string.h>
@@ -39,6 +38,8 @@ static bool send_plain(struct conn *c, struct str a, struct str b, struct str d)
     if (d.len)
         memcpy(w->bytes + a.len + b.len, d.ptr, d.len);
     uv_buf_t buf = uv_buf_init(w->bytes, (unsigned)n);
+    /* Bytes that TLS sends by itself while a request is read or waited for move no deadline: new
+     * keys, asked for again and again, would keep a request that never ends. */
     if (conn_is_answering(c) &&
         (c->queued_bytes == 0 || !uv_is_active((uv_handle_t *)&c->deadline)))
         conn_arm_writing(c);

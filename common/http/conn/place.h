@@ -1,5 +1,5 @@
 #pragma once
-/* Where a connection stands among those of its address. Private to common/http. */
+/* A connection's place among those of its client's address. Private to common/http. */
 #include <stdbool.h>
 #include <stdint.h>
 

@@ -141,8 +141,6 @@ static inline struct conn *conn_of(const struct http_request *r)
     return (struct conn *)r; /* the request is the first member */
 }
 
-/* What TLS says by itself while a request is read or waited for moves no deadline: new keys, asked
- * for again and again, would keep a request that never ends. */
 static inline bool conn_is_answering(const struct conn *c)
 {
     return c->state == CONN_STREAMING || c->state == CONN_FLUSHING;

@@ -1,12 +1,12 @@
 #pragma once
-/* How long a connection waits, and for what, on its one timer. What happens when that ends is
- * server/deadline.c's. Private to common/http. */
+/* A connection waits for one thing at a time, on its one timer; server/deadline.c says what happens
+ * when that ends. Private to common/http. */
 #include <stdbool.h>
 #include <stdint.h>
 
 struct conn;
 struct progress_rules;
-/* Of what a window is a part: so many looks in each stall time. */
+/* A transfer is looked at so many times in each stall time. */
 enum { CONN_LOOKS = 4 };
 
 void conn_arm(struct conn *c, uint64_t ms);

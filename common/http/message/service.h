@@ -1,6 +1,6 @@
 #pragma once
-/* What a server of HTTP is told (limits, handlers) and what it tells of its requests. Plain data.
- */
+/* Types between a server of HTTP and its handlers: limits, callbacks, and what is told of a request
+ * when it has ended. Plain data. */
 #include "common/base/str.h"
 
 struct http_request;

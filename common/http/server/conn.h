@@ -8,6 +8,6 @@ struct conn *conn_accept(struct http_server *s, int fd);
 void conn_refuse_place(struct conn *c); /* 503: there are too many */
 /* The answer is out: the next request, or the end. */
 void conn_after_flush(struct conn *c);
-/* Of conn_calls. */
+/* The server hands these two down as conn_calls. */
 void conn_written(struct conn *c, int rc);
 void conn_flushed(struct conn *c);

@@ -1,9 +1,10 @@
 #pragma once
-/* What comes over the network through a connection's TLS session. Private to common/http. */
+/* Bytes of the network on their way in through a connection's TLS session. Private to common/http.
+ */
 #include "common/base/str.h"
 
 struct conn;
-struct conn_taker { /* of what the session makes of it */
+struct conn_taker { /* hears what the session makes of them */
     void (*plain)(struct conn *c, struct str bytes);
     void (*eof)(struct conn *c);
 };

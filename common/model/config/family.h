@@ -1,6 +1,6 @@
 #pragma once
-/* What a family's configuration is when its files leave it out, and what else it has in them; one
- * row of families.c. Private to common/model/config. */
+/* One row of families.c: the values of a family's configuration that its files may leave out, and
+ * the readers of what else they have. Private to common/model/config. */
 #include "common/base/status.h"
 #include "common/model/config/shape.h"
 
@@ -17,7 +17,7 @@ enum {
 #define CONFIG_MAX_FACTOR 1e6
 #define CONFIG_MIN_FACTOR 1e-3
 
-/* Which layers have a window. */
+/* The rule that says which layers have a window. */
 enum window_rule {
     WINDOWS_NONE,
     WINDOWS_ALL,          /* all, when there is one */
@@ -30,8 +30,8 @@ enum window_rule {
 struct hf_config;
 struct gguf_reader;
 
-/* What a family's configuration is when config.json leaves it out (transformers' defaults); 0: it
- * must be there, but for n_kv_heads (as many as heads) and head_dim (hidden / heads). */
+/* The defaults of transformers for what config.json leaves out; 0: it must be there, but for
+ * n_kv_heads (as many as heads) and head_dim (hidden / heads). */
 struct config_family {
     const char *name;
     uint32_t hidden, intermediate, n_layers, n_heads, n_kv_heads, head_dim;
@@ -43,9 +43,9 @@ struct config_family {
     uint32_t window;     /* when config.json does not say; null there is none */
     uint32_t full_every; /* LAYERS: every full_every-th layer sees everything */
     double local_theta;  /* of the window layers' own rotary embedding; 0: they have none */
-    /* Of families that scale by another number than head_dim (0: not so), and cap. */
+    /* Some families scale by another number than head_dim (0: not so), and cap. */
     double query_pre_attn_scalar, attention_softcap, final_softcap;
-    /* What else a family has in config.json: experts, latent attention, ...; NULL: nothing. */
+    /* Readers of what else a family has: experts, latent attention, ...; NULL: nothing. */
     enum status (*more)(const struct hf_config *c, struct model_config *out, struct error *err);
     enum status (*gguf_more)(const struct gguf_reader *r, struct model_config *out);
     bool latent;           /* attention through one latent vector */

@@ -1,5 +1,6 @@
 #pragma once
-/* What a config.json asks for that this build does not run. Private to common/model/config. */
+/* The error for a config.json that asks for what this build does not run. Private to
+ * common/model/config. */
 #include "common/base/status.h"
 #include "common/model/files/hf_json.h"
 

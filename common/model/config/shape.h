@@ -104,8 +104,8 @@ struct model_config {
     uint32_t window;       /* of window layers; 0: there are none */
     uint8_t layer_is_window[MODEL_MAX_LAYERS];
     bool tied_embedding;
-    /* Of numbers that are stored as they are, by config.json alone (torch_dtype); files may say
-     * otherwise. DTYPE_OPAQUE: one that is not known. */
+    /* The dtype of numbers that are stored as they are, by config.json alone (torch_dtype); files
+     * may say otherwise. DTYPE_OPAQUE: one that is not known. */
     enum dtype stored_dtype;
     bool attention_bias, attention_out_bias, mlp_bias; /* of Q, K, V; of what follows attention */
 };

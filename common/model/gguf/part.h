@@ -13,8 +13,8 @@ MUST_USE enum status gguf_open_memory(const void *bytes, size_t n, const char *n
                                       struct gguf **out, struct error *err);
 void gguf_close(struct gguf *g); /* NULL is fine */
 
-/* Of one part: its file, the file's size, and its magic, metadata and table of tensors as they are
- * in the file. The model itself is its first part. */
+/* One part's file, the file's size, and its magic, metadata and table of tensors as they are in the
+ * file. The model itself is its first part. */
 const char *gguf_path(const struct gguf *g);
 uint64_t gguf_file_bytes(const struct gguf *g);
 struct str gguf_header(const struct gguf *g);

@@ -1,5 +1,5 @@
 #pragma once
-/* What a GGUF is made of: typed values by key, and tensors. Strings, arrays and data point into the
+/* The pieces of a GGUF: typed values by key, and tensors. Strings, arrays and data point into the
  * file. Plain data; any thread. */
 #include "common/base/dtype.h"
 #include "common/base/str.h"
