@@ -42,12 +42,22 @@ bool str_starts(struct str s, struct str prefix)
     return s.len >= prefix.len && str_eq((struct str){s.ptr, prefix.len}, prefix);
 }
 
+bool str_ends(struct str s, struct str suffix)
+{
+    return s.len >= suffix.len &&
+           str_eq((struct str){s.ptr + s.len - suffix.len, suffix.len}, suffix);
+}
+
+static bool is_blank(char c, const char *blanks)
+{
+    return c != '\0' && strchr(blanks, c) != NULL;
+}
+
 struct str str_trim(struct str s, const char *blanks)
 {
-    size_t n = strlen(blanks);
-    while (s.len > 0 && memchr(blanks, s.ptr[s.len - 1], n))
+    while (s.len > 0 && is_blank(s.ptr[s.len - 1], blanks))
         s.len--;
-    while (s.len > 0 && memchr(blanks, s.ptr[0], n))
+    while (s.len > 0 && is_blank(s.ptr[0], blanks))
         s = (struct str){s.ptr + 1, s.len - 1};
     return s;
 }

@@ -14,12 +14,6 @@ static void overwrite(char *text)
     memset(text, '*', strlen(text));
 }
 
-static bool ends_with(struct str s, const char *end)
-{
-    size_t n = strlen(end);
-    return s.len >= n && memcmp(s.ptr + s.len - n, end, n) == 0;
-}
-
 /* A flag of others that changes nothing here may carry a secret there: --hf-token. */
 static bool is_secret(const struct option_spec *s)
 {
@@ -27,7 +21,7 @@ static bool is_secret(const struct option_spec *s)
     if (s->secret || !config_is_foreign(s))
         return s->secret;
     for (size_t i = 0; i < sizeof ends / sizeof *ends; i++)
-        if (ends_with(str_from(s->name), ends[i]))
+        if (str_ends(str_from(s->name), str_from(ends[i])))
             return true;
     return false;
 }

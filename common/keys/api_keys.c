@@ -35,15 +35,9 @@ bool key_digest(struct str configured, uint8_t out[KEY_DIGEST_BYTES])
 
 static struct str bearer(struct str header)
 {
-    struct str key = {"", 0};
     if (header.len < 7 || strncasecmp(header.ptr, "Bearer ", 7) != 0)
-        return key;
-    key = (struct str){header.ptr + 7, header.len - 7};
-    while (key.len > 0 && *key.ptr == ' ')
-        key.ptr++, key.len--;
-    while (key.len > 0 && key.ptr[key.len - 1] == ' ')
-        key.len--;
-    return key;
+        return STR("");
+    return str_trim((struct str){header.ptr + 7, header.len - 7}, " ");
 }
 
 struct str key_sent(struct str authorization, struct str bare)

@@ -36,15 +36,12 @@ static const struct layout layouts[] = {
 };
 enum { N_LAYOUTS = sizeof layouts / sizeof *layouts };
 
-static bool ends_with(const char *s, const char *end)
-{
-    size_t n = strlen(s), m = strlen(end);
-    return n >= m && strcmp(s + n - m, end) == 0;
-}
-
 static bool is_of(const struct layout *l, const char *name)
 {
-    return ends_with(name, l->ends[0]) || (l->ends[1] && ends_with(name, l->ends[1]));
+    for (size_t i = 0; i < sizeof l->ends / sizeof *l->ends; i++)
+        if (l->ends[i] && str_ends(str_from(name), str_from(l->ends[i])))
+            return true;
+    return false;
 }
 
 /* What trainers leave beside the weights. */
