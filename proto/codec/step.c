@@ -1,5 +1,5 @@
 /* step.proto <-> plain structs: the plan and its result, the hot path of the codec. Runs, blocks
- * and items travel in columns (codec_columns.c); the order of each is kept exactly. */
+ * and items travel in columns (columns.c); the order of each is kept exactly. */
 #include "proto/codec/columns.h"
 #include "proto/codec/ops.h"
 #include "proto/codec/sampling.h"

@@ -28,6 +28,6 @@ uint64_t gguf_n_tensors(const struct gguf *g);
 const struct gguf_tensor *gguf_tensor_at(const struct gguf *g, uint64_t i); /* in file order */
 const struct gguf_tensor *gguf_find_tensor(const struct gguf *g, const char *name);
 
-/* For gguf_split.c. Fills tensors_by_name from tensors. A tensor whose name another one has; NULL:
- * there is none. */
+/* Fills tensors_by_name from tensors, for split.c. Returns a tensor whose name another one has;
+ * NULL: there is none. */
 const struct gguf_tensor *gguf_index_tensors(struct gguf *g);
