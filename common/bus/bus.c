@@ -360,7 +360,7 @@ static enum status attach(struct bus *b, void *s, struct error *err)
     return STATUS_OK;
 }
 
-/* What cannot be read changes nothing: it may be half of a change. */
+/* A file that cannot be read changes nothing: it may be half of a change. */
 static void read_keys_again(struct bus *b)
 {
     struct curve_keys ours;

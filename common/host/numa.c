@@ -118,7 +118,7 @@ static enum status read_node(const char *root, uint32_t id, struct numa *n, stru
     return STATUS_OK;
 }
 
-/* Where a kernel does not say, or what makes no sense, a CPU is a core. */
+/* A CPU is a core where the kernel says nothing, or nothing that makes sense. */
 static void read_cores(const char *root, struct numa *n)
 {
     for (uint32_t i = 0; i < NUMA_MAX_CPUS; i++) {
@@ -208,7 +208,7 @@ int32_t numa_node_of(const struct numa *n, const cpu_set_t *set)
     return node;
 }
 
-/* Of a CPU: what comes first counts most. */
+/* The rank of a CPU in the order: node, then core, then number. */
 static uint64_t rank_of(const struct numa *n, uint32_t cpu)
 {
     return (uint64_t)(n->node_of[cpu] + 1) << 32 | (uint64_t)n->core_of[cpu] << 16 | cpu;

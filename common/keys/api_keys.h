@@ -7,18 +7,19 @@
 
 enum { KEY_DIGEST_BYTES = 32, KEY_LINE_BYTES = 8192 };
 
-/* Of a key as options and files have it: KEY or sha256:HEX. False: HEX is not 64 digits. */
+/* The digest of a key as options and files have it: KEY or sha256:HEX. False: HEX is not 64 digits.
+ */
 bool key_digest(struct str configured, uint8_t out[KEY_DIGEST_BYTES]);
-/* Of a key as it is sent, whatever it looks like. */
+/* The digest of a key as it is sent, whatever it looks like. */
 void key_digest_sent(struct str key, uint8_t out[KEY_DIGEST_BYTES]);
-/* What a request sends: authorization is "Bearer KEY"; bare, a header that has the key alone,
- * counts where the other is empty or an AWS signature. Empty: none. */
+/* The key that a request sends: authorization is "Bearer KEY"; bare, a header that has the key
+ * alone, counts where the other is empty or an AWS signature. Empty: none. */
 struct str key_sent(struct str authorization, struct str bare);
 /* The next word of a file's line; empty at its end. */
 struct str key_next_word(const char **at);
 
-/* Who may ask at all: the keys of --api-key and --api-key-file, without their tenants and bounds,
- * for a front whose gateways decide the rest. Loop thread only. */
+/* The keys of those who may ask at all: those of --api-key and --api-key-file, without their
+ * tenants and bounds, for a front whose gateways decide the rest. Loop thread only. */
 struct api_keys {
     uint8_t (*digests)[KEY_DIGEST_BYTES];
     uint32_t n;

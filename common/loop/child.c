@@ -39,7 +39,7 @@ struct loop_child {
     bool exited, released; /* released: the owner called loop_child_free */
 };
 
-/* Of one loop, from its first child on until it is freed. */
+/* The children of one loop. They are kept from the first one on until the loop is freed. */
 struct children {
     struct loop_child *first;
 };

@@ -1,5 +1,5 @@
 #pragma once
-/* What one call at a time (client.c) and many at once (streams.c) have in common. */
+/* A call as libcurl has it, for one at a time (client.c) and for many at once (streams.c). */
 #include <curl/curl.h>
 
 #include "common/http/client/call.h"

@@ -85,8 +85,8 @@ struct conn {
     bool is_extra;  /* it came where there was no place: it takes none from others */
 };
 
-/* What streams were given in this turn of the loop; it goes out when the turn ends, one write for
- * each connection, however many events there are for it (gather.c). */
+/* Bytes that streams were given in this turn of the loop. They go out when the turn ends, one write
+ * for each connection, however many events there are for it (gather.c). */
 struct http_gather {
     struct strbuf bytes;
     struct http_piece {

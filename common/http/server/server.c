@@ -98,7 +98,7 @@ static bool has_descriptors(const struct http_server *s)
     return n == DESCRIPTORS_KEPT;
 }
 
-/* Where no descriptor is left libuv closes all that wait in the kernel's queue, requests and all.
+/* If no descriptor is left, libuv closes all that wait in the kernel's queue, requests and all.
  * It does not come to that while idle connections, but for the newest, give up theirs first. */
 static void keep_descriptors_free(struct http_server *s)
 {

@@ -57,7 +57,7 @@ static enum status check_rope(const struct model_info *m, const struct model_con
     return STATUS_OK;
 }
 
-/* What a program has of each layer is an array in memory before a tensor is looked at. */
+/* A program has an array for each layer in memory before a tensor is looked at. */
 enum { MAX_PARTS = 1 << 18 };
 
 static enum status check_experts(const struct model_info *m, const struct model_config *c,

@@ -50,7 +50,7 @@ static enum status read_used(struct hf_config c, const struct config_family *f,
     return STATUS_OK;
 }
 
-/* What layer_types would say, from the keys before it. */
+/* Fills in what layer_types would say, from the keys before it. */
 static enum status read_pattern(struct hf_config c, const struct config_family *f,
                                 struct model_config *out, struct error *err)
 {

@@ -11,7 +11,7 @@
 
 #define RUNS "default, linear, dynamic, llama3, yarn, longrope"
 
-/* What is around one rotary embedding. */
+/* The surroundings of one rotary embedding. */
 struct rope_reader {
     struct hf_config root, rope; /* config.json; the object that describes it, o NULL: none */
     uint32_t max_len, head_dim;

@@ -71,7 +71,6 @@ enum status pickle_pop_kind(struct pickle_machine *m, enum pickle_kind kind, con
     return STATUS_OK;
 }
 
-/* What lies above the last mark, which goes away with it: *v stays valid until the next push. */
 enum status pickle_pop_marked(struct pickle_machine *m, const struct pickle_value **v, uint32_t *n)
 {
     const struct pickle_value *stack = m->stack.at;

@@ -149,7 +149,9 @@ static enum status rebuild_tensor(struct pickle_machine *m, struct pickle_value 
     return pickle_push(m, out);
 }
 
-/* What other readers would call. The one thing that is left of a parameter is its tensor. */
+/* Other readers would call a function here. The one thing that is left of a parameter is its
+ * tensor.
+ */
 enum status pickle_reduce(struct pickle_machine *m)
 {
     struct pickle_value args, f;

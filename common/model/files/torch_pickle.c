@@ -230,7 +230,7 @@ static enum status op_tuple(struct pickle_machine *m)
     return push_tuple(m, v, n); /* the items move to their pool before the stack is written */
 }
 
-/* What a list holds is nobody's business here. */
+/* The items of a list are of no interest here. */
 static enum status op_empty_list(struct pickle_machine *m)
 {
     return pickle_push(m, (struct pickle_value){.kind = PICKLE_LIST});

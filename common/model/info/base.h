@@ -1,5 +1,5 @@
 #pragma once
-/* What the two readers of a model's files share. Private to common/model/info. */
+/* Steps that the two readers of a model's files share. Private to common/model/info. */
 #include "common/base/status.h"
 #include "common/base/str.h"
 #include "common/model/info/info.h"

@@ -11,7 +11,7 @@ struct family {
     const char *hf_type;   /* config.json model_type */
     const char *hf_class;  /* config.json architectures, without "ForCausalLM" */
     const char *gguf_arch; /* general.architecture; NULL: comes as another one */
-    /* What transformers assumes when config.json leaves it out; 0: it must be there. */
+    /* Values that transformers assumes when config.json leaves them out; 0: they must be there. */
     uint32_t default_max_len, default_vocab;
     /* End-of-turn tokens that a GGUF does not name as EOS, by their text. */
     const char *eos_texts[FAMILY_MAX_EOS_TEXTS];

@@ -1,5 +1,5 @@
 #pragma once
-/* What gateway, cli and worker need to know of a model before touching a tensor: read from a GGUF's
+/* Facts that gateway, cli and worker need of a model before they touch a tensor, read from a GGUF's
  * metadata or from config.json + generation_config.json. Strings are owned by the struct. Every
  * value is checked against sane bounds: the file is hostile until then. */
 #include <stdint.h>

@@ -25,7 +25,7 @@ static bool says_nothing(const json_t *v)
            (json_is_object(v) && json_object_size(v) == 0);
 }
 
-/* What PEFT can do besides and this build does not. */
+/* Refuses what PEFT can do besides and this build does not. */
 static enum status check_unsupported(const struct lora_config *c, struct error *err)
 {
     static const struct {

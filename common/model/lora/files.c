@@ -1,4 +1,4 @@
-/* Where an adapter's files are. A folder below --lora-root may hold links to anywhere, as caches of
+/* A folder below --lora-root may hold links to anywhere, as caches of
  * downloads hold links to their blobs: each file is looked for where it really is, and has to be
  * below the root, too. */
 #include "common/model/lora/files.h"

@@ -23,7 +23,7 @@ const struct tensor *weights_tensor_at(const struct weights *w, uint64_t i);
 uint64_t weights_file_bytes(const struct weights *w); /* of all files */
 /* The bytes of data[0..n) were read for the last time: their pages need not stay resident. */
 void weights_done(const struct weights *w, const void *data, uint64_t n);
-/* Which model this is, for the configuration hash: XXH3-128 over config.json (of a folder), and
+/* The model's identity, for the configuration hash: XXH3-128 over config.json (of a folder), and
  * each file's size, its header (metadata, names, shapes, offsets) and the first, middle and last 4
  * KiB of every tensor; files in the order of their names, which themselves do not count. Reading
  * all of a 140 GB model in each rank would cost minutes; two models that differ only between those
