@@ -6,8 +6,8 @@
 
 #include "common/base/str.h"
 
-/* What an adapter adds is a function of it (lora_adapter_identity): two readings of one folder that
- * differ in it are two adapters. Zeros: not known. */
+/* An adapter's sums are a function of its identity (lora_adapter_identity): two readings of one
+ * folder that differ in it are two adapters. Zeros: not known. */
 struct adapter_identity {
     uint64_t hi, lo;
 };

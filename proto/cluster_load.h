@@ -1,5 +1,5 @@
 #pragma once
-/* What the cluster holds and has done, for those who watch it through a gateway: not older than a
+/* Load and counters of the cluster, for those who watch it through a gateway: not older than a
  * second or so. Counters begin anew with the head. Part of Cluster (engine.proto). */
 #include <stdbool.h>
 #include <stdint.h>

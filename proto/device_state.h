@@ -1,15 +1,15 @@
 #pragma once
-/* What a worker measures of its device and of its host; of every heartbeat. */
+/* Measurements of a worker's device and of its host, in every heartbeat. */
 #include <stdint.h>
 
-/* What a GPU says of itself; 0: it has not said, or there is none. */
+/* A GPU's own words; 0: it has not said, or there is none. */
 struct gpu_state {
     uint64_t memory_used, memory_total;
     uint32_t busy_percent; /* of the last moment: some kernel ran */
     uint32_t celsius, milliwatts;
 };
 
-/* What a worker's process has of its host; 0: it has not said. */
+/* The part of its host that a worker's process has; 0: it has not said. */
 struct host_state {
     uint32_t threads;        /* that it computes with */
     uint32_t millicores;     /* of processors, over the last second or so */

@@ -3,6 +3,9 @@
  * decode (the peer is at fault) and on encode (we are). Above all stands FRAME_MAX_BYTES. A sender
  * that takes sizes from users (the gateway) checks them against these first. */
 
+#define FRAME_HEADER_BYTES 32u
+#define FRAME_MAX_BYTES    (64u << 20)
+
 #define PROTO_MAX_IDS         (1u << 24) /* token ids or block ids in one span */
 #define PROTO_MAX_ITEMS       (1u << 16) /* sequences in one plan, result or tokens message */
 #define PROTO_MAX_COPIES      (1u << 20)

@@ -74,7 +74,7 @@ enum finish_reason {
 
 /* ---- every link ---- */
 
-/* What a worker says of itself. hash: SHA-256, protocol.md "Configuration hash". */
+/* A worker describes itself. hash: SHA-256, protocol.md "Configuration hash". */
 struct worker_info {
     enum device_kind device;
     struct str device_name, host, zone;
@@ -375,7 +375,7 @@ struct msg_plan {
 #define RESULT_DEAD_END (-1.0f)
 /* A gap: to find what the grammar allows there costs more than it may (text/text.h). */
 #define RESULT_MASK_COST (-2.0f)
-/* What one sequence got: 1 .. n_draft + 1 ids; none without `sample`, or at the end that a run
+/* One sequence got 1 .. n_draft + 1 ids; none without `sample`, or at the end that a run
  * which `follows` found. prompt_logprobs: of the run's positions, each that a prompt's id follows.
  */
 #define PROTO_MASK_UNIT_NS 100u
@@ -445,6 +445,6 @@ struct msg {
 const char *msg_type_name(enum msg_type t);
 const char *peer_role_name(enum peer_role r);
 const char *finish_reason_name(enum finish_reason f); /* OpenAI's words: "stop", "length", ... */
-/* Which role may send this type to the head; checked for each frame. */
+/* May this role send this type to the head? Checked for each frame. */
 bool msg_allowed_from(enum msg_type t, enum peer_role from);
 unsigned msg_since_minor(enum msg_type t); /* the first minor that has it */

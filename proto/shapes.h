@@ -1,5 +1,5 @@
 #pragma once
-/* What a worker's memory is cut into, and what for: a part of messages.h. */
+/* The parts of a worker's memory, and their uses: a part of messages.h. */
 #include "proto/spans.h"
 
 enum kv_kind { KV_FULL, KV_WINDOW, KV_LATENT, KV_KIND_COUNT };
@@ -13,7 +13,7 @@ struct kv_group {
     uint32_t n_blocks; /* what this rank can hold */
 };
 
-/* Which part of a request a group is for; both until somebody asks for less. */
+/* The part of a request that a group is for; both until somebody asks for less. */
 enum group_role { GROUP_BOTH, GROUP_PREFILL, GROUP_DECODE, GROUP_ROLE_COUNT };
 
 /* A smaller TP that this worker can be a rank of, at the same pp: blocks that it would hold then,

@@ -18,10 +18,10 @@ import source_tree
 
 # header pattern → the places that may include it (a folder or a file); tests may include anything.
 WRAPPED = {
-    r"uv\.h|uv/.*": ["common/loop", "common/bus", "common/redis", "common/http"],
+    r"uv\.h|uv/.*": ["common/loop", "common/bus", "common/redis", "common/http/conn", "common/http/server", "common/http/handlers"],
     r"zmq\.h|zmq_utils\.h": ["common/bus", "common/keys"],
     r"hiredis(/.*|\.h)?": ["common/redis"],
-    r"llhttp\.h": ["common/http"],
+    r"llhttp\.h": ["common/http/message", "common/http/handlers"],
     r"curl/.*": ["common/http/client"],
     r"openssl/.*": ["common/tls", "common/keys"],
     r".*\.pb-c\.h|protobuf-c(/.*|\.h)": ["proto/codec"],

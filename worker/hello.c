@@ -12,15 +12,14 @@ static bool find_comm_host(struct worker *w)
 {
     const struct worker_options *o = w->s.options;
     struct executor *e = w->s.executor;
-    char host[ROUTE_ADDRESS_MAX];
+    char host[OWN_ADDRESS_MAX];
     struct error err;
     bool has_peers = o->tp * o->pp > 1 && e->ops->listen;
     if (o->comm_host)
         kv_orders_listen(w->kv, o->comm_host);
     if (o->comm_host || (!has_peers && !w->kv))
         return true;
-    enum status s =
-        route_local_address(head_link_endpoint(w->link) + sizeof "tcp://" - 1, host, &err);
+    enum status s = own_address_for(head_link_endpoint(w->link) + sizeof "tcp://" - 1, host, &err);
     if (s == STATUS_OK)
         kv_orders_listen(w->kv, host);
     if (!has_peers || (s == STATUS_OK && strcmp(host, w->comm_host) == 0))

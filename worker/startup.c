@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "common/base/log.h"
+#include "common/keys/join_token.h"
 #include "common/keys/key_files.h"
 #include "proto/codec/codec.h"
 

@@ -38,7 +38,7 @@ struct worker {
     struct loop_timer *drain_timer, *check_timer;
     struct held_adapters held;
     struct elastic_shape elastic[PROTO_MAX_ELASTIC]; /* of Hello; blocks: the executor's */
-    char comm_host[ROUTE_ADDRESS_MAX];               /* found out; "": not yet, or not to be */
+    char comm_host[OWN_ADDRESS_MAX];                 /* found out; "": not yet, or not to be */
     struct kv_orders_setup kv_setup;
     struct grammar_orders *grammars;
     struct kv_orders *kv; /* NULL: its KV cache is moved nowhere */

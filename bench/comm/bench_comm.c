@@ -25,6 +25,7 @@
 #include "bench/count.h"
 #include "common/base/clock.h"
 #include "common/base/mem.h"
+#include "common/base/order.h"
 #include "common/base/random.h"
 #include "worker/comm/comm.h"
 
@@ -82,14 +83,9 @@ static void give_up(const char *fmt, ...)
     _exit(1); /* the parent ends the others */
 }
 
-static int compare_doubles(const void *a, const void *b)
-{
-    double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
 double bench_median(double *v, uint32_t n)
 {
-    qsort(v, n, sizeof *v, compare_doubles);
+    qsort(v, n, sizeof *v, order_doubles);
     return v[n / 2];
 }
 

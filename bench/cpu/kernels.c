@@ -18,6 +18,7 @@
 #include "bench/count.h"
 #include "bench/cpu/ceilings.h"
 #include "common/base/mem.h"
+#include "common/base/order.h"
 #include "kernels/cpu/dot/dot.h"
 #include "kernels/cpu/linear/linear.h"
 #include "kernels/cpu/linear/rounded.h"
@@ -84,16 +85,11 @@ static double now_s(uint32_t n_threads)
     return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
 }
 
-static int compare_doubles(const void *a, const void *b)
-{
-    double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
 static double median(const double *v, uint32_t n)
 {
     double sorted[MAX_ROUNDS];
     memcpy(sorted, v, n * sizeof *v);
-    qsort(sorted, n, sizeof *sorted, compare_doubles);
+    qsort(sorted, n, sizeof *sorted, order_doubles);
     return sorted[n / 2];
 }
 

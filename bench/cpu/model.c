@@ -28,6 +28,7 @@
 #include "common/base/log.h"
 #include "common/base/mem.h"
 #include "common/model/info/info.h"
+#include "common/model/info/open.h"
 #include "kernels/cpu/cpu.h"
 #include "worker/executor/device/open.h"
 #include "worker/executor/state.h"

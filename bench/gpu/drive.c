@@ -10,6 +10,7 @@
 #include "common/base/mem.h"
 #include "common/base/random.h"
 #include "common/model/info/info.h"
+#include "common/model/info/open.h"
 #include "worker/executor/device/open.h"
 #include "worker/runner/logits.h"
 #include "worker/runner/state.h"

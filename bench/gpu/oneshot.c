@@ -11,6 +11,7 @@
 #include <sys/mman.h>
 
 #include "common/base/clock.h"
+#include "common/base/order.h"
 #include "kernels/cuda/device/graph.h"
 #include "tests/cuda/rig/comm_cases.h"
 
@@ -27,12 +28,6 @@ struct found {
 };
 static struct found *found;
 static uint32_t n_sums = 64, n_replays = 20, n_rounds = MAX_ROUNDS;
-
-static int compare(const void *a, const void *b)
-{
-    double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
 
 static bool enqueue_sums(struct rank *r, void *x, uint32_t n_bytes)
 {
@@ -51,7 +46,7 @@ static bool time_replays(struct rank *r, struct gpu_graph *graph, double *us)
         if (round > 0)
             us[round - 1] = (double)(clock_mono_ns() - began) / 1e3 / n_replays / n_sums;
     }
-    qsort(us, n_rounds, sizeof *us, compare);
+    qsort(us, n_rounds, sizeof *us, order_doubles);
     return true;
 }
 

@@ -30,6 +30,7 @@
 #include "common/base/mem.h"
 #include "common/base/str.h"
 #include "common/model/info/info.h"
+#include "common/model/info/open.h"
 #include "worker/engine/engine.h"
 #include "worker/executor/device/open.h"
 #include "worker/executor/state.h"

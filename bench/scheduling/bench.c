@@ -22,6 +22,7 @@
 #include "common/base/clock.h"
 #include "common/base/log.h"
 #include "common/base/mem.h"
+#include "common/base/order.h"
 #include "tests/unit/malloc_count.h"
 
 enum { WINDOW_STEPS = 16, UNCOUNTED_STEPS = 6, WARM_WINDOWS = 3, MAX_SETTLE_STEPS = 1 << 16 };
@@ -110,18 +111,12 @@ static void window(struct run *r, bool counts)
 
 /* ---- figures ---- */
 
-static int compare_u64(const void *a, const void *b)
-{
-    uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
-    return (x > y) - (x < y);
-}
-
 /* Sorts. */
 static double us_at(uint64_t *ns, uint64_t n, double share)
 {
     if (n == 0)
         return 0;
-    qsort(ns, n, sizeof *ns, compare_u64);
+    qsort(ns, n, sizeof *ns, order_u64);
     return (double)ns[(uint64_t)(share * (double)(n - 1))] / 1000;
 }
 

@@ -11,6 +11,7 @@
 
 #include "bench/count.h"
 #include "common/base/mem.h"
+#include "common/base/order.h"
 #include "text/text.h"
 #include "worker/grammar/grammars.h"
 
@@ -114,15 +115,9 @@ static _Noreturn void die(const char *what, const char *why)
     exit(2);
 }
 
-static int by_value(const void *a, const void *b)
-{
-    double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
 static double median(double *v, size_t n)
 {
-    qsort(v, n, sizeof *v, by_value);
+    qsort(v, n, sizeof *v, order_doubles);
     return v[n / 2];
 }
 

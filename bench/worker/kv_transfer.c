@@ -16,6 +16,7 @@
 #include "common/base/clock.h"
 #include "common/base/log.h"
 #include "common/base/mem.h"
+#include "common/base/order.h"
 #include "worker/comm/comm.h"
 #include "worker/kv/transfer.h"
 
@@ -64,12 +65,6 @@ static void meet(const struct side *s)
         fail("the other process has gone");
 }
 
-static int compare(const void *a, const void *b)
-{
-    double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
 static uint64_t move(struct side *s, struct shared *sh, int i, uint64_t id,
                      const struct kv_view *view, struct u32_span blocks)
 {
@@ -113,7 +108,7 @@ static void run_case(struct side *s, struct shared *sh, int i, size_t k, uint32_
         if (r > 0)
             rates[r - 1] = (double)(n * block) / (double)ns;
     }
-    qsort(rates, n_rounds, sizeof *rates, compare);
+    qsort(rates, n_rounds, sizeof *rates, order_doubles);
     if (i == 0)
         printf("| %s | %.2f (%.2f … %.2f) |\n", cases[k].name, rates[n_rounds / 2], rates[0],
                rates[n_rounds - 1]);

@@ -8,6 +8,7 @@
 #include "bench/count.h"
 #include "common/base/arena.h"
 #include "common/base/mem.h"
+#include "common/base/order.h"
 #include "common/base/random.h"
 #include "worker/sampling/sampler.h"
 #include "worker/sampling/sweep.h"
@@ -52,12 +53,6 @@ static double now_us(void)
     return (double)t.tv_sec * 1e6 + (double)t.tv_nsec * 1e-3;
 }
 
-static int compare_doubles(const void *a, const void *b)
-{
-    double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
 int main(int argc, char **argv)
 {
     uint32_t n = argc > 1 ? count_argument(argv, 1, "vocabulary", LEAST_VOCAB, MOST_VOCAB) : 262144;
@@ -91,7 +86,7 @@ int main(int argc, char **argv)
                 return 1;
             us[i] = now_us() - start;
         }
-        qsort(us, n_rounds, sizeof *us, compare_doubles);
+        qsort(us, n_rounds, sizeof *us, order_doubles);
         printf("%-38s %8.0f\n", ways[w].name, us[n_rounds / 2]);
     }
     arena_fini(&arena);

@@ -14,7 +14,9 @@
 #include "bench/count.h"
 #include "common/base/log.h"
 #include "common/base/mem.h"
+#include "common/base/order.h"
 #include "common/model/info/info.h"
+#include "common/model/info/open.h"
 #include "text/text.h"
 #include "worker/executor/device/open.h"
 #include "worker/executor/executor.h"
@@ -180,12 +182,6 @@ static double run_streams(uint32_t n, uint32_t n_draft, struct arena *arena, str
     return cpu_seconds() - begin;
 }
 
-static int by_value(const void *a, const void *b)
-{
-    double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
 static void measure(bool repeats, uint32_t rounds, struct arena *arena)
 {
     struct sample ignored = {0};
@@ -202,7 +198,7 @@ static void measure(bool repeats, uint32_t rounds, struct arena *arena)
         for (uint32_t k = 0; k < N_DRAFTS; k++) {
             struct sample *x = &samples[k];
             double n_tokens = (double)x->n_drawn / rounds;
-            qsort(x->seconds, rounds, sizeof x->seconds[0], by_value);
+            qsort(x->seconds, rounds, sizeof x->seconds[0], order_doubles);
             printf("%-6s %u streams, %u guesses: %7.1f tokens/s (%.1f ... %.1f), %5.2f tokens a "
                    "step and stream, %5.2f ms a step, %llu guesses run\n",
                    repeats ? "repeat" : "prose", streams_of[s], drafts_of[k],

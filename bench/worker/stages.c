@@ -16,6 +16,7 @@
 #include "bench/count.h"
 #include "common/base/log.h"
 #include "common/model/info/info.h"
+#include "common/model/info/open.h"
 #include "worker/executor/device/open.h"
 #include "worker/executor/state.h"
 #include "worker/runner/state.h"

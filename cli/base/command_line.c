@@ -12,6 +12,8 @@
 #include "common/base/mem.h"
 #include "common/base/version.h"
 #include "common/config/distance.h"
+#include "common/config/hide.h"
+#include "common/config/print.h"
 #include "common/options/gateway.h"
 #include "common/options/head.h"
 #include "common/options/plan.h"

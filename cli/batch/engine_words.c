@@ -6,6 +6,7 @@
 
 #include "cli/base/tables.h"
 #include "common/base/mem.h"
+#include "common/config/argv.h"
 
 char **engine_words_move(const struct option_spec *specs, size_t n_specs, int argc, char **argv,
                          int *out_argc)

@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "common/config/config.h"
+#include "common/config/hide.h"
 #include "common/http/client/client.h"
 
 #define FETCH_MAX_BYTES (8ull << 30)

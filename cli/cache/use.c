@@ -14,6 +14,7 @@
 #include "common/base/mem.h"
 #include "common/base/str.h"
 #include "common/model/info/info.h"
+#include "common/model/info/open.h"
 #include "common/model/info/ref.h"
 
 enum { WORDS_MAX_BYTES = 1 << 18, MAPS_MAX_BYTES = 32 << 20 };

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "cli/commands/completion.h"
+#include "common/config/lookup.h"
 #include "common/config/set.h"
 
 static const char *const type_names[OPTION_TYPE_COUNT] = {

@@ -6,7 +6,10 @@
 #include "cli/base/command_line.h"
 #include "cli/base/tables.h"
 #include "cli/client/admin_client.h"
+#include "common/keys/join_token.h"
 #include "common/keys/key_files.h"
+#include "common/keys/key_folder.h"
+#include "common/keys/rotation.h"
 
 #define KEYS_DIR_ROW OPT_STRING(keys_options, keys_dir, "keys-dir", NULL, "folder of the keys")
 

@@ -14,6 +14,7 @@
 #include "cli/pull/files/progress.h"
 #include "common/base/mem.h"
 #include "common/model/info/info.h"
+#include "common/model/info/open.h"
 #include "common/options/rows.h"
 
 #define S models_options

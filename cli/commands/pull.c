@@ -10,6 +10,7 @@
 #include "cli/pull/stop.h"
 #include "common/base/mem.h"
 #include "common/model/info/info.h"
+#include "common/model/info/open.h"
 #include "common/options/model.h"
 #include "common/options/rows.h"
 

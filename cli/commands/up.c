@@ -33,7 +33,9 @@
 #include "common/base/mem.h"
 #include "common/host/host.h"
 #include "common/keys/key_files.h"
+#include "common/keys/key_folder.h"
 #include "common/model/config/config.h"
+#include "common/model/info/open.h"
 
 enum { LAST_WORDS_MS = 9000 }; /* more than a gateway gives its clients to read them */
 enum { PATH_BYTES = 4096, LOG_NAME_BYTES = 14 };

@@ -21,6 +21,7 @@
 #include "common/http/client/client.h"
 #include "common/http/handlers/admin.h"
 #include "common/http/handlers/host_rule.h"
+#include "common/http/server/answer.h"
 #include "common/options/worker.h"
 
 enum { RANKS_MAX = 64, OWN_PORT = 7001, LOOK_US = 200000, LOOK_MS = 500, END_S = 3 };

@@ -11,6 +11,7 @@
 #include "common/base/log.h"
 #include "common/base/mem.h"
 #include "common/host/host.h"
+#include "common/loop/child.h"
 
 enum { ARGV_MAX = 300, ENV_MAX = 4096, LAST_WORDS_MAX = 512, EXTRA_VARIABLES = 4 };
 

@@ -17,6 +17,8 @@
 #include "common/base/version.h"
 #include "common/http/handlers/admin.h"
 #include "common/http/handlers/relay.h"
+#include "common/http/server/answer.h"
+#include "common/http/server/request.h"
 #include "common/keys/api_keys.h"
 
 enum { BODY_MAX = 16 << 10, LIST_MAX = 100, KEYS_LOOK_MS = 500 };

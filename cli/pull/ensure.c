@@ -10,6 +10,7 @@
 #include "common/base/log.h"
 #include "common/base/mem.h"
 #include "common/model/info/info.h"
+#include "common/model/info/open.h"
 #include "common/model/info/pulled.h"
 
 static const char *command = "pull"; /* of this process: it fetches for one command */

@@ -19,6 +19,7 @@
 #include "cli/pull/sources/s3.h"
 #include "common/base/mem.h"
 #include "common/model/info/info.h"
+#include "common/model/info/open.h"
 #include "common/model/info/pulled.h"
 
 enum { SPACE_LEFT = 16 << 20, IDENTITY_SHOWN = 12 };

@@ -6,6 +6,8 @@
 #include <string.h>
 #include <strings.h>
 
+#include "common/base/str.h"
+
 enum { MAX_TEXT = 4096 };
 
 struct reader {
@@ -69,26 +71,19 @@ static const char *variable_of(const struct reader *r, const char *name)
     return variable(r->in->environ_, name);
 }
 
-static struct str trim(struct str s)
-{
-    while (s.len > 0 && isspace((unsigned char)s.ptr[s.len - 1]))
-        s.len--;
-    while (s.len > 0 && isspace((unsigned char)*s.ptr))
-        s.ptr++, s.len--;
-    return s;
-}
-
 /* A line of Java's properties: KEY = VALUE or KEY: VALUE. False: a comment, or nothing. */
 static bool split_line(struct str line, struct str *key, struct str *value)
 {
     size_t i = 0;
-    line = trim(line);
+    line = str_trim(line, " \t\n\v\f\r");
     if (line.len == 0 || *line.ptr == '#' || *line.ptr == '!')
         return false;
     while (i < line.len && line.ptr[i] != '=' && line.ptr[i] != ':')
         i++;
-    *key = trim((struct str){line.ptr, i});
-    *value = i < line.len ? trim((struct str){line.ptr + i + 1, line.len - i - 1}) : STR("");
+    *key = str_trim((struct str){line.ptr, i}, " \t\n\v\f\r");
+    *value = i < line.len
+                 ? str_trim((struct str){line.ptr + i + 1, line.len - i - 1}, " \t\n\v\f\r")
+                 : STR("");
     return true;
 }
 

@@ -13,7 +13,9 @@
 #include "cli/sagemaker/host.h"
 #include "common/base/mem.h"
 #include "common/base/version.h"
+#include "common/config/print.h"
 #include "common/model/info/info.h"
+#include "common/model/info/open.h"
 
 extern char **environ;
 

@@ -12,6 +12,7 @@
 #include "common/base/clock.h"
 #include "common/base/log.h"
 #include "common/base/mem.h"
+#include "common/loop/child.h"
 
 #ifdef COX_SANITIZED
 enum { STOP_KILL_MS = 8000 }; /* a leak check is let finish */

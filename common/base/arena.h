@@ -14,7 +14,7 @@ struct arena {
 
 void arena_init(struct arena *a, size_t limit_bytes);
 void arena_fini(struct arena *a);
-/* Of an empty arena: so many bytes will be asked for, in all; one chunk then holds them. False: no
+/* An empty arena gets one chunk for so many bytes, which will be asked for in all. False: no
  * memory. */
 bool arena_reserve(struct arena *a, size_t n_bytes);
 void arena_reset(struct arena *a);

@@ -9,3 +9,8 @@ uint64_t clock_wall_ns(void); /* since 1970-01-01 UTC; for logs and OpenAI's "cr
 #define NS_PER_US 1000ull
 #define NS_PER_MS 1000000ull
 #define NS_PER_S  1000000000ull
+
+static inline double seconds_of_ns(uint64_t ns)
+{
+    return (double)ns / (double)NS_PER_S;
+}

@@ -35,7 +35,7 @@ enum dtype {
     DTYPE_F8_E4M3,
     DTYPE_F8_E5M2,
     DTYPE_OPAQUE, /* a name that is not known: bytes */
-    /* What the loader makes of a file's several tensors, in blocks of 32 elements. INT2, INT3,
+    /* The loader makes these of a file's several tensors, in blocks of 32 elements. INT2, INT3,
      * INT4: d f16, zero u8, a byte of nothing, codes of so many bits from the lowest on, and INT8:
      * d f32, zero i8, codes i8: d * (q - zero). FP8: d f32, then e4m3 codes: d * value. */
     DTYPE_INT2,

@@ -7,8 +7,8 @@
 
 #include "common/base/status.h"
 
-/* Of main: large blocks get pages of their own for good, so that what a burst took goes back to the
- * system (glibc would raise its threshold to the largest block ever freed). */
+/* Main calls this: large blocks get pages of their own for good, so that a burst's memory goes back
+ * to the system (glibc would raise its threshold to the largest block ever freed). */
 void mem_give_back_large(void);
 void *mem_alloc(size_t size);
 void *mem_zalloc(size_t size);

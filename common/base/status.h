@@ -35,8 +35,8 @@ struct error {
 };
 
 const char *status_name(enum status s);
-/* Of a program that could not start: what it was given is wrong, so that it ends with exit code 2
- * and nobody starts it again and again. */
+/* A program that could not start was given something wrong: it ends with exit code 2, so that
+ * nobody starts it again and again. */
 bool status_is_configuration(enum status s);
 
 /* Fills err (may be NULL) and returns s, so that `return error_set(err, STATUS_IO, ...)` reads

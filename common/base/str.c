@@ -42,6 +42,33 @@ bool str_starts(struct str s, struct str prefix)
     return s.len >= prefix.len && str_eq((struct str){s.ptr, prefix.len}, prefix);
 }
 
+bool str_ends(struct str s, struct str suffix)
+{
+    return s.len >= suffix.len &&
+           str_eq((struct str){s.ptr + s.len - suffix.len, suffix.len}, suffix);
+}
+
+static bool is_blank(char c, const char *blanks)
+{
+    return c != '\0' && strchr(blanks, c) != NULL;
+}
+
+struct str str_trim(struct str s, const char *blanks)
+{
+    while (s.len > 0 && is_blank(s.ptr[s.len - 1], blanks))
+        s.len--;
+    while (s.len > 0 && is_blank(s.ptr[0], blanks))
+        s = (struct str){s.ptr + 1, s.len - 1};
+    return s;
+}
+
+void str_copy(char *out, size_t size, struct str s)
+{
+    size_t n = s.len < size - 1 ? s.len : size - 1;
+    memcpy(out, s.ptr ? s.ptr : "", n);
+    out[n] = '\0';
+}
+
 /* Length of the UTF-8 character at p (n > 0 bytes left), 0 when it is not valid: overlong forms,
  * surrogates and values above U+10FFFF are refused by the bounds on the second byte. */
 static size_t utf8_char_len(const unsigned char *p, size_t n)

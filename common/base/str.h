@@ -22,6 +22,11 @@ bool str_eq_c(struct str a, const char *b);
 bool str_is_one_of(struct str a, const char *const *list); /* which ends with NULL */
 int str_compare(struct str a, struct str b); /* by bytes, as memcmp; a prefix comes first */
 bool str_starts(struct str s, struct str prefix);
+bool str_ends(struct str s, struct str suffix);
+/* Without those of the blanks (bytes of a C string) that stand at its two ends. */
+struct str str_trim(struct str s, const char *blanks);
+/* Into out[size] with a zero behind it; what is too long is cut. */
+void str_copy(char *out, size_t size, struct str s);
 /* Length of the longest prefix that is valid UTF-8 (RFC 3629); == s.len when all of it is. */
 size_t str_utf8_valid(struct str s);
 /* Whole-string decimal parsers: no blanks, no sign for u64, no trailing bytes. */

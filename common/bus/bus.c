@@ -1,10 +1,5 @@
-/* One zmq context, one socket, and its ZMQ_FD in the loop.
- *
- * ZMQ_FD is edge-triggered and also signals commands that are no messages, and a send can eat the
- * edge that announced a received message. So after every wake-up, and once after the sends of a
- * turn, the socket is read until it says EAGAIN, BUS_DRAIN_MAX frames a turn, the rest next turn
- * through an idle handle. Asking for ZMQ_EVENTS instead would be a system call for each frame. A
- * send never drains by itself: a handler would be called inside its own send.
+/* One zmq context, one socket, and its port in the loop. A send never drains by itself: a handler
+ * would be called inside its own send.
  *
  * bus_reconnect opens a new socket in the same context, since zmq_disconnect leaves what was
  * received from the old connection in the queue. */
@@ -18,9 +13,12 @@
 
 #include "common/base/log.h"
 #include "common/base/mem.h"
+#include "common/bus/port.h"
 #include "common/bus/zap.h"
 #include "common/host/loopback.h"
-#include "common/loop/state.h"
+#include "common/keys/join_token.h"
+#include "common/keys/key_files.h"
+#include "common/loop/loop.h"
 
 /* The header of a release build hides this option among the drafts; the library has it, and
  * open_bus fails where one does not. */
@@ -29,7 +27,6 @@
 #endif
 
 enum {
-    BUS_DRAIN_MAX = 256,
     BUS_HANDSHAKE_MS = 5000,
     BUS_CONNECT_MS = 2000, /* a host that drops SYNs: not the system's two minutes */
     BUS_RECONNECT_MS = 50,
@@ -40,17 +37,6 @@ enum {
     BUS_DEFAULT_HWM = 1024,
     BUS_DEFAULT_FRAME = 64 << 20,
     BUS_ADDRESSES_MAX = JOIN_TOKEN_MAX_HEADS
-};
-
-/* A zmq socket in the loop; freed when both handles are closed. It outlives the bus by a turn, so
- * code that has called a handler looks at port->bus first: NULL means the bus let go of it. */
-struct bus_port {
-    struct bus *bus;
-    void *socket;
-    bool (*take)(struct bus_port *p); /* one message; false: none. A handler may close the bus */
-    uv_poll_t poll;
-    uv_idle_t idle; /* runs while there is more to drain */
-    unsigned open_handles;
 };
 
 struct bus {
@@ -86,81 +72,6 @@ const char *bus_endpoint(const struct bus *b)
 uint32_t bus_n_addresses(const struct bus *b)
 {
     return b->n_addresses;
-}
-
-/* ---- a socket in the loop ---- */
-
-static void on_idle(uv_idle_t *h);
-
-static void drain(struct bus_port *p)
-{
-    for (int n = 0; p->bus; n++) {
-        if (n == BUS_DRAIN_MAX) {
-            uv_idle_start(&p->idle, on_idle);
-            return;
-        }
-        if (!p->take(p)) {
-            uv_idle_stop(&p->idle);
-            return;
-        }
-    }
-}
-
-static void on_idle(uv_idle_t *h)
-{
-    drain(h->data);
-}
-
-static void on_poll(uv_poll_t *h, int status, int events)
-{
-    drain(h->data);
-}
-
-static void on_port_closed(uv_handle_t *h)
-{
-    struct bus_port *p = h->data;
-    if (--p->open_handles == 0)
-        mem_free(p);
-}
-
-static void port_close(struct bus_port **port)
-{
-    struct bus_port *p = *port;
-    *port = NULL;
-    if (!p)
-        return;
-    p->bus = NULL;
-    /* out of the loop before zmq's threads close the descriptor */
-    uv_close((uv_handle_t *)&p->poll, on_port_closed);
-    uv_close((uv_handle_t *)&p->idle, on_port_closed);
-    zmq_close(p->socket);
-}
-
-/* Takes the socket in any case. */
-static enum status port_open(struct bus *b, void *owned_socket, bool (*take)(struct bus_port *),
-                             struct bus_port **out, struct error *err)
-{
-    int fd = -1, rc;
-    size_t size = sizeof fd;
-    struct bus_port *p = mem_zalloc(sizeof *p);
-    uv_loop_t *uv = loop_uv(b->loop);
-    p->bus = b;
-    p->socket = owned_socket;
-    p->take = take;
-    p->poll.data = p->idle.data = p;
-    rc = zmq_getsockopt(owned_socket, ZMQ_FD, &fd, &size) ? UV_EBADF
-                                                          : uv_poll_init(uv, &p->poll, fd);
-    if (rc) {
-        zmq_close(owned_socket);
-        mem_free(p);
-        return error_set(err, STATUS_IO, "bus: cannot watch a socket: %s", uv_strerror(rc));
-    }
-    uv_idle_init(uv, &p->idle);
-    p->open_handles = 2;
-    uv_poll_start(&p->poll, UV_READABLE, on_poll);
-    uv_idle_start(&p->idle, on_idle); /* what came before the poll gives no edge any more */
-    *out = p;
-    return STATUS_OK;
 }
 
 /* ---- frames ---- */
@@ -254,7 +165,7 @@ enum status bus_send(struct bus *b, struct bus_peer to, struct str frame)
         /* with ROUTER_MANDATORY the first part has checked the peer and its high-water mark */
         assert(!b->is_router || s == STATUS_OK);
     }
-    uv_idle_start(&b->data->idle, on_idle); /* the send may have taken the edge */
+    bus_port_drain_soon(b->data); /* the send may have taken the edge */
     return s;
 }
 
@@ -362,7 +273,7 @@ static enum status monitor_open(struct bus *b, void *watched, struct error *err)
         zmq_close(socket);
         return error_set(err, STATUS_IO, "bus: monitor: %s", zmq_strerror(e));
     }
-    return port_open(b, socket, take_event, &b->monitor, err);
+    return bus_port_open(b->loop, b, socket, take_event, &b->monitor, err);
 }
 
 /* ---- open and close ---- */
@@ -449,7 +360,7 @@ static enum status attach(struct bus *b, void *s, struct error *err)
     return STATUS_OK;
 }
 
-/* What cannot be read changes nothing: it may be half of a change. */
+/* A file that cannot be read changes nothing: it may be half of a change. */
 static void read_keys_again(struct bus *b)
 {
     struct curve_keys ours;
@@ -495,11 +406,11 @@ static enum status open_socket(struct bus *b, struct error *err)
     if (st == STATUS_OK)
         st = attach(b, s, err);
     if (st != STATUS_OK) {
-        port_close(&b->monitor);
+        bus_port_close(&b->monitor);
         zmq_close(s);
         return st;
     }
-    return port_open(b, s, take_data, &b->data, err);
+    return bus_port_open(b->loop, b, s, take_data, &b->data, err);
 }
 
 static enum status check_endpoint(const struct bus_options *o, const char *endpoint, bool is_router,
@@ -615,8 +526,8 @@ static void close_ports(struct bus *b)
 {
     if (b->monitor && b->data)
         zmq_socket_monitor(b->data->socket, NULL, 0);
-    port_close(&b->monitor);
-    port_close(&b->data);
+    bus_port_close(&b->monitor);
+    bus_port_close(&b->data);
 }
 
 enum status bus_reconnect(struct bus *b, struct error *err)

@@ -6,7 +6,8 @@
  * after the sends of a turn, capped per turn and re-armed. Sends never block and never drop
  * silently: STATUS_AGAIN = the high-water mark, STATUS_NOT_FOUND = no such peer any more. */
 #include "common/base/str.h"
-#include "common/keys/key_files.h"
+#include "common/keys/authorized.h"
+#include "common/keys/curve_keys.h"
 #include "common/loop/loop.h"
 
 #define BUS_ID_MAX 16u

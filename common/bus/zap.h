@@ -4,7 +4,8 @@
  * not stall handshakes; zap_start returns when it is bound, and the sockets it guards are bound
  * after that. libzmq admits everybody where no handler is bound, unless ZMQ_ZAP_ENFORCE_DOMAIN is
  * set. */
-#include "common/keys/key_files.h"
+#include "common/base/status.h"
+#include "common/keys/authorized.h"
 
 #define ZAP_DOMAIN "coxswain"
 

@@ -1,7 +1,8 @@
-/* The command line: what is an option, what its value, what an argument. */
+#include "common/config/argv.h"
+
 #include <string.h>
 
-#include "common/config/set.h"
+#include "common/config/lookup.h"
 
 static enum status needs_value(struct config_parser *p, const struct argv_scan *a)
 {

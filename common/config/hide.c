@@ -1,21 +1,17 @@
 /* `ps` shows a command line to everybody on a machine, for as long as the process lives. What was
  * given there and is nobody's business is overwritten where it stands, as soon as it was parsed:
  * all strings that a configuration hands out are copies. */
+#include "common/config/hide.h"
+
 #include <string.h>
 
 #include "common/base/mem.h"
 #include "common/base/userinfo.h"
-#include "common/config/set.h"
+#include "common/config/lookup.h"
 
 static void overwrite(char *text)
 {
     memset(text, '*', strlen(text));
-}
-
-static bool ends_with(struct str s, const char *end)
-{
-    size_t n = strlen(end);
-    return s.len >= n && memcmp(s.ptr + s.len - n, end, n) == 0;
 }
 
 /* A flag of others that changes nothing here may carry a secret there: --hf-token. */
@@ -25,7 +21,7 @@ static bool is_secret(const struct option_spec *s)
     if (s->secret || !config_is_foreign(s))
         return s->secret;
     for (size_t i = 0; i < sizeof ends / sizeof *ends; i++)
-        if (ends_with(str_from(s->name), ends[i]))
+        if (str_ends(str_from(s->name), str_from(ends[i])))
             return true;
     return false;
 }

@@ -1,9 +1,11 @@
-/* The option table for people (--help) and the values in force for the log. */
+#include "common/config/print.h"
+
 #include <stdio.h>
 #include <string.h>
 
 #include "common/base/log.h"
-#include "common/config/set.h"
+#include "common/config/hide.h"
+#include "common/config/lookup.h"
 
 enum { HELP_COLUMN = 34 };
 

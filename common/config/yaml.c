@@ -1,15 +1,16 @@
 /* The YAML file: one document, one mapping, scalars and lists of scalars. libyaml's events go
  * straight into config_set; anchors, tags' meanings and nesting are not wanted in a flat option
  * table and are refused by line. An option whose text is JSON may be a mapping, which becomes that
- * text. The file is read whole first, with a bound, so that libyaml never
- * waits on a pipe. */
+ * text. The file is read whole first, with a bound, so that libyaml never waits on a pipe. */
+#include "common/config/yaml.h"
+
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
 #include <yaml.h>
 
 #include "common/base/mem.h"
-#include "common/config/set.h"
+#include "common/config/lookup.h"
 
 enum { JSON_DEPTH_MAX = 16 };
 

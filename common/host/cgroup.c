@@ -22,7 +22,7 @@ static const struct hierarchy memory_hierarchies[] = {
      "\ntotal_inactive_file "},
 };
 
-/* Where the walk is: a folder of one hierarchy. */
+/* One step of the walk: a folder of one hierarchy. */
 struct level {
     const char *root, *mount;
     char path[1024]; /* under the mount: "" or "/a/b" */

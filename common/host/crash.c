@@ -221,7 +221,7 @@ static void on_crash(int signum, siginfo_t *info, void *context)
     (void)raise(signum);
 }
 
-/* Whose handlers say more. */
+/* The handlers of sanitizers say more. */
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 #define HAS_SANITIZER 1
 #elif defined(__has_feature)

@@ -1,18 +1,19 @@
 #pragma once
-/* What this process may use of its machine: the machine's own, or less inside a container. */
+/* The part of its machine that this process may use: all of it, or less inside a container. */
 #include <stdint.h>
 
 #include "common/base/str.h"
 
 uint64_t host_memory_bytes(void); /* of the machine, or of the cgroup */
-/* What could be allocated now without swapping: MemAvailable, and below the cgroup's limit, whose
- * usage is taken without idle pages of files; and this process's address space (ulimit -v). */
+/* Bytes that could be allocated now without swapping: MemAvailable, and below the cgroup's limit,
+ * whose usage is taken without idle pages of files; and this process's address space (ulimit -v).
+ */
 uint64_t host_available_bytes(void);
 /* CPUs in this process's affinity mask, and not more than the cgroup's quota pays for; >= 1. */
 uint32_t host_cpus(void);
 /* "AMD EPYC 9654", from /proc/cpuinfo; "CPU" when it does not say. */
 void host_cpu_name(char *out, size_t out_size);
-/* What this process has used of processors in its life, and has of memory now; 0: not known. */
+/* Processor time that this process has used in its life, and its memory now; 0: not known. */
 struct host_usage {
     uint64_t cpu_ns, resident_bytes;
 };

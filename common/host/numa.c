@@ -6,6 +6,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/base/order.h"
+#include "common/base/str.h"
+
 #define SYSTEM "/sys/devices/system"
 /* A list of 1024 numbers of which no two meet has at most this much. */
 enum { LIST_BYTES = 8192 };
@@ -27,20 +30,9 @@ static int64_t take_number(const char **at, const char *end, uint32_t limit)
     return v;
 }
 
-static struct str without_blanks(struct str s)
-{
-    while (s.len > 0 && isspace((unsigned char)s.ptr[s.len - 1]))
-        s.len--;
-    while (s.len > 0 && isspace((unsigned char)*s.ptr)) {
-        s.ptr++;
-        s.len--;
-    }
-    return s;
-}
-
 enum status numa_list_parse(struct str text, uint32_t limit, cpu_set_t *out, struct error *err)
 {
-    struct str s = without_blanks(text);
+    struct str s = str_trim(text, " \t\n\v\f\r");
     CPU_ZERO(out);
     if (s.len == 0)
         return STATUS_OK;
@@ -126,7 +118,7 @@ static enum status read_node(const char *root, uint32_t id, struct numa *n, stru
     return STATUS_OK;
 }
 
-/* Where a kernel does not say, or what makes no sense, a CPU is a core. */
+/* A CPU is a core where the kernel says nothing, or nothing that makes sense. */
 static void read_cores(const char *root, struct numa *n)
 {
     for (uint32_t i = 0; i < NUMA_MAX_CPUS; i++) {
@@ -216,16 +208,10 @@ int32_t numa_node_of(const struct numa *n, const cpu_set_t *set)
     return node;
 }
 
-/* Of a CPU: what comes first counts most. */
+/* The rank of a CPU in the order: node, then core, then number. */
 static uint64_t rank_of(const struct numa *n, uint32_t cpu)
 {
     return (uint64_t)(n->node_of[cpu] + 1) << 32 | (uint64_t)n->core_of[cpu] << 16 | cpu;
-}
-
-static int compare_ranks(const void *a, const void *b)
-{
-    uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
-    return (x > y) - (x < y);
 }
 
 uint32_t numa_order(const struct numa *n, const cpu_set_t *set, uint16_t out[CPU_SETSIZE])
@@ -235,7 +221,7 @@ uint32_t numa_order(const struct numa *n, const cpu_set_t *set, uint16_t out[CPU
     for (uint32_t i = 0; i < NUMA_MAX_CPUS; i++)
         if (CPU_ISSET(i, set))
             ranks[count++] = rank_of(n, i);
-    qsort(ranks, count, sizeof *ranks, compare_ranks);
+    qsort(ranks, count, sizeof *ranks, order_u64);
     for (uint32_t i = 0; i < count; i++)
         out[i] = (uint16_t)ranks[i];
     return count;

@@ -1,7 +1,7 @@
 #pragma once
-/* Which CPUs of this machine are near which memory: NUMA nodes and cores, as /sys says, and what of
- * them a process is to keep to. Pure but for the reading; what is read is checked as foreign.
- * Nothing here binds anything: worker/setup/bind.h does. */
+/* NUMA nodes and cores of this machine, as /sys says: they tell which CPUs are near which memory,
+ * and which of them a process is to keep to. Pure but for the reading; what is read is checked as
+ * foreign. Nothing here binds anything: worker/setup/bind.h does. */
 #include <sched.h>
 #include <stdint.h>
 
@@ -22,7 +22,7 @@ struct numa {
 /* Below root ("": this machine). STATUS_NOT_FOUND: no word of nodes there, STATUS_INVALID: what is
  * there makes no sense; out has no nodes then, and each CPU is a core. */
 MUST_USE enum status numa_read(const char *root, struct numa *out, struct error *err);
-/* Of a PCI device, "0000:3b:00.0"; -1: it does not say. */
+/* The node of a PCI device, "0000:3b:00.0"; -1: it does not say. */
 int32_t numa_node_of_pci(const char *root, const char *pci);
 
 /* "0-7,16,32-39" below `limit`, which is at most NUMA_MAX_CPUS. Empty text is an empty set. */
@@ -40,7 +40,7 @@ int32_t numa_node_of(const struct numa *n, const cpu_set_t *set);
  */
 uint32_t numa_order(const struct numa *n, const cpu_set_t *set, uint16_t out[CPU_SETSIZE]);
 
-/* What one process keeps to. */
+/* The CPUs and the memory that one process keeps to. */
 struct numa_binding {
     int32_t node;   /* whose memory it prefers; -1: none, it takes what is near */
     cpu_set_t cpus; /* not empty */

@@ -28,7 +28,7 @@ static bool split(const char *to, char name[256], const char **port)
 }
 
 /* Connecting a datagram socket chooses the source address and sends nothing. 0 or an errno. */
-static int ask(const struct addrinfo *a, char out[ROUTE_ADDRESS_MAX])
+static int ask(const struct addrinfo *a, char out[OWN_ADDRESS_MAX])
 {
     struct sockaddr_storage own;
     socklen_t n = sizeof own;
@@ -40,13 +40,13 @@ static int ask(const struct addrinfo *a, char out[ROUTE_ADDRESS_MAX])
                 ? errno
                 : 0;
     close(fd);
-    if (e == 0 && getnameinfo((struct sockaddr *)&own, n, out, ROUTE_ADDRESS_MAX, NULL, 0,
-                              NI_NUMERICHOST) != 0)
+    if (e == 0 &&
+        getnameinfo((struct sockaddr *)&own, n, out, OWN_ADDRESS_MAX, NULL, 0, NI_NUMERICHOST) != 0)
         e = EAFNOSUPPORT;
     return e;
 }
 
-enum status route_local_address(const char *to, char out[ROUTE_ADDRESS_MAX], struct error *err)
+enum status own_address_for(const char *to, char out[OWN_ADDRESS_MAX], struct error *err)
 {
     char name[256];
     const char *port;

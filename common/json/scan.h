@@ -1,7 +1,6 @@
 #pragma once
-/* Where a JSON value ends, byte by byte: enough to pass a tool call's arguments on while they come.
- * It follows strings, those in Python's quotes too, and brackets.
- * Pure; bounded in depth. */
+/* Finds where a JSON value ends, byte by byte: enough to pass a tool call's arguments on while they
+ * come. It follows strings, those in Python's quotes too, and brackets. Pure; bounded in depth. */
 #include "common/base/str.h"
 
 #define JSON_SCAN_MAX_DEPTH 64u

@@ -35,15 +35,9 @@ bool key_digest(struct str configured, uint8_t out[KEY_DIGEST_BYTES])
 
 static struct str bearer(struct str header)
 {
-    struct str key = {"", 0};
     if (header.len < 7 || strncasecmp(header.ptr, "Bearer ", 7) != 0)
-        return key;
-    key = (struct str){header.ptr + 7, header.len - 7};
-    while (key.len > 0 && *key.ptr == ' ')
-        key.ptr++, key.len--;
-    while (key.len > 0 && key.ptr[key.len - 1] == ' ')
-        key.len--;
-    return key;
+        return STR("");
+    return str_trim((struct str){header.ptr + 7, header.len - 7}, " ");
 }
 
 struct str key_sent(struct str authorization, struct str bare)
@@ -60,42 +54,6 @@ struct str key_next_word(const char **at)
     struct str w = {*at, strcspn(*at, " \t\r\n")};
     *at += w.len;
     return w;
-}
-
-/* ---- a file that changes ---- */
-
-struct key_file_stamp key_file_stamp_of(const struct stat *st)
-{
-    return (struct key_file_stamp){.mtime_ns = st->st_mtim.tv_sec * INT64_C(1000000000) +
-                                               st->st_mtim.tv_nsec,
-                                   .size = st->st_size,
-                                   .inode = (uint64_t)st->st_ino};
-}
-
-static bool same(const struct key_file_stamp *a, const struct key_file_stamp *b)
-{
-    return a->mtime_ns == b->mtime_ns && a->size == b->size && a->inode == b->inode;
-}
-
-void key_file_opened(struct key_file_watch *w, int fd)
-{
-    struct stat st;
-    if (fstat(fd, &st) == 0)
-        w->read = w->seen = key_file_stamp_of(&st);
-}
-
-bool key_file_is_news(struct key_file_watch *w, const char *path)
-{
-    struct stat st;
-    struct key_file_stamp now = KEY_FILE_GONE; /* which is news as well */
-    if (stat(path, &st) == 0)
-        now = key_file_stamp_of(&st);
-    bool settled = same(&now, &w->seen);
-    w->seen = now;
-    if (same(&now, &w->read) || !settled)
-        return false;
-    w->read = now;
-    return true;
 }
 
 /* ---- all of them ---- */

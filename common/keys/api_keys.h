@@ -1,41 +1,25 @@
 #pragma once
 /* API keys, as whatever stands in front of the cluster reads and compares them: as SHA-256 digests,
  * so that neither a key's length nor the position of a match shows. */
-#include <sys/stat.h>
-
 #include "common/base/str.h"
 #include "common/config/config.h"
+#include "common/keys/file_watch.h"
 
 enum { KEY_DIGEST_BYTES = 32, KEY_LINE_BYTES = 8192 };
 
-/* Of a key as options and files have it: KEY or sha256:HEX. False: HEX is not 64 digits. */
+/* The digest of a key as options and files have it: KEY or sha256:HEX. False: HEX is not 64 digits.
+ */
 bool key_digest(struct str configured, uint8_t out[KEY_DIGEST_BYTES]);
-/* Of a key as it is sent, whatever it looks like. */
+/* The digest of a key as it is sent, whatever it looks like. */
 void key_digest_sent(struct str key, uint8_t out[KEY_DIGEST_BYTES]);
-/* What a request sends: authorization is "Bearer KEY"; bare, a header that has the key alone,
- * counts where the other is empty or an AWS signature. Empty: none. */
+/* The key that a request sends: authorization is "Bearer KEY"; bare, a header that has the key
+ * alone, counts where the other is empty or an AWS signature. Empty: none. */
 struct str key_sent(struct str authorization, struct str bare);
 /* The next word of a file's line; empty at its end. */
 struct str key_next_word(const char **at);
 
-/* A file that is read again when it changes. Zeroed before its first use. */
-struct key_file_stamp {
-    int64_t mtime_ns, size;
-    uint64_t inode;
-};
-#define KEY_FILE_GONE ((struct key_file_stamp){.mtime_ns = -1})
-struct key_file_watch {
-    struct key_file_stamp read, seen; /* when it was read, at the last look */
-};
-struct key_file_stamp key_file_stamp_of(const struct stat *st);
-/* Of the open file, before it is read: what is written meanwhile is news. */
-void key_file_opened(struct key_file_watch *w, int fd);
-/* Is it another one than was read, and was it the same at the last look (it may still be being
- * written)? True once: it counts as read then, so that an error in it is said once. */
-bool key_file_is_news(struct key_file_watch *w, const char *path);
-
-/* Who may ask at all: the keys of --api-key and --api-key-file, without their tenants and bounds,
- * for a front whose gateways decide the rest. Loop thread only. */
+/* The keys of those who may ask at all: those of --api-key and --api-key-file, without their
+ * tenants and bounds, for a front whose gateways decide the rest. Loop thread only. */
 struct api_keys {
     uint8_t (*digests)[KEY_DIGEST_BYTES];
     uint32_t n;

@@ -6,6 +6,8 @@
  * A child's end is known from SIGCHLD and waitpid of its own pid; nobody else in the program waits.
  * The pid stays ours until then, so loop_child_kill cannot hit a stranger. What the pipes still
  * hold is read before on_exit is called. */
+#include "common/loop/child.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
@@ -15,7 +17,7 @@
 #include <unistd.h>
 
 #include "common/base/mem.h"
-#include "common/loop/state.h"
+#include "common/loop/uv.h"
 
 enum { LINE_MAX_BYTES = 16 * 1024, DRAIN_MAX_BYTES = 1 << 20 };
 
@@ -35,6 +37,11 @@ struct loop_child {
     int pid;
     unsigned open_handles;
     bool exited, released; /* released: the owner called loop_child_free */
+};
+
+/* The children of one loop. They are kept from the first one on until the loop is freed. */
+struct children {
+    struct loop_child *first;
 };
 
 static void maybe_free(struct loop_child *c)
@@ -132,9 +139,9 @@ static void on_child_end(struct loop_child *c, int wait_status)
 }
 
 /* Handles one child that has ended; false when there is none. */
-static bool reap_one(struct loop *l)
+static bool reap_one(struct children *all)
 {
-    for (struct loop_child *c = l->children; c; c = c->next) {
+    for (struct loop_child *c = all->first; c; c = c->next) {
         int wait_status;
         if (!c->exited && waitpid(c->pid, &wait_status, WNOHANG) == c->pid) {
             on_child_end(c, wait_status);
@@ -212,7 +219,7 @@ static void watch(struct loop *l, struct loop_child *c, int i_pipe, int fd)
     p->poll.data = p;
     c->pipes[i_pipe] = p;
     fcntl(fd, F_SETFL, O_NONBLOCK);
-    if (uv_poll_init(&l->uv, &p->poll, fd)) {
+    if (uv_poll_init(loop_uv(l), &p->poll, fd)) {
         close(fd);
         return;
     }
@@ -221,15 +228,43 @@ static void watch(struct loop *l, struct loop_child *c, int i_pipe, int fd)
     uv_poll_start(&p->poll, UV_READABLE, on_readable);
 }
 
+static void close_children(void *ctx)
+{
+    struct children *all = ctx;
+    for (struct loop_child *c = all->first, *next; c; c = next) {
+        next = c->next;
+        c->exited = c->released = true;
+        c->next = NULL;
+        c->prev = &c->next; /* out of the list, which does not wait for pipes to close */
+        pipe_close(c->pipes[0]);
+        pipe_close(c->pipes[1]);
+        maybe_free(c);
+    }
+    mem_free(all);
+}
+
+/* Watches for their ends. NULL: SIGCHLD cannot be watched. */
+static struct children *children_of(struct loop *l)
+{
+    struct children *all = loop_find_on_free(l, close_children);
+    if (all)
+        return all;
+    all = mem_zalloc(sizeof *all);
+    if (loop_on_signal(l, SIGCHLD, on_sigchld, all) != STATUS_OK) {
+        mem_free(all);
+        return NULL;
+    }
+    loop_on_free(l, close_children, all);
+    return all;
+}
+
 enum status loop_child_spawn(struct loop *l, const struct loop_child_options *o,
                              struct loop_child **out, struct error *err)
 {
     int fail[2], outs[2] = {-1, -1}, errs[2] = {-1, -1}, exec_errno = 0, me = getpid();
-    if (!l->watches_children) {
-        if (loop_on_signal(l, SIGCHLD, on_sigchld, l) != STATUS_OK)
-            return error_set(err, STATUS_IO, "cannot watch for SIGCHLD");
-        l->watches_children = true;
-    }
+    struct children *all = children_of(l);
+    if (!all)
+        return error_set(err, STATUS_IO, "cannot watch for SIGCHLD");
     bool ok = open_pipe(fail);
     if (ok && !o->inherit_stdio)
         ok = open_pipe(outs) && open_pipe(errs);
@@ -257,11 +292,11 @@ enum status loop_child_spawn(struct loop *l, const struct loop_child_options *o,
     c->o = *o;
     c->o.argv = c->o.env = NULL;
     c->pid = pid;
-    c->next = l->children;
-    c->prev = &l->children;
-    if (l->children)
-        l->children->prev = &c->next;
-    l->children = c;
+    c->next = all->first;
+    c->prev = &all->first;
+    if (all->first)
+        all->first->prev = &c->next;
+    all->first = c;
     if (!o->inherit_stdio) {
         close(outs[1]);
         close(errs[1]);
@@ -289,15 +324,4 @@ void loop_child_free(struct loop_child *c)
         return;
     c->released = true; /* one that still runs is read and reaped without callbacks */
     maybe_free(c);
-}
-
-void loop_children_close(struct loop *l)
-{
-    for (struct loop_child *c = l->children, *next; c; c = next) {
-        next = c->next;
-        c->exited = c->released = true;
-        pipe_close(c->pipes[0]);
-        pipe_close(c->pipes[1]);
-        maybe_free(c);
-    }
 }

@@ -12,7 +12,9 @@
 
 #include "common/base/clock.h"
 #include "common/base/mem.h"
-#include "common/loop/state.h"
+#include "common/loop/uv.h"
+
+enum { LOOP_TICK_MS = 250, LOOP_LAG_SLOTS = 4 };
 
 struct loop_timer {
     struct loop_timer *next, **prev;
@@ -34,6 +36,24 @@ struct loop_signal {
     uv_signal_t uv;
     loop_signal_fn *fn;
     void *ctx;
+};
+
+struct loop_hook {
+    struct loop_hook *next;
+    loop_fn *fn;
+    void *ctx;
+};
+
+struct loop {
+    uv_loop_t uv;
+    struct loop_timer *timers;
+    struct loop_wakeup *wakeups;
+    struct loop_signal *signals;
+    struct loop_hook *turn_hooks, *free_hooks;
+    uv_prepare_t turn;
+    uv_timer_t tick;
+    uint64_t tick_due_ns, lag_ns[LOOP_LAG_SLOTS];
+    unsigned i_lag;
 };
 
 #define LIST_PUSH(head, item)                                                                      \
@@ -122,13 +142,39 @@ uint64_t loop_lag_ns(const struct loop *l)
     return worst;
 }
 
-void loop_on_turn_end(struct loop *l, loop_fn *fn, void *ctx)
+static void add_hook(struct loop_hook **end, loop_fn *fn, void *ctx)
 {
-    struct loop_hook *k = mem_zalloc(sizeof *k), **end = &l->turn_hooks;
+    struct loop_hook *k = mem_zalloc(sizeof *k);
     *k = (struct loop_hook){.fn = fn, .ctx = ctx};
     while (*end)
         end = &(*end)->next; /* in the order they were added */
     *end = k;
+}
+
+void loop_on_turn_end(struct loop *l, loop_fn *fn, void *ctx)
+{
+    add_hook(&l->turn_hooks, fn, ctx);
+}
+
+void loop_on_free(struct loop *l, loop_fn *fn, void *ctx)
+{
+    add_hook(&l->free_hooks, fn, ctx);
+}
+
+void *loop_find_on_free(const struct loop *l, loop_fn *fn)
+{
+    for (const struct loop_hook *k = l->free_hooks; k; k = k->next)
+        if (k->fn == fn)
+            return k->ctx;
+    return NULL;
+}
+
+static void free_hooks(struct loop_hook *k)
+{
+    for (struct loop_hook *next; k; k = next) {
+        next = k->next;
+        mem_free(k);
+    }
 }
 
 /* ---- timers ---- */
@@ -271,7 +317,8 @@ void loop_free(struct loop *l)
         next = s->next;
         close_signal(s);
     }
-    loop_children_close(l);
+    for (struct loop_hook *k = l->free_hooks; k; k = k->next)
+        k->fn(k->ctx);
     uv_close((uv_handle_t *)&l->turn, NULL);
     uv_close((uv_handle_t *)&l->tick, NULL);
     /* close callbacks may close more; a handle that stays open was forgotten by its owner */
@@ -279,9 +326,7 @@ void loop_free(struct loop *l)
         uv_run(&l->uv, UV_RUN_NOWAIT);
     int rc = uv_loop_close(&l->uv);
     assert(rc == 0 && "a bus or an HTTP server was not closed before loop_free");
-    for (struct loop_hook *k = l->turn_hooks, *next; k; k = next) {
-        next = k->next;
-        mem_free(k);
-    }
+    free_hooks(l->turn_hooks);
+    free_hooks(l->free_hooks);
     mem_free(l);
 }

@@ -1,6 +1,6 @@
 #pragma once
 /* One libuv loop per process, one thread on it. Wraps what every program needs: signals, timers,
- * calls from other threads. No uv type leaves common/net. Callbacks run on the loop's thread. */
+ * calls from other threads. No uv type is in this header. Callbacks run on the loop's thread. */
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -9,7 +9,6 @@
 struct loop;
 struct loop_timer;
 struct loop_wakeup;
-struct loop_child;
 typedef void loop_fn(void *ctx);
 typedef void loop_signal_fn(void *ctx, int signum);
 
@@ -34,21 +33,9 @@ void loop_wake(struct loop_wakeup *w);
 void loop_wakeup_free(struct loop_wakeup *w);
 /* Once per loop turn, after I/O: the place to schedule, flush, and batch. Until loop_free. */
 void loop_on_turn_end(struct loop *l, loop_fn *fn, void *ctx);
+/* Once, in loop_free, while handles can still be closed: for what lives as long as the loop. */
+void loop_on_free(struct loop *l, loop_fn *fn, void *ctx);
+/* The ctx of such a call of this fn; NULL: there was none. */
+void *loop_find_on_free(const struct loop *l, loop_fn *fn);
 /* How late the loop's 250 ms tick ran at worst in the last second; /livez answers 503 above 5 s. */
 uint64_t loop_lag_ns(const struct loop *l);
-
-/* Child processes, for `cox up`. Lines of stdout and stderr come one by one, without the newline.
- */
-struct loop_child_options {
-    const char *const *argv; /* NULL-terminated; argv[0] is the file */
-    const char *const *env;  /* NULL: inherit */
-    void (*on_line)(void *ctx, struct loop_child *c, const char *line, size_t n, bool is_stderr);
-    void (*on_exit)(void *ctx, struct loop_child *c, int64_t status, int term_signal);
-    void *ctx;
-    bool inherit_stdio; /* no on_line: the child writes where we write */
-};
-MUST_USE enum status loop_child_spawn(struct loop *l, const struct loop_child_options *o,
-                                      struct loop_child **out, struct error *err);
-int loop_child_pid(const struct loop_child *c);
-void loop_child_kill(struct loop_child *c, int signum); /* no-op once it has exited */
-void loop_child_free(struct loop_child *c);             /* after on_exit, or detaches */

@@ -1,5 +1,5 @@
 #pragma once
-/* What a gateway does with every request and answer, whatever the route: rows that cox-gateway and
+/* Options for every request and answer of a gateway, whatever the route: rows that cox-gateway and
  * cox up share. S has a `struct front_options front`. */
 #include "common/config/config.h"
 

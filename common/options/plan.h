@@ -23,7 +23,8 @@ enum plan_dtype {
 };
 #define PLAN_DTYPES "auto|float16|fp16|half|bfloat16|bf16|float32|fp32|float|fp8|int8|int4"
 
-/* Of a model that has no files, or in the place of what its files say. 0, NULL: not said. */
+/* The shape of a model that has no files, or in the place of what its files say. 0, NULL: not said.
+ */
 struct plan_shape_options {
     const char *params, *active_params; /* "13e9", "13B" */
     int dtype;                          /* enum plan_dtype */

@@ -7,7 +7,7 @@
 #define SPECULATION_MAX_LOOKUP  64
 #define SPECULATION_MODEL_BYTES 1024
 
-/* What was given; embedded in a program's options as `speculation`. */
+/* The options as they were given; embedded in a program's options as `speculation`. */
 struct speculation_options {
     const char *config;                                              /* JSON; NULL: none */
     const char *method, *model;                                      /* NULL: not said */
@@ -60,7 +60,7 @@ struct speculation_options {
 
 enum speculation_method { SPECULATION_NGRAM, SPECULATION_DRAFT_MODEL };
 
-/* What is in force. */
+/* The settings in force. */
 struct speculation {
     uint32_t n_tokens;               /* 0: off, and nothing else counts */
     uint32_t lookup_max, lookup_min; /* of n-grams; 0 with another method */

@@ -10,8 +10,10 @@
 
 #include "common/base/clock.h"
 #include "common/base/mem.h"
-#include "common/loop/state.h"
+#include "common/loop/loop.h"
+#include "common/loop/uv.h"
 #include "common/redis/reply.h"
+#include "common/redis/url.h"
 
 enum {
     CALLS_MAX = 1024,

@@ -10,16 +10,7 @@
  * those who have to wait a lease's time before they trust what is stored. */
 #include "common/base/str.h"
 #include "common/loop/loop.h"
-
-enum redis_kind { REDIS_NIL, REDIS_INTEGER, REDIS_TEXT, REDIS_ERROR, REDIS_LIST };
-
-struct redis_reply { /* valid in the callback only */
-    enum redis_kind kind;
-    int64_t integer;
-    struct str text; /* of REDIS_TEXT and REDIS_ERROR */
-    struct redis_reply **items;
-    uint32_t n_items;
-};
+#include "common/redis/reply.h"
 
 struct redis_options {
     const char *url;       /* see redis_url_parse */
@@ -28,18 +19,6 @@ struct redis_options {
     void (*on_link)(void *ctx, bool up, const char *why); /* never inside of redis_call or _open */
     void *ctx;
 };
-
-/* Where it is and who we are. */
-struct redis_url {
-    char host[256]; /* or the socket's path */
-    uint16_t port;
-    bool is_unix;
-    uint32_t db;
-    char user[256], password[256]; /* "": none */
-};
-/* redis://[[USER]:PASSWORD@]HOST[:PORT][/DB] or unix://[[USER]:PASSWORD@]/PATH[?db=DB]; %XX in
- * user, password and path. STATUS_INVALID; no message repeats a password. */
-MUST_USE enum status redis_url_parse(const char *url, struct redis_url *out, struct error *err);
 
 struct redis;
 /* Errors are of the URL only; the first connection is tried at once. */

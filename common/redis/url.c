@@ -1,4 +1,4 @@
-#include "common/redis/redis.h"
+#include "common/redis/url.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -1,14 +1,15 @@
-/* A server's certificate, key and the authorities of its clients: read from files, and read again
- * when they change. OpenSSL counts the sessions of a context, so an old one goes with its last. */
+/* OpenSSL counts the sessions of a context, so an old one goes with its last. */
+#include "common/tls/server.h"
+
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <time.h>
 
 #include <openssl/err.h>
+#include <openssl/ssl.h>
 
 #include "common/base/mem.h"
-#include "common/tls/server.h"
 
 #define CIPHERS "ECDHE+AESGCM:ECDHE+CHACHA20"
 

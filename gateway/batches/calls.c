@@ -6,6 +6,8 @@
 #include "common/base/mem.h"
 #include "common/base/metrics.h"
 #include "common/host/thread.h"
+#include "common/http/server/answer.h"
+#include "common/http/server/request.h"
 #include "common/http/server/server.h"
 #include "gateway/batches/batch_calls.h"
 #include "gateway/batches/download.h"

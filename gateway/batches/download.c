@@ -4,6 +4,8 @@
 
 #include "common/base/log.h"
 #include "common/base/mem.h"
+#include "common/http/server/answer.h"
+#include "common/http/server/request.h"
 #include "common/http/server/server.h"
 #include "gateway/batches/download.h"
 

@@ -2,6 +2,7 @@
 
 #include <string.h>
 
+#include "common/base/str.h"
 #include "gateway/dialects/openai_chat.h"
 
 static bool has_role(const json_t *message, const char *role)
@@ -52,20 +53,11 @@ static bool has_any(const json_t *messages, bool (*is)(const json_t *messages, s
     return false;
 }
 
-static struct str trim(struct str s)
-{
-    while (s.len > 0 && strchr(" \t\r\n", s.ptr[s.len - 1]))
-        s.len--;
-    while (s.len > 0 && strchr(" \t\r\n", *s.ptr))
-        s.ptr++, s.len--;
-    return s;
-}
-
 /* The text stands in what is left of the prompt, of which left is then the part behind it. Texts
  * are looked for in their order, so that all of them together take one pass. */
 static bool is_shown(struct str text, struct str *left)
 {
-    text = trim(text);
+    text = str_trim(text, " \t\r\n");
     const char *at = text.len > 0 ? memmem(left->ptr, left->len, text.ptr, text.len) : left->ptr;
     if (!at)
         return false;

@@ -9,6 +9,8 @@
 #include "common/base/mem.h"
 #include "common/base/random.h"
 #include "common/http/handlers/host_rule.h"
+#include "common/http/server/answer.h"
+#include "common/http/server/request.h"
 #include "gateway/trace/access_log.h"
 
 enum { LOG_VALUE_MAX = 512 };

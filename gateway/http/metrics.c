@@ -3,6 +3,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "common/http/server/request.h"
+
 #define N(a) (uint32_t)(sizeof(a) / sizeof *(a))
 
 /* Those of prometheus-fastapi-instrumentator, which vLLM's server has. */

@@ -1,6 +1,7 @@
 #include "gateway/http/tls.h"
 
 #include "common/base/log.h"
+#include "common/tls/server.h"
 
 enum { TICK_MS = 500 };
 

@@ -41,19 +41,13 @@ static uint32_t step_behind(size_t mark)
     }
 }
 
-static bool ends_with(struct str s, const char *end)
-{
-    const size_t n = strlen(end);
-    return s.len >= n && memcmp(s.ptr + s.len - n, end, n) == 0;
-}
-
 static void inkling_init(const struct answer_parser *p, struct parser_state *s, struct str prompt,
                          struct str continued)
 {
     (void)p;
-    if (continued.len > 0 || ends_with(prompt, marks[TEXT]))
+    if (continued.len > 0 || str_ends(prompt, str_from(marks[TEXT])))
         s->step = STEP_CONTENT;
-    else if (ends_with(prompt, marks[THINK]))
+    else if (str_ends(prompt, str_from(marks[THINK])))
         s->step = STEP_THINK;
 }
 

@@ -2,6 +2,8 @@
 
 #include <string.h>
 
+#include "common/http/server/answer.h"
+#include "common/http/server/request.h"
 #include "gateway/http/reply.h"
 #include "gateway/routes/call.h"
 #include "gateway/sagemaker/djl.h"

@@ -3,14 +3,7 @@
 #include <string.h>
 #include <strings.h>
 
-static struct str trim(struct str s)
-{
-    while (s.len > 0 && (s.ptr[s.len - 1] == ' ' || s.ptr[s.len - 1] == '\t'))
-        s.len--;
-    while (s.len > 0 && (*s.ptr == ' ' || *s.ptr == '\t'))
-        s = (struct str){s.ptr + 1, s.len - 1};
-    return s;
-}
+#include "common/base/str.h"
 
 static bool find_pair(struct str text, char between, const char *name, struct str *out)
 {
@@ -19,9 +12,9 @@ static bool find_pair(struct str text, char between, const char *name, struct st
         size_t n = end ? (size_t)(end - text.ptr) : text.len;
         const char *equals = memchr(text.ptr, '=', n);
         size_t n_name = equals ? (size_t)(equals - text.ptr) : 0;
-        struct str key = trim((struct str){text.ptr, n_name});
+        struct str key = str_trim((struct str){text.ptr, n_name}, " \t");
         if (equals && key.len == strlen(name) && strncasecmp(key.ptr, name, key.len) == 0) {
-            *out = trim((struct str){equals + 1, n - n_name - 1});
+            *out = str_trim((struct str){equals + 1, n - n_name - 1}, " \t");
             return true;
         }
         n += end != NULL;

@@ -2,6 +2,8 @@
 
 #include <stdio.h>
 
+#include "common/http/server/answer.h"
+#include "common/http/server/request.h"
 #include "gateway/request/reply.h"
 #include "gateway/sagemaker/event_stream.h"
 

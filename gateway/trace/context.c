@@ -2,6 +2,8 @@
 
 #include <string.h>
 
+#include "common/base/str.h"
+
 enum { PARENT_BYTES = 55, MEMBERS_MAX = 32, KEY_MAX = 256, VALUE_MAX = 256 };
 
 static bool is_zero(const uint8_t *bytes, size_t n)
@@ -68,15 +70,6 @@ static bool value_is_fine(struct str value)
     return value.len > 0 && value.len <= VALUE_MAX;
 }
 
-static struct str trim(struct str s)
-{
-    while (s.len > 0 && (*s.ptr == ' ' || *s.ptr == '\t'))
-        s.ptr++, s.len--;
-    while (s.len > 0 && (s.ptr[s.len - 1] == ' ' || s.ptr[s.len - 1] == '\t'))
-        s.len--;
-    return s;
-}
-
 /* A list of key=value; members may be empty. */
 static bool state_is_fine(struct str h)
 {
@@ -85,7 +78,7 @@ static bool state_is_fine(struct str h)
     for (size_t n = 0; h.len > 0; n++) {
         const char *comma = memchr(h.ptr, ',', h.len);
         size_t len = comma ? (size_t)(comma - h.ptr) : h.len;
-        struct str member = trim((struct str){h.ptr, len});
+        struct str member = str_trim((struct str){h.ptr, len}, " \t");
         const char *is = member.len ? memchr(member.ptr, '=', member.len) : NULL;
         size_t n_key = is ? (size_t)(is - member.ptr) : 0;
         if (n >= MEMBERS_MAX)
@@ -102,11 +95,11 @@ static bool state_is_fine(struct str h)
 bool trace_context_read(struct trace_context *out, struct str traceparent, struct str tracestate)
 {
     *out = (struct trace_context){0};
-    if (!read_parent(out, trim(traceparent))) {
+    if (!read_parent(out, str_trim(traceparent, " \t"))) {
         *out = (struct trace_context){0};
         return false;
     }
-    tracestate = trim(tracestate);
+    tracestate = str_trim(tracestate, " \t");
     if (state_is_fine(tracestate) && tracestate.len > 0)
         memcpy(out->state, tracestate.ptr, tracestate.len);
     return true;

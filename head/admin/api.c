@@ -8,6 +8,8 @@
 #include "common/http/handlers/admin.h"
 #include "common/http/handlers/files.h"
 #include "common/http/handlers/host_rule.h"
+#include "common/http/server/answer.h"
+#include "common/http/server/request.h"
 #include "head/admin/dashboard.h"
 #include "head/admin/json.h"
 #include "head/admin/metrics.h"

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "common/base/mem.h"
+#include "common/loop/child.h"
 
 /* `cox run terminate` waits 40 s for a run to end. */
 enum { CALL_MS = 60000, OUT_MAX = 4 << 20, SAID_MAX = 4096 };

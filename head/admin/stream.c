@@ -4,6 +4,8 @@
 
 #include "common/base/clock.h"
 #include "common/base/mem.h"
+#include "common/http/server/answer.h"
+#include "common/http/server/request.h"
 #include "head/admin/stream_json.h"
 #include "head/admin/stream_query.h"
 #include "head/state/head_core.h"

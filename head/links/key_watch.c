@@ -5,6 +5,7 @@
 
 #include "common/base/log.h"
 #include "common/base/mem.h"
+#include "common/keys/authorized.h"
 
 enum { LOOK_MS = 500 };
 

@@ -2,7 +2,8 @@
 /* The head's authorized file, with those that it names, read again when one changes: looked at
  * twice a second, taken when it was the same at two looks. A file that is gone or has an error
  * changes nothing and is told of, once. Loop thread. */
-#include "common/keys/key_files.h"
+#include "common/base/status.h"
+#include "common/keys/authorized.h"
 #include "common/loop/loop.h"
 
 struct key_watch;

@@ -8,6 +8,7 @@
 
 #include "common/base/clock.h"
 #include "common/base/mem.h"
+#include "common/base/str.h"
 
 #define DECODE_LIMIT_BYTES (256u << 20)
 #define REFUSED_QUIET_NS   (60 * NS_PER_S)
@@ -168,13 +169,6 @@ void peers_refuse(struct peers *p, struct bus_peer to, enum status status, const
 }
 
 /* ---- receiving ---- */
-
-static void copy_str(char *out, size_t size, struct str s)
-{
-    size_t n = s.len < size - 1 ? s.len : size - 1;
-    memcpy(out, s.ptr ? s.ptr : "", n);
-    out[n] = '\0';
-}
 
 static bool role_is_allowed(const struct peers *p, enum peer_role authenticated,
                             enum peer_role said)
@@ -346,9 +340,9 @@ struct peer *peers_open(struct peers *p, const struct peers_input *in, const str
         return NULL;
     x->addr = in->from;
     bucket_insert(p, x);
-    copy_str(x->key, sizeof x->key, str_from(in->key));
-    copy_str(x->node, sizeof x->node, h->node);
-    copy_str(x->version, sizeof x->version, h->version);
+    str_copy(x->key, sizeof x->key, str_from(in->key));
+    str_copy(x->node, sizeof x->node, h->node);
+    str_copy(x->version, sizeof x->version, h->version);
     uint64_t session = 0;
     while (session == 0)
         session = rng_next(p->rng);

@@ -3,6 +3,7 @@
 #include "common/base/mem.h"
 #include "common/base/version.h"
 #include "common/config/config.h"
+#include "common/config/print.h"
 #include "head/record/replay.h"
 
 extern char **environ;

@@ -11,11 +11,6 @@
 #define KV_BETTER 0.75 /* so that it would be this */
 #define USED_LOW  0.60 /* fewer groups are enough while they would be used no more than this */
 
-static double seconds(uint64_t ns)
-{
-    return (double)ns / (double)NS_PER_S;
-}
-
 static uint32_t at_least(uint32_t a, uint32_t b)
 {
     return a > b ? a : b;
@@ -41,12 +36,12 @@ static uint32_t wanted_more(struct scale_hint *h, const struct scale_config *c,
         double each = l->running > 0 ? l->running / n : c->slots; /* what one has turned out to */
         want = at_least((uint32_t)ceil((l->running + l->waiting) / each), l->n_groups + 1);
         say(h, "%u wait, the oldest for %.1f s, beside %u that run on %u groups; ", l->waiting,
-            seconds(l->oldest_wait_ns), l->running, l->n_groups);
+            seconds_of_ns(l->oldest_wait_ns), l->running, l->n_groups);
     }
     if (c->ttft_ns > 0 && l->oldest_wait_ns >= c->ttft_ns) {
         want = at_least(want, l->n_groups + 1);
         say(h, "a first token has been awaited for %.1f s, the target is %.1f s; ",
-            seconds(l->oldest_wait_ns), seconds(c->ttft_ns));
+            seconds_of_ns(l->oldest_wait_ns), seconds_of_ns(c->ttft_ns));
     }
     if (l->kv_usage > KV_FULL) {
         want =
@@ -91,12 +86,12 @@ static void lower(struct scale_hint *h, const struct scale_config *c, uint32_t n
         say(h,
             "%u would be enough, and will be wanted once that has been so for %.0f s (%.0f s so "
             "far); ",
-            need, seconds(c->calm_ns), seconds(calm_ns));
+            need, seconds_of_ns(c->calm_ns), seconds_of_ns(calm_ns));
         return;
     }
     h->groups = h->low_peak;
     h->low_since_ns = 0;
-    say(h, "no more were needed for %.0f s; ", seconds(c->calm_ns));
+    say(h, "no more were needed for %.0f s; ", seconds_of_ns(c->calm_ns));
 }
 
 static void note_use(struct scale_hint *h, const struct scale_load *l, uint64_t now_ns)
@@ -145,7 +140,7 @@ static bool rest(struct scale_hint *h, const struct scale_config *c, const struc
         h->is_starting = false;
     }
     if (h->groups == 0)
-        say(h, "nothing has been asked for %.0f s; ", seconds(now_ns - h->asked_ns));
+        say(h, "nothing has been asked for %.0f s; ", seconds_of_ns(now_ns - h->asked_ns));
     return h->groups == 0;
 }
 

@@ -1,6 +1,6 @@
 /* adapter.proto <-> plain structs. */
 #include "proto/adapter.pb-c.h"
-#include "proto/codec/wire.h"
+#include "proto/codec/ops.h"
 
 static ProtobufCMessage *put_adapter(struct wire *w, const struct msg *m)
 {

@@ -1,8 +1,10 @@
 /* One set of rules for both directions: what a message may hold. The plain structs are checked, so
  * the generated ones never have to be, and what we send is what a peer accepts. */
+#include "proto/codec/check.h"
+
 #include <math.h>
 
-#include "proto/codec/wire.h"
+#include "proto/limits.h"
 
 struct check {
     struct error *err;

@@ -3,7 +3,7 @@
 
 #include "proto/adapter.pb-c.h"
 #include "proto/cluster.pb-c.h"
-#include "proto/codec/wire.h"
+#include "proto/codec/ops.h"
 
 static void put_kv_groups(struct wire *w, const struct worker_info *i, Cox__WorkerInfo *p)
 {

@@ -1,13 +1,14 @@
 /* Frames and dispatch. A body is unpacked by protobuf-c with an allocator on the arena (free does
  * nothing) under a budget tied to the body's size, then mapped to a plain struct that borrows the
- * unpacked arrays, then checked (codec_check.c). */
+ * unpacked arrays, then checked (check.c). */
 #include "proto/codec/codec.h"
 
 #include <assert.h>
 #include <string.h>
 
 #include "common/base/mem.h"
-#include "proto/codec/wire.h"
+#include "proto/codec/check.h"
+#include "proto/codec/ops.h"
 
 static uint64_t get_le(const uint8_t *p, int n_bytes)
 {

@@ -6,10 +6,8 @@
  * before anything is parsed. Decoding checks sizes first, counts after, and copies into plain
  * structs on the arena; a hostile body costs at most the arena's limit. Pure; any thread. */
 #include "common/base/arena.h"
+#include "proto/limits.h"
 #include "proto/messages.h"
-
-#define FRAME_HEADER_BYTES 32u
-#define FRAME_MAX_BYTES    (64u << 20)
 
 struct frame_header {
     uint8_t major, minor;

@@ -1,7 +1,7 @@
 /* Columns: one field of an array of structs as one packed array, and back. What protobuf-c does
  * with a packed array of fixed32 is a copy, so the price of an item is a load and a store per
  * column. */
-#include "proto/codec/wire.h"
+#include "proto/codec/columns.h"
 
 static const uint32_t usual_values[] = {0, 1};
 

@@ -1,5 +1,7 @@
 /* engine.proto <-> plain structs: requests in, tokens out. */
-#include "proto/codec/wire.h"
+#include "proto/codec/columns.h"
+#include "proto/codec/ops.h"
+#include "proto/codec/sampling.h"
 #include "proto/engine.pb-c.h"
 
 static ProtobufCMessage *put_submit(struct wire *w, const struct msg *m)

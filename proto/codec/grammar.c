@@ -1,5 +1,5 @@
 /* grammar.proto <-> plain structs: grammars that are compiled before they are needed. */
-#include "proto/codec/wire.h"
+#include "proto/codec/ops.h"
 #include "proto/grammar.pb-c.h"
 
 static ProtobufCMessage *put_grammar(struct wire *w, const struct msg *m)

@@ -1,5 +1,5 @@
 /* kv.proto <-> plain structs: KV blocks from one group to another. */
-#include "proto/codec/wire.h"
+#include "proto/codec/ops.h"
 #include "proto/kv.pb-c.h"
 
 static ProtobufCMessage *put_kv_transfer(struct wire *w, const struct msg *m)

@@ -1,6 +1,8 @@
 /* step.proto <-> plain structs: the plan and its result, the hot path of the codec. Runs, blocks
- * and items travel in columns (codec_columns.c); the order of each is kept exactly. */
-#include "proto/codec/wire.h"
+ * and items travel in columns (columns.c); the order of each is kept exactly. */
+#include "proto/codec/columns.h"
+#include "proto/codec/ops.h"
+#include "proto/codec/sampling.h"
 #include "proto/step.pb-c.h"
 
 enum run_flag { RUN_SAMPLE = 1, RUN_FOLLOWS = 2, RUN_FLAGS = 3 };

@@ -9,6 +9,7 @@
 
 #include "common/base/userinfo.h"
 #include "common/config/config.h"
+#include "common/config/print.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

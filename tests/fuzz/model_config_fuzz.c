@@ -4,7 +4,12 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/model/config/config.h"
 #include "common/model/config/families.h"
+#include "common/model/config/gguf.h"
+#include "common/model/config/hf.h"
+#include "common/model/config/shape.h"
+#include "common/model/gguf/gguf.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

@@ -2,7 +2,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/model/files/gguf.h"
+#include "common/model/gguf/gguf.h"
+#include "common/model/gguf/values.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

@@ -7,6 +7,8 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "common/keys/authorized.h"
+#include "common/keys/join_token.h"
 #include "common/keys/key_files.h"
 #include "common/keys/pem.h"
 

@@ -6,6 +6,7 @@
 
 #include "common/base/mem.h"
 #include "common/redis/reply.h"
+#include "common/redis/url.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

@@ -5,7 +5,8 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#include "common/tls/tls.h"
+#include "common/tls/server.h"
+#include "common/tls/session.h"
 #include "tests/unit/common/tls/tls_files.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);

@@ -25,6 +25,7 @@
 
 #include "common/base/clock.h"
 #include "common/base/mem.h"
+#include "common/model/info/open.h"
 #include "kernels/cuda/cuda.h"
 #include "kernels/cuda/device/abi.h"
 #include "tests/golden/golden_device.h"

@@ -17,6 +17,7 @@
 
 #include "common/base/mem.h"
 #include "common/base/random.h"
+#include "common/model/info/open.h"
 #include "kernels/cpu/cpu.h"
 #include "tests/golden/golden_kv.h"
 #include "tests/golden/golden_ranks.h"

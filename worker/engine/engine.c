@@ -7,6 +7,8 @@
 #include "common/base/clock.h"
 #include "common/base/mem.h"
 #include "common/host/host.h"
+#include "common/model/info/open.h"
+#include "common/model/weights/folder.h"
 #include "worker/engine/part.h"
 #include "worker/engine/shapes.h"
 

@@ -5,6 +5,7 @@
 
 #include "common/base/mem.h"
 #include "common/host/host.h"
+#include "common/model/info/open.h"
 #include "kernels/cuda/cuda.h"
 #include "worker/engine/engine.h"
 #include "worker/executor/device/cuda.h"

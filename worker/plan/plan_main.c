@@ -8,8 +8,10 @@
 #include "common/base/mem.h"
 #include "common/base/version.h"
 #include "common/config/config.h"
+#include "common/config/print.h"
 #include "common/model/files/guard.h"
 #include "common/model/info/info.h"
+#include "common/model/info/open.h"
 #include "worker/plan/targets.h"
 
 extern char **environ;

@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "common/model/info/open.h"
 #include "kernels/kv_layout.h"
 #include "worker/collectives/gpu.h"
 #include "worker/executor/device/cuda.h"

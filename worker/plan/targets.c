@@ -4,19 +4,11 @@
 #include <string.h>
 
 #include "common/base/mem.h"
+#include "common/base/str.h"
 
 enum { USUAL_CONTEXT = 1024, MOST_TARGETS = 256 };
 
 /* ---- names ---- */
-
-static struct str trimmed(struct str s)
-{
-    while (s.len > 0 && s.ptr[0] == ' ')
-        s = (struct str){s.ptr + 1, s.len - 1};
-    while (s.len > 0 && s.ptr[s.len - 1] == ' ')
-        s.len--;
-    return s;
-}
 
 static struct target *add(struct targets *t)
 {
@@ -32,7 +24,7 @@ static enum status find_all(struct targets *t, const struct option_list *names, 
     for (size_t i = 0; i < names->n_items; i++)
         for (const char *at = names->items[i]; at;) {
             size_t n = strcspn(at, ",");
-            struct str name = trimmed((struct str){at, n});
+            struct str name = str_trim((struct str){at, n}, " ");
             at = at[n] == ',' ? at + n + 1 : NULL;
             struct target *one = name.len > 0 ? add(t) : NULL;
             if (!one && name.len > 0)

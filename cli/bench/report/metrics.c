@@ -7,6 +7,7 @@
 
 #include "common/base/clock.h"
 #include "common/base/mem.h"
+#include "common/base/order.h"
 
 static const struct {
     const char *key, *name, *head;
@@ -34,16 +35,10 @@ const char *bench_metric_head(enum bench_metric m)
 
 /* ---- a series ---- */
 
-static int compare(const void *a, const void *b)
-{
-    double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
 void bench_series_sort(struct bench_series *s)
 {
     if (s->n > 1)
-        qsort(s->values, s->n, sizeof *s->values, compare);
+        qsort(s->values, s->n, sizeof *s->values, order_doubles);
 }
 
 double bench_percentile(const struct bench_series *s, double p)
@@ -182,12 +177,6 @@ static void add_result(struct bench_metrics *m, const struct bench_result *r)
         add(&m->series[BENCH_ITL], ms_of(r->gaps_ns[k]));
 }
 
-static int compare_ns(const void *a, const void *b)
-{
-    uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
-    return (x > y) - (x < y);
-}
-
 /* The most requests open at one time; one that ends when another one begins is not open then. */
 static uint32_t peak_open(const struct bench_result *results, uint32_t n, uint32_t n_ok)
 {
@@ -199,8 +188,8 @@ static uint32_t peak_open(const struct bench_result *results, uint32_t n, uint32
         starts[k] = results[i].start_ns;
         ends[k++] = results[i].end_ns;
     }
-    qsort(starts, n_ok, sizeof *starts, compare_ns);
-    qsort(ends, n_ok, sizeof *ends, compare_ns);
+    qsort(starts, n_ok, sizeof *starts, order_u64);
+    qsort(ends, n_ok, sizeof *ends, order_u64);
     for (uint32_t i = 0; i < n_ok; i++) {
         while (n_ended < i && ends[n_ended] <= starts[i])
             n_ended++;

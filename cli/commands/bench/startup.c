@@ -14,8 +14,9 @@
 #include "cli/up/model_fetch.h"
 #include "common/base/clock.h"
 #include "common/base/mem.h"
-#include "common/model/files/gguf.h"
+#include "common/model/gguf/gguf.h"
 #include "common/model/info/info.h"
+#include "common/model/info/open.h"
 
 struct startup_options {
     struct bench_engine_options engine;

@@ -9,7 +9,7 @@
 
 #include "cli/pull/files/part.h"
 #include "common/base/mem.h"
-#include "common/model/files/gguf.h"
+#include "common/model/gguf/gguf.h"
 
 /* A vocabulary and its merges are most of it. */
 enum { FIRST_BYTES = 8 << 20, MOST_BYTES = 128 << 20 };

@@ -3,17 +3,7 @@
 #include <string.h>
 
 #include "common/base/mem.h"
-
-static struct str trimmed(struct str s)
-{
-    while (s.len > 0 && strchr(" \t\r", s.ptr[0])) {
-        s.ptr++;
-        s.len--;
-    }
-    while (s.len > 0 && strchr(" \t\r", s.ptr[s.len - 1]))
-        s.len--;
-    return s;
-}
+#include "common/base/str.h"
 
 static struct str unquoted(struct str s)
 {
@@ -27,11 +17,12 @@ static bool is_section_of(struct str line, enum aws_file file, const char *profi
     const char *end = memchr(line.ptr, ']', line.len);
     if (!end)
         return false;
-    struct str name = trimmed((struct str){line.ptr + 1, (size_t)(end - line.ptr - 1)});
+    struct str name = str_trim((struct str){line.ptr + 1, (size_t)(end - line.ptr - 1)}, " \t\r");
     if (file == AWS_FILE_CREDENTIALS)
         return str_eq_c(unquoted(name), profile);
     if (str_starts(name, STR("profile ")) || str_starts(name, STR("profile\t")))
-        return str_eq_c(unquoted(trimmed((struct str){name.ptr + 8, name.len - 8})), profile);
+        return str_eq_c(unquoted(str_trim((struct str){name.ptr + 8, name.len - 8}, " \t\r")),
+                        profile);
     return strcmp(profile, "default") == 0 && str_eq_c(name, "default");
 }
 
@@ -57,9 +48,9 @@ static void walk(struct str text, enum aws_file file, const char *profile, const
         const char *equals = memchr(line.ptr, '=', line.len);
         if (!is_inside || !key || !equals)
             continue;
-        struct str name = trimmed((struct str){line.ptr, (size_t)(equals - line.ptr)});
+        struct str name = str_trim((struct str){line.ptr, (size_t)(equals - line.ptr)}, " \t\r");
         struct str value =
-            trimmed((struct str){equals + 1, line.len - (size_t)(equals - line.ptr) - 1});
+            str_trim((struct str){equals + 1, line.len - (size_t)(equals - line.ptr) - 1}, " \t\r");
         if (!str_eq_c(name, key) || value.len == 0 || memchr(value.ptr, '\0', value.len))
             continue;
         mem_free(*out);

@@ -9,6 +9,8 @@
 #include "cli/up/local/scale_note.h"
 #include "common/base/clock.h"
 #include "common/base/mem.h"
+#include "common/http/server/answer.h"
+#include "common/http/server/request.h"
 #include "common/http/server/server.h"
 
 enum { LINES_KEPT = 4096, LINE_MAX_BYTES = 2000, ANSWER_LIMIT = 9 << 20, BODY_LIMIT = 4096 };

@@ -7,6 +7,7 @@
 #include "cli/up/local/local_cluster.h"
 #include "common/base/mem.h"
 #include "common/model/info/info.h"
+#include "common/model/info/ref.h"
 
 enum { LOOK_MS = 1000, TRIES = 1000, STEM_MAX = 40 };
 

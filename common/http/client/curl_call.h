@@ -1,8 +1,10 @@
 #pragma once
-/* What one call at a time (http_client.c) and many at once (http_streams.c) have in common. */
+/* A call as libcurl has it, for one at a time (client.c) and for many at once (streams.c). */
 #include <curl/curl.h>
 
-#include "common/http/client/client.h"
+#include "common/http/client/call.h"
+
+enum { HTTP_ANSWER_MAX_BYTES = 256 << 20 };
 
 /* All of c but where its answer goes. *headers is the caller's to free, after the transfer. */
 MUST_USE enum status http_client_prepare(CURL *curl, const struct http_call *c,

@@ -13,7 +13,7 @@
 
 #define FETCH_UNKNOWN UINT64_MAX
 
-/* What all calls of a run share. Borrowed. */
+/* Settings that all calls of a run share. Borrowed. */
 struct fetch_net {
     const char *ca_file;  /* NULL: the system's */
     double stall_s;       /* a silence of that long ends a call */

@@ -4,6 +4,8 @@
 
 #include "common/base/clock.h"
 #include "common/http/handlers/host_rule.h"
+#include "common/http/server/answer.h"
+#include "common/http/server/request.h"
 
 #define LIVE_LAG_MAX_NS (5 * NS_PER_S)
 

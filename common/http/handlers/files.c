@@ -1,5 +1,7 @@
 #include "common/http/handlers/files.h"
 
+#include "common/http/server/answer.h"
+
 const struct http_file *http_files_find(const struct http_file *files, size_t n, struct str path)
 {
     for (size_t i = 0; i < n; i++)

@@ -4,6 +4,7 @@
 #include <strings.h>
 
 #include "common/host/loopback.h"
+#include "common/http/server/request.h"
 
 /* None of these can be in a host, an origin, a method or a header's name. */
 #define BETWEEN "[]\", "

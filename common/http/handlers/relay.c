@@ -6,7 +6,10 @@
 #include <strings.h>
 
 #include "common/base/mem.h"
-#include "common/loop/state.h"
+#include "common/http/server/answer.h"
+#include "common/http/server/request.h"
+#include "common/loop/loop.h"
+#include "common/loop/uv.h"
 
 enum { READ_BYTES = 32 << 10, MAX_HEADER_BYTES = 16 << 10, MAX_WHOLE_BYTES = 64 << 20 };
 

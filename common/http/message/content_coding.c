@@ -12,20 +12,6 @@ enum { FIRST_BYTES = 16 << 10, GZIP_BITS = 15 + 16, ZLIB_BITS = 15, RAW_BITS = -
 
 /* ---- names ---- */
 
-static bool is_blank(char c)
-{
-    return c == ' ' || c == '\t';
-}
-
-static struct str trim(struct str s)
-{
-    while (s.len > 0 && is_blank(s.ptr[0]))
-        s = (struct str){s.ptr + 1, s.len - 1};
-    while (s.len > 0 && is_blank(s.ptr[s.len - 1]))
-        s.len--;
-    return s;
-}
-
 static bool is_named(struct str s, const char *name)
 {
     return s.len == strlen(name) && strncasecmp(s.ptr, name, s.len) == 0;
@@ -58,7 +44,7 @@ bool content_codings_add(struct content_codings *out, struct str value)
     while (value.len > 0) {
         const char *comma = memchr(value.ptr, ',', value.len);
         size_t n = comma ? (size_t)(comma - value.ptr) : value.len;
-        if (!add_coding(out, trim((struct str){value.ptr, n})))
+        if (!add_coding(out, str_trim((struct str){value.ptr, n}, " \t")))
             return false;
         n += comma != NULL;
         value = (struct str){value.ptr + n, value.len - n};

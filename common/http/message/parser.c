@@ -422,3 +422,9 @@ const char *http_parser_error_text(const struct http_parser *p)
 {
     return p->error_text;
 }
+
+bool http_field_is(const struct http_field *f, const char *name)
+{
+    size_t len = strlen(name);
+    return f->name.len == len && strncasecmp(f->name.ptr, name, len) == 0;
+}

@@ -2,7 +2,7 @@
 /* One HTTP/1.x request out of bytes, by llhttp in its strict mode. No I/O: the connection feeds it,
  * and so does the fuzz target. Everything a client can make grow is bounded by the limits. After
  * HTTP_PARSE_DONE the message's views are valid until http_parser_reset. No llhttp type leaves
- * http_parser.c. */
+ * parser.c. */
 #include "common/base/str.h"
 
 #define HTTP_MAX_FIELDS 100u
@@ -18,6 +18,8 @@ enum http_parse {
 struct http_field {
     struct str name, value;
 };
+
+bool http_field_is(const struct http_field *f, const char *name); /* name: of any case */
 
 struct http_message {
     struct str method, path, query, body;

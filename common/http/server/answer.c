@@ -1,41 +1,19 @@
-/* Answers of a handler: heads, whole bodies, and streams, whose bytes wait in http_gather.c for the
+/* Answers of a handler: heads, whole bodies, and streams, whose bytes wait in conn/gather.c for the
  * turn's end. A whole body of more than 64 KiB needs room among the answers that wait for their
  * readers; a stream that has more than 16 KiB waiting is given none where there is none. */
+#include "common/http/server/answer.h"
+
 #include <assert.h>
 #include <stdio.h>
 #include <string.h>
-#include <time.h>
 
-#include "common/base/clock.h"
-#include "common/http/server/state.h"
-
-static void append_date(struct strbuf *b)
-{
-    static _Thread_local time_t last;
-    static _Thread_local char text[40];
-    time_t now = (time_t)(clock_wall_ns() / NS_PER_S);
-    if (now != last) {
-        struct tm tm;
-        gmtime_r(&now, &tm);
-        strftime(text, sizeof text, "%a, %d %b %Y %H:%M:%S GMT", &tm);
-        last = now;
-    }
-    strbuf_printf(b, "Date: %s\r\n", text);
-}
-
-void conn_append_head(struct conn *c, struct strbuf *b, int status, const char *content_type)
-{
-    strbuf_printf(b, "HTTP/1.1 %d %s\r\n", status, http_status_text(status));
-    append_date(b);
-    if (c->server->name[0])
-        strbuf_printf(b, "Server: %s\r\n", c->server->name);
-    if (content_type)
-        strbuf_printf(b, "Content-Type: %s\r\n", content_type);
-    if (!c->keep_alive)
-        strbuf_append_c(b, "Connection: close\r\n");
-    else if (http_parser_message(c->parser)->is_http10)
-        strbuf_append_c(b, "Connection: keep-alive\r\n");
-}
+#include "common/http/conn/address.h"
+#include "common/http/conn/charge.h"
+#include "common/http/conn/gather.h"
+#include "common/http/conn/head.h"
+#include "common/http/conn/lifecycle.h"
+#include "common/http/conn/output.h"
+#include "common/http/server/conn.h"
 
 static void append_extra(struct strbuf *b, const struct http_header_kv *extra, size_t n_extra)
 {

@@ -1,134 +1,25 @@
 /* One HTTP connection: bytes to requests to answers. The state says who may act; every wait has a
  * deadline on one timer. */
-#include <assert.h>
-#include <stdio.h>
-#include <string.h>
-#include <strings.h>
-#include <time.h>
+#include "common/http/server/conn.h"
+
 #include <unistd.h>
 
 #include "common/base/clock.h"
 #include "common/base/mem.h"
-#include "common/http/message/content_coding.h"
-#include "common/http/server/state.h"
-#include "common/tls/tls.h"
+#include "common/http/conn/charge.h"
+#include "common/http/conn/coding.h"
+#include "common/http/conn/lifecycle.h"
+#include "common/http/conn/output.h"
+#include "common/http/conn/places.h"
+#include "common/http/conn/refuse.h"
+#include "common/http/conn/timer.h"
+#include "common/http/server/tls.h"
 
-enum { LINGER_MS = 2000, LINGER_BYTES = 64 << 20, PENDING_MAX = 16 << 10, EXTRA_MAX = 128 };
-
-static const unsigned conn_next[CONN_STATE_COUNT] = {
-    [CONN_READING] =
-        1u << CONN_DECODING | 1u << CONN_WAITING | 1u << CONN_LINGERING | 1u << CONN_CLOSING,
-    [CONN_DECODING] = 1u << CONN_WAITING | 1u << CONN_LINGERING | 1u << CONN_CLOSING,
-    [CONN_WAITING] = 1u << CONN_STREAMING | 1u << CONN_FLUSHING | 1u << CONN_CLOSING,
-    [CONN_STREAMING] = 1u << CONN_FLUSHING | 1u << CONN_CLOSING,
-    [CONN_FLUSHING] = 1u << CONN_READING | 1u << CONN_LINGERING | 1u << CONN_CLOSING,
-    [CONN_LINGERING] = 1u << CONN_CLOSING,
-};
-
-struct write {
-    uv_write_t req;
-    size_t n;
-    char bytes[];
-};
+enum { PENDING_MAX = 16 << 10, EXTRA_MAX = 128 };
 
 static void process(struct conn *c);
 static void on_alloc(uv_handle_t *h, size_t suggested, uv_buf_t *buf);
 static void on_read(uv_stream_t *stream, ssize_t n, const uv_buf_t *buf);
-
-void conn_enter(struct conn *c, enum conn_state next)
-{
-    assert(conn_next[c->state] & 1u << next);
-    c->state = next;
-    if (next == CONN_READING || (next == CONN_LINGERING && !c->is_extra))
-        places_wait(c);
-    else if (next == CONN_FLUSHING && c->queued_bytes > 0)
-        places_hold(c); /* most answers are out at once; others enter when they are looked at */
-    else
-        places_stay(c);
-}
-
-/* ---- end ---- */
-
-void conn_forget_decoded(struct conn *c)
-{
-    mem_free((void *)c->decoded.ptr);
-    c->decoded = (struct str){0};
-}
-
-void conn_release(struct conn *c)
-{
-    if (--c->open_handles > 0)
-        return;
-    conn_forget_decoded(c);
-    struct http_server *s = c->server;
-    http_parser_free(c->parser);
-    tls_session_free(c->tls);
-    strbuf_fini(&c->pending);
-    strbuf_fini(&c->added);
-    mem_free(c); /* the only free of a connection in the program */
-    http_server_release(s);
-}
-
-static void on_closed(uv_handle_t *h)
-{
-    conn_release(h->data);
-}
-
-void conn_close(struct conn *c)
-{
-    if (c->state == CONN_CLOSING)
-        return;
-    if (c->tls && !c->cut)
-        conn_tls_goodbye(c);
-    conn_enter(c, CONN_CLOSING);
-    if (c->decoding)
-        (void)uv_cancel((uv_req_t *)c->decoding); /* where it has not begun */
-    conn_release_rooms(c);
-    room_set(&c->server->answers, &c->answer, 0, 0);
-    gather_drop(c);
-    *c->prev = c->next;
-    if (c->next)
-        c->next->prev = c->prev;
-    c->server->n_conns--;
-    c->server->n_extra -= c->is_extra;
-    /* A reader that stands still would have the kernel keep what it was sent as well. */
-    if (!c->reset || c->server->is_unix || uv_tcp_close_reset(&c->io.tcp, on_closed) != 0)
-        uv_close(&c->io.handle, on_closed);
-    uv_close((uv_handle_t *)&c->deadline, on_closed);
-}
-
-void conn_tell_answered(struct conn *c, bool aborted)
-{
-    struct http_server *s = c->server;
-    if (!s->handlers.on_answered)
-        return;
-    c->answered.aborted = aborted;
-    c->answered.duration_ns = clock_mono_ns() - c->arrived_ns;
-    s->handlers.on_answered(s->handlers.ctx, &c->request, &c->answered);
-}
-
-void conn_abort(struct conn *c)
-{
-    bool held = c->state == CONN_WAITING || c->state == CONN_STREAMING;
-    struct http_server *s = c->server;
-    c->cut = held || c->queued_bytes + c->gathered_bytes > 0;
-    conn_close(c);
-    if (held && s->handlers.on_abort)
-        s->handlers.on_abort(s->handlers.ctx, &c->request);
-    if (held)
-        conn_tell_answered(c, true);
-}
-
-bool conn_is_idle(const struct conn *c)
-{
-    return c->state == CONN_READING && http_parser_idle(c->parser);
-}
-
-bool conn_has_work(const struct conn *c)
-{
-    return c->state == CONN_READING || c->state == CONN_DECODING || c->state == CONN_WAITING ||
-           c->state == CONN_STREAMING || c->state == CONN_FLUSHING;
-}
 
 /* ---- writing ---- */
 
@@ -166,13 +57,6 @@ void conn_after_flush(struct conn *c)
     process(c);
 }
 
-/* What TLS says by itself while a request is read or waited for moves no deadline: new keys, asked
- * for again and again, would keep a request that never ends. */
-static bool is_answering(const struct conn *c)
-{
-    return c->state == CONN_STREAMING || c->state == CONN_FLUSHING;
-}
-
 /* Something was written, and how much is left is known. */
 static void go_on(struct conn *c)
 {
@@ -192,16 +76,8 @@ static void go_on(struct conn *c)
     }
 }
 
-static void on_written(uv_write_t *req, int rc)
+void conn_written(struct conn *c, int rc)
 {
-    struct write *w = (struct write *)req;
-    struct conn *c = req->handle->data;
-    c->queued_bytes -= w->n;
-    mem_free(w);
-    if (c->queued_bytes == 0)
-        c->tls_own_bytes = 0;
-    if (c->state == CONN_CLOSING)
-        return;
     if (rc < 0) {
         conn_abort(c);
         return;
@@ -213,104 +89,11 @@ static void on_written(uv_write_t *req, int rc)
         go_on(c);
 }
 
-/* Copies a, b and d into one write. false: the connection is gone (the handler was told). */
-bool conn_send_plain(struct conn *c, struct str a, struct str b, struct str d)
-{
-    size_t n = a.len + b.len + d.len;
-    struct write *w = mem_alloc(sizeof *w + n);
-    w->n = n;
-    memcpy(w->bytes, a.ptr, a.len);
-    if (b.len)
-        memcpy(w->bytes + a.len, b.ptr, b.len);
-    if (d.len)
-        memcpy(w->bytes + a.len + b.len, d.ptr, d.len);
-    uv_buf_t buf = uv_buf_init(w->bytes, (unsigned)n);
-    if (is_answering(c) && (c->queued_bytes == 0 || !uv_is_active((uv_handle_t *)&c->deadline)))
-        conn_arm_writing(c);
-    c->queued_bytes += n;
-    c->sent_bytes += n;
-    /* A refused write comes back through on_written as well, on the next turn: never from here, so
-     * that a handler is not told of an abort inside its own call. */
-    int rc = uv_write(&w->req, &c->io.stream, &buf, 1, on_written);
-    if (rc == 0) {
-        conn_charge_answer(c);
-        return true;
-    }
-    c->queued_bytes -= n;
-    mem_free(w);
-    conn_abort_soon(c);
-    return false;
-}
-
-bool conn_send(struct conn *c, struct str a, struct str b, struct str d)
-{
-    return c->tls ? conn_tls_send(c, a, b, d) : conn_send_plain(c, a, b, d);
-}
-
-void conn_write_pieces(struct conn *c, const uv_buf_t *pieces, uint32_t n)
-{
-    size_t done = 0;
-    if (c->queued_bytes == 0 && !c->tls) {
-        int rc = uv_try_write(&c->io.stream, pieces, n);
-        done = rc > 0 ? (size_t)rc : 0; /* an error comes again, from uv_write */
-        c->sent_bytes += done;
-    }
-    for (uint32_t i = 0; i < n; i++) {
-        size_t k = done < pieces[i].len ? done : pieces[i].len;
-        done -= k;
-        if (k < pieces[i].len)
-            conn_send(c, (struct str){pieces[i].base + k, pieces[i].len - k}, STR(""), STR(""));
-    }
-}
-
 void conn_flushed(struct conn *c)
 {
     conn_charge_answer(c);
     if (c->gathered_bytes == 0)
         go_on(c);
-}
-
-/* ---- errors of our own ---- */
-
-/* As in vLLM and in the gateway's own answers (gateway/base/api_error.c). */
-static const char *error_type(int status)
-{
-    return status < 500    ? "BadRequestError"
-           : status == 501 ? "NotImplementedError"
-           : status == 503 ? "ServiceUnavailableError"
-                           : "InternalServerError";
-}
-
-void conn_linger(struct conn *c)
-{
-    conn_enter(c, CONN_LINGERING);
-    conn_release_rooms(c);
-    c->linger_left = LINGER_BYTES;
-    conn_arm(c, LINGER_MS);
-}
-
-void conn_refuse(struct conn *c, int status, const char *text)
-{
-    struct strbuf body, head;
-    strbuf_init(&body, 0);
-    strbuf_init(&head, 0);
-    strbuf_append_c(&body, "{\"error\":{\"message\":");
-    strbuf_append_json(&body, str_from(text));
-    strbuf_printf(&body, ",\"type\":\"%s\",\"param\":null,\"code\":%d}}", error_type(status),
-                  status);
-    c->keep_alive = false;
-    conn_append_head(c, &head, status, "application/json");
-    if (status == 503)
-        strbuf_append_c(&head, "Retry-After: 1\r\n");
-    if (status == 415)
-        strbuf_append_c(&head, "Accept-Encoding: " CONTENT_CODINGS "\r\n");
-    strbuf_printf(&head, "Content-Length: %zu\r\n\r\n", body.len);
-    conn_send(c, strbuf_str(&head), strbuf_str(&body), STR(""));
-    strbuf_fini(&body);
-    strbuf_fini(&head);
-    conn_linger(c);
-    if (c->tls)
-        conn_tls_goodbye(c);
 }
 
 /* ---- reading ---- */
@@ -338,7 +121,7 @@ static void hand_over(struct conn *c)
     c->server->handlers.on_request(c->server->handlers.ctx, &c->request);
 }
 
-void conn_decoded(struct conn *c, struct str owned_body)
+static void on_decoded(struct conn *c, struct str owned_body)
 {
     c->decoded = owned_body;
     if (conn_charge_body(c))
@@ -363,7 +146,7 @@ static void deliver(struct conn *c)
     c->arrived_ns = clock_mono_ns();
     strbuf_reset(&c->added);
     uv_timer_stop(&c->deadline);
-    if (!conn_decode(c))
+    if (!conn_decode(c, on_decoded))
         hand_over(c);
     else if (c->state == CONN_READING)
         conn_enter(c, CONN_DECODING);
@@ -441,23 +224,7 @@ static void keep_pending(struct conn *c, struct str bytes)
     }
 }
 
-static void on_read(uv_stream_t *stream, ssize_t n, const uv_buf_t *buf)
-{
-    struct conn *c = stream->data;
-    if (n == 0 || c->state == CONN_CLOSING)
-        return;
-    struct str bytes = {buf->base, n > 0 ? (size_t)n : 0};
-    if (n == UV_EOF)
-        conn_on_eof(c);
-    else if (n < 0)
-        conn_abort(c);
-    else if (c->tls)
-        conn_tls_on_bytes(c, bytes);
-    else
-        conn_on_plain(c, bytes);
-}
-
-void conn_on_eof(struct conn *c)
+static void on_eof(struct conn *c)
 {
     if (c->state == CONN_FLUSHING)
         c->keep_alive = false; /* it has said all it wants: let it read the answer */
@@ -465,7 +232,7 @@ void conn_on_eof(struct conn *c)
         conn_abort(c);
 }
 
-void conn_on_plain(struct conn *c, struct str bytes)
+static void on_plain(struct conn *c, struct str bytes)
 {
     if (c->state == CONN_LINGERING) {
         if (bytes.len >= c->linger_left)
@@ -484,28 +251,24 @@ void conn_on_plain(struct conn *c, struct str bytes)
         keep_pending(c, (struct str){bytes.ptr + used, bytes.len - used});
 }
 
+static void on_read(uv_stream_t *stream, ssize_t n, const uv_buf_t *buf)
+{
+    struct conn *c = stream->data;
+    if (n == 0 || c->state == CONN_CLOSING)
+        return;
+    static const struct conn_taker taker = {on_plain, on_eof};
+    struct str bytes = {buf->base, n > 0 ? (size_t)n : 0};
+    if (n == UV_EOF)
+        on_eof(c);
+    else if (n < 0)
+        conn_abort(c);
+    else if (c->tls)
+        conn_tls_on_bytes(c, bytes, &taker);
+    else
+        on_plain(c, bytes);
+}
+
 /* ---- begin ---- */
-
-static uint64_t number_of_address(struct conn *c)
-{
-    struct sockaddr_storage a = {0};
-    int n = sizeof a;
-    if (c->server->is_unix || uv_tcp_getpeername(&c->io.tcp, (struct sockaddr *)&a, &n) != 0)
-        return 1;
-    return places_address(&a, c->server->address_seed);
-}
-
-uint64_t conn_address(struct conn *c)
-{
-    if (!c->address)
-        c->address = number_of_address(c);
-    return c->address;
-}
-
-uint64_t conn_tenant(struct conn *c)
-{
-    return c->tenant ? c->tenant : conn_address(c);
-}
 
 static int take_stream(struct http_server *s, struct conn *c, int fd)
 {

@@ -1,12 +1,15 @@
 /* A request as its handler sees it: views into the parser's message, and what the handler says of
  * it. */
+#include "common/http/server/request.h"
+
 #include <stdio.h>
 #include <string.h>
-#include <strings.h>
 #include <sys/socket.h>
 
 #include "common/base/mem.h"
-#include "common/http/server/state.h"
+#include "common/http/conn/address.h"
+#include "common/http/conn/charge.h"
+#include "common/http/conn/state.h"
 
 struct str http_method(const struct http_request *r)
 {
@@ -65,17 +68,11 @@ char *http_take_body(struct http_request *r)
     return owned ? owned : http_parser_take_body(c->parser);
 }
 
-bool is_header(const struct http_field *f, const char *name)
-{
-    size_t len = strlen(name);
-    return f->name.len == len && strncasecmp(f->name.ptr, name, len) == 0;
-}
-
 struct str http_header(const struct http_request *r, const char *name)
 {
     const struct http_message *m = http_parser_message(conn_of(r)->parser);
     for (uint32_t i = 0; i < m->n_fields; i++)
-        if (is_header(&m->fields[i], name))
+        if (http_field_is(&m->fields[i], name))
             return m->fields[i].value;
     return STR("");
 }
@@ -88,6 +85,32 @@ bool http_header_at(const struct http_request *r, uint32_t i, struct str *name, 
     *name = m->fields[i].name;
     *value = m->fields[i].value;
     return true;
+}
+
+enum status http_hold(struct http_request *r, uint64_t bytes)
+{
+    struct conn *c = conn_of(r);
+    struct room *trees = &c->server->trees;
+    if (bytes <= HTTP_FREE_BYTES)
+        return STATUS_OK;
+    if (room_has(trees, conn_tenant(c), bytes)) {
+        room_set(trees, &c->tree, conn_tenant(c), bytes);
+        return STATUS_OK;
+    }
+    c->server->counts.refused_bodies++;
+    return bytes > room_most(trees) ? STATUS_LIMIT : STATUS_AGAIN;
+}
+
+/* A small buffer stays, for the connection's next request. */
+void http_release_body(struct http_request *r)
+{
+    struct conn *c = conn_of(r);
+    if (http_parser_held_bytes(c->parser) > HTTP_FREE_BYTES)
+        mem_free(http_parser_take_body(c->parser));
+    conn_forget_decoded(c);
+    room_set(&c->server->bodies, &c->body, 0, 0);
+    c->announced = c->taken_body_bytes = 0;
+    conn_charge_kept(c);
 }
 
 void http_set_user(struct http_request *r, void *user)

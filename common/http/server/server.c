@@ -14,55 +14,19 @@
 
 #include "common/base/mem.h"
 #include "common/base/random.h"
-#include "common/http/server/state.h"
-#include "common/loop/state.h"
+#include "common/http/conn/gather.h"
+#include "common/http/conn/lifecycle.h"
+#include "common/http/conn/places.h"
+#include "common/http/server/conn.h"
+#include "common/http/server/deadline.h"
+#include "common/http/server/make_place.h"
+#include "common/loop/loop.h"
+#include "common/loop/uv.h"
 
 enum { BACKLOG = 511, UNSENT_BYTES = 128 << 10 };
 enum { DESCRIPTORS_KEPT = 2 };
 
 #define NS_PER_MS 1000000ull
-
-const char *http_status_text(int status)
-{
-    static const struct {
-        int status;
-        const char *text;
-    } texts[] = {
-        {200, "OK"},
-        {201, "Created"},
-        {202, "Accepted"},
-        {204, "No Content"},
-        {301, "Moved Permanently"},
-        {302, "Found"},
-        {304, "Not Modified"},
-        {400, "Bad Request"},
-        {401, "Unauthorized"},
-        {403, "Forbidden"},
-        {404, "Not Found"},
-        {405, "Method Not Allowed"},
-        {408, "Request Timeout"},
-        {409, "Conflict"},
-        {413, "Content Too Large"},
-        {414, "URI Too Long"},
-        {415, "Unsupported Media Type"},
-        {417, "Expectation Failed"},
-        {422, "Unprocessable Content"},
-        {424, "Failed Dependency"},
-        {429, "Too Many Requests"},
-        {431, "Request Header Fields Too Large"},
-        {499, "Client Closed Request"},
-        {500, "Internal Server Error"},
-        {501, "Not Implemented"},
-        {503, "Service Unavailable"},
-        {504, "Gateway Timeout"},
-        {507, "Insufficient Storage"},
-        {505, "HTTP Version Not Supported"},
-    };
-    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++)
-        if (texts[i].status == status)
-            return texts[i].text;
-    return status < 400 ? "OK" : "Error";
-}
 
 static void set_default(uint32_t *field, uint32_t value)
 {
@@ -134,7 +98,7 @@ static bool has_descriptors(const struct http_server *s)
     return n == DESCRIPTORS_KEPT;
 }
 
-/* Where no descriptor is left libuv closes all that wait in the kernel's queue, requests and all.
+/* If no descriptor is left, libuv closes all that wait in the kernel's queue, requests and all.
  * It does not come to that while idle connections, but for the newest, give up theirs first. */
 static void keep_descriptors_free(struct http_server *s)
 {
@@ -167,21 +131,6 @@ static void on_connection(uv_stream_t *listener, int rc)
     if (c && s->n_conns - s->n_extra > max && !places_make(s, c))
         conn_refuse_place(c);
     keep_descriptors_free(s);
-}
-
-void http_server_release(struct http_server *s)
-{
-    if (--s->open_handles > 0)
-        return;
-    gather_fini(s);
-    room_fini(&s->bodies);
-    room_fini(&s->answers);
-    room_fini(&s->kept);
-    room_fini(&s->strangers);
-    room_fini(&s->trees);
-    places_fini(&s->waiting);
-    places_fini(&s->held);
-    mem_free(s);
 }
 
 static void on_listener_closed(uv_handle_t *h)
@@ -271,11 +220,30 @@ static enum status listen_on(struct http_server *s, const struct http_options *o
     return STATUS_OK;
 }
 
+static void free_server(struct http_server *s)
+{
+    gather_fini(s);
+    room_fini(&s->bodies);
+    room_fini(&s->answers);
+    room_fini(&s->kept);
+    room_fini(&s->strangers);
+    room_fini(&s->trees);
+    places_fini(&s->waiting);
+    places_fini(&s->held);
+    mem_free(s);
+}
+
+static const struct conn_calls calls = {.written = conn_written,
+                                        .flushed = conn_flushed,
+                                        .deadline = conn_on_deadline,
+                                        .free = free_server};
+
 enum status http_server_start(struct loop *l, const struct http_options *o,
                               const struct http_handlers *h, struct http_server **out,
                               struct error *err)
 {
     struct http_server *s = mem_zalloc(sizeof *s);
+    s->calls = &calls;
     s->loop = l;
     s->limits = o->limits;
     s->handlers = *h;

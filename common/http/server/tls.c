@@ -1,9 +1,13 @@
 /* One connection's bytes through its TLS session. All that a read decrypts is handed on before it
  * returns, so that a session holds no plain bytes; what the parser has no use for yet waits in
  * c->pending, whose bound stops the reading. */
-#include "common/tls/tls.h"
+#include "common/http/server/tls.h"
+
 #include "common/base/log.h"
-#include "common/http/server/state.h"
+#include "common/http/conn/lifecycle.h"
+#include "common/http/conn/output.h"
+#include "common/http/conn/refuse.h"
+#include "common/tls/session.h"
 
 enum { OWN_MAX = 64 << 10 };
 
@@ -13,35 +17,12 @@ bool conn_tls_begin(struct conn *c)
     return c->tls != NULL;
 }
 
-static bool send_output(struct conn *c)
-{
-    struct str out = tls_output(c->tls);
-    bool sent = out.len == 0 || conn_send_plain(c, out, STR(""), STR(""));
-    tls_output_sent(c->tls);
-    return sent;
-}
-
-bool conn_tls_send(struct conn *c, struct str a, struct str b, struct str d)
-{
-    const struct str parts[] = {a, b, d};
-    if (tls_write(c->tls, parts, 3) && send_output(c))
-        return true;
-    conn_abort_soon(c); /* not from here: the handler may be on the stack */
-    return false;
-}
-
-void conn_tls_goodbye(struct conn *c)
-{
-    tls_close_notify(c->tls);
-    (void)send_output(c);
-}
-
 /* Answers of TLS itself: handshake, keys, alerts. A peer that asks for them and reads none would
  * have them queue up without end. */
 static bool send_own(struct conn *c)
 {
     c->tls_own_bytes += tls_output(c->tls).len;
-    return send_output(c) && c->tls_own_bytes <= OWN_MAX;
+    return conn_tls_flush(c) && c->tls_own_bytes <= OWN_MAX;
 }
 
 static void fail(struct conn *c, bool not_tls)
@@ -59,7 +40,7 @@ static void fail(struct conn *c, bool not_tls)
     }
 }
 
-void conn_tls_on_bytes(struct conn *c, struct str bytes)
+void conn_tls_on_bytes(struct conn *c, struct str bytes, const struct conn_taker *taker)
 {
     char *plain = c->server->plain_buffer;
     size_t n;
@@ -72,12 +53,12 @@ void conn_tls_on_bytes(struct conn *c, struct str bytes)
         }
         switch (step) {
         case TLS_BYTES:
-            conn_on_plain(c, (struct str){plain, n});
+            taker->plain(c, (struct str){plain, n});
             break;
         case TLS_MORE:
             return;
         case TLS_CLOSED:
-            conn_on_eof(c);
+            taker->eof(c);
             return;
         case TLS_NOT_TLS:
         case TLS_FAILED:

@@ -4,149 +4,11 @@
 #include <string.h>
 
 #include "common/model/config/families.h"
+#include "common/model/config/family.h"
+#include "common/model/config/gguf.h"
+#include "common/model/config/hf.h"
 #include "common/model/files/hf_json.h"
-
-#define SWIGLU .activation = MODEL_SILU, .activation_key = "hidden_act"
-static const struct config_family families[] = {
-    {.name = "llama", SWIGLU, .norm_eps = 1e-6, .theta = 10000},
-    {.name = "mistral",
-     SWIGLU,
-     .norm_eps = 1e-6,
-     .theta = 10000,
-     .n_kv_heads = 8,
-     .windows = WINDOWS_ALL,
-     .window = 4096},
-    {.name = "qwen2",
-     SWIGLU,
-     .norm_eps = 1e-6,
-     .theta = 10000,
-     .n_kv_heads = 32,
-     .qkv_bias = true,
-     .windows = WINDOWS_IF_USED,
-     .window = 4096},
-    {.name = "qwen3",
-     SWIGLU,
-     .norm_eps = 1e-6,
-     .theta = 10000,
-     .n_kv_heads = 32,
-     .head_dim = 128,
-     .windows = WINDOWS_IF_USED,
-     .window = 4096},
-    {.name = "phi3",
-     SWIGLU,
-     .norm_eps = 1e-5,
-     .theta = 10000,
-     .original_len = 4096,
-     .windows = WINDOWS_ALL},
-    {.name = "olmo2", SWIGLU, .norm_eps = 1e-5, .theta = 10000},
-    {.name = "mixtral",
-     SWIGLU,
-     .norm_eps = 1e-5,
-     .theta = 1e6,
-     .n_kv_heads = 8,
-     .windows = WINDOWS_ALL,
-     .more = model_config_mixtral,
-     .gguf_more = model_config_gguf_mixtral},
-    {.name = "qwen2_moe",
-     SWIGLU,
-     .norm_eps = 1e-6,
-     .theta = 10000,
-     .n_kv_heads = 16,
-     .qkv_bias = true,
-     .windows = WINDOWS_IF_USED_EVEN,
-     .window = 4096,
-     .more = model_config_qwen2_moe,
-     .gguf_more = model_config_gguf_qwen2_moe},
-    {.name = "qwen3_moe",
-     SWIGLU,
-     .norm_eps = 1e-6,
-     .theta = 10000,
-     .n_kv_heads = 4,
-     .windows = WINDOWS_IF_USED_ALL,
-     .window = 4096,
-     .more = model_config_qwen3_moe,
-     .gguf_more = model_config_gguf_qwen3_moe},
-    {.name = "gpt_oss",
-     SWIGLU,
-     .norm_eps = 1e-5,
-     .theta = 150000,
-     .n_kv_heads = 8,
-     .head_dim = 64,
-     .qkv_bias = true,
-     .windows = WINDOWS_LAYERS,
-     .window = 128,
-     .full_every = 2,
-     .more = model_config_gpt_oss,
-     .gguf_more = model_config_gguf_gpt_oss,
-     .gguf_window = 128},
-    {.name = "deepseek_v2",
-     SWIGLU,
-     .norm_eps = 1e-6,
-     .theta = 10000,
-     .more = model_config_deepseek,
-     .gguf_more = model_config_gguf_deepseek,
-     .latent = true},
-    {.name = "deepseek_v3",
-     SWIGLU,
-     .norm_eps = 1e-6,
-     .theta = 10000,
-     .more = model_config_deepseek,
-     .gguf_more = model_config_gguf_deepseek,
-     .latent = true},
-    {.name = "gemma2",
-     .hidden = 2304,
-     .intermediate = 9216,
-     .n_layers = 26,
-     .n_heads = 8,
-     .n_kv_heads = 4,
-     .head_dim = 256,
-     .activation = MODEL_GELU_TANH,
-     .activation_key = "hidden_activation",
-     .norm_eps = 1e-6,
-     .theta = 10000,
-     .tied_embedding = true,
-     .windows = WINDOWS_LAYERS,
-     .window = 4096,
-     .full_every = 2,
-     .query_pre_attn_scalar = 256,
-     .attention_softcap = 50,
-     .final_softcap = 30,
-     .gguf_odd_hidden = 4608,
-     .gguf_window = 4096},
-    {.name = "gemma3",
-     .hidden = 2304,
-     .intermediate = 9216,
-     .n_layers = 26,
-     .n_heads = 8,
-     .n_kv_heads = 4,
-     .head_dim = 256,
-     .activation = MODEL_GELU_TANH,
-     .activation_key = "hidden_activation",
-     .norm_eps = 1e-6,
-     .theta = 1e6,
-     .tied_embedding = true,
-     .windows = WINDOWS_LAYERS,
-     .window = 4096,
-     .full_every = 6,
-     .local_theta = 10000,
-     .query_pre_attn_scalar = 256,
-     .gguf_odd_hidden = 5376},
-};
-enum { N_FAMILIES = sizeof families / sizeof *families };
-
-const struct config_family *model_config_family(const char *name)
-{
-    for (int i = 0; i < N_FAMILIES; i++)
-        if (strcmp(name, families[i].name) == 0)
-            return &families[i];
-    return NULL;
-}
-
-void model_config_families(struct strbuf *out)
-{
-    for (int i = 0; i < N_FAMILIES; i++)
-        strbuf_printf(out, "%s%s", i > 0 ? ", " : "", families[i].name);
-}
+#include "common/model/gguf/gguf.h"
 
 static enum status cannot_run(const struct model_info *m, struct error *err)
 {
@@ -159,12 +21,6 @@ static enum status cannot_run(const struct model_info *m, struct error *err)
                   m->path, m->family, names.ptr);
     strbuf_fini(&names);
     return s;
-}
-
-void model_config_set_pattern(struct model_config *c, uint32_t full_every)
-{
-    for (uint32_t i = 0; i < c->n_layers; i++)
-        c->layer_is_window[i] = (i + 1) % full_every != 0;
 }
 
 /* A frequency is at most 1 / factor, or theta to the minus nearly one: neither may leave float. */
@@ -201,7 +57,7 @@ static enum status check_rope(const struct model_info *m, const struct model_con
     return STATUS_OK;
 }
 
-/* What a program has of each layer is an array in memory before a tensor is looked at. */
+/* A program has an array for each layer in memory before a tensor is looked at. */
 enum { MAX_PARTS = 1 << 18 };
 
 static enum status check_experts(const struct model_info *m, const struct model_config *c,

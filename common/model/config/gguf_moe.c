@@ -1,9 +1,13 @@
 /* Experts and latent attention out of a GGUF's metadata. What the metadata of a family never says
  * is as its published models have it. */
+#include "common/model/config/gguf_moe.h"
+
 #include <math.h>
 #include <string.h>
 
-#include "common/model/config/gguf_reader.h"
+#include "common/model/config/family.h"
+#include "common/model/gguf/values.h"
+#include "common/model/info/arch.h"
 
 enum { GATING_SOFTMAX = 1, GATING_SIGMOID = 2 }; /* expert_gating_func */
 

@@ -1,9 +1,10 @@
 #pragma once
-/* Private to common/model: what the parts of the GGUF reader share (sizes and windows, rotary
- * embeddings, experts and latent attention). Keys are llama.cpp's, without the architecture that
- * they begin with. */
-#include "common/model/config/families.h"
-#include "common/model/info/base.h"
+/* Private to common/model/config: what the parts of the GGUF reader share (sizes and windows,
+ * rotary embeddings, experts and latent attention). Keys are llama.cpp's, without the architecture
+ * that they begin with. */
+#include "common/base/status.h"
+#include "common/base/str.h"
+#include "common/model/gguf/gguf.h"
 
 struct gguf_reader {
     const struct gguf *g;
@@ -25,8 +26,3 @@ MUST_USE enum status gguf_reader_bool_or(const struct gguf_reader *r, const char
 /* Above 0 and at most max. */
 MUST_USE enum status gguf_reader_positive_or(const struct gguf_reader *r, const char *name,
                                              double def, double max, double *out);
-
-/* model_config_gguf_rope.c. rope.n_rot is set before. */
-MUST_USE enum status model_config_gguf_ropes(const struct gguf_reader *r,
-                                             const struct config_family *f,
-                                             struct model_config *out);

@@ -1,9 +1,12 @@
 /* Rotary embeddings out of a GGUF: by type and factor, or by tensors (LongRoPE's factors; Llama 3's
  * divisors, which are the loader's business). */
+#include "common/model/config/gguf_rope.h"
+
 #include <math.h>
 #include <string.h>
 
-#include "common/model/config/gguf_reader.h"
+#include "common/model/gguf/values.h"
+#include "common/model/info/arch.h"
 
 static enum status read_original(const struct gguf_reader *r, struct rope_config *out)
 {

@@ -1,17 +1,14 @@
 /* model_config from config.json, as transformers 4 and 5 write it. */
+#include "common/model/config/hf.h"
+
 #include <math.h>
 #include <string.h>
 
-#include "common/model/config/families.h"
+#include "common/model/config/family.h"
+#include "common/model/config/hf_error.h"
+#include "common/model/config/quant.h"
+#include "common/model/config/rope.h"
 #include "common/model/files/hf_json.h"
-
-enum status model_config_unsupported(const struct hf_config *c, const char *key, const char *value,
-                                     const char *runs, struct error *err)
-{
-    return error_set(err, STATUS_UNSUPPORTED,
-                     "%s/config.json: %s \"%.64s\": this build runs only %s", c->folder, key, value,
-                     runs);
-}
 
 /* ---- windows ---- */
 
@@ -53,7 +50,7 @@ static enum status read_used(struct hf_config c, const struct config_family *f,
     return STATUS_OK;
 }
 
-/* What layer_types would say, from the keys before it. */
+/* Fills in what layer_types would say, from the keys before it. */
 static enum status read_pattern(struct hf_config c, const struct config_family *f,
                                 struct model_config *out, struct error *err)
 {

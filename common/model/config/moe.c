@@ -1,8 +1,11 @@
 /* Experts and latent attention out of config.json; defaults are transformers'. */
+#include "common/model/config/moe.h"
+
 #include <math.h>
 #include <string.h>
 
-#include "common/model/config/families.h"
+#include "common/model/config/family.h"
+#include "common/model/config/hf_error.h"
 #include "common/model/files/hf_json.h"
 
 /* As hf_config_u32, but 0 is a number like others. */

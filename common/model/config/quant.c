@@ -1,7 +1,10 @@
 /* quantization_config of a config.json: what is run, and by name what is not. */
+#include "common/model/config/quant.h"
+
 #include <string.h>
 
-#include "common/model/config/families.h"
+#include "common/model/config/family.h"
+#include "common/model/config/hf_error.h"
 #include "common/model/files/hf_json.h"
 
 /* An integer that must be want, when it is there. */

@@ -1,15 +1,17 @@
 /* Rotary embeddings out of config.json: described by rope_theta and rope_scaling, by
  * rope_parameters, or by one of these per kind of layer. Formulas: transformers'
  * modeling_rope_utils.py. */
+#include "common/model/config/rope.h"
+
 #include <math.h>
 #include <string.h>
 
-#include "common/model/config/families.h"
+#include "common/model/config/hf_error.h"
 #include "common/model/files/hf_json.h"
 
 #define RUNS "default, linear, dynamic, llama3, yarn, longrope"
 
-/* What is around one rotary embedding. */
+/* The surroundings of one rotary embedding. */
 struct rope_reader {
     struct hf_config root, rope; /* config.json; the object that describes it, o NULL: none */
     uint32_t max_len, head_dim;

@@ -20,6 +20,6 @@ struct str torch_file_bytes(const struct torch_file *f);
 uint64_t torch_file_n_tensors(const struct torch_file *f);
 const struct tensor *torch_file_tensor_at(const struct torch_file *f, uint64_t i); /* as they lie */
 bool torch_file_holds(const struct torch_file *f, const char *name);
-/* What describes the tensors, as it is in the file: the pickle, and the archive's directory. */
+/* The description of the tensors as it is in the file: the pickle, and the archive's directory. */
 struct str torch_file_pickle(const struct torch_file *f);
 struct str torch_file_directory(const struct torch_file *f);

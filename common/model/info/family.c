@@ -6,19 +6,19 @@
 static const struct family families[] = {
     {"llama", "llama", "Llama", "llama", 0, 0, {"<|eot_id|>", "<|eom_id|>", "<|end_of_text|>"}},
     {"mistral", "mistral", "Mistral", NULL, 0, 0, {NULL}},
-    {"mixtral", "mixtral", "Mixtral", NULL, 0, 0, {NULL}},
     {"qwen2", "qwen2", "Qwen2", "qwen2", 0, 0, {"<|im_end|>", "<|endoftext|>"}},
-    {"qwen2_moe", "qwen2_moe", "Qwen2Moe", "qwen2moe", 0, 0, {"<|im_end|>", "<|endoftext|>"}},
     {"qwen3", "qwen3", "Qwen3", "qwen3", 0, 0, {"<|im_end|>", "<|endoftext|>"}},
-    {"qwen3_moe", "qwen3_moe", "Qwen3Moe", "qwen3moe", 0, 0, {"<|im_end|>", "<|endoftext|>"}},
-    {"gemma2", "gemma2", "Gemma2", "gemma2", 0, 0, {"<end_of_turn>"}},
-    {"gemma3", "gemma3_text", "Gemma3", "gemma3", 131072, 262208, {"<end_of_turn>"}},
-    {"gemma3", "gemma3", "Gemma3", NULL, 131072, 262208, {"<end_of_turn>"}},
     {"phi3", "phi3", "Phi3", "phi3", 0, 0, {"<|end|>", "<|endoftext|>"}},
     {"olmo2", "olmo2", "Olmo2", "olmo2", 0, 0, {"<|endoftext|>"}},
+    {"mixtral", "mixtral", "Mixtral", NULL, 0, 0, {NULL}},
+    {"qwen2_moe", "qwen2_moe", "Qwen2Moe", "qwen2moe", 0, 0, {"<|im_end|>", "<|endoftext|>"}},
+    {"qwen3_moe", "qwen3_moe", "Qwen3Moe", "qwen3moe", 0, 0, {"<|im_end|>", "<|endoftext|>"}},
     {"gpt_oss", "gpt_oss", "GptOss", "gpt-oss", 0, 0, {"<|return|>", "<|endoftext|>", "<|call|>"}},
     {"deepseek_v2", "deepseek_v2", "DeepseekV2", "deepseek2", 0, 0, {NULL}},
     {"deepseek_v3", "deepseek_v3", "DeepseekV3", NULL, 0, 0, {NULL}},
+    {"gemma2", "gemma2", "Gemma2", "gemma2", 0, 0, {"<end_of_turn>"}},
+    {"gemma3", "gemma3_text", "Gemma3", "gemma3", 131072, 262208, {"<end_of_turn>"}},
+    {"gemma3", "gemma3", "Gemma3", NULL, 131072, 262208, {"<end_of_turn>"}},
 };
 enum { N_FAMILIES = sizeof families / sizeof *families };
 
@@ -36,6 +36,13 @@ const struct family *family_by_gguf_arch(struct str arch)
         if (families[i].gguf_arch && str_eq_c(arch, families[i].gguf_arch))
             return &families[i];
     return NULL;
+}
+
+void family_names(struct strbuf *out)
+{
+    for (int i = 0; i < N_FAMILIES; i++)
+        if (i == 0 || strcmp(families[i].name, families[i - 1].name) != 0)
+            strbuf_printf(out, "%s%s", i > 0 ? ", " : "", families[i].name);
 }
 
 bool family_has_class(const struct family *f, struct str class_name)

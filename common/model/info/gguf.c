@@ -1,33 +1,13 @@
-/* model_info from a GGUF's metadata. */
-#include <stdio.h>
+#include "common/model/info/gguf.h"
 
 #include "common/base/mem.h"
-#include "common/model/files/gguf.h"
+#include "common/model/gguf/gguf.h"
+#include "common/model/gguf/values.h"
+#include "common/model/info/arch.h"
 #include "common/model/info/base.h"
+#include "common/model/info/family.h"
 
 enum { SIGMOID_GATING = 2 }; /* expert_gating_func: DeepSeek-V3's router; V2 has softmax */
-
-struct model_arch_key model_arch_key(struct str arch, const char *name)
-{
-    struct model_arch_key key;
-    snprintf(key.text, sizeof key.text, STR_FMT ".%s", STR_ARG(arch), name);
-    return key;
-}
-
-static enum status arch_u64(const struct gguf *g, struct str arch, const char *name, uint64_t min,
-                            uint64_t max, uint64_t *out, struct error *err)
-{
-    return gguf_get_u64(g, model_arch_key(arch, name).text, min, max, out, err);
-}
-
-bool model_arch_has_experts(const struct gguf *g, struct str arch)
-{
-    uint64_t n = 1;
-    if (!gguf_find(g, model_arch_key(arch, "expert_count").text))
-        return false;
-    (void)arch_u64(g, arch, "expert_count", 0, UINT64_MAX, &n, NULL);
-    return n > 0;
-}
 
 /* Both DeepSeeks are "deepseek2" here, and Mixtral is a "llama" that has experts. */
 static enum status find_family(const struct gguf *g, struct model_info *m, struct str arch,
@@ -37,8 +17,8 @@ static enum status find_family(const struct gguf *g, struct model_info *m, struc
     *out = family_by_gguf_arch(arch);
     if (!*out)
         return model_info_unknown(m, arch, err);
-    if (str_eq_c(arch, "deepseek2") && arch_u64(g, arch, "expert_gating_func", SIGMOID_GATING,
-                                                SIGMOID_GATING, &gating, NULL) == STATUS_OK)
+    if (str_eq_c(arch, "deepseek2") && model_arch_u64(g, arch, "expert_gating_func", SIGMOID_GATING,
+                                                      SIGMOID_GATING, &gating, NULL) == STATUS_OK)
         *out = family_by_hf_type(STR("deepseek_v3"));
     if (str_eq_c(arch, "llama") && model_arch_has_experts(g, arch))
         *out = family_by_hf_type(STR("mixtral"));
@@ -93,12 +73,12 @@ static enum status read_all(const struct gguf *g, struct model_info *m, struct e
     uint64_t max_len;
     TRY(gguf_get_str(g, "general.architecture", &arch, err));
     TRY(find_family(g, m, arch, &f, err));
-    TRY(arch_u64(g, arch, "context_length", 1, MODEL_MAX_LEN, &max_len, err));
+    TRY(model_arch_u64(g, arch, "context_length", 1, MODEL_MAX_LEN, &max_len, err));
     TRY(gguf_get_array(g, "tokenizer.ggml.tokens", GGUF_STRING, &tokens, err));
     TRY(read_vocab(g, m, &tokens, err));
     TRY(read_eos(g, m, f, &tokens, err));
     uint64_t hidden;
-    if (arch_u64(g, arch, "embedding_length", 1, UINT32_MAX, &hidden, NULL) == STATUS_OK)
+    if (model_arch_u64(g, arch, "embedding_length", 1, UINT32_MAX, &hidden, NULL) == STATUS_OK)
         m->hidden = (uint32_t)hidden;
     m->family = mem_strdup(f->name);
     m->max_model_len = (uint32_t)max_len;

@@ -1,10 +1,13 @@
-/* model_info from a folder: config.json (needed), generation_config.json and tokenizer_config.json
+/* config.json (needed), generation_config.json and tokenizer_config.json
  * (both may be missing). Models for several media keep the language model in "text_config". */
+#include "common/model/info/hf.h"
+
 #include <string.h>
 
 #include "common/base/mem.h"
 #include "common/model/files/hf_json.h"
 #include "common/model/info/base.h"
+#include "common/model/info/family.h"
 
 /* YaRN stretches what the model was trained for; the other kinds of scaling keep
  * max_position_embeddings as the stretched length. */

@@ -11,7 +11,7 @@
 
 #include "common/base/mem.h"
 #include "common/base/str.h"
-#include "common/model/info/info.h"
+#include "common/model/gguf/names.h"
 
 enum { NAME_MAX_BYTES = 255, PATH_MAX_BYTES = 512, READABLE_MAX = 64, REPO_PART_MAX = 96 };
 static const char gguf[] = ".gguf", sha256_mark[] = "#sha256=";
@@ -85,6 +85,18 @@ static void set_folder(struct model_ref *r, const char *identity)
     char *whole = join(r->folder, "-", hex, NULL);
     mem_free(r->folder);
     r->folder = whole;
+}
+
+struct str model_name_of(const char *path)
+{
+    size_t n = strlen(path);
+    while (n > 1 && path[n - 1] == '/')
+        n--;
+    size_t begin = n;
+    while (begin > 0 && path[begin - 1] != '/')
+        begin--;
+    struct str base = {path + begin, n - begin};
+    return (struct str){base.ptr, gguf_name_length(base)};
 }
 
 static char *name_of(const char *path)

@@ -11,6 +11,7 @@
  * The text may come from anybody: what parses has no control characters, no "..", no user or
  * password, and a bounded length. Strings are owned by the struct. */
 #include "common/base/status.h"
+#include "common/base/str.h"
 
 enum model_ref_kind {
     MODEL_REF_PATH,
@@ -50,3 +51,5 @@ static inline bool model_ref_is_remote(const struct model_ref *r)
 /* A file's name as a server may give it: relative, of UTF-8 without control characters and
  * backslashes, no component empty or with a dot in front, at most 255 bytes each and 512 in all. */
 bool model_ref_name_is_safe(const char *name);
+/* Last component of a path, without .gguf and without what says which part of a GGUF it is. */
+struct str model_name_of(const char *path);

@@ -1,3 +1,5 @@
+#include "common/model/lora/adapter.h"
+
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -9,8 +11,9 @@
 #include "common/model/files/safetensors.h"
 #include "common/model/files/torch_file.h"
 #include "common/model/lora/config.h"
+#include "common/model/lora/files.h"
 
-/* Of the largest models that there are, and some to spare: 1024 layers of 16 modules. */
+/* The largest models that there are have fewer: 1024 layers of 16 modules. */
 enum { MAX_MODULES = 1 << 14 };
 
 struct lora_adapter {

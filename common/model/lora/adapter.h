@@ -35,7 +35,7 @@ const struct lora_module *lora_adapter_find(const struct lora_adapter *a, const 
 /* Does the configuration say that a module of this name has an adapter? False where it names
  * modules in a way that is not read (an expression, some of the layers). */
 bool lora_adapter_targets(const struct lora_adapter *a, const char *name);
-/* Of target_modules, when it is a list. */
+/* The names in target_modules, when it is a list. */
 uint32_t lora_adapter_n_targets(const struct lora_adapter *a);
 const char *lora_adapter_target_at(const struct lora_adapter *a, uint32_t i);
 /* Sets seen[i] of each target that names this module: is its name, or the end of it after a dot. */

@@ -1,12 +1,14 @@
 /* adapter_config.json. Keys that change nothing about the numbers (lora_dropout, task_type, ...)
  * are not looked at. */
+#include "common/model/lora/config.h"
+
 #include <math.h>
 #include <string.h>
 #include <strings.h>
 
 #include "common/base/mem.h"
 #include "common/model/files/hf_json.h"
-#include "common/model/lora/config.h"
+#include "common/model/lora/files.h"
 
 enum { MAX_NAMES = 4096 }; /* of a pattern, of target_modules */
 #define MAX_RANK  (1u << 16)
@@ -23,7 +25,7 @@ static bool says_nothing(const json_t *v)
            (json_is_object(v) && json_object_size(v) == 0);
 }
 
-/* What PEFT can do besides and this build does not. */
+/* Refuses what PEFT can do besides and this build does not. */
 static enum status check_unsupported(const struct lora_config *c, struct error *err)
 {
     static const struct {

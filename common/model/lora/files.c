@@ -1,13 +1,14 @@
-/* Where an adapter's files are. A folder below --lora-root may hold links to anywhere, as caches of
+/* A folder below --lora-root may hold links to anywhere, as caches of
  * downloads hold links to their blobs: each file is looked for where it really is, and has to be
  * below the root, too. */
+#include "common/model/lora/files.h"
+
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "common/base/path.h"
-#include "common/model/lora/config.h"
 
 enum status lora_file_find(const char *folder, const char *root, const char *file,
                            char out[PATH_MAX], struct error *err)

@@ -1,11 +1,12 @@
 /* Names of modules as an adapter's configuration has them. Thousands of names against thousands of
  * modules are millions of comparisons, while every rank of a group waits: so they are sorted, and
  * looked up by what a module's name ends with. */
+#include "common/model/lora/names.h"
+
 #include <stdlib.h>
 #include <string.h>
 
 #include "common/base/mem.h"
-#include "common/model/lora/config.h"
 
 void lora_names_init(struct lora_names *s, uint32_t most)
 {

@@ -1,7 +1,9 @@
-/* Which files of a folder make the model. By their names, safetensors before PyTorch's: the single
- * file alone, else the files that the index names, of each the tensors that it says are there.
- * Without such names all files that end as one kind's do, in the same order of kinds. The index is
- * hostile: what it calls a file is a plain name in the folder. */
+/* The files of a folder that make the model are found by their names, safetensors before PyTorch's:
+ * the single file alone, else the files that the index names, of each the tensors that it says are
+ * there. Without such names all files that end as one kind's do, in the same order of kinds. The
+ * index is hostile: what it calls a file is a plain name in the folder. */
+#include "common/model/weights/folder.h"
+
 #include <dirent.h>
 #include <errno.h>
 #include <jansson.h>
@@ -17,6 +19,7 @@
 #include "common/model/files/hf_json.h"
 #include "common/model/files/map.h"
 #include "common/model/weights/state.h"
+#include "common/model/weights/table.h"
 
 enum { MAX_SHARDS = 4096, MAX_NAME_BYTES = 255 };
 
@@ -33,18 +36,15 @@ static const struct layout layouts[] = {
 };
 enum { N_LAYOUTS = sizeof layouts / sizeof *layouts };
 
-static bool ends_with(const char *s, const char *end)
-{
-    size_t n = strlen(s), m = strlen(end);
-    return n >= m && strcmp(s + n - m, end) == 0;
-}
-
 static bool is_of(const struct layout *l, const char *name)
 {
-    return ends_with(name, l->ends[0]) || (l->ends[1] && ends_with(name, l->ends[1]));
+    for (size_t i = 0; i < sizeof l->ends / sizeof *l->ends; i++)
+        if (l->ends[i] && str_ends(str_from(name), str_from(l->ends[i])))
+            return true;
+    return false;
 }
 
-/* What trainers leave beside the weights. */
+/* Is it a file that trainers leave beside the weights? */
 static bool is_of_training(const char *name)
 {
     static const char *const names[] = {"training_args.bin", "optimizer.bin", "optimizer.pt",
@@ -201,7 +201,8 @@ static enum status open_index(struct weights *w, const struct layout *l, const j
     return collect(w, map, err);
 }
 
-/* What the tensors mean is in config.json: the same weights with another one are another model. */
+/* The meaning of the tensors is in config.json: the same weights with another one are another
+ * model. */
 enum status weights_config_identity(const struct model_info *m, uint8_t out[16], struct error *err)
 {
     char path[PATH_MAX];

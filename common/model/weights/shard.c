@@ -1,8 +1,8 @@
-/* A file of a folder's weights: safetensors or PyTorch's. */
+#include "common/model/weights/shard.h"
+
 #include "common/base/mem.h"
 #include "common/model/files/safetensors.h"
 #include "common/model/files/torch_file.h"
-#include "common/model/weights/state.h"
 
 enum status shard_open(struct shard *s, const char *path, struct error *err)
 {

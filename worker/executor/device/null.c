@@ -15,6 +15,7 @@
 #include "common/base/random.h"
 #include "common/host/host.h"
 #include "common/model/info/info.h"
+#include "common/model/info/open.h"
 #include "proto/null_tokens.h"
 #include "worker/draft/draft.h"
 #include "worker/executor/device/null_kv.h"

@@ -245,10 +245,43 @@ static void test_distance(void **state)
     assert_true(str_distance((struct str){big, 65}, STR("x")) == SIZE_MAX);
 }
 
+static void test_ends_and_blanks(void **state)
+{
+    static const struct {
+        const char *in, *blanks, *want;
+    } cases[] = {
+        {"", " ", ""},         {"  ", " ", ""},      {"a", " ", "a"},
+        {" a b ", " ", "a b"}, {"\ta ", " ", "\ta"}, {"\r\na\t", " \t\r\n", "a"},
+        {" a ", "", " a "},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++)
+        if (!str_eq_c(str_trim(str_from(cases[i].in), cases[i].blanks), cases[i].want))
+            fail_msg("case %zu", i);
+    assert_int_equal(str_trim((struct str){"\0a", 2}, " ").len, 2); /* a NUL is no blank */
+    assert_true(str_ends(STR("abc"), STR("bc")));
+    assert_true(str_ends(STR("abc"), STR("")));
+    assert_false(str_ends(STR("bc"), STR("abc")));
+    assert_false(str_ends(STR("abc"), STR("ab")));
+}
+
+static void test_copies_are_cut(void **state)
+{
+    char out[4];
+    memset(out, 'x', sizeof out);
+    str_copy(out, sizeof out, STR("ab"));
+    assert_string_equal(out, "ab");
+    str_copy(out, sizeof out, STR("abcdef"));
+    assert_string_equal(out, "abc");
+    str_copy(out, sizeof out, (struct str){NULL, 0});
+    assert_string_equal(out, "");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_compare),
+        cmocka_unit_test(test_ends_and_blanks),
+        cmocka_unit_test(test_copies_are_cut),
         cmocka_unit_test(test_distance),
         cmocka_unit_test(test_utf8),
         cmocka_unit_test(test_json_escapes),

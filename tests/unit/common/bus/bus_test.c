@@ -13,6 +13,8 @@
 
 #include <cmocka.h>
 
+#include "common/loop/uv.h"
+
 enum { GIVE_UP_MS = 60000, N_MANY = 1000 };
 
 struct side {

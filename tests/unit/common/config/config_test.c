@@ -1,4 +1,7 @@
+#include "common/config/argv.h"
 #include "common/config/config.h"
+#include "common/config/hide.h"
+#include "common/config/print.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -25,9 +25,9 @@ static void test_the_way_to_this_host(void **state)
         {"no-such-host.invalid:7000", "", STATUS_IO},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
-        char out[ROUTE_ADDRESS_MAX];
+        char out[OWN_ADDRESS_MAX];
         struct error err = {0};
-        enum status s = route_local_address(cases[i].to, out, &err);
+        enum status s = own_address_for(cases[i].to, out, &err);
         if (s != cases[i].status || strcmp(out, cases[i].want) != 0)
             fail_msg("\"%s\": %s, \"%s\" %s", cases[i].to, status_name(s), out, err.text);
         if (s != STATUS_OK)
@@ -37,19 +37,19 @@ static void test_the_way_to_this_host(void **state)
 
 static void test_ipv6_where_there_is_one(void **state)
 {
-    char out[ROUTE_ADDRESS_MAX];
+    char out[OWN_ADDRESS_MAX];
     struct error err = {0};
-    if (route_local_address("[::1]:7000", out, &err) == STATUS_OK)
+    if (own_address_for("[::1]:7000", out, &err) == STATUS_OK)
         assert_string_equal(out, "::1");
 }
 
 static void test_a_name_too_long(void **state)
 {
-    char to[400], out[ROUTE_ADDRESS_MAX];
+    char to[400], out[OWN_ADDRESS_MAX];
     struct error err = {0};
     memset(to, 'a', sizeof to);
     strcpy(to + 300, ":7000");
-    assert_int_equal(route_local_address(to, out, &err), STATUS_INVALID);
+    assert_int_equal(own_address_for(to, out, &err), STATUS_INVALID);
 }
 
 int main(void)

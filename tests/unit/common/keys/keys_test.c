@@ -1,4 +1,8 @@
+#include "common/keys/authorized.h"
+#include "common/keys/join_token.h"
 #include "common/keys/key_files.h"
+#include "common/keys/key_folder.h"
+#include "common/keys/rotation.h"
 
 #include <setjmp.h>
 #include <signal.h>

@@ -1,3 +1,4 @@
+#include "common/loop/child.h"
 #include "common/loop/loop.h"
 
 #include <pthread.h>

@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "common/base/str.h"
-#include "common/model/files/gguf.h"
+#include "common/model/gguf/gguf.h"
 
 static inline void put_bytes(struct strbuf *b, const void *p, size_t n)
 {

@@ -18,6 +18,7 @@
 #include "common/base/mem.h"
 #include "common/redis/redis.h"
 #include "common/redis/reply.h"
+#include "common/redis/url.h"
 
 static void urls(void **state)
 {

@@ -15,7 +15,8 @@
 #include <openssl/err.h>
 #include <openssl/ssl.h>
 
-#include "common/tls/tls.h"
+#include "common/tls/server.h"
+#include "common/tls/session.h"
 #include "tests/unit/common/tls/tls_files.h"
 
 static char folder[] = "/tmp/coxtls-XXXXXX";

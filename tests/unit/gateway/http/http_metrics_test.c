@@ -6,6 +6,7 @@
 
 #include <cmocka.h>
 
+#include "common/http/server/request.h"
 #include "gateway/http/metrics.h"
 
 /* The request as the module sees it. */

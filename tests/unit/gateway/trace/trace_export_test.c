@@ -1,4 +1,6 @@
 /* Spans on their way: to a collector that takes them, and to one that never answers. */
+#include "common/http/server/answer.h"
+#include "common/http/server/request.h"
 #include "gateway/trace/export.h"
 
 #include <pthread.h>

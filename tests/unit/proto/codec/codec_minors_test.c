@@ -8,7 +8,7 @@
 
 #include <cmocka.h>
 
-#include "proto/codec/wire.h"
+#include "proto/codec/ops.h"
 #include "tests/unit/proto/codec/codec_fixture.h"
 #include "tests/unit/proto/codec/message_gen.c"
 

@@ -1,5 +1,7 @@
 /* The blocking client against our own server, which runs on a thread. */
 #include "common/http/client/client.h"
+#include "common/http/server/answer.h"
+#include "common/http/server/request.h"
 
 #include <arpa/inet.h>
 #include <netinet/in.h>

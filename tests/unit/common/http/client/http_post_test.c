@@ -1,5 +1,7 @@
 /* Posting from a thread: addresses as people write them, and a server that answers or does not. */
 #include "common/http/client/post.h"
+#include "common/http/server/answer.h"
+#include "common/http/server/request.h"
 
 #include <pthread.h>
 #include <setjmp.h>

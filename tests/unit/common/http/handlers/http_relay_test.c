@@ -1,5 +1,7 @@
 /* A server in front of another one, both on one thread's loop, and a client that takes its time. */
 #include "common/http/handlers/relay.h"
+#include "common/http/server/answer.h"
+#include "common/http/server/request.h"
 
 #include <pthread.h>
 #include <setjmp.h>

@@ -1,9 +1,10 @@
 #pragma once
-/* A real loop and server on loopback; a plain blocking client in a thread plays raw scripts against
- * it. Handlers: /load says what is held of requests, /stream streams until the client is full or
- * n_chunks went, /sized the same with a length, /large answers LARGE_BYTES, /hold never, others
- * what was asked. */
+/* A real loop and server on loopback; a plain blocking client in a thread plays scripts against it.
+ * Handlers: /load says what is held of requests, /stream streams until the client is full or
+ * n_chunks went, /sized has a length, /large LARGE_BYTES, /hold no answer, others the request. */
 #include "common/base/mem.h"
+#include "common/http/server/answer.h"
+#include "common/http/server/request.h"
 #include "common/http/server/server.h"
 
 struct fixture {
@@ -16,13 +17,12 @@ struct fixture {
     char answer[1 << 16];
     size_t n_answer;
     const char *send;
-    size_t n_send;                 /* 0: as long as a string */
-    _Atomic int n_aborted, n_held; /* the client waits for them */
-    int n_chunks, n_drains, n_refused;
+    size_t n_send;                           /* 0: as long as a string */
+    _Atomic int n_aborted, n_held;           /* the client waits for them */
+    int n_chunks, n_drains, n_refused, late; /* late: connected, not accepted as a drain began */
     uint8_t from;          /* last byte of the client's address in 127.0.0.0/8; 0: as it comes */
     struct http_load load; /* the server's, when it last answered or ended */
     uint64_t most_waiting;
-    int late; /* connected, and not accepted when the server began to drain */
     const char *root_path;
     struct strbuf ended; /* what on_answered was told */
 };

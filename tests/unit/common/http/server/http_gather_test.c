@@ -17,6 +17,7 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
+#include "common/http/server/answer.h"
 #include "common/http/server/server.h"
 #include "tests/unit/malloc_count.h"
 

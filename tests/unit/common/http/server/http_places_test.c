@@ -13,7 +13,9 @@
 
 #include <cmocka.h>
 
-#include "common/http/server/state.h"
+#include "common/http/conn/address.h"
+#include "common/http/conn/places.h"
+#include "common/http/conn/state.h"
 #include "tests/unit/common/http/server/http_fixture.h"
 
 static int dial_from(struct fixture *f, uint8_t last_byte, const char *text)

@@ -18,8 +18,11 @@
 #include <openssl/ssl.h>
 
 #include "common/base/mem.h"
+#include "common/http/server/answer.h"
+#include "common/http/server/request.h"
 #include "common/http/server/server.h"
-#include "common/tls/tls.h"
+#include "common/tls/server.h"
+#include "common/tls/session.h"
 #include "tests/unit/common/tls/tls_files.h"
 
 enum { CHUNK = 8192, PIPELINED = 3000 };

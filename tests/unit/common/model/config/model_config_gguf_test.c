@@ -12,7 +12,7 @@
 
 #include <cmocka.h>
 
-#include "common/model/files/gguf.h"
+#include "common/model/gguf/gguf.h"
 #include "tests/unit/common/model/config/config_line.c"
 #include "tests/unit/common/model/gguf_writer.c"
 

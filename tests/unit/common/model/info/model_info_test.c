@@ -11,6 +11,7 @@
 #include <cmocka.h>
 
 #include "common/model/info/info.h"
+#include "common/model/info/open.h"
 #include "tests/unit/common/model/gguf_writer.c"
 #include "tests/unit/common/model/put_file.c"
 

@@ -13,6 +13,7 @@
 
 #include "common/base/mem.h"
 #include "common/model/info/info.h"
+#include "common/model/info/open.h"
 #include "common/model/info/pulled.h"
 #include "tests/unit/common/model/gguf_writer.c"
 #include "tests/unit/common/model/put_file.c"

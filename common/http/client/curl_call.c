@@ -1,0 +1,132 @@
+#include "common/http/client/curl_call.h"
+
+#include <stdio.h>
+#include <string.h>
+
+static void set_timeouts(CURL *curl, const struct http_call *c)
+{
+    long ms = c->timeout_ms ? (long)c->timeout_ms : 30000L;
+    curl_easy_setopt(curl, CURLOPT_CONNECTTIMEOUT_MS, ms < 10000L ? ms : 10000L);
+    if (!c->on_data) {
+        curl_easy_setopt(curl, CURLOPT_TIMEOUT_MS, ms);
+        return;
+    }
+    curl_easy_setopt(curl, CURLOPT_LOW_SPEED_LIMIT, 1L); /* a silence of that long ends a stream */
+    curl_easy_setopt(curl, CURLOPT_LOW_SPEED_TIME, (ms + 999) / 1000);
+}
+
+static struct curl_slist *make_headers(const struct http_call *c)
+{
+    struct curl_slist *headers = NULL;
+    for (size_t i = 0; i < c->n_headers; i++)
+        headers = curl_slist_append(headers, c->headers[i]);
+    if (c->body.len || c->content_type) {
+        struct strbuf type;
+        strbuf_init(&type, 1024);
+        strbuf_printf(&type, "Content-Type: %s",
+                      c->content_type ? c->content_type : "application/json");
+        headers = curl_slist_append(headers, strbuf_str(&type).ptr);
+        strbuf_fini(&type);
+    }
+    headers = curl_slist_append(headers, "Expect:"); /* no round trip before a small body */
+    if (c->bearer) {
+        struct strbuf b;
+        strbuf_init(&b, 64 << 10);
+        strbuf_append_c(&b, "Authorization: Bearer ");
+        strbuf_append_c(&b, c->bearer);
+        headers = curl_slist_append(headers, strbuf_str(&b).ptr);
+        strbuf_fini(&b);
+    }
+    return headers;
+}
+
+/* A proxy of the environment is for the world outside, never for our own machine. */
+static bool is_local(const char *url)
+{
+    static const char *const starts[] = {"127.", "localhost:", "localhost/", "[::1]"};
+    const char *host = strstr(url, "://");
+    for (size_t i = 0; host && i < sizeof starts / sizeof *starts; i++)
+        if (strncmp(host + 3, starts[i], strlen(starts[i])) == 0)
+            return true;
+    return false;
+}
+
+static void set_way(CURL *curl, const struct http_call *c)
+{
+    if (c->uds || c->no_proxy || is_local(c->url))
+        curl_easy_setopt(curl, CURLOPT_NOPROXY, "*");
+    if (c->uds)
+        curl_easy_setopt(curl, CURLOPT_UNIX_SOCKET_PATH, c->uds);
+    if (c->ca_file)
+        curl_easy_setopt(curl, CURLOPT_CAINFO, c->ca_file);
+    if (c->cert_file)
+        curl_easy_setopt(curl, CURLOPT_SSLCERT, c->cert_file);
+    if (c->key_file)
+        curl_easy_setopt(curl, CURLOPT_SSLKEY, c->key_file);
+    if (c->any_certificate) {
+        curl_easy_setopt(curl, CURLOPT_SSL_VERIFYPEER, 0L);
+        curl_easy_setopt(curl, CURLOPT_SSL_VERIFYHOST, 0L);
+    }
+}
+
+enum status http_client_describe(CURLcode rc, const struct http_call *c, struct error *err)
+{
+    const char *why = curl_easy_strerror(rc);
+    switch (rc) {
+    case CURLE_OPERATION_TIMEDOUT:
+        return error_set(err, STATUS_TIMEOUT, "%s: no answer in time (%s)", c->url, why);
+    case CURLE_WRITE_ERROR: /* on_data stopped it */
+        return c->on_data ? STATUS_OK
+                          : error_set(err, STATUS_LIMIT, "%s: the answer is over %d MiB", c->url,
+                                      HTTP_ANSWER_MAX_BYTES >> 20);
+    case CURLE_COULDNT_CONNECT:
+    case CURLE_COULDNT_RESOLVE_HOST:
+        return error_set(err, STATUS_IO,
+                         "%s: cannot connect (%s): is it running, and the address right?", c->url,
+                         why);
+    case CURLE_PEER_FAILED_VERIFICATION:
+    case CURLE_SSL_CACERT_BADFILE:
+        return error_set(err, STATUS_DENIED,
+                         "%s: its certificate is not one to trust (%s): --cacert FILE names its "
+                         "authority",
+                         c->url, why);
+    case CURLE_SSL_CERTPROBLEM:
+    case CURLE_SSL_CONNECT_ERROR:
+        return error_set(err, STATUS_DENIED,
+                         "%s: no TLS with it (%s): is it https there, and does it want a "
+                         "certificate (--cert, --key)?",
+                         c->url, why);
+    case CURLE_URL_MALFORMAT:
+    case CURLE_UNSUPPORTED_PROTOCOL:
+        return error_set(err, STATUS_INVALID, "%s: not a usable address (%s)", c->url, why);
+    default:
+        return error_set(err, STATUS_IO, "%s: %s", c->url, why);
+    }
+}
+
+enum status http_client_prepare(CURL *curl, const struct http_call *c, struct curl_slist **headers,
+                                struct error *err)
+{
+    *headers = NULL;
+    if (c->bearer && strpbrk(c->bearer, "\r\n"))
+        return error_set(err, STATUS_INVALID, "the key holds a line break");
+    for (size_t i = 0; i < c->n_headers; i++)
+        if (strpbrk(c->headers[i], "\r\n"))
+            return error_set(err, STATUS_INVALID, "a header holds a line break");
+    *headers = make_headers(c);
+    curl_easy_setopt(curl, CURLOPT_URL, c->url);
+    curl_easy_setopt(curl, CURLOPT_PROTOCOLS_STR, "http,https");
+    curl_easy_setopt(curl, CURLOPT_NOSIGNAL, 1L);
+    if (c->connect_only)
+        curl_easy_setopt(curl, CURLOPT_CONNECT_ONLY, 1L);
+    set_way(curl, c);
+    curl_easy_setopt(curl, CURLOPT_HTTPHEADER, *headers);
+    if (c->body.len || c->content_type) {
+        curl_easy_setopt(curl, CURLOPT_POSTFIELDSIZE_LARGE, (curl_off_t)c->body.len);
+        curl_easy_setopt(curl, CURLOPT_POSTFIELDS, c->body.ptr ? c->body.ptr : "");
+    }
+    if (c->method)
+        curl_easy_setopt(curl, CURLOPT_CUSTOMREQUEST, c->method);
+    set_timeouts(curl, c);
+    return STATUS_OK;
+}

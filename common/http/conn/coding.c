@@ -1,0 +1,91 @@
+/* A connection's body, decoded on a thread of libuv's pool: its loop goes on meanwhile. As many are
+ * decoded at once as the pool has threads (4, or UV_THREADPOOL_SIZE), and none becomes larger than
+ * a plain body may be. */
+#include "common/http/conn/coding.h"
+
+#include "common/base/mem.h"
+#include "common/host/thread.h"
+#include "common/http/conn/lifecycle.h"
+#include "common/http/conn/refuse.h"
+#include "common/http/message/content_coding.h"
+
+struct coding_job {
+    uv_work_t work;
+    struct conn *conn; /* with its parser, until after_decode */
+    struct content_codings codings;
+    struct str body, decoded;
+    uint64_t max;
+    enum content_verdict verdict;
+    conn_decoded_fn *done;
+};
+
+static void decode(uv_work_t *w)
+{
+    static _Thread_local bool has_begun; /* the loop takes care of all others meanwhile */
+    if (!has_begun)
+        thread_begin("decode", THREAD_NICE_AWAITED);
+    has_begun = true;
+    struct coding_job *j = w->data;
+    j->verdict = content_decode(&j->codings, j->body, j->max, &j->decoded);
+}
+
+static void refuse(struct conn *c, enum content_verdict v)
+{
+    if (v == CONTENT_TOO_LARGE)
+        conn_refuse(c, 413, "The request body is too large once it is decoded");
+    else if (v == CONTENT_NO_MEMORY)
+        conn_refuse(c, 503, "There is no memory to decode the request body: try again later");
+    else
+        conn_refuse(c, 400,
+                    "The request body is not what its Content-Encoding says: it is cut off or "
+                    "corrupt, or asks for a window of more than 8 MiB");
+}
+
+static void after_decode(uv_work_t *w, int rc)
+{
+    struct coding_job *j = w->data;
+    struct conn *c = j->conn;
+    c->decoding = NULL;
+    if (rc == UV_ECANCELED)
+        j->verdict = CONTENT_BROKEN; /* nothing was decoded, and nobody waits */
+    bool gone = c->state == CONN_CLOSING;
+    if (j->verdict == CONTENT_OK && gone)
+        mem_free((void *)j->decoded.ptr);
+    else if (j->verdict == CONTENT_OK)
+        j->done(c, j->decoded);
+    else if (!gone)
+        refuse(c, j->verdict);
+    mem_free(j);
+    conn_release(c);
+}
+
+bool conn_decode(struct conn *c, conn_decoded_fn *done)
+{
+    const struct http_message *m = http_parser_message(c->parser);
+    const struct http_handlers *h = &c->server->handlers;
+    struct content_codings codings = {0};
+    if (h->unpacks && !h->unpacks(h->ctx, &c->request))
+        return false; /* first: who is not let in hears that, and not of codings */
+    for (uint32_t i = 0; i < m->n_fields && m->body.len > 0; i++)
+        if (http_field_is(&m->fields[i], "content-encoding") &&
+            !content_codings_add(&codings, m->fields[i].value)) {
+            conn_refuse(c, 415,
+                        "Content-Encoding is none of " CONTENT_CODINGS
+                        " (at most two, one over the other): send the body as it is, or in one of "
+                        "these");
+            return true;
+        }
+    if (codings.n == 0)
+        return false;
+    struct coding_job *j = mem_zalloc(sizeof *j);
+    *j = (struct coding_job){.work.data = j,
+                             .conn = c,
+                             .codings = codings,
+                             .body = m->body,
+                             .max = http_parser_max_body(c->parser),
+                             .done = done};
+    c->decoding = &j->work;
+    c->open_handles++; /* it is freed behind after_decode, whatever becomes of it */
+    (void)uv_queue_work(c->io.handle.loop, &j->work, decode, after_decode);
+    return true;
+}

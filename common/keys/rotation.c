@@ -1,0 +1,141 @@
+/* Each file is written whole, in an order in which whatever a program reads meanwhile goes
+ * together. */
+#include "common/keys/rotation.h"
+
+#include <sodium.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "common/keys/authorized.h"
+#include "common/keys/key_text.h"
+
+/* DIR/authorized with one more line (add), or without the lines of a role's key. All other lines
+ * stay as people wrote them, and so do those that name a file: what it holds changes there. */
+static enum status edit_authorized(const char *dir, enum peer_role role, const char *key, bool add,
+                                   struct error *err)
+{
+    char path[KEY_PATH_BYTES];
+    struct strbuf text, out;
+    struct authorized known = {0};
+    TRY(key_text_path(path, dir, "authorized", "", err));
+    TRY(authorized_load(path, &known, err)); /* what has an error is a person's to mend first */
+    authorized_fini(&known);
+    strbuf_init(&text, AUTHORIZED_MAX_BYTES);
+    strbuf_init(&out, AUTHORIZED_MAX_BYTES);
+    enum status s = key_text_read(path, &text, NULL, err);
+    struct str rest = strbuf_str(&text);
+    while (s == STATUS_OK && rest.len) {
+        const char *end = memchr(rest.ptr, '\n', rest.len);
+        size_t n = end ? (size_t)(end - rest.ptr) : rest.len;
+        struct authorized line = {0};
+        s = authorized_parse_line((struct str){rest.ptr, n}, &line, path, 1, err);
+        if (s == STATUS_OK && (line.n_files || !authorized_has(&line, role, key))) {
+            strbuf_append(&out, rest.ptr, n);
+            strbuf_append_c(&out, "\n");
+        }
+        authorized_fini(&line);
+        rest = (struct str){rest.ptr + n + (end != NULL), rest.len - n - (end != NULL)};
+    }
+    if (add)
+        strbuf_printf(&out, "%s %s\n", peer_role_name(role), key);
+    if (s == STATUS_OK)
+        s = key_text_write(path, strbuf_str(&out), 0600, err);
+    strbuf_fini(&text);
+    strbuf_fini(&out);
+    return s;
+}
+
+/* A change by us would leave PEM and our own lines side by side, and who made the one would put it
+ * back. */
+static enum status refuse_pem(const char *dir, enum peer_role role, struct error *err)
+{
+    char path[KEY_PATH_BYTES], key[KEY_CHARS + 1];
+    bool is_pem = false;
+    TRY(key_text_path(path, dir, peer_role_name(role), ".key", err));
+    enum status s = key_text_read_secret(path, key, &is_pem, err);
+    sodium_memzero(key, sizeof key);
+    if (s == STATUS_OK && is_pem)
+        s = error_set(err, STATUS_UNSUPPORTED,
+                      "%s: is PEM, and changed by who made it: a new key and certificate, with the "
+                      "old certificate as the second one of the .pub file until all have the new "
+                      "one",
+                      path);
+    return s;
+}
+
+static enum status rotate_locked(const char *dir, enum peer_role role, struct error *err)
+{
+    char path[KEY_PATH_BYTES], lines[2 * (KEY_CHARS + 1) + 1];
+    struct public_keys old;
+    struct curve_keys now, next;
+    TRY(refuse_pem(dir, role, err));
+    TRY(keys_load(dir, role, &now, err));
+    sodium_memzero(now.secret_key, sizeof now.secret_key);
+    TRY(keys_load_publics(dir, role, &old, err));
+    if (old.n > 1)
+        return error_set(err, STATUS_EXISTS,
+                         "%s/%s.pub has two keys: the change before this one is not at its end; "
+                         "`cox keys --keys-dir %s --retire %s` ends it",
+                         dir, peer_role_name(role), dir, peer_role_name(role));
+    TRY(keys_generate(&next, err));
+    /* Admitted before anybody can have it; public before secret, so that each file that a program
+     * reads meanwhile belongs to the other. */
+    enum status s = STATUS_OK;
+    if (role != ROLE_HEAD)
+        s = edit_authorized(dir, role, next.public_key, true, err);
+    snprintf(lines, sizeof lines, "%s\n%s\n", next.public_key, old.keys[0]);
+    if (s == STATUS_OK)
+        s = key_text_path(path, dir, peer_role_name(role), ".pub", err);
+    if (s == STATUS_OK)
+        s = key_text_write(path, str_from(lines), 0644, err);
+    if (s == STATUS_OK)
+        s = key_text_path(path, dir, peer_role_name(role), ".key", err);
+    if (s == STATUS_OK)
+        s = key_text_write_key(path, next.secret_key, 0600, err);
+    sodium_memzero(&next, sizeof next);
+    return s;
+}
+
+static enum status retire_locked(const char *dir, enum peer_role role, struct error *err)
+{
+    char path[KEY_PATH_BYTES];
+    struct public_keys publics;
+    struct curve_keys now;
+    TRY(refuse_pem(dir, role, err));
+    TRY(keys_load(dir, role, &now, err));
+    sodium_memzero(now.secret_key, sizeof now.secret_key);
+    TRY(keys_load_publics(dir, role, &publics, err));
+    if (publics.n < 2)
+        return error_set(err, STATUS_NOT_FOUND,
+                         "%s/%s.pub has one key: there is none to retire; `--rotate %s` makes a "
+                         "new one first",
+                         dir, peer_role_name(role), peer_role_name(role));
+    if (strcmp(publics.keys[0], now.public_key) != 0)
+        return error_set(err, STATUS_INVALID,
+                         "%s/%s.key is still the old key: the rotation was cut off; `cox keys "
+                         "--keys-dir %s` puts the .pub file right, then rotate again",
+                         dir, peer_role_name(role), dir);
+    if (role != ROLE_HEAD)
+        TRY(edit_authorized(dir, role, publics.keys[1], false, err));
+    TRY(key_text_path(path, dir, peer_role_name(role), ".pub", err));
+    return key_text_write_key(path, publics.keys[0], 0644, err);
+}
+
+enum status keys_rotate(const char *dir, enum peer_role role, struct error *err)
+{
+    int fd;
+    TRY(key_text_lock_folder(dir, &fd, err));
+    enum status s = rotate_locked(dir, role, err);
+    close(fd);
+    return s;
+}
+
+enum status keys_retire(const char *dir, enum peer_role role, struct error *err)
+{
+    int fd;
+    TRY(key_text_lock_folder(dir, &fd, err));
+    enum status s = retire_locked(dir, role, err);
+    close(fd);
+    return s;
+}

@@ -1,0 +1,16 @@
+#pragma once
+/* Experts and latent attention of a GGUF: what these families have besides. Private to
+ * common/model/config. */
+#include "common/model/config/gguf_reader.h"
+#include "common/model/config/shape.h"
+
+MUST_USE enum status model_config_gguf_mixtral(const struct gguf_reader *r,
+                                               struct model_config *out);
+MUST_USE enum status model_config_gguf_qwen2_moe(const struct gguf_reader *r,
+                                                 struct model_config *out);
+MUST_USE enum status model_config_gguf_qwen3_moe(const struct gguf_reader *r,
+                                                 struct model_config *out);
+MUST_USE enum status model_config_gguf_gpt_oss(const struct gguf_reader *r,
+                                               struct model_config *out);
+MUST_USE enum status model_config_gguf_deepseek(const struct gguf_reader *r,
+                                                struct model_config *out);

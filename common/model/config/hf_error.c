@@ -1,0 +1,9 @@
+#include "common/model/config/hf_error.h"
+
+enum status model_config_unsupported(const struct hf_config *c, const char *key, const char *value,
+                                     const char *runs, struct error *err)
+{
+    return error_set(err, STATUS_UNSUPPORTED,
+                     "%s/config.json: %s \"%.64s\": this build runs only %s", c->folder, key, value,
+                     runs);
+}

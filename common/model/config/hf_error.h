@@ -1,0 +1,9 @@
+#pragma once
+/* The error for a config.json that asks for what this build does not run. Private to
+ * common/model/config. */
+#include "common/base/status.h"
+#include "common/model/files/hf_json.h"
+
+MUST_USE enum status model_config_unsupported(const struct hf_config *c, const char *key,
+                                              const char *value, const char *runs,
+                                              struct error *err);

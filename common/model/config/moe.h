@@ -1,0 +1,16 @@
+#pragma once
+/* Experts and latent attention of a config.json: what these families have besides. Private to
+ * common/model/config. */
+#include "common/model/config/shape.h"
+#include "common/model/files/hf_json.h"
+
+MUST_USE enum status model_config_mixtral(const struct hf_config *c, struct model_config *out,
+                                          struct error *err);
+MUST_USE enum status model_config_qwen2_moe(const struct hf_config *c, struct model_config *out,
+                                            struct error *err);
+MUST_USE enum status model_config_qwen3_moe(const struct hf_config *c, struct model_config *out,
+                                            struct error *err);
+MUST_USE enum status model_config_gpt_oss(const struct hf_config *c, struct model_config *out,
+                                          struct error *err);
+MUST_USE enum status model_config_deepseek(const struct hf_config *c, struct model_config *out,
+                                           struct error *err);

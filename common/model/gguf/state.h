@@ -1,0 +1,21 @@
+#pragma once
+/* The object behind gguf.h. Private to common/model/files. */
+#include "common/model/files/map.h"
+#include "common/model/gguf/type.h"
+
+#define GGUF_MAX_TENSORS (1 << 18) /* of all parts */
+
+struct gguf {
+    char *path;
+    struct file_map map; /* of nothing when the bytes are borrowed */
+    const uint8_t *bytes;
+    size_t n_bytes, n_header_bytes;
+    uint32_t version, alignment;
+    uint64_t n_values, n_tensors;
+    struct gguf_value *values;
+    struct gguf_tensor *tensors; /* of all parts */
+    const struct gguf_value **values_by_key;
+    const struct gguf_tensor **tensors_by_name;
+    struct gguf **parts; /* NULL: of one file; else parts[0] is unused, the others are owned */
+    uint32_t n_parts;
+};

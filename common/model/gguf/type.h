@@ -1,0 +1,67 @@
+#pragma once
+/* The pieces of a GGUF: typed values by key, and tensors. Strings, arrays and data point into the
+ * file. Plain data; any thread. */
+#include "common/base/dtype.h"
+#include "common/base/str.h"
+
+enum gguf_type {
+    GGUF_U8,
+    GGUF_I8,
+    GGUF_U16,
+    GGUF_I16,
+    GGUF_U32,
+    GGUF_I32,
+    GGUF_F32,
+    GGUF_BOOL,
+    GGUF_STRING,
+    GGUF_ARRAY,
+    GGUF_U64,
+    GGUF_I64,
+    GGUF_F64,
+    GGUF_TYPE_COUNT
+};
+
+/* Elements are unaligned in the file: read them with the functions below. */
+struct gguf_array {
+    enum gguf_type type; /* never GGUF_ARRAY */
+    uint64_t n;
+    const uint8_t *ptr, *end;
+};
+
+struct gguf_value {
+    struct str key;
+    enum gguf_type type;
+    union {
+        uint64_t u64; /* unsigned types */
+        int64_t i64;  /* signed types */
+        double f64;
+        bool boolean;
+        struct str string;
+        struct gguf_array array;
+    };
+};
+
+#define GGUF_MAX_DIMS 4
+struct gguf_tensor {
+    struct str name;
+    enum dtype dtype;
+    uint32_t n_dims;
+    uint64_t shape[GGUF_MAX_DIMS]; /* shape[0] is contiguous; 1 beyond n_dims */
+    uint64_t offset, n_bytes;      /* in the file */
+    const uint8_t *data;           /* aligned as the file says (general.alignment) */
+};
+
+/* size 0: variable. */
+struct gguf_type_traits {
+    const char *name;
+    uint8_t size;
+};
+extern const struct gguf_type_traits gguf_types[GGUF_TYPE_COUNT];
+
+bool gguf_type_is_signed(enum gguf_type t); /* an integer */
+bool gguf_type_is_unsigned(enum gguf_type t);
+/* One element as it lies in the file, unaligned: of an integer or a bool, of a signed integer, of
+ * F32 or F64. */
+uint64_t gguf_type_load_bits(enum gguf_type type, const uint8_t *p);
+int64_t gguf_type_load_signed(enum gguf_type type, const uint8_t *p);
+double gguf_type_load_real(enum gguf_type type, const uint8_t *p);

@@ -1,0 +1,7 @@
+#pragma once
+/* model_info from a GGUF's metadata: fills family, the lengths and the EOS ids. The caller has set
+ * format, path and name, and frees on failure. Private to common/model/info. */
+#include "common/base/status.h"
+#include "common/model/info/info.h"
+
+MUST_USE enum status model_info_read_gguf(struct model_info *m, struct error *err);

@@ -1,0 +1,61 @@
+#pragma once
+/* Columns: one field of an array of structs as one packed array. Private to proto/codec. */
+#include "proto/codec/wire.h"
+
+/* Room for n values, all of which are filled in at once; and what makes a column absent when every
+ * value turned out to be the usual one. */
+#define WIRE_NEW_COLUMN(w, p, column, n)                                                           \
+    do {                                                                                           \
+        (p)->column = wire_uncleared((w), (n), sizeof *(p)->column);                               \
+        (p)->n_##column = (n);                                                                     \
+    } while (0)
+#define WIRE_DROP_COLUMN(p, column, usual)                                                         \
+    do {                                                                                           \
+        if (usual)                                                                                 \
+            (p)->n_##column = 0;                                                                   \
+    } while (0)
+
+/* Appends a span to a column that has room; returns its new end. */
+static inline uint32_t *wire_put_words(uint32_t *end, struct u32_span s)
+{
+    for (uint32_t i = 0; i < s.n; i++)
+        *end++ = s.ptr[i];
+    return end;
+}
+
+/* The value of every item where a column is absent; always: the column must be there. */
+enum wire_usual { WIRE_USUAL_0, WIRE_USUAL_1, WIRE_ALWAYS };
+
+/* A column on the way in: step 0 reads the usual value for every item. */
+struct wire_column {
+    const uint32_t *ptr;
+    size_t step;
+};
+/* Fails, and then reads as usual values, when it has not one value per item. */
+struct wire_column wire_get_column(struct wire *w, const uint32_t *column, size_t n_column,
+                                   size_t n, enum wire_usual usual, const char *what);
+#define WIRE_GET_COLUMN(w, p, column, n, usual)                                                    \
+    wire_get_column((w), (p)->column, (p)->n_##column, (n), (usual), #column " is not one per item")
+static inline uint32_t wire_at(struct wire_column c, size_t i)
+{
+    return c.ptr[i * c.step];
+}
+
+/* Words that are dealt out in order; what is left or missing at the end is an error. */
+struct wire_rest {
+    const uint32_t *ptr;
+    size_t n;
+    bool missing;
+};
+struct wire_rest wire_get_rest(const uint32_t *words, size_t n);
+static inline struct u32_span wire_take(struct wire_rest *r, uint32_t n)
+{
+    if (n > r->n) {
+        r->missing = true;
+        n = 0;
+    }
+    struct u32_span s = {r->ptr, n};
+    r->ptr += n;
+    r->n -= n;
+    return s;
+}

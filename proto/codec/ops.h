@@ -1,0 +1,26 @@
+#pragma once
+/* How a message type becomes its generated struct and back: one table per .proto file, in the .c of
+ * its name. to_wire builds the generated structs on the scratch arena and borrows the message's own
+ * spans; from_wire borrows what protobuf-c put on the arena. Private to proto/codec. */
+#include "proto/codec/wire.h"
+#include "proto/limits.h"
+#include "proto/messages.h"
+
+struct codec_ops {
+    const ProtobufCMessageDescriptor *descriptor; /* NULL: not in this table */
+    uint32_t max_body_bytes;                      /* small for what no credit bounds */
+    ProtobufCMessage *(*to_wire)(struct wire *w, const struct msg *m); /* NULL with w->status */
+    void (*from_wire)(struct wire *w, const ProtobufCMessage *p, struct msg *m);
+};
+#define CODEC_SMALL_BYTES (16u << 10)
+#define CODEC_LARGE_BYTES (FRAME_MAX_BYTES - FRAME_HEADER_BYTES)
+
+extern const struct codec_ops codec_adapter_ops[MSG_TYPE_COUNT];
+extern const struct codec_ops codec_cluster_ops[MSG_TYPE_COUNT];
+extern const struct codec_ops codec_engine_ops[MSG_TYPE_COUNT];
+extern const struct codec_ops codec_kv_ops[MSG_TYPE_COUNT];
+extern const struct codec_ops codec_grammar_ops[MSG_TYPE_COUNT];
+extern const struct codec_ops codec_step_ops[MSG_TYPE_COUNT];
+
+#define WIRE_ROW(TYPE, type, max)                                                                  \
+    [MSG_##TYPE] = {&cox__##type##__descriptor, max, put_##type, get_##type}
