@@ -5,6 +5,9 @@
 
 #include "common/base/clock.h"
 #include "common/base/version.h"
+#include "head/cluster/adapters.h"
+#include "head/cluster/elastic.h"
+#include "head/cluster/eligible.h"
 #include "head/state/head_core.h"
 
 static json_t *hex(uint64_t v)
@@ -308,7 +311,7 @@ static void warn_shrunk(const struct head_core *h, const struct group *g, json_t
     const struct cluster *c = &h->cluster;
     uint32_t n = g->world, n_too_large = 0;
     for (const struct worker *w = c->workers; w; w = w->next)
-        n += placement_may_place(c, w) && placement_same_kind(w, g->members[0]);
+        n += eligible_may_place(c, w) && eligible_same_kind(w, g->members[0]);
     for (const struct request *r = h->held_first; r; r = r->next)
         n_too_large += route_awaits_room(h, r);
     int at = snprintf(line, sizeof line,
@@ -367,13 +370,13 @@ static json_t *warnings(const struct head_core *h, const struct head_stats *s, b
                      "; those that still read their model join after that; for more: `cox up "
                      "--workers %u`, or `cox worker --join` elsewhere",
                      world);
-        else if (placement_unlike(&h->cluster, h->cluster.workers))
-            snprintf(line + n, sizeof line - (size_t)n, "; they differ: " PLACEMENT_ALIKE);
+        else if (eligible_unlike(&h->cluster, h->cluster.workers))
+            snprintf(line + n, sizeof line - (size_t)n, "; they differ: " ELIGIBLE_ALIKE);
         json_array_append_new(a, json_string(line));
     }
     for (uint32_t i = 0; i < h->n_live; i++) {
         const struct group *g = h->lanes[h->live[i]].group;
-        if (elastic_is_shrunk(&h->cluster, g))
+        if (group_is_shrunk(&h->cluster, g))
             warn_shrunk(h, g, a);
     }
     warn_roles(h, a);

@@ -23,7 +23,3 @@ void own_time_take(struct own_time *t, uint64_t ns, uint64_t steps);
 bool own_time_judge(struct own_time *t, uint64_t median_ns);
 /* Lower of the two in the middle; ns is sorted by this. */
 uint64_t own_time_median(uint64_t *ns, uint32_t n);
-
-struct cluster;
-struct group;
-void straggler_tick(struct cluster *c, struct group *g);

@@ -2,6 +2,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "head/cluster/adapters.h"
 #include "head/state/head_core.h"
 
 /* ---- requests ---- */

@@ -7,8 +7,10 @@
 
 #include "common/base/clock.h"
 #include "common/base/mem.h"
-#include "head/cluster/worker_name.h"
+#include "head/cluster/adapters.h"
+#include "head/cluster/readiness.h"
 #include "head/core/submit.h"
+#include "head/core/worker_name.h"
 #include "head/state/head_core.h"
 
 void head_core_config_init(struct head_core_config *c)
@@ -255,7 +257,7 @@ static void fill_heartbeat(void *ctx, const struct peer *peer, struct msg_heartb
 {
     const struct worker *w = peer->role == ROLE_WORKER ? peer->owner : NULL;
     (void)ctx;
-    m->serves = w && standing_serves(w);
+    m->serves = w && readiness_serves(w);
     m->spare = w && w->is_spare;
 }
 
@@ -437,7 +439,7 @@ void head_core_get_stats(const struct head_core *h, struct head_stats *out)
             continue;
         out->n_groups++;
         out->n_groups_ready += g->state == GROUP_READY;
-        out->n_groups_shrunk += g->state == GROUP_READY && elastic_is_shrunk(&h->cluster, g);
+        out->n_groups_shrunk += g->state == GROUP_READY && group_is_shrunk(&h->cluster, g);
         if (g->state == GROUP_READY && g->n_draft > out->n_draft)
             out->n_draft = g->n_draft;
         out->n_recoveries += g->n_recoveries;
@@ -487,7 +489,7 @@ static bool check_group(const struct head_core *h, const struct group *g, struct
 {
     const struct lane *l = &h->lanes[g->index];
     if (g->world != g->tp * h->config.cluster.pp || g->world > h->cluster.world ||
-        (elastic_is_shrunk(&h->cluster, g) &&
+        (group_is_shrunk(&h->cluster, g) &&
          (!h->cluster.config.elastic_tp || g->state == GROUP_WAITING)))
         return error_set(err, STATUS_INTERNAL, "a group of TP %u has %u ranks", g->tp, g->world),
                false;

@@ -6,6 +6,7 @@
 
 #include "common/base/clock.h"
 #include "common/base/mem.h"
+#include "head/cluster/formation.h"
 #include "head/state/head_core.h"
 
 static struct lane *lane_of(const struct head_core *h, const struct group *g)
@@ -141,12 +142,12 @@ void dispatch_on_ready(void *core, struct group *g)
     memcpy(c.kv_groups, g->kv_groups, sizeof c.kv_groups);
     suit_device(h, g->members[0]->desc.device, &c);
     if (scheduler_new(&c, &l->scheduler, &err) != STATUS_OK) {
-        cluster_dissolve(&h->cluster, g, err.text, true);
+        group_dissolve(&h->cluster, g, err.text, true);
         return;
     }
     h->calm_since_ns = h->now_ns;
     l->most_tokens = scheduler_most_tokens(l->scheduler);
-    if (!elastic_is_shrunk(&h->cluster, g))
+    if (!group_is_shrunk(&h->cluster, g))
         g->most_tokens = l->most_tokens;
     step_log_group(h->config.step_log, g->index, g->id, g->epoch, &c);
     scheduler_reset(l->scheduler, g->epoch, ignore_request, NULL);
@@ -315,7 +316,7 @@ static void pump(struct head_core *h, struct lane *l)
         l->idle = false;
         struct msg m = {.type = MSG_PLAN, .plan = *plan};
         if (peers_encode(&h->peers, &m, &l->plan) != STATUS_OK) {
-            cluster_dissolve(&h->cluster, l->group, "a plan could not be encoded", true);
+            group_dissolve(&h->cluster, l->group, "a plan could not be encoded", true);
             return;
         }
         if (l->last_result == l->last_step)
@@ -392,7 +393,7 @@ void dispatch_on_result(struct head_core *h, struct worker *w, const struct msg_
     }
     if (s != STATUS_OK) {
         cluster_add_failure(&h->cluster, w->peer->node, "bad_result", err.text);
-        cluster_dissolve(&h->cluster, g, err.text, true);
+        group_dissolve(&h->cluster, g, err.text, true);
         return;
     }
     l->due = l->look_due = true;
@@ -440,7 +441,7 @@ void dispatch_tick(struct head_core *h)
         l->due = true; /* deadlines */
         if (!is_stalled(h, l))
             continue;
-        cluster_dissolve(&h->cluster, l->group, "every rank is idle and a result is missing", true);
+        group_dissolve(&h->cluster, l->group, "every rank is idle and a result is missing", true);
         i -= !l->scheduler;
     }
 }

@@ -57,6 +57,11 @@ struct blocks_stats {
     uint64_t n_evictions, n_copies;
 };
 
+/* Whether a worker's KV group and length are what any scheduler can work with: asked before the
+ * worker is admitted, so that no group forms that scheduler_new would refuse. */
+#define BLOCKS_MIN_MODEL_LEN 2u
+#define BLOCKS_MAX_MODEL_LEN (1u << 24)
+
 struct blocks;
 MUST_USE enum status blocks_check_group(const struct kv_group *k, uint32_t i, struct error *err);
 MUST_USE enum status blocks_new(const struct blocks_config *c, struct blocks **out,

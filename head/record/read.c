@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "common/base/mem.h"
+#include "head/kv/blocks.h"
 #include "proto/limits.h"
 
 enum { MAX_SEQS = 1 << 16, MAX_BLOCKS = 1 << 26, MAX_STOP_IDS = 1 << 16 };
@@ -170,7 +171,7 @@ static void get_config(struct step_log_reader *r, struct scheduler_config *c)
         k->bytes_per_block = get_varint(r);
         k->n_blocks = (uint32_t)get_at_most(r, MAX_BLOCKS);
         if (!r->bad)
-            r->bad = scheduler_check_kv_group(k, i, &ignored) != STATUS_OK;
+            r->bad = blocks_check_group(k, i, &ignored) != STATUS_OK;
     }
     r->bad = r->bad || c->max_num_seqs > MAX_SEQS || c->n_draft > PROTO_MAX_DRAFT;
 }
@@ -233,7 +234,7 @@ static void get_request(struct step_log_reader *r, struct request *x)
     x->first_token_ns = get_varint(r);
     x->scheduled_ns = get_varint(r);
     x->n_prompt = get_u32(r);
-    x->ids_cap = (uint32_t)get_at_most(r, SCHEDULER_MAX_MODEL_LEN + 1); /* of a pooling one */
+    x->ids_cap = (uint32_t)get_at_most(r, BLOCKS_MAX_MODEL_LEN + 1); /* of a pooling one */
     x->n_cached = get_u32(r);
     x->finish = (enum finish_reason)get_at_most(r, FINISH_REASON_COUNT - 1);
     x->stop_id = get_u32(r);

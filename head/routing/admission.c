@@ -195,7 +195,7 @@ static void place(struct head_core *h, struct request *r, struct lane *l)
     }
     step_log_refused(h->config.step_log, l->group->index, s);
     router_hold(h, r);
-    if (s == STATUS_NO_MEMORY && !elastic_is_shrunk(&h->cluster, l->group))
+    if (s == STATUS_NO_MEMORY && !group_is_shrunk(&h->cluster, l->group))
         refuse_too_large(h, r);
 }
 

@@ -76,7 +76,7 @@ static enum status check_config(const struct scheduler_config *c, struct error *
     } ranges[] = {
         {"max_num_seqs", c->max_num_seqs, 1, MAX_SEQS},
         {"max_num_batched_tokens", c->max_num_batched_tokens, c->max_num_seqs, MAX_BATCHED_TOKENS},
-        {"max_model_len", c->max_model_len, SCHEDULER_MIN_MODEL_LEN, SCHEDULER_MAX_MODEL_LEN},
+        {"max_model_len", c->max_model_len, BLOCKS_MIN_MODEL_LEN, BLOCKS_MAX_MODEL_LEN},
         {"depth", c->depth, 1, SCHEDULER_MAX_DEPTH},
         {"n_draft", c->n_draft, 0, SCHEDULER_MAX_DRAFT},
         {"number of KV groups", c->n_kv_groups, 1, SCHEDULER_MAX_KV_GROUPS},
@@ -583,9 +583,4 @@ void scheduler_get_load(const struct scheduler *s, struct scheduler_load *out)
         if (s->c.kv_groups[i].kind != KV_WINDOW && n < out->n_free_tokens)
             out->n_free_tokens = n;
     }
-}
-
-enum status scheduler_check_kv_group(const struct kv_group *k, uint32_t i, struct error *err)
-{
-    return blocks_check_group(k, i, err);
 }

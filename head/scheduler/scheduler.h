@@ -46,13 +46,6 @@ struct scheduler_event {
     bool ended;
 };
 
-/* Whether a worker's KV group and length are what any scheduler can work with: asked before the
- * worker is admitted, so that no group forms that scheduler_new would refuse. */
-MUST_USE enum status scheduler_check_kv_group(const struct kv_group *k, uint32_t i,
-                                              struct error *err);
-#define SCHEDULER_MIN_MODEL_LEN 2u
-#define SCHEDULER_MAX_MODEL_LEN (1u << 24)
-
 #define SCHEDULER_SEQ_BYTES 1024u /* at most, of a request that waits here, beside it */
 
 struct scheduler;

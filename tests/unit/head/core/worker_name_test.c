@@ -2,7 +2,7 @@
  */
 #include "tests/unit/head/core/core_fixture.h"
 
-#include "head/cluster/worker_name.h"
+#include "head/core/worker_name.h"
 
 static void join(struct fixture *f, uint8_t conn, const char *node, int32_t ordinal)
 {

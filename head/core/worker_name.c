@@ -1,4 +1,4 @@
-#include "head/cluster/worker_name.h"
+#include "head/core/worker_name.h"
 
 #include <inttypes.h>
 #include <stdio.h>
