@@ -159,7 +159,7 @@ void blocks_release(struct blocks *b, struct block_table *tables);
 /* Sum of plan_digest_block over what the ranks know of the tables. */
 uint64_t blocks_digest(const struct blocks *b, const struct block_table *tables);
 
-/* ---- between the tables of two groups of ranks (blocks_move.c) ---- */
+/* ---- between the tables of two groups of ranks (move.c) ---- */
 
 /* The longest prefix of n_tokens at most that can be a hit. */
 uint32_t blocks_align(const struct blocks *b, uint32_t n_tokens);

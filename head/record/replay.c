@@ -5,6 +5,7 @@
 #include <inttypes.h>
 
 #include "common/base/mem.h"
+#include "head/record/replay_print.h"
 
 enum { N_BUCKETS = 4096, DETAIL_BYTES = 384 };
 

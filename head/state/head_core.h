@@ -3,10 +3,11 @@
  * and to the tests that look inside. */
 #include "common/base/metrics.h"
 #include "common/collections/slab.h"
-#include "head/admin/request_rows.h"
 #include "head/core/core.h"
 #include "head/core/submit.h"
 #include "head/core/vocabularies.h"
+#include "head/request/ended.h"
+#include "head/request/table.h"
 #include "head/routing/roles.h"
 #include "head/routing/route.h"
 #include "head/routing/transfers.h"

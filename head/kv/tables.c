@@ -1,3 +1,4 @@
+/* Room, growth and release of the tables of sequences, and the steps. */
 #include "head/kv/blocks.h"
 
 #include <assert.h>
