@@ -11,10 +11,8 @@
  * Stepping never allocates: room is reserved when a sequence enters. First, push and remove are
  * O(log n) in the sequences of a tenant and O(1) in their number for all the rest; first is linear
  * in the classes and tenants that have something here, of which there are few. */
-#include <stdbool.h>
-#include <stdint.h>
+#include "head/scheduler/seq.h"
 
-struct seq;
 struct tenant;
 struct priority_class;
 
@@ -27,12 +25,6 @@ struct seq_queue {
     uint32_t *order; /* classes in use, by priority */
     uint32_t cap, n_classes, free_tenant, free_class;
     uint32_t *buckets, n_buckets; /* (priority, tenant) → tenant + 1 */
-};
-
-/* Links of a sequence in the pairing heap of those that wait with it (Fredman, Sedgewick, Sleator,
- * Tarjan 1986): intrusive, so that pushing allocates nothing. */
-struct seq_heap_node {
-    struct seq *child, *next, *prev; /* prev: the elder sibling, or of the eldest the parent */
 };
 
 /* a goes before b: a total order of age in class, also the order in which running sequences are

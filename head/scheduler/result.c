@@ -180,7 +180,7 @@ static void take_tokens(struct scheduler *s, struct seq *x, const struct step_en
     x->n_total += n_more;
     if (ended) {
         request_enter(r, r->finish == FINISH_ERROR ? REQUEST_FAILED : REQUEST_FINISHED);
-        scheduler_drop(s, x);
+        scheduler_remove(s, x->r);
     } else if (x->place == SEQ_RUNNING && e->incarnation == x->incarnation) {
         x->n_scheduled += n_more;
         move_on(s, x, now_ns);
