@@ -8,7 +8,13 @@
 #include "head/cluster/adapters.h"
 #include "head/cluster/elastic.h"
 #include "head/cluster/eligible.h"
+#include "head/core/scale.h"
+#include "head/core/stats.h"
+#include "head/core/vocabularies.h"
+#include "head/routing/roles.h"
+#include "head/routing/route.h"
 #include "head/state/head_core.h"
+#include "head/state/served_model.h"
 
 static json_t *hex(uint64_t v)
 {
@@ -234,7 +240,7 @@ static json_t *gateways(const struct head_core *h)
 
 static json_t *model(const struct head_core *h)
 {
-    struct served_model m = router_model(h);
+    struct served_model m = served_model_now(h);
     json_t *o = json_object();
     json_object_set_new(o, "name", text(m.name));
     json_object_set_new(o, "max_model_len", json_integer(m.max_model_len));

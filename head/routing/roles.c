@@ -1,6 +1,6 @@
 #include "head/routing/roles.h"
 
-#include "head/state/head_core.h"
+#include "head/routing/kv_compat.h"
 
 const char *roles_advice(enum role_trouble t)
 {

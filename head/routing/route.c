@@ -8,8 +8,11 @@
  *
  * So requests stick to the cache that holds their prefix, as long as computing it elsewhere would
  * not be sooner; then it is in two caches, and both serve it. */
+#include "head/routing/route.h"
+
 #include "common/base/clock.h"
-#include "head/state/head_core.h"
+#include "head/request/request.h"
+#include "head/routing/kv_compat.h"
 
 /* What was last measured so long ago says little of a group that had nothing to do since: it is
  * taken for one of the mean speed, so that who was slow once is tried again. */
@@ -95,7 +98,7 @@ static bool has_suspect(const struct head_core *h, const struct lane *l)
     return r && r->i_group == l->group->index && r->finish == FINISH_NONE && request_is_suspect(r);
 }
 
-/* What is longer than the model allows is cut to that first (router.c). */
+/* What is longer than the model allows is cut to that first (admission.c). */
 static bool is_room(const struct group *g, const struct request *r, uint32_t most_tokens)
 {
     return (r->ids_cap < g->max_model_len ? r->ids_cap : g->max_model_len) <= most_tokens;

@@ -1,11 +1,6 @@
 #pragma once
-/* Which group takes a request: a part of core_internal.h, by which everybody includes it. */
-#include "head/routing/grammars.h"
-#include "head/scheduler/scheduler.h"
-#include "head/state/step_time.h"
-
-struct head_core;
-struct lane;
+/* Which group takes a request. Loop thread. */
+#include "head/state/head_core.h"
 
 /* What routing knows of a lane while it chooses. */
 struct route {

@@ -10,6 +10,7 @@
 
 #include "common/base/clock.h"
 #include "common/base/mem.h"
+#include "head/core/core.h"
 #include "head/state/head_core.h"
 
 #define BOX_MAX 256u

@@ -1,65 +1,12 @@
-/* Adapters as requests, gateways and operators meet them; the table is adapters.c. */
+/* The table itself is cluster/adapters.c. */
+#include "head/core/adapter_orders.h"
+
 #include <stdio.h>
 #include <string.h>
 
 #include "head/cluster/adapters.h"
 #include "head/state/head_core.h"
-
-/* ---- requests ---- */
-
-static struct error unknown(const struct head_core *h, struct str name)
-{
-    struct error err;
-    const char *why = adapters_why_not(&h->cluster, name);
-    (void)error_set(&err, STATUS_INVALID, "The model `%.*s` does not exist%s%s.",
-                    (int)(name.len < 80 ? name.len : 80), name.ptr, *why ? ": " : "", why);
-    return err;
-}
-
-enum status core_check_adapter(struct head_core *h, const struct msg_submit *m, struct error *err)
-{
-    uint64_t id;
-    struct str name = m->sampling.lora;
-    if (name.len == 0 || adapters_use(&h->cluster, name, &id) != ADAPTER_UNKNOWN)
-        return STATUS_OK;
-    *err = unknown(h, name);
-    return err->status;
-}
-
-bool core_bind_adapter(struct head_core *h, struct request *r)
-{
-    struct sampling_params *s = &r->sampling;
-    if (s->lora.len == 0 || s->lora_id != 0)
-        return true;
-    enum adapter_use use = adapters_use(&h->cluster, s->lora, &s->lora_id);
-    if (use == ADAPTER_UNKNOWN)
-        router_end(h, r, FINISH_ERROR, STATUS_INVALID, unknown(h, s->lora).text);
-    return use == ADAPTER_USABLE;
-}
-
-bool core_adapter_in_use(const void *core, uint64_t id)
-{
-    const struct head_core *h = core;
-    const struct request *r = request_table_next(h->requests, NULL);
-    while (r && (r->sampling.lora_id != id || r->finish != FINISH_NONE))
-        r = request_table_next(h->requests, r);
-    return r != NULL;
-}
-
-/* The cluster's fault, not the request's. */
-void core_end_lost(struct head_core *h)
-{
-    struct adapters *t = &h->cluster.adapters;
-    for (; t->n_losses > 0; t->n_losses--) {
-        const struct adapter_loss *x = &t->losses[t->n_losses - 1];
-        for (struct request *r = request_table_next(h->requests, NULL); r;
-             r = request_table_next(h->requests, r))
-            if (r->sampling.lora_id == x->id && r->finish == FINISH_NONE)
-                router_end(h, r, FINISH_ERROR, STATUS_INTERNAL, x->text);
-    }
-}
-
-/* ---- orders ---- */
+#include "head/state/served_model.h"
 
 static struct adapter_order order(struct str name, struct str path, const char *own)
 {
@@ -91,7 +38,7 @@ enum status head_core_load_adapter(struct head_core *h, struct str name, struct 
                                    bool in_place, const char *by, uint64_t now_ns,
                                    struct error *err)
 {
-    struct served_model model = router_model(h);
+    struct served_model model = served_model_now(h);
     struct adapter_order o = order(name, path, model.name);
     o.in_place = in_place;
     h->now_ns = h->cluster.now_ns = now_ns;
@@ -114,10 +61,10 @@ static bool send_answer(struct head_core *h, const struct gateway *g,
     return peers_send(&h->peers, g->peer, &m) == STATUS_OK;
 }
 
-void core_order_adapter(struct head_core *h, struct gateway *g, const struct msg_adapter_order *m)
+void adapter_orders_take(struct head_core *h, struct gateway *g, const struct msg_adapter_order *m)
 {
     struct error err = {0};
-    struct served_model model = router_model(h);
+    struct served_model model = served_model_now(h);
     struct adapter_order o = order(m->name, m->path, model.name);
     o.in_place = m->in_place;
     o.asker = (struct adapter_asker){g->instance, m->ticket};
@@ -142,7 +89,7 @@ static const struct gateway *find_gateway(const struct head_core *h, uint64_t in
 }
 
 /* Who is gone gets none; who has no credit waits for the next turn. */
-void core_send_answers(struct head_core *h)
+void adapter_orders_answer(struct head_core *h)
 {
     struct adapters *t = &h->cluster.adapters;
     uint32_t n_left = 0;
@@ -154,7 +101,7 @@ void core_send_answers(struct head_core *h)
     t->n_answers = n_left;
 }
 
-void core_tell_adapters(struct head_core *h, struct gateway *g)
+void adapter_orders_tell(struct head_core *h, struct gateway *g)
 {
     const struct adapters *t = &h->cluster.adapters;
     struct adapter_name list[ADAPTERS_MAX];
