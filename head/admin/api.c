@@ -9,6 +9,7 @@
 #include "common/http/handlers/files.h"
 #include "common/http/handlers/host_rule.h"
 #include "head/admin/dashboard.h"
+#include "head/admin/debug.h"
 #include "head/admin/json.h"
 #include "head/admin/metrics.h"
 #include "head/admin/runs.h"

@@ -1,11 +1,12 @@
 /* GET /api/debug: what stands inside the head, for who looks into a fault. Of requests only counts,
  * of keys only public ones; lists are cut, and say how much there was. */
-#include "head/admin/json.h"
+#include "head/admin/debug.h"
 
 #include <stdio.h>
 
 #include "common/base/clock.h"
 #include "common/base/version.h"
+#include "head/admin/json.h"
 #include "head/state/head_core.h"
 
 enum { MAX_SESSIONS = 256, MAX_LANES = 64, MAX_EVENTS = 64 };

@@ -13,7 +13,7 @@
  *   step_log_down    scheduler_free
  *   step_log_hold, _import, _imported, _let_go, _leave: the same of a move, before it
  *
- * The file's format is in step_log_format.h. Prompts are in it as token ids: it is user content. */
+ * The file's format is in format.h. Prompts are in it as token ids: it is user content. */
 #include "head/scheduler/scheduler.h"
 
 struct step_log;

@@ -35,7 +35,7 @@ struct request {
     uint32_t *ids; /* prompt + generated, [n_ids]; there may be ids_cap, and there is ids_room */
     uint32_t n_prompt, n_ids, ids_cap;
     uint32_t n_delivered;        /* generated tokens handed to the gateway's link so far */
-    struct token_rows *logprobs; /* of its generated tokens, or NULL (request_logprobs.h) */
+    struct token_rows *logprobs; /* of its generated tokens, or NULL (logprobs.h) */
     enum finish_reason finish;
     uint32_t stop_id;
     uint32_t n_stoppable;          /* ids it has when a stop counts for the first time */
@@ -63,7 +63,7 @@ struct request {
     uint64_t arrival_ns, deadline_ns, first_token_ns, scheduled_ns; /* 0: none / not yet */
     struct sampling_params sampling;                                /* spans point into arena */
     struct f32_span vector;        /* what a pooling request has been answered, on the arena */
-    struct request_scores *scores; /* with is_scored (request_scores.h) */
+    struct request_scores *scores; /* with is_scored (prompt_logprobs.h) */
     uint32_t n_losses;             /* groups lost under it since it had a token of its own, */
     uint32_t n_ids_at_loss;        /* and what it had at the last of them, */
     uint64_t lost_ns;              /* which was then */

@@ -56,7 +56,7 @@ void scheduler_free(struct scheduler *s);
 /* Could the request ever run here, alone? */
 bool scheduler_fits(const struct scheduler *s, const struct request *r);
 /* Into the waiting queue. Order: priority class, in it what came back or was preempted, then fair
- * shares per tenant, for one tenant arrival (scheduler_queue.h). STATUS_LIMIT: queue full.
+ * shares per tenant, for one tenant arrival (queue.h). STATUS_LIMIT: queue full.
  * STATUS_NO_MEMORY: the request can never fit into this pool, even alone. */
 MUST_USE enum status scheduler_add(struct scheduler *s, struct request *r);
 /* r has a grammar: it has come back, or its tenant has room for another answer (mask_shares.h).
@@ -89,7 +89,7 @@ MUST_USE enum status scheduler_on_result(struct scheduler *s, const struct msg_r
 typedef void scheduler_request_fn(void *ctx, struct request *r);
 void scheduler_reset(struct scheduler *s, uint64_t term_epoch, scheduler_request_fn *fn, void *ctx);
 
-/* ---- requests that move between groups (scheduler_move.c); id: the caller's, for one move ---- */
+/* ---- requests that move between groups (reserve.c); id: the caller's, for one move ---- */
 
 /* Tokens of r, from its first on, whose blocks are full, here, and of steps whose results are in.
  */
