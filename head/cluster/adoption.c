@@ -6,7 +6,6 @@
 
 #include <string.h>
 
-#include "common/base/clock.h"
 #include "common/base/mem.h"
 #include "head/cluster/eligible.h"
 #include "head/cluster/formation.h"

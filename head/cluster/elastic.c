@@ -2,7 +2,6 @@
 
 #include <stdio.h>
 
-#include "common/base/clock.h"
 #include "common/base/log.h"
 #include "head/cluster/eligible.h"
 

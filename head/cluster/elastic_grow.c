@@ -2,7 +2,6 @@
 
 #include <string.h>
 
-#include "common/base/clock.h"
 #include "common/base/mem.h"
 #include "head/cluster/elastic.h"
 #include "head/cluster/eligible.h"

@@ -11,7 +11,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "common/base/clock.h"
 #include "common/base/mem.h"
 #include "head/cluster/elastic.h"
 

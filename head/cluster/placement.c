@@ -13,7 +13,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/base/clock.h"
 #include "common/base/mem.h"
 #include "head/cluster/elastic.h"
 #include "head/cluster/eligible.h"

@@ -3,7 +3,6 @@
 #include <stdlib.h>
 
 #include "common/base/clock.h"
-#include "common/base/mem.h"
 
 enum { WINDOW_STEPS = 16, WINDOWS = 3 };
 #define WINDOW_NS    NS_PER_S  /* of work, at least: short steps are jumpy */

@@ -2,7 +2,6 @@
 #include "head/core/adapter_orders.h"
 
 #include <stdio.h>
-#include <string.h>
 
 #include "head/cluster/adapters.h"
 #include "head/state/head_core.h"

@@ -3,7 +3,6 @@
 #include "head/core/core.h"
 
 #include <stdio.h>
-#include <string.h>
 
 #include "common/base/clock.h"
 #include "common/base/mem.h"

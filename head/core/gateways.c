@@ -5,7 +5,6 @@
 #include "head/core/gateways.h"
 
 #include <stdio.h>
-#include <string.h>
 
 #include "common/base/clock.h"
 #include "common/base/mem.h"

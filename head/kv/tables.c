@@ -2,7 +2,6 @@
 #include "head/kv/blocks.h"
 
 #include <assert.h>
-#include <string.h>
 
 #include "common/base/mem.h"
 #include "head/kv/state.h"

@@ -3,7 +3,6 @@
 
 #include <stdio.h>
 
-#include "common/base/clock.h"
 #include "head/record/step_log.h"
 #include "head/request/request.h"
 #include "head/routing/adapter_bind.h"

@@ -3,8 +3,6 @@
  * not in each step. */
 #include "head/routing/transfer_policy.h"
 
-#include <string.h>
-
 #include "common/base/clock.h"
 #include "head/routing/grammars.h"
 #include "head/routing/kv_compat.h"

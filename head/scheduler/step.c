@@ -2,7 +2,6 @@
  * blocks and the last is preempted: no livelock. Decodes are counted first and prompts share the
  * rest of the token budget; then waiting sequences come in (admit_waiting.c). Whoever waits for
  * blocks in quarantine claims them, so that younger ones cannot take them away. */
-#include <assert.h>
 #include <string.h>
 
 #include "head/scheduler/admit.h"
