@@ -21,7 +21,7 @@ static json_int_t ms_since(const struct head_core *h, uint64_t at_ns)
     return h->now_ns > at_ns ? whole((h->now_ns - at_ns) / NS_PER_MS) : 0;
 }
 
-/* What a peer sent may not be UTF-8; the answer always is. */
+/* A peer's text may not be UTF-8; the answer always is. */
 static json_t *text(const char *s)
 {
     json_t *v = json_string(s);

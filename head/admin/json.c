@@ -28,7 +28,7 @@ static json_t *integer(uint64_t v)
     return json_integer((json_int_t)(v > INT64_MAX ? INT64_MAX : v));
 }
 
-/* What a peer sent may not be UTF-8; the answer always is. */
+/* A peer's text may not be UTF-8; the answer always is. */
 static json_t *text(const char *s)
 {
     json_t *v = json_string(s);

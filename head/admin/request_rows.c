@@ -95,7 +95,7 @@ static bool is_shown(const struct request_row *row, enum request_show show)
                                   : true;
 }
 
-/* What it did not come to counts as 0. */
+/* A phase that it did not come to counts as 0. */
 static uint64_t key_of(const struct request_row *row, const struct request_view *v, uint64_t now_ns)
 {
     struct request_times t = request_row_times(row, now_ns);

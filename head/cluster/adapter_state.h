@@ -50,7 +50,7 @@ struct adapter_answer {
     char text[ADAPTERS_TEXT_MAX];
 };
 
-/* What a worker holds, by the table's index. */
+/* The adapters that a worker holds, by the table's index. */
 struct worker_adapters {
     uint64_t has, asked, dropping, failed; /* asked, dropping: it has not answered yet */
     uint64_t tried, hopeless;              /* refused it once; and again, so that it never will */

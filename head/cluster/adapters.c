@@ -134,7 +134,7 @@ static struct adapter *new_entry(struct adapters *t)
     return oldest;
 }
 
-/* What workers still have of an entry that is forgotten is a stray. */
+/* An entry that is forgotten while workers still have it is a stray there. */
 static void drop_entry(struct cluster *c, struct adapter *a)
 {
     uint64_t bit = 1ull << (a - c->adapters.all);

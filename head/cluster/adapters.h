@@ -25,7 +25,7 @@ MUST_USE enum status adapters_load(struct cluster *c, const struct adapter_order
 /* STATUS_NOT_FOUND: there is none of this name. */
 MUST_USE enum status adapters_unload(struct cluster *c, const struct adapter_order *o,
                                      struct error *err);
-/* What a request that names it gets. */
+/* The answer to a request that names it. */
 enum adapter_use { ADAPTER_USABLE, ADAPTER_SOON, ADAPTER_UNKNOWN };
 enum adapter_use adapters_use(const struct cluster *c, struct str name, uint64_t *id);
 

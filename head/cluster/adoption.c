@@ -68,7 +68,7 @@ static bool has_room_for_rest(const struct cluster *c)
     return n < (c->config.max_groups + 3) / REST_SHARE;
 }
 
-/* Where groups may be smaller, one is left that waits for the rest of them: else they were taken
+/* With --elastic-tp, an empty group is left that waits for the rest of them: else they were taken
  * for spares of those that serve. It is there for as long as one of them is, and in no other. */
 static void leave_rest(struct cluster *c, const struct worker *first)
 {

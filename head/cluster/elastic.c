@@ -55,8 +55,9 @@ static uint32_t largest_tp(const struct cluster *c, const struct worker *like, u
     return best;
 }
 
-/* Who has just come may be followed by others, so he is waited for as a lost one is; but only once
- * more: one that comes and goes all the time must not keep the others from serving. */
+/* A worker that has just come may be followed by others, so these are waited for as a lost one is;
+ * but only once more: one that comes and goes all the time must not keep the others from serving.
+ */
 uint32_t elastic_tp_of(const struct cluster *c, const struct worker *like, uint64_t short_since_ns)
 {
     uint64_t wait_ns = c->config.elastic_wait_ns, waited_ns = c->now_ns - short_since_ns;

@@ -1,5 +1,5 @@
-/* Which workers may be placed, and which of them may be in one group: asked of a worker, or of all
- * that are here. placement.c decides who is. */
+/* The conditions for a worker to be placed, and for two to be in one group; and the same asked of
+ * all workers that are here. placement.c makes the choice. */
 #include "head/cluster/eligible.h"
 
 #include <string.h>
@@ -64,7 +64,7 @@ bool eligible_could_replace(const struct cluster *c, const struct group *g)
     return n >= g->world;
 }
 
-/* Of free workers, if the adapters in without (by the table's index) were not needed. */
+/* Counts free workers, as if the adapters in without (by the table's index) were not needed. */
 bool eligible_could_form(const struct cluster *c, uint64_t without)
 {
     const struct worker *last = NULL; /* most are of one kind: once for each run of it */

@@ -1,5 +1,5 @@
 #pragma once
-/* Which workers may be placed, and which of them may be in one group. Queries of the registry
+/* The conditions for a worker to be placed, and for two to be in one group. Queries of the registry
  * alone: they change nothing. Loop thread. */
 #include "head/cluster/registry.h"
 
@@ -9,7 +9,7 @@ bool eligible_has_adapters(const struct cluster *c, const struct worker *w);
 bool eligible_may_place(const struct cluster *c, const struct worker *w);
 /* May the two be in one group? */
 bool eligible_same_kind(const struct worker *a, const struct worker *b);
-/* What workers that share a group have alike, in the words of whoever starts them. */
+/* Workers that share a group have these alike, in the words of those who start them. */
 #define ELIGIBLE_ALIKE                                                                             \
     "model file, device, --max-model-len, --block-size and --kv-cache-dtype have to be the same"
 /* A worker that can be in no group with w, or NULL: all could. */

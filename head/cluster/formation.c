@@ -63,7 +63,7 @@ void group_free(struct cluster *c, struct group *g)
     mem_free(g);
 }
 
-/* Whoever is a rank of a smaller TP has said how many that are, and how large. */
+/* A rank of a smaller TP has said how many blocks it holds then, and how large they are. */
 static struct kv_group kv_group_of(const struct cluster *c, const struct group *g,
                                    const struct worker_desc *d, uint32_t k)
 {
@@ -76,7 +76,7 @@ static struct kv_group kv_group_of(const struct cluster *c, const struct group *
     return out;
 }
 
-/* What the ranks have in common: the lowest of everything. */
+/* The limits that all ranks keep: the lowest of everything. */
 static void take_limits(struct cluster *c, struct group *g)
 {
     const struct worker_desc *first = &g->members[0]->desc;

@@ -143,7 +143,7 @@ static int by_ordinal(const void *a, const void *b)
     return (d > 0) - (d < 0);
 }
 
-/* Whoever has the group's first ordinal, when all of them are there; else NULL. */
+/* The worker with the group's first ordinal, when all of them are there; else NULL. */
 static const struct worker *find_ideal(const struct pick *p, uint64_t group_id)
 {
     uint32_t world = p->c->world, at = 0, end = p->n_by_ordinal, n = 0;
@@ -225,8 +225,9 @@ static bool has_failed(const struct pick *p, const struct worker *w)
     return false;
 }
 
-/* Of an old head's group, which is adopted if the others come in time (adoption.c), and is else the
- * beginning of one: counted with the first of those who say that they are of it. */
+/* The ranks that are missing of an old head's group, which is adopted if the others come in time
+ * (adoption.c), and is else the beginning of one: counted with the first of those who say that they
+ * are of it. */
 static uint32_t old_group_lacks(const struct cluster *c, const struct worker *first,
                                 const struct worker *like)
 {

@@ -1,5 +1,5 @@
 #pragma once
-/* Which free workers form which group. Loop thread. */
+/* The choice of the free workers that form a group. Loop thread. */
 #include "head/cluster/registry.h"
 
 /* Forms every group that can be formed. */

@@ -1,4 +1,4 @@
-/* What every file of cluster/ needs to know of the registry, and the few changes that several of
+/* The queries of the registry that all files of cluster/ need, and the few changes that several of
  * them make. */
 #include "head/cluster/registry.h"
 

@@ -83,7 +83,7 @@ bool worker_is_free(const struct worker *w); /* may be placed, apart from draini
 void worker_set_free(struct cluster *c, struct worker *w);
 void worker_abort_alone(struct cluster *c, struct worker *w, uint64_t term_epoch, const char *why);
 const char *worker_state_name(const struct worker *w);
-/* What a worker would be as a rank of that TP, by KV group; NULL: it can be none. */
+/* The worker's blocks as a rank of that TP, by KV group; NULL: it can be none. */
 const struct worker_shape *worker_shape_of(const struct worker_desc *d, uint32_t tp);
 
 struct group *group_find(const struct cluster *c, uint64_t id);

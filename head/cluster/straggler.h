@@ -17,7 +17,8 @@ struct own_time {
     bool is_straggler;
 };
 
-/* What a heartbeat says: sums over the process's life; steps 0: the device does not measure it. */
+/* Takes the sums of a heartbeat: sums over the process's life; steps 0: the device does not measure
+ * it. */
 void own_time_take(struct own_time *t, uint64_t ns, uint64_t steps);
 /* Against the median of its group. True when is_straggler has changed. */
 bool own_time_judge(struct own_time *t, uint64_t median_ns);

@@ -87,7 +87,7 @@ static const struct gateway *find_gateway(const struct head_core *h, uint64_t in
     return NULL;
 }
 
-/* Who is gone gets none; who has no credit waits for the next turn. */
+/* A gateway that is gone gets none; one without credit waits for the next turn. */
 void adapter_orders_answer(struct head_core *h)
 {
     struct adapters *t = &h->cluster.adapters;

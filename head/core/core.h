@@ -26,14 +26,14 @@ void head_core_on_frame(struct head_core *h, struct bus_peer from, enum peer_rol
 /* With a lease: before the first frame, and when the term rises. */
 void head_core_set_term(struct head_core *h, uint64_t term, uint64_t now_ns);
 void head_core_turn(struct head_core *h, uint64_t now_ns);
-/* Whose keys may speak, from now on; called again when its content has changed, and sessions of
+/* The keys that may speak, from now on; called again when its content has changed, and sessions of
  * keys that are gone end. Borrowed; never called: whoever is connected. */
 void head_core_authorize(struct head_core *h, const struct authorized *authorized, uint64_t now_ns);
 void head_core_tick(struct head_core *h, uint64_t now_ns);
 /* by, here and below: who asks, for the event; a name that people know.
  * Refuses new requests (resubmissions go on) while on. */
 void head_core_drain_all(struct head_core *h, bool on, const char *by, uint64_t now_ns);
-/* Of worker_name.h: 16 digits, a node or an ordinal. */
+/* name: as worker_name.h has it: 16 digits, a node or an ordinal. */
 MUST_USE enum status head_core_find_worker(const struct head_core *h, struct str name,
                                            uint64_t *instance, struct error *err);
 /* STATUS_NOT_FOUND: no such worker. */

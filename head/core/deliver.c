@@ -9,8 +9,8 @@
 #include "head/state/outbox.h"
 #include "head/state/requests.h"
 
-/* What one message may weigh on the wire, roughly: a gateway that was away gets much at once, and a
- * frame has a size that it must not pass. */
+/* The weight of one message on the wire is bounded, roughly: a gateway that was away gets much at
+ * once, and a frame has a size that it must not pass. */
 #define TOKENS_BYTES (1u << 20)
 #define ITEM_BYTES   256u /* all of an item but ids and rows */
 #define ID_BYTES     5u
@@ -93,7 +93,7 @@ static uint32_t fill_refusals(struct head_core *h, const struct gateway *g)
 
 static enum status send_items(struct head_core *h, struct gateway *g, uint32_t n)
 {
-    /* Of no group in particular: the term is what gateways learn from it. */
+    /* The epoch is no group's: gateways learn the term from it. */
     uint64_t epoch = cluster_need_term(&h->cluster) << 32 | (h->cluster.n_epochs & 0xFFFFFFFFu);
     struct msg m = {.type = MSG_TOKENS,
                     .tokens = {.term_epoch = epoch, .items = h->items, .n_items = n}};

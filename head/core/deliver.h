@@ -1,5 +1,5 @@
 #pragma once
-/* What a gateway is sent of its requests: refusals, and what its outbox has. Loop thread. */
+/* Sends a gateway the refusals and tokens of its requests. Loop thread. */
 #include "head/state/head_core.h"
 
 void deliver(struct head_core *h, struct gateway *g);

@@ -119,7 +119,7 @@ static void pop_ended(struct head_core *h, struct lane *l)
     }
 }
 
-/* What ran when the group was lost may be what ended it. */
+/* A request that ran when the group was lost may be the one that ended it. */
 static void count_losses(struct head_core *h, const struct group *g)
 {
     h->calm_since_ns = h->now_ns;
@@ -159,7 +159,7 @@ void dispatch_on_down(void *core, struct group *g)
     roles_settle(h);
 }
 
-/* Where the results come from: the first rank of the last stage. */
+/* The first rank of the last stage gives the results. */
 static bool gives_results(const struct head_core *h, const struct group *g, const struct worker *w)
 {
     return w->position == (h->config.cluster.pp - 1) * g->tp;

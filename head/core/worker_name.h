@@ -1,5 +1,5 @@
 #pragma once
-/* Which worker a person means who names one (POST /api/drain, `cox drain`): its 16 hex digits, its
+/* The worker that a person means by a name (POST /api/drain, `cox drain`): its 16 hex digits, its
  * node when there is one worker on it (of a pod that is the pod's name), or its ordinal, "3" or
  * "worker-3" as `cox up` calls it. A node's name counts before an ordinal. */
 #include "common/base/str.h"

@@ -176,7 +176,7 @@ static void get_config(struct step_log_reader *r, struct scheduler_config *c)
     r->bad = r->bad || c->max_num_seqs > MAX_SEQS || c->n_draft > PROTO_MAX_DRAFT;
 }
 
-/* What put_adapter of step_log.c wrote. */
+/* Reads what put_adapter of step_log.c wrote. */
 static uint64_t take_lora_id(struct str *name)
 {
     char digits[STEP_LOG_LORA_ID_BYTES];
@@ -247,7 +247,7 @@ static void get_request(struct step_log_reader *r, struct request *x)
     r->bad = r->bad || x->n_prompt == 0 || x->n_prompt > x->n_ids || !has_room;
 }
 
-/* Of gaps only how the answer ends is there: 0 stands for all that are not the last. */
+/* The log has of gaps only how the answer ends: 0 stands for all that are not the last. */
 static void get_other(struct step_log_reader *r, bool masked, struct result_item *x)
 {
     uint8_t end = 0;

@@ -3,8 +3,8 @@
  * keeps account of what its gateway has. Pure. */
 #include "head/request/state.h"
 
-/* Of a request with this salt and blocks that were copied from a group of this epoch: such requests
- * share among themselves, and with nobody who did not come that way. */
+/* The salt of a request with this salt and blocks that were copied from a group of this epoch: such
+ * requests share among themselves, and with nobody who did not come that way. */
 struct request_salt request_salt_copied(struct request_salt salt, uint64_t term_epoch);
 /* A group has been lost under it: one more, if it made nothing since the one before. */
 void request_count_loss(struct request *r, uint64_t now_ns);

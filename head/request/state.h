@@ -21,7 +21,7 @@ enum request_state {
     REQUEST_STATE_COUNT
 };
 
-/* What requests that may share a prefix have alike: 128 bits of BLAKE2b, so that nobody finds a
+/* Requests that may share a prefix have this alike: 128 bits of BLAKE2b, so that nobody finds a
  * cache_salt that opens another tenant's part of the cache. */
 struct request_salt {
     uint64_t lo, hi;

@@ -3,8 +3,8 @@
  * whose adapter had to go. Loop thread. */
 #include "head/state/head_core.h"
 
-/* What the request names is bound to what is loaded now. False: not yet, or it has ended, since
- * there is no such adapter. */
+/* The adapter that the request names is bound to the one that is loaded now. False: not yet, or it
+ * has ended, since there is no such adapter. */
 bool adapter_bind(struct head_core *h, struct request *r);
 /* Before it is a request: STATUS_INVALID when there is no such adapter and none is to come. */
 MUST_USE enum status adapter_bind_check(struct head_core *h, const struct msg_submit *m,

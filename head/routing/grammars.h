@@ -8,7 +8,8 @@
 
 void grammars_on_ready(struct head_core *h, struct lane *l); /* a new epoch: nothing is there */
 void grammars_on_down(struct head_core *h, struct lane *l);
-/* Where r waits for its grammar, if that lane still takes it; NULL: nowhere. Sets r->n_hit. */
+/* The lane where r waits for its grammar, if that lane still takes it; NULL: nowhere. Sets
+ * r->n_hit. */
 struct lane *grammars_lane(struct head_core *h, struct request *r);
 /* A held request. False: it waits, and the rank has been asked if it was its turn. */
 bool grammars_admit(struct head_core *h, struct request *r, struct lane *l);

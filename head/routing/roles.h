@@ -6,5 +6,5 @@
 
 /* The list of live lanes has changed, and every group in it is whole. */
 void roles_settle(struct head_core *h);
-/* What is wrong and what to change, for people. */
+/* Says what is wrong and what to change, for people. */
 const char *roles_advice(enum role_trouble t);

@@ -1,6 +1,6 @@
-/* Who moves: all of a group that is drained, as fast as others have room; from a prefill group
- * whoever has its first token. Oldest first. What was tried and did not go is tried again later,
- * not in each step. */
+/* These move: all requests of a group that is drained, as fast as others have room; from a prefill
+ * group each one that has its first token. Oldest first. A move that did not go is tried again
+ * later, not in each step. */
 #include "head/routing/transfer_policy.h"
 
 #include "common/base/clock.h"
@@ -50,7 +50,7 @@ static bool is_sooner(const struct head_core *h, const struct lane *to, uint32_t
     return COPY_BASE_NS + bytes / h->transfers.bytes_per_s * (double)NS_PER_S < compute_ns;
 }
 
-/* Of its tokens: what others that began alike have brought along before. */
+/* The tokens of r that others, which began alike, have brought along before. */
 static uint32_t copied_before(const struct lane *from, const struct lane *to,
                               const struct request *r)
 {
@@ -63,8 +63,8 @@ static uint32_t copied_before(const struct lane *from, const struct lane *to,
     return n;
 }
 
-/* What the other one computed itself need not be computed again, and what came from here need not
- * be copied again; the latter is looked up only where it decides. */
+/* Tokens that the other one computed itself need not be computed again, and what came from here
+ * need not be copied again; the latter is looked up only where it decides. */
 static bool is_worth_copying(const struct head_core *h, const struct lane *from,
                              const struct lane *to, struct request *r, uint32_t n_tokens)
 {

@@ -1,6 +1,6 @@
 #pragma once
-/* Which requests move to another group while they run, and whether their KV blocks are copied. Loop
- * thread. */
+/* The choice of requests that move to another group while they run, with or without their KV
+ * blocks. Loop thread. */
 #include "head/state/head_core.h"
 
 /* Looks at the lanes that want to be rid of requests, and begins what is to begin. */

@@ -155,7 +155,7 @@ void transfer_begin_recompute(struct head_core *h, struct request *r, struct lan
     leave(h, r);
 }
 
-/* What the other one's cache has not got. */
+/* Lists the blocks that the other one's cache has not got. */
 static bool list_blocks(struct head_core *h, struct transfer *x, const struct lane *from,
                         const struct lane *to)
 {
@@ -272,7 +272,7 @@ static enum status tell(struct head_core *h, const struct transfer *x, int i_sid
     return peers_send(&h->peers, seats[i_side]->peer, &m);
 }
 
-/* Who has no credit is told in a later turn. */
+/* A rank without credit is told in a later turn. */
 static void tell_all(struct head_core *h, struct transfer *x)
 {
     for (int s = 0; s < 2; s++) {

@@ -1,6 +1,7 @@
-/* Who comes in. In order, without overtaking: a big request is not starved by small ones behind it;
- * only a better class may take places from those that run. One that would be a partial prefill too
- * many lets other tenants' whole ones pass, which take no such place from it. */
+/* Waiting sequences come in. In order, without overtaking: a big request is not starved by small
+ * ones behind it; only a better class may take places from those that run. One that would be a
+ * partial prefill too many lets other tenants' whole ones pass, which take no such place from it.
+ */
 #include "head/scheduler/admit.h"
 
 #include <stdio.h>

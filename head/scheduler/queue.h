@@ -1,11 +1,11 @@
 #pragma once
-/* Who is next: the waiting sequences of one scheduler, in classes by priority (lower is sooner).
- * Inside a class first those that came back (resubmitted, or preempted), by age; then fair shares
- * per tenant: deficit round robin over tokens (Shreedhar and Varghese, SIGCOMM 1995), with the
- * deficit allowed to go below zero, because nobody knows beforehand how long an answer becomes. A
- * tenant's turn gives it a quantum; it is served, oldest first, while its deficit is above zero;
- * what its sequences take of the KV cache is charged as they take it. Nobody saves more than one
- * quantum, and who has nothing here any more is forgotten, debts and all.
+/* The queue says who is next: the waiting sequences of one scheduler, in classes by priority (lower
+ * is sooner). Inside a class first those that came back (resubmitted, or preempted), by age; then
+ * fair shares per tenant: deficit round robin over tokens (Shreedhar and Varghese, SIGCOMM 1995),
+ * with the deficit allowed to go below zero, because nobody knows beforehand how long an answer
+ * becomes. A tenant's turn gives it a quantum; it is served, oldest first, while its deficit is
+ * above zero; what its sequences take of the KV cache is charged as they take it. Nobody saves more
+ * than one quantum, and who has nothing here any more is forgotten, debts and all.
  *
  * Tenants and classes live as long as a sequence of theirs is in the scheduler, waiting or running.
  * Stepping never allocates: room is reserved when a sequence enters. First, push and remove are

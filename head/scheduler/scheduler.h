@@ -38,8 +38,8 @@ struct scheduler_stats {
     uint64_t n_draft_steps, n_drafted, n_accepted; /* runs with drafts; guesses run, kept */
 };
 
-/* What a result did to a request: scheduler_on_result fills these. The tokens themselves have been
- * appended to r->ids. After `ended` the request has left the scheduler. */
+/* The effect of a result on a request: scheduler_on_result fills these. The tokens themselves have
+ * been appended to r->ids. After `ended` the request has left the scheduler. */
 struct scheduler_event {
     struct request *request;
     uint32_t n_new;
@@ -102,7 +102,7 @@ MUST_USE enum status scheduler_hold(struct scheduler *s, const struct request *r
  * borrowed for the call. STATUS_LIMIT: no room. */
 MUST_USE enum status scheduler_import(struct scheduler *s, const struct request *r,
                                       uint32_t n_tokens, uint64_t id);
-/* Of a hold or an import: NULL: there is none. */
+/* The blocks of a hold or an import; NULL: there is none. */
 const struct blocks_part *scheduler_parts(const struct scheduler *s, uint64_t id, uint32_t *n);
 /* They hold what they are for: found as any cached prefix from now on, and kept until that request
  * has come in or gone, the room is needed, or scheduler_let_go. */
@@ -117,7 +117,7 @@ struct request *scheduler_next_running(const struct scheduler *s, uint32_t *i);
 struct request *scheduler_next_waiting(const struct scheduler *s, const struct request *after);
 
 struct block_pool;
-/* Of a KV group; NULL: there are not so many. */
+/* The pool of a KV group; NULL: there are not so many. */
 const struct block_pool *scheduler_pool(const struct scheduler *s, uint32_t i_kv_group,
                                         uint32_t *block_tokens);
 void scheduler_get_stats(const struct scheduler *s, struct scheduler_stats *out);
@@ -126,7 +126,7 @@ void scheduler_add_accepted(const struct scheduler *s, uint64_t *sums);
 /* Tokens of r that need not be computed here: this group's prefix cache holds them, or one of the
  * last that wait begins with them. For routing: an estimate, which costs O(log n). */
 uint32_t scheduler_cached_tokens(const struct scheduler *s, struct request *r);
-/* What stands between a new request and its first token. */
+/* The work that stands between a new request and its first token. */
 struct scheduler_load {
     uint64_t n_prompt_tokens;  /* of prompts, waiting or half done, that are still to be computed */
     uint32_t running, waiting; /* sequences */

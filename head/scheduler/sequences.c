@@ -1,5 +1,5 @@
-/* Where a sequence is: waiting in the queue, running with a slot and blocks, or ended. Whoever
- * moves one from one place to another does it here, so that lists, slots, blocks and sums agree. */
+/* A sequence waits in the queue, runs with a slot and blocks, or has ended. It moves from one place
+ * to another in this file, so that lists, slots, blocks and sums agree. */
 #include "head/scheduler/sequences.h"
 
 #include <assert.h>

@@ -48,7 +48,7 @@ struct plan_space {
     struct msg_plan plan;
 };
 
-/* Who waits did not fit when so many blocks were free: looked at when there are more. */
+/* The first that waits did not fit when so many blocks were free: looked at when there are more. */
 struct stuck {
     const struct seq *seq;
     uint64_t n_free;

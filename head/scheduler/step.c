@@ -58,7 +58,7 @@ static enum blocks_fit make_room(struct scheduler *s, struct seq *x, struct run_
     return fit;
 }
 
-/* What other sequences have planned of x's next blocks need not be computed. */
+/* Blocks of x that other sequences have planned need not be computed. */
 static void advance(struct scheduler *s, struct seq *x)
 {
     uint32_t position = blocks_advance(s->blocks, x->tables, x->r, x->n_scheduled);
@@ -142,7 +142,7 @@ static struct prompt_budget run_all(struct scheduler *s)
     return budget;
 }
 
-/* Where nothing at all would run, the rows that others' shares hold back do, and those whose masks
+/* When nothing at all would run, the rows that others' shares hold back do, and those whose masks
  * wait: who owes least first. One of them may find no blocks, and is put aside for that; then the
  * next ones have theirs. */
 static struct prompt_budget run_any(struct scheduler *s)

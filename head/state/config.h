@@ -1,5 +1,5 @@
 #pragma once
-/* What a head core is told at its start, and what it does not change. */
+/* The configuration of a head core, which does not change. */
 #include "head/cluster/registry.h"
 #include "head/links/peers.h"
 #include "head/state/scale_hint.h"

@@ -19,7 +19,7 @@
 
 struct route;
 
-/* Where the last request went: the other choices of the same prompt follow it. */
+/* The group of the last request: the other choices of the same prompt follow it. */
 struct last_route {
     struct request_id id;
     uint32_t i_prompt;
@@ -27,7 +27,7 @@ struct last_route {
     uint32_t i_group;
 };
 
-/* What the groups that serve have in common: the shortest limit. */
+/* The model of the groups that serve, with the shortest limit. */
 struct served_model {
     char name[sizeof((struct worker_desc *)0)->model];
     uint32_t max_model_len, vocab_size;

@@ -1,6 +1,6 @@
 #pragma once
-/* What the head knows of the grammars of each lane: which of them the rank that draws has, or is
- * making, and what they and the matchers of sequences take of its memory. Plain data, changed by
+/* The grammars of a lane, as the head knows them: those that the rank that draws has or is making,
+ * and what they and the matchers of sequences take of its memory. Plain data, changed by
  * routing/grammars.c and routing/grammar_room.c. Loop thread. */
 #include "head/request/shared_text.h"
 #include "head/request/state.h"

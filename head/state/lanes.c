@@ -2,7 +2,7 @@
 
 #include <string.h>
 
-/* What counts up; the rest is of the moment. */
+/* Adds what counts up; the rest is of the moment. */
 static void add_counters(struct scheduler_stats *to, const struct scheduler_stats *x)
 {
     to->n_preemptions += x->n_preemptions;
@@ -56,7 +56,7 @@ bool lanes_score_prompts(const struct head_core *h)
     return true;
 }
 
-/* What the lane holds, in the core's sums. */
+/* Brings the core's sums up to what the lane holds. */
 void lanes_count(struct head_core *h, struct lane *l)
 {
     struct scheduler_stats x = {0};

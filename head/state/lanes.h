@@ -8,7 +8,7 @@ void lanes_add_live(struct head_core *h, uint32_t index);
 void lanes_remove_live(struct head_core *h, uint32_t index);
 /* A scheduler is about to go: its counters stay in the sums. */
 void lanes_retire(struct head_core *h, const struct scheduler *s);
-/* What the lane holds, in the core's sums. */
+/* Brings the core's sums up to what the lane holds. */
 void lanes_count(struct head_core *h, struct lane *l);
 
 void lanes_totals(const struct head_core *h, struct scheduler_stats *out);

@@ -23,7 +23,7 @@ static void outbox_make_room(struct gateway *g)
     g->outbox = mem_realloc(g->outbox, g->outbox_cap * sizeof(struct request *));
 }
 
-/* What belongs to an older session is not sent: its Submit comes again. */
+/* A request of an older session is not sent: its Submit comes again. */
 void outbox_add(struct head_core *h, struct request *r)
 {
     struct gateway *g = h->gateways[r->i_gateway];

@@ -12,8 +12,8 @@ static void set_name(const struct head_core *h, const struct worker_desc *first,
         memcpy(m->name, first->model, sizeof m->name);
 }
 
-/* What serves decides, and what served last while nothing does: a worker that joins with another
- * model's limits and finds no group must not change the answers of those that work. */
+/* The groups that serve decide, or those that served last while none does: a worker that joins with
+ * another model's limits and finds no group must not change the answers of those that work. */
 void served_model_update(struct head_core *h)
 {
     for (uint32_t i = 0; i < h->n_live; i++) {
