@@ -9,12 +9,12 @@
  *   lifecycle.c  a scheduler's life: add, remove, reset; what others ask
  *   check.c      every invariant */
 #include "common/collections/slab.h"
+#include "head/budget/mask_shares.h"
+#include "head/budget/row_shares.h"
+#include "head/budget/step_budget.h"
 #include "head/kv/blocks.h"
-#include "head/scheduler/mask_shares.h"
 #include "head/scheduler/queue.h"
-#include "head/scheduler/row_shares.h"
 #include "head/scheduler/scheduler.h"
-#include "head/scheduler/step_budget.h"
 #include "proto/limits.h"
 
 _Static_assert(SCHEDULER_MAX_KV_GROUPS == BLOCKS_MAX_GROUPS, "the same groups");

@@ -9,7 +9,7 @@
  * explains what was seen (the fading factor of Zhou and Frank's strong tracking filter, Int. J.
  * Control 65, 1996), with room for each part of the step to be the one that changed; the next step,
  * of another size by then, tells which it was. */
-#include "head/scheduler/step_budget.h"
+#include "head/budget/step_budget.h"
 
 #include <math.h>
 #include <stdbool.h>

@@ -1,4 +1,4 @@
-#include "head/scheduler/row_shares.h"
+#include "head/budget/row_shares.h"
 
 #include <assert.h>
 

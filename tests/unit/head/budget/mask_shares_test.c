@@ -1,6 +1,6 @@
 /* What masks may take of a group's steps: who waits, who goes on, and that all come to their turn.
  */
-#include "head/scheduler/mask_shares.h"
+#include "head/budget/mask_shares.h"
 #include "head/scheduler/state.h"
 #include "tests/unit/head/scheduler/scheduler_bed.h"
 

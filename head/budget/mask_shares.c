@@ -1,4 +1,4 @@
-#include "head/scheduler/mask_shares.h"
+#include "head/budget/mask_shares.h"
 
 #include <assert.h>
 

@@ -11,7 +11,7 @@
 
 #include "common/base/clock.h"
 #include "common/base/random.h"
-#include "head/scheduler/step_budget.h"
+#include "head/budget/step_budget.h"
 
 #define TARGET_NS (250 * NS_PER_MS)
 

@@ -21,7 +21,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "head/scheduler/step_budget.h"
+#include "head/budget/step_budget.h"
 
 #define ROW_SHARES_MOST 1024u   /* tenants; the decodes of further ones are not limited */
 #define ROW_SHARE_NONE  0xFFFFu /* the share of those */

@@ -2,7 +2,7 @@
  * had the group by turns, all rows come to their turn, and nothing stands still. */
 #include "common/base/clock.h"
 #include "common/base/random.h"
-#include "head/scheduler/row_shares.h"
+#include "head/budget/row_shares.h"
 #include "head/scheduler/state.h"
 #include "tests/unit/head/scheduler/scheduler_bed.h"
 
