@@ -159,7 +159,7 @@ static void on_authorized(void *ctx, struct authorized *next)
     head_core_authorize(h->core, &h->authorized, loop_now_ns(h->loop));
 }
 
-/* What the bus is bound with: now, or when there is a lease. */
+/* The options that the bus is bound with: now, or when there is a lease. */
 static enum status prepare_bus(struct head *h, const struct head_options *o, struct error *err)
 {
     bool v6 = strchr(o->host, ':') && o->host[0] != '[';
@@ -294,7 +294,7 @@ static void put_address(struct strbuf *out, const char *before, const char *host
     strbuf_printf(out, bare_ipv6 ? "%s[%s]:%lld" : "%s%s:%lld", before, host, (long long)port);
 }
 
-/* What others are told of this head: where its peers and its admin API are. An address that stands
+/* Others are told this of the head: where its peers and its admin API are. An address that stands
  * for all of ours is none to them. */
 static void make_address(struct head *h, const struct head_options *o)
 {

@@ -13,7 +13,7 @@
 #include "common/host/crash.h"
 #include "common/host/first_process.h"
 #include "head/head.h"
-#include "head/record/replay.h"
+#include "head/record/replay_main.h"
 
 extern char **environ;
 

@@ -11,6 +11,7 @@
 #include "common/http/server/answer.h"
 #include "common/http/server/request.h"
 #include "head/admin/dashboard.h"
+#include "head/admin/debug.h"
 #include "head/admin/json.h"
 #include "head/admin/metrics.h"
 #include "head/admin/runs.h"
@@ -64,7 +65,7 @@ static bool waits(const struct admin_api *a)
     return a->standby && !standby_serves(a->standby);
 }
 
-/* What only this head's place among others tells. */
+/* The values that only this head's place among others tells. */
 static void add_role(const struct admin_api *a, json_t *o)
 {
     json_object_set_new(o, "role", json_string(waits(a) ? "standby" : "serving"));
@@ -148,7 +149,7 @@ static void get_events(struct admin_api *a, struct http_request *r)
         answer_json(r, 200, admin_json_events(a->core, since));
 }
 
-/* Whoever asks a head that knows nothing yet keeps what it has: no number at all. */
+/* A head that knows nothing yet gives no number at all, so that its caller keeps the one it has. */
 static void get_scale(struct admin_api *a, struct http_request *r)
 {
     if (waits(a))
@@ -393,7 +394,7 @@ static bool may_ask(struct admin_api *a, struct http_request *r)
     return true;
 }
 
-/* What a head that waits is told would be forgotten, or hold where nobody meant it. */
+/* An order to a head that waits would be forgotten, or hold where nobody meant it. */
 static bool may_change(const struct admin_api *a, struct http_request *r, const char *method)
 {
     char text[400];

@@ -1,5 +1,6 @@
 #pragma once
-/* The files of head/dashboard as bytes; CMake makes the .c from them (cmake/EmbedFiles.cmake). */
+/* The files of head/admin/dashboard as bytes; CMake makes the .c from them
+ * (cmake/EmbedFiles.cmake). */
 #include "common/http/handlers/files.h"
 
 extern const struct http_file dashboard_files[];

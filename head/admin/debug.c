@@ -1,11 +1,12 @@
 /* GET /api/debug: what stands inside the head, for who looks into a fault. Of requests only counts,
  * of keys only public ones; lists are cut, and say how much there was. */
-#include "head/admin/json.h"
+#include "head/admin/debug.h"
 
 #include <stdio.h>
 
 #include "common/base/clock.h"
 #include "common/base/version.h"
+#include "head/admin/json.h"
 #include "head/state/head_core.h"
 
 enum { MAX_SESSIONS = 256, MAX_LANES = 64, MAX_EVENTS = 64 };
@@ -20,7 +21,7 @@ static json_int_t ms_since(const struct head_core *h, uint64_t at_ns)
     return h->now_ns > at_ns ? whole((h->now_ns - at_ns) / NS_PER_MS) : 0;
 }
 
-/* What a peer sent may not be UTF-8; the answer always is. */
+/* A peer's text may not be UTF-8; the answer always is. */
 static json_t *text(const char *s)
 {
     json_t *v = json_string(s);

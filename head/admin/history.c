@@ -4,6 +4,7 @@
 
 #include "common/base/clock.h"
 #include "common/base/mem.h"
+#include "head/core/stats.h"
 #include "head/state/head_core.h"
 
 #define LATENCY_NS (10 * NS_PER_S) /* how far back requests count */

@@ -5,7 +5,16 @@
 
 #include "common/base/clock.h"
 #include "common/base/version.h"
+#include "head/cluster/adapters.h"
+#include "head/cluster/elastic.h"
+#include "head/cluster/eligible.h"
+#include "head/core/scale.h"
+#include "head/core/stats.h"
+#include "head/core/vocabularies.h"
+#include "head/routing/roles.h"
+#include "head/routing/route.h"
 #include "head/state/head_core.h"
+#include "head/state/served_model.h"
 
 static json_t *hex(uint64_t v)
 {
@@ -19,7 +28,7 @@ static json_t *integer(uint64_t v)
     return json_integer((json_int_t)(v > INT64_MAX ? INT64_MAX : v));
 }
 
-/* What a peer sent may not be UTF-8; the answer always is. */
+/* A peer's text may not be UTF-8; the answer always is. */
 static json_t *text(const char *s)
 {
     json_t *v = json_string(s);
@@ -231,7 +240,7 @@ static json_t *gateways(const struct head_core *h)
 
 static json_t *model(const struct head_core *h)
 {
-    struct served_model m = router_model(h);
+    struct served_model m = served_model_now(h);
     json_t *o = json_object();
     json_object_set_new(o, "name", text(m.name));
     json_object_set_new(o, "max_model_len", json_integer(m.max_model_len));
@@ -308,7 +317,7 @@ static void warn_shrunk(const struct head_core *h, const struct group *g, json_t
     const struct cluster *c = &h->cluster;
     uint32_t n = g->world, n_too_large = 0;
     for (const struct worker *w = c->workers; w; w = w->next)
-        n += placement_may_place(c, w) && placement_same_kind(w, g->members[0]);
+        n += eligible_may_place(c, w) && eligible_same_kind(w, g->members[0]);
     for (const struct request *r = h->held_first; r; r = r->next)
         n_too_large += route_awaits_room(h, r);
     int at = snprintf(line, sizeof line,
@@ -367,13 +376,13 @@ static json_t *warnings(const struct head_core *h, const struct head_stats *s, b
                      "; those that still read their model join after that; for more: `cox up "
                      "--workers %u`, or `cox worker --join` elsewhere",
                      world);
-        else if (placement_unlike(&h->cluster, h->cluster.workers))
-            snprintf(line + n, sizeof line - (size_t)n, "; they differ: " PLACEMENT_ALIKE);
+        else if (eligible_unlike(&h->cluster, h->cluster.workers))
+            snprintf(line + n, sizeof line - (size_t)n, "; they differ: " ELIGIBLE_ALIKE);
         json_array_append_new(a, json_string(line));
     }
     for (uint32_t i = 0; i < h->n_live; i++) {
         const struct group *g = h->lanes[h->live[i]].group;
-        if (elastic_is_shrunk(&h->cluster, g))
+        if (group_is_shrunk(&h->cluster, g))
             warn_shrunk(h, g, a);
     }
     warn_roles(h, a);

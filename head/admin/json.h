@@ -9,8 +9,6 @@
 json_t *admin_json_status(const struct head_core *h, bool waits);
 /* The same without what there are hundreds of: nodes, workers, groups. */
 json_t *admin_json_summary(const struct head_core *h, bool waits);
-/* admin_debug.c */
-json_t *admin_json_debug(const struct head_core *h);
 json_t *admin_json_scale(const struct head_core *h);
 json_t *admin_json_adapters(const struct head_core *h);
 json_t *admin_json_events(const struct head_core *h, uint64_t since);

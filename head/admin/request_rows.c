@@ -5,83 +5,6 @@
 #include "common/base/mem.h"
 #include "head/state/head_core.h"
 
-#define NEVER UINT64_MAX
-
-static struct request_row row_of(const struct request *r)
-{
-    return (struct request_row){
-        .id = r->id,
-        .arrival_seq = r->arrival_seq,
-        .group_id = r->group_id,
-        .arrival_ns = r->arrival_ns,
-        .scheduled_ns = r->scheduled_ns,
-        .first_token_ns = r->first_token_ns,
-        .i_choice = r->i_choice,
-        .n_prompt = r->n_prompt,
-        .n_cached = r->n_cached,
-        .n_generated = request_n_generated(r),
-        .n_max = r->ids_cap > r->n_prompt ? r->ids_cap - r->n_prompt : 0,
-        .priority = r->priority,
-        .state = r->state,
-        .finish = r->finish,
-        .has_group = r->has_group,
-    };
-}
-
-static uint64_t span(uint64_t from_ns, uint64_t to_ns)
-{
-    return to_ns > from_ns ? to_ns - from_ns : 0;
-}
-
-struct request_times request_row_times(const struct request_row *row, uint64_t now_ns)
-{
-    uint64_t end = row->end_ns ? row->end_ns : now_ns;
-    uint64_t first = row->first_token_ns, scheduled = row->scheduled_ns;
-    struct request_times t = {NEVER, NEVER, NEVER};
-    t.queue_ns = span(row->arrival_ns, scheduled ? scheduled : first ? first : end);
-    if (scheduled)
-        t.prefill_ns = span(scheduled, first ? first : end);
-    if (first)
-        t.decode_ns = span(first, end);
-    return t;
-}
-
-/* ---- those that ended ---- */
-
-void ended_requests_init(struct ended_requests *e)
-{
-    *e = (struct ended_requests){.ring = mem_array(REQUEST_ROWS_ENDED, sizeof *e->ring)};
-}
-
-void ended_requests_fini(struct ended_requests *e)
-{
-    mem_free(e->ring);
-    *e = (struct ended_requests){0};
-}
-
-void ended_requests_add(struct ended_requests *e, const struct request *r, uint64_t now_ns)
-{
-    struct request_row *row = &e->ring[e->n++ % REQUEST_ROWS_ENDED];
-    *row = row_of(r);
-    row->end_ns = now_ns;
-    if (row->state <= REQUEST_PREEMPTED) /* taken away where it was */
-        row->state = REQUEST_CANCELLED;
-}
-
-void ended_requests_finish_last(struct ended_requests *e)
-{
-    struct request_row *row = &e->ring[(e->n - 1) % REQUEST_ROWS_ENDED];
-    row->state = REQUEST_FINISHED;
-    row->finish = FINISH_STOP;
-}
-
-const struct request_row *ended_requests_at(const struct ended_requests *e, uint64_t i)
-{
-    if (i >= e->n || i >= REQUEST_ROWS_ENDED)
-        return NULL;
-    return &e->ring[(e->n - 1 - i) % REQUEST_ROWS_ENDED];
-}
-
 /* ---- those that are here ---- */
 
 void live_requests_begin(struct live_requests *l)
@@ -108,7 +31,7 @@ bool live_requests_go_on(struct live_requests *l, const struct head_core *h)
             continue;
         if (l->n_next == REQUEST_ROWS_LIVE || n_taken++ == REQUEST_ROWS_SLICE)
             break;
-        l->next[l->n_next++] = row_of(r);
+        l->next[l->n_next++] = request_row_of(r);
     }
     if (l->i_next < n_places && l->n_next < REQUEST_ROWS_LIVE)
         return false;
@@ -172,7 +95,7 @@ static bool is_shown(const struct request_row *row, enum request_show show)
                                   : true;
 }
 
-/* What it did not come to counts as 0. */
+/* A phase that it did not come to counts as 0. */
 static uint64_t key_of(const struct request_row *row, const struct request_view *v, uint64_t now_ns)
 {
     struct request_times t = request_row_times(row, now_ns);

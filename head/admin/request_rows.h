@@ -1,46 +1,16 @@
 #pragma once
-/* Requests as the dashboard shows them: those that ended of late (a ring the core fills, O(1) each)
- * and those that are here, copied in slices so that no walk over thousands of them stands between
- * two steps. A page of either is chosen in O(n) without sorting the rest. Pure; loop thread. */
+/* Requests as the dashboard shows them: those that ended of late (request/ended.h) and those that
+ * are here, copied in slices so that no walk over thousands of them stands between two steps. A
+ * page of either is chosen in O(n) without sorting the rest. Pure; loop thread. */
 #include "common/base/random.h"
 #include "common/base/str.h"
-#include "head/request/request.h"
+#include "head/request/ended.h"
 
-#define REQUEST_ROWS_ENDED 1024u  /* that ended of late: held */
 #define REQUEST_ROWS_LIVE  16384u /* copied at most */
 #define REQUEST_ROWS_SLICE 512u   /* copied at once, */
 #define REQUEST_ROWS_PAGE  200u   /* sent at once */
 
 struct head_core;
-
-struct request_row {
-    struct request_id id;
-    uint64_t arrival_seq, group_id;                            /* of who had it last */
-    uint64_t arrival_ns, scheduled_ns, first_token_ns, end_ns; /* 0: not yet */
-    uint32_t i_choice, n_prompt, n_cached, n_generated, n_max;
-    int32_t priority;
-    enum request_state state;
-    enum finish_reason finish;
-    bool has_group;
-};
-
-struct request_times { /* UINT64_MAX: it did not come to that */
-    uint64_t queue_ns, prefill_ns, decode_ns;
-};
-/* now_ns: for what has not ended. */
-struct request_times request_row_times(const struct request_row *row, uint64_t now_ns);
-
-struct ended_requests {
-    struct request_row *ring; /* [REQUEST_ROWS_ENDED] */
-    uint64_t n;               /* that ever ended */
-};
-void ended_requests_init(struct ended_requests *e);
-void ended_requests_fini(struct ended_requests *e);
-void ended_requests_add(struct ended_requests *e, const struct request *r, uint64_t now_ns);
-/* The last one had a stop string's end: like others. */
-void ended_requests_finish_last(struct ended_requests *e);
-/* The i-th newest; NULL: no longer, or never, there. */
-const struct request_row *ended_requests_at(const struct ended_requests *e, uint64_t i);
 
 /* ---- those that are here ---- */
 

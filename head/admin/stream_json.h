@@ -22,6 +22,6 @@ void stream_json_samples(const struct history *t, uint64_t *next, struct strbuf 
 void stream_json_events(const struct head_core *h, uint64_t *next, struct strbuf *out);
 void stream_json_requests(const struct head_core *h, const struct live_requests *l,
                           const struct request_page *p, struct strbuf *out);
-/* Of the live group of this id, else of the first one; "null" where none is. */
+/* The KV map of the live group of this id, else of the first one; "null" where none is. */
 void stream_json_kv(const struct head_core *h, uint64_t group_id, uint32_t i_kv,
                     struct strbuf *out);

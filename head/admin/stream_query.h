@@ -1,5 +1,5 @@
 #pragma once
-/* What a listener of /api/stream asks for: the query of its request. Pure. */
+/* A listener of /api/stream asks by this: the query of its request. Pure. */
 #include "head/admin/request_rows.h"
 
 struct stream_query {

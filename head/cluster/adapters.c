@@ -3,7 +3,8 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "head/cluster/cluster.h"
+#include "head/cluster/eligible.h"
+#include "head/cluster/formation.h"
 
 static const unsigned held_states =
     1u << ADAPTER_LOADING | 1u << ADAPTER_READY | 1u << ADAPTER_LEAVING;
@@ -133,7 +134,7 @@ static struct adapter *new_entry(struct adapters *t)
     return oldest;
 }
 
-/* What workers still have of an entry that is forgotten is a stray. */
+/* An entry that is forgotten while workers still have it is a stray there. */
 static void drop_entry(struct cluster *c, struct adapter *a)
 {
     uint64_t bit = 1ull << (a - c->adapters.all);
@@ -248,16 +249,6 @@ const char *adapters_why_not(const struct cluster *c, struct str name)
     return a ? a->text : "";
 }
 
-bool adapters_may_place(const struct cluster *c, const struct worker *w)
-{
-    return adapters_may_place_without(c, w, 0);
-}
-
-bool adapters_may_place_without(const struct cluster *c, const struct worker *w, uint64_t without)
-{
-    return ((w->adapters.has | without) & c->adapters.required) == c->adapters.required;
-}
-
 /* ---- what workers say ---- */
 
 static void add_stray(struct worker *w, uint64_t id)
@@ -343,7 +334,7 @@ static void on_refused(struct cluster *c, struct worker *w, struct adapter *a,
                "name=%s instance=%016llx text=%s", log_quote(a->name),
                (unsigned long long)w->peer->instance, log_quote(text));
     if (had && w->group)
-        cluster_dissolve(c, w->group, "a rank does not have an adapter any more", false);
+        group_dissolve(c, w->group, "a rank does not have an adapter any more", false);
 }
 
 static bool is_refused(const struct cluster *c, uint64_t bit)
@@ -502,11 +493,11 @@ static void lose_what_blocks(struct cluster *c)
         hopeless |= w->adapters.hopeless & c->adapters.required;
         all_free = all_free && worker_is_free(w);
     }
-    if (hopeless == 0 || !all_free || placement_could_form(c, 0) ||
-        !placement_could_form(c, hopeless))
+    if (hopeless == 0 || !all_free || eligible_could_form(c, 0) ||
+        !eligible_could_form(c, hopeless))
         return;
     for (uint32_t i = 0; i < ADAPTERS_MAX; i++)
-        if (hopeless >> i & 1 && placement_could_form(c, hopeless & ~(1ull << i)))
+        if (hopeless >> i & 1 && eligible_could_form(c, hopeless & ~(1ull << i)))
             hopeless &= ~(1ull << i);
     for (uint32_t i = 0; i < ADAPTERS_MAX; i++)
         if (hopeless >> i & 1)

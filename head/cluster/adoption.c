@@ -2,12 +2,13 @@
  * (group, epoch) is there, idle, at the same step and has all adapters, the group is adopted by
  * Reset: communicator and weights stay. When that cannot be any more, or the window closes, its
  * ranks are aborted. */
-#include "head/cluster/cluster.h"
+#include "head/cluster/adoption.h"
 
 #include <string.h>
 
-#include "common/base/clock.h"
 #include "common/base/mem.h"
+#include "head/cluster/eligible.h"
+#include "head/cluster/formation.h"
 
 #define REST_SHARE 4u /* of the groups there may be: for what is left of old ones */
 
@@ -51,20 +52,11 @@ static enum verdict judge(const struct cluster *c, const struct worker *first,
                   memcmp(w->desc.config_hash, first->desc.config_hash, 32) != 0))
             return GIVE_UP;
         complete = complete && w && w->peer->open && w->step_received == w->step_executed &&
-                   w->step_received == first->step_received && adapters_may_place(c, w);
+                   w->step_received == first->step_received && eligible_has_adapters(c, w);
     }
     if (complete)
         return ADOPT;
     return c->now_ns - since >= c->config.adoption_window_ns ? GIVE_UP : WAIT;
-}
-
-bool adoption_has_rest(const struct cluster *c, const struct group *g)
-{
-    for (const struct worker *w = c->workers; w; w = w->next) {
-        if (w->is_of_rest && w->rest_group == g->id)
-            return true;
-    }
-    return false;
 }
 
 /* Any worker may name any group: those take a part of the room for groups alone. */
@@ -72,11 +64,11 @@ static bool has_room_for_rest(const struct cluster *c)
 {
     uint32_t n = 0;
     for (uint32_t i = 0; i < c->config.max_groups; i++)
-        n += c->groups[i] && c->groups[i]->is_rest && adoption_has_rest(c, c->groups[i]);
+        n += c->groups[i] && c->groups[i]->is_rest && group_has_rest(c, c->groups[i]);
     return n < (c->config.max_groups + 3) / REST_SHARE;
 }
 
-/* Where groups may be smaller, one is left that waits for the rest of them: else they were taken
+/* With --elastic-tp, an empty group is left that waits for the rest of them: else they were taken
  * for spares of those that serve. It is there for as long as one of them is, and in no other. */
 static void leave_rest(struct cluster *c, const struct worker *first)
 {

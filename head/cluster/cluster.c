@@ -1,5 +1,6 @@
-/* Registry, terms, drains and losses. A worker is in exactly one of: free; an adoption candidate
- * (held_epoch); being aborted alone (abort_epoch, no group); member of a group. */
+/* Hellos, losses, drains, and the order of a tick and a turn. A worker is in exactly one of: free;
+ * an adoption candidate (held_epoch); being aborted alone (abort_epoch, no group); member of a
+ * group. */
 #include "head/cluster/cluster.h"
 
 #include <stdio.h>
@@ -8,7 +9,15 @@
 
 #include "common/base/clock.h"
 #include "common/base/mem.h"
-#include "head/scheduler/scheduler.h"
+#include "head/cluster/adapters.h"
+#include "head/cluster/adoption.h"
+#include "head/cluster/elastic.h"
+#include "head/cluster/elastic_grow.h"
+#include "head/cluster/eligible.h"
+#include "head/cluster/formation.h"
+#include "head/cluster/placement.h"
+#include "head/cluster/readiness.h"
+#include "head/kv/blocks.h"
 
 void cluster_init(struct cluster *c, const struct cluster_config *config,
                   const struct cluster_fns *fns, struct peers *peers, struct events *events)
@@ -33,63 +42,6 @@ void cluster_fini(struct cluster *c)
     *c = (struct cluster){0};
 }
 
-/* ---- terms and epochs ---- */
-
-static void take_term(struct cluster *c, uint64_t term)
-{
-    c->term = c->peers->term = term;
-    c->own_terms[c->n_own_terms++ % CLUSTER_TERMS] = term;
-    events_add(c->events, c->now_ns, LOG_INFO, "term_taken", "term=%llu", (unsigned long long)term);
-}
-
-void cluster_see_term(struct cluster *c, uint64_t term_seen, uint64_t told_term)
-{
-    if (term_seen > c->highest_term_seen)
-        c->highest_term_seen = term_seen;
-    if (cluster_term_is_foreign(c, term_seen, told_term))
-        take_term(c, term_seen + 1);
-}
-
-/* Our own term comes back from those we told it; from anybody else it is another head's. */
-bool cluster_term_is_foreign(const struct cluster *c, uint64_t term_seen, uint64_t told_term)
-{
-    return c->term != 0 && term_seen >= c->term && term_seen > told_term;
-}
-
-void cluster_set_term(struct cluster *c, uint64_t term)
-{
-    if (term > c->term)
-        take_term(c, term);
-}
-
-uint64_t cluster_need_term(struct cluster *c)
-{
-    if (c->term == 0)
-        take_term(c, c->highest_term_seen + 1);
-    return c->term;
-}
-
-uint64_t cluster_next_epoch(struct cluster *c)
-{
-    return cluster_need_term(c) << 32 | (++c->n_epochs & 0xFFFFFFFFu);
-}
-
-static bool owns_term(const struct cluster *c, uint64_t term_epoch)
-{
-    uint32_t n = c->n_own_terms < CLUSTER_TERMS ? c->n_own_terms : CLUSTER_TERMS;
-    for (uint32_t i = 0; i < n; i++) {
-        if (c->own_terms[i] == term_epoch >> 32)
-            return true;
-    }
-    return false;
-}
-
-void cluster_epoch_text(uint64_t term_epoch, char out[32])
-{
-    snprintf(out, 32, "%llu.%llu", (unsigned long long)(term_epoch >> 32),
-             (unsigned long long)(term_epoch & 0xFFFFFFFFu));
-}
-
 /* ---- workers ---- */
 
 static void copy_str(char *out, size_t size, struct str s)
@@ -106,7 +58,7 @@ static enum status check_elastic(const struct worker_info *i, struct error *err)
         for (uint32_t k = 0; k < i->n_kv_groups; k++) {
             struct kv_group smaller = i->kv_groups[k];
             smaller.n_blocks = i->elastic[s].n_blocks.ptr[k];
-            enum status st = scheduler_check_kv_group(&smaller, k, err);
+            enum status st = blocks_check_group(&smaller, k, err);
             if (st != STATUS_OK)
                 return error_prefix(err, st, "as a rank of --tp %u", i->elastic[s].tp);
         }
@@ -135,11 +87,11 @@ enum status cluster_check_hello(const struct cluster *c, const struct msg_hello 
         return error_set(err, STATUS_INVALID, "%u KV groups; 1 to %u are possible", i->n_kv_groups,
                          CLUSTER_MAX_KV_GROUPS);
     for (uint32_t k = 0; k < i->n_kv_groups; k++)
-        TRY(scheduler_check_kv_group(&i->kv_groups[k], k, err));
+        TRY(blocks_check_group(&i->kv_groups[k], k, err));
     TRY(check_elastic(i, err));
-    if (i->max_model_len < SCHEDULER_MIN_MODEL_LEN || i->max_model_len > SCHEDULER_MAX_MODEL_LEN)
+    if (i->max_model_len < BLOCKS_MIN_MODEL_LEN || i->max_model_len > BLOCKS_MAX_MODEL_LEN)
         return error_set(err, STATUS_INVALID, "max_model_len is %u, want %u .. %u",
-                         i->max_model_len, SCHEDULER_MIN_MODEL_LEN, SCHEDULER_MAX_MODEL_LEN);
+                         i->max_model_len, BLOCKS_MIN_MODEL_LEN, BLOCKS_MAX_MODEL_LEN);
     if (i->vocab_size == 0)
         return error_set(err, STATUS_INVALID, "vocab_size is 0");
     if (i->term_epoch != 0 && (i->rank >= CLUSTER_MAX_WORLD || i->stage >= CLUSTER_MAX_WORLD))
@@ -194,42 +146,6 @@ static void describe(struct worker_desc *d, const struct worker_info *i)
     copy_str(d->model, sizeof d->model, i->model);
 }
 
-struct worker *cluster_find_worker(const struct cluster *c, uint64_t instance)
-{
-    struct worker *w = c->workers;
-    while (w && w->peer->instance != instance)
-        w = w->next;
-    return w;
-}
-
-bool worker_is_free(const struct worker *w)
-{
-    return !w->group && w->abort_epoch == 0 && w->held_epoch == 0;
-}
-
-void worker_set_free(struct cluster *c, struct worker *w)
-{
-    w->group = NULL;
-    w->abort_epoch = w->held_epoch = 0;
-    w->formed = w->aborted = false;
-    w->todo = TODO_NONE;
-    w->free_since_ns = c->now_ns;
-    c->place_dirty = true;
-}
-
-void worker_abort_alone(struct cluster *c, struct worker *w, uint64_t term_epoch, const char *why)
-{
-    char text[32];
-    cluster_epoch_text(term_epoch, text);
-    events_add(c->events, c->now_ns, LOG_INFO, "worker_aborted",
-               "node=%s instance=%016llx epoch=%s reason=%s", log_quote(w->peer->node),
-               (unsigned long long)w->peer->instance, text, log_quote(why));
-    w->held_epoch = 0;
-    w->abort_epoch = term_epoch;
-    w->abort_since_ns = c->now_ns;
-    w->todo = TODO_ABORT;
-}
-
 /* A worker that holds no group of ours says what it was doing. */
 static void take_reported_epoch(struct cluster *c, struct worker *w, const struct worker_info *i)
 {
@@ -240,9 +156,9 @@ static void take_reported_epoch(struct cluster *c, struct worker *w, const struc
     uint32_t tp = i->group_tp ? i->group_tp : i->tp;
     struct group *g = group_find(c, i->group_id);
     bool whole = tp == c->config.tp;
-    bool may_be = whole || (c->config.elastic_tp && elastic_shape_of(&w->desc, tp));
+    bool may_be = whole || (c->config.elastic_tp && worker_shape_of(&w->desc, tp));
     bool fits = may_be && i->rank < tp && i->stage < c->config.pp &&
-                (!g || g->state == GROUP_WAITING) && !owns_term(c, i->term_epoch);
+                (!g || g->state == GROUP_WAITING) && !cluster_owns_term(c, i->term_epoch);
     if (!fits) {
         worker_abort_alone(c, w, i->term_epoch, "its epoch is over");
         return;
@@ -275,13 +191,13 @@ static void on_hello_again(struct cluster *c, struct worker *w, const struct wor
     if (g->state == GROUP_READY && i->term_epoch == g->epoch &&
         c->fns.may_go_on(c->fns.ctx, g, w, i))
         return;
-    cluster_dissolve(c, g, "a rank's session was replaced and messages may be lost", false);
+    group_dissolve(c, g, "a rank's session was replaced and messages may be lost", false);
 }
 
 /* Such workers never meet in a group; without a word about it the cluster would just not serve. */
 static void warn_if_unlike(struct cluster *c, const struct worker *w)
 {
-    const struct worker *other = placement_unlike(c, w);
+    const struct worker *other = eligible_unlike(c, w);
     if (!other)
         return;
     events_add(c->events, c->now_ns, LOG_WARN, "worker_unlike",
@@ -291,7 +207,7 @@ static void warn_if_unlike(struct cluster *c, const struct worker *w)
                log_quote(w->desc.model), w->desc.max_model_len,
                (unsigned long long)other->peer->instance, log_quote(other->desc.model),
                other->desc.max_model_len,
-               log_quote("these two cannot share a group: " PLACEMENT_ALIKE));
+               log_quote("these two cannot share a group: " ELIGIBLE_ALIKE));
 }
 
 /* A seat's process that was started again comes before the silence of the one before is long enough
@@ -360,15 +276,6 @@ void cluster_on_hello(struct cluster *c, struct peer *peer, const struct msg_hel
         take_reported_epoch(c, w, i);
     }
     c->place_dirty = true;
-}
-
-void cluster_add_failure(struct cluster *c, const char *node, const char *what, const char *reason)
-{
-    struct cluster_failure *f = &c->failures[c->n_failures++ % CLUSTER_FAILURES];
-    f->wall_ns = c->now_ns + c->events->wall_offset_ns;
-    snprintf(f->node, sizeof f->node, "%s", node);
-    snprintf(f->what, sizeof f->what, "%s", what);
-    snprintf(f->reason, sizeof f->reason, "%s", reason);
 }
 
 static void forget(struct cluster *c, struct worker *w, const char *why, bool planned)
@@ -496,11 +403,47 @@ static void drain_tick(struct cluster *c, struct group *g)
     if (!g->draining || g->state == GROUP_WAITING || g->state == GROUP_ABORTING)
         return;
     if (g->state != GROUP_READY || c->fns.is_idle(c->fns.ctx, g) ||
-        c->now_ns >= g->drain_deadline_ns || placement_could_replace(c, g))
-        cluster_dissolve(c, g, "a rank is drained", false);
+        c->now_ns >= g->drain_deadline_ns || eligible_could_replace(c, g))
+        group_dissolve(c, g, "a rank is drained", false);
 }
 
 /* ---- time ---- */
+
+static void tell_straggler(struct cluster *c, const struct group *g, const struct worker *w,
+                           uint64_t median)
+{
+    bool is = w->own.is_straggler;
+    events_add(c->events, c->now_ns, is ? LOG_WARN : LOG_INFO, is ? "straggler" : "straggler_over",
+               "node=%s instance=%016llx group=%llu rank=%u step_ms=%.1f group_step_ms=%.1f",
+               log_quote(w->peer->node), (unsigned long long)w->peer->instance,
+               (unsigned long long)g->id, w->position, (double)w->own.mean_ns / NS_PER_MS,
+               (double)median / NS_PER_MS);
+}
+
+static void straggler_tick(struct cluster *c, struct group *g)
+{
+    bool fresh = false;
+    if (g->state != GROUP_READY || g->world < 2)
+        return;
+    for (uint32_t i = 0; i < g->world; i++) {
+        const struct own_time *t = &g->members[i]->own;
+        if (t->mean_ns == 0)
+            return; /* some device does not say, or has not worked enough yet */
+        fresh = fresh || t->fresh;
+    }
+    if (!fresh)
+        return;
+    uint64_t *all = mem_array(g->world, sizeof *all);
+    for (uint32_t i = 0; i < g->world; i++)
+        all[i] = g->members[i]->own.mean_ns;
+    uint64_t median = own_time_median(all, g->world);
+    mem_free(all);
+    for (uint32_t i = 0; i < g->world; i++) {
+        struct worker *w = g->members[i];
+        if (w->own.fresh && own_time_judge(&w->own, median))
+            tell_straggler(c, g, w, median);
+    }
+}
 
 static void worker_tick(struct cluster *c, struct worker *w)
 {
@@ -518,15 +461,6 @@ static void worker_tick(struct cluster *c, struct worker *w)
     }
     if (w->busy && c->now_ns - w->progress_ns >= c->config.stuck_ns)
         cluster_lose(c, w, "stuck: busy without progress");
-}
-
-bool cluster_config_fits(const struct cluster *c, const struct worker *w)
-{
-    static const uint8_t none[sizeof c->model_hash];
-    return !c->has_config ||
-           memcmp(w->desc.config_hash, c->config_hash, sizeof c->config_hash) == 0 ||
-           (memcmp(c->model_hash, none, sizeof none) != 0 &&
-            memcmp(w->desc.model_hash, c->model_hash, sizeof c->model_hash) == 0);
 }
 
 static void config_tick(struct cluster *c)
@@ -556,8 +490,8 @@ void cluster_tick(struct cluster *c, uint64_t now_ns)
         group_tick(c, c->groups[i]);
     }
     adoption_tick(c);
-    elastic_tick(c);
-    standing_tick(c);
+    elastic_grow_tick(c);
+    readiness_tick(c);
     c->place_dirty = true; /* back-offs and settle times end with the clock */
 }
 
@@ -590,41 +524,4 @@ void cluster_turn(struct cluster *c, uint64_t now_ns)
         send_drain(c, w);
         c->stirred |= w->todo != TODO_NONE; /* no credit: again in the next turn */
     }
-}
-
-uint32_t cluster_count_groups(const struct cluster *c, enum group_state state)
-{
-    uint32_t n = 0;
-    for (uint32_t i = 0; i < c->config.max_groups; i++)
-        n += c->groups[i] && c->groups[i]->state == state;
-    return n;
-}
-
-const char *worker_state_name(const struct worker *w)
-{
-    if (w->peer->suspect || !w->peer->open)
-        return "suspect";
-    if (w->load_permille != 0)
-        return "loading";
-    if (w->abort_epoch != 0)
-        return "aborting";
-    if (w->draining)
-        return "draining";
-    if (!w->group)
-        return w->held_epoch != 0 ? "forming" : "free";
-    switch (w->group->state) {
-    case GROUP_READY:
-        return "ready";
-    case GROUP_ABORTING:
-        return "aborting";
-    default:
-        return "forming";
-    }
-}
-
-const char *group_state_name(enum group_state s)
-{
-    static const char *const names[GROUP_STATE_COUNT] = {"waiting", "forming",   "joining",
-                                                         "ready",   "resetting", "aborting"};
-    return (unsigned)s < GROUP_STATE_COUNT ? names[s] : "?";
 }

@@ -1,27 +1,9 @@
 #pragma once
 /* Groups of fewer ranks than TP (docs/reliability.md, "Fewer ranks than TP"): when one may be
- * formed, of how many ranks, and when it is given up to be whole again. A part of cluster.h; with
- * --elastic-tp alone. */
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
+ * formed, and of how many ranks. Queries of the registry; elastic_grow.h gives such groups up
+ * again. With --elastic-tp alone. Loop thread. */
+#include "head/cluster/registry.h"
 
-#define CLUSTER_MAX_KV_GROUPS 8u
-
-struct cluster;
-struct group;
-struct worker;
-struct worker_desc;
-
-/* A smaller TP that a worker can be a rank of, the KV blocks it would hold then, and the bytes of
- * one. */
-struct worker_shape {
-    uint32_t tp, n_blocks[CLUSTER_MAX_KV_GROUPS], block_bytes[CLUSTER_MAX_KV_GROUPS];
-};
-
-/* What a worker would be as a rank of that TP, by KV group; NULL: it can be none. */
-const struct worker_shape *elastic_shape_of(const struct worker_desc *d, uint32_t tp);
-bool elastic_is_shrunk(const struct cluster *c, const struct group *g);
 /* The TP of which workers like this one form a group now: the largest that enough of those who are
  * free offer. 0: none, or they may soon be more. short_since_ns: since when there has been no whole
  * group; 0: there never was one. */
@@ -30,9 +12,8 @@ uint32_t elastic_tp_of(const struct cluster *c, const struct worker *like, uint6
 bool elastic_may_join(const struct cluster *c, const struct worker *w, uint32_t tp);
 /* Is there anybody of whom groups that wait could be formed, be it with others that come? */
 bool elastic_hopes(const struct cluster *c);
-/* Dissolves a group that can be whole again. */
-void elastic_tick(struct cluster *c);
-/* It was, a moment ago, for free workers that are there: they are its. */
+/* It was dissolved a moment ago to be whole again, for free workers that are there: they are its.
+ */
 bool elastic_is_growing(const struct cluster *c, const struct group *g);
 /* The flag belongs to the head and to every worker: a sentence when some have it and others not;
  * false, and nothing written: all or nobody. */

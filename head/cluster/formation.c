@@ -5,13 +5,14 @@
  *
  * ABORTING holds its members until each has answered Aborted or is lost; only then may any of them
  * be placed again, so no two epochs of a group execute at once. */
+#include "head/cluster/formation.h"
+
 #include <assert.h>
 #include <stdio.h>
 #include <string.h>
 
-#include "common/base/clock.h"
 #include "common/base/mem.h"
-#include "head/cluster/cluster.h"
+#include "head/cluster/elastic.h"
 
 static const unsigned group_next[GROUP_STATE_COUNT] = {
     [GROUP_WAITING] = 1u << GROUP_FORMING | 1u << GROUP_RESETTING,
@@ -31,15 +32,6 @@ static void enter(struct cluster *c, struct group *g, enum group_state next)
     log_info("group_state", "group=%llu epoch=%s state=%s", (unsigned long long)g->id, epoch,
              group_state_name(next));
     c->place_dirty = true;
-}
-
-struct group *group_find(const struct cluster *c, uint64_t id)
-{
-    for (uint32_t i = 0; i < c->config.max_groups; i++) {
-        if (c->groups[i] && c->groups[i]->id == id)
-            return c->groups[i];
-    }
-    return NULL;
 }
 
 struct group *group_new(struct cluster *c, uint64_t id)
@@ -71,12 +63,11 @@ void group_free(struct cluster *c, struct group *g)
     mem_free(g);
 }
 
-/* Whoever is a rank of a smaller TP has said how many that are, and how large. */
+/* A rank of a smaller TP has said how many blocks it holds then, and how large they are. */
 static struct kv_group kv_group_of(const struct cluster *c, const struct group *g,
                                    const struct worker_desc *d, uint32_t k)
 {
-    const struct worker_shape *smaller =
-        elastic_is_shrunk(c, g) ? elastic_shape_of(d, g->tp) : NULL;
+    const struct worker_shape *smaller = group_is_shrunk(c, g) ? worker_shape_of(d, g->tp) : NULL;
     struct kv_group out = d->kv_groups[k];
     if (smaller) {
         out.n_blocks = smaller->n_blocks[k];
@@ -85,7 +76,7 @@ static struct kv_group kv_group_of(const struct cluster *c, const struct group *
     return out;
 }
 
-/* What the ranks have in common: the lowest of everything. */
+/* The limits that all ranks keep: the lowest of everything. */
 static void take_limits(struct cluster *c, struct group *g)
 {
     const struct worker_desc *first = &g->members[0]->desc;
@@ -162,7 +153,7 @@ void group_form(struct cluster *c, struct group *g, uint32_t tp, struct worker *
     g->epoch = cluster_next_epoch(c);
     take_members(c, g, tp, members, TODO_FORM);
     c->n_formations++;
-    if (elastic_is_shrunk(c, g))
+    if (group_is_shrunk(c, g))
         tell_shrunk(c, g);
     enter(c, g, GROUP_FORMING);
 }
@@ -213,7 +204,7 @@ void group_check_aborted(struct cluster *c, struct group *g)
     enter(c, g, GROUP_WAITING);
 }
 
-void cluster_dissolve(struct cluster *c, struct group *g, const char *why, bool is_failure)
+void group_dissolve(struct cluster *c, struct group *g, const char *why, bool is_failure)
 {
     c->stirred = true;
     if (g->state == GROUP_ABORTING || g->state == GROUP_WAITING)
@@ -235,7 +226,7 @@ void cluster_dissolve(struct cluster *c, struct group *g, const char *why, bool 
         g->n_failures++;
         c->n_formation_failures += !was_ready;
     }
-    if (!elastic_is_shrunk(c, g))
+    if (!group_is_shrunk(c, g))
         g->short_since_ns = c->now_ns;
     g->n_recoveries += was_ready;
     g->lost_rank = g->lost_rank || is_failure;
@@ -264,7 +255,7 @@ void group_member_gone(struct cluster *c, struct group *g, struct worker *w, con
     else {
         g->lost_rank = g->lost_rank || !planned;
         g->draining = g->draining || planned;
-        cluster_dissolve(c, g, why, false);
+        group_dissolve(c, g, why, false);
     }
 }
 
@@ -276,7 +267,7 @@ static void on_comm_id(struct cluster *c, struct group *g, struct worker *w,
     if (g->state != GROUP_FORMING || w->position != 0 || m->term_epoch != g->epoch)
         return;
     if (m->id.n == 0 || m->id.n > CLUSTER_ID_BYTES_MAX) {
-        cluster_dissolve(c, g, "rank 0 sent a communicator id of a wrong size", true);
+        group_dissolve(c, g, "rank 0 sent a communicator id of a wrong size", true);
         return;
     }
     memcpy(g->comm_id, m->id.ptr, m->id.n);
@@ -306,7 +297,7 @@ static void dissolve_loading(struct cluster *c, struct group *g, const struct wo
     char why[96];
     snprintf(why, sizeof why, "rank %u loads its shard, %u %% are there: formed again after that",
              w->position, w->load_permille / 10);
-    cluster_dissolve(c, g, why, false);
+    group_dissolve(c, g, why, false);
 }
 
 static void on_formed(struct cluster *c, struct group *g, struct worker *w,
@@ -326,7 +317,7 @@ static void on_formed(struct cluster *c, struct group *g, struct worker *w,
         snprintf(why, sizeof why, "rank %u could not join: %s: " STR_FMT, w->position,
                  status_name(m->status), (int)(m->text.len > 190 ? 190 : m->text.len), m->text.ptr);
         cluster_add_failure(c, w->peer->node, "join_failed", why);
-        cluster_dissolve(c, g, why, g->state != GROUP_RESETTING);
+        group_dissolve(c, g, why, g->state != GROUP_RESETTING);
         return;
     }
     w->formed = true;
@@ -345,7 +336,7 @@ static void on_trouble(struct cluster *c, struct group *g, struct worker *w, con
              (int)(text.len > 220 ? 220 : text.len), text.ptr ? text.ptr : "");
     snprintf(reason, sizeof reason, "%s: %s", what, why);
     cluster_add_failure(c, w->peer->node, what, why);
-    cluster_dissolve(c, g, reason, true);
+    group_dissolve(c, g, reason, true);
 }
 
 void group_on_msg(struct cluster *c, struct group *g, struct worker *w, const struct msg *m)
@@ -379,10 +370,10 @@ void group_tick(struct cluster *c, struct group *g)
         if (slow)
             dissolve_loading(c, g, slow);
         else
-            cluster_dissolve(c, g, "the formation took too long", true);
+            group_dissolve(c, g, "the formation took too long", true);
     } else if (g->state == GROUP_WAITING &&
                (g->is_rest
-                    ? !adoption_has_rest(c, g)
+                    ? !group_has_rest(c, g)
                     : c->now_ns - g->waiting_since_ns >= c->config.surplus_ns && !elastic_hopes(c)))
         group_free(c, g);
 }

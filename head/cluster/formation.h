@@ -1,14 +1,8 @@
 #pragma once
-/* One group's life: a part of cluster.h, by which everybody includes it. For cluster.c, adoption.c,
- * elastic.c and placement.c. */
-#include "proto/messages.h"
-
-struct cluster;
-struct group;
-struct worker;
+/* One group's life: the formation state machine of docs/protocol.md ("Groups"). Loop thread. */
+#include "head/cluster/registry.h"
 
 struct group *group_new(struct cluster *c, uint64_t id);
-struct group *group_find(const struct cluster *c, uint64_t id);
 void group_free(struct cluster *c, struct group *g);
 /* members[tp * pp] in position order; all free. */
 void group_form(struct cluster *c, struct group *g, uint32_t tp, struct worker *const *members);
@@ -21,3 +15,5 @@ void group_member_gone(struct cluster *c, struct group *g, struct worker *w, con
 void group_check_aborted(struct cluster *c, struct group *g);
 void group_tick(struct cluster *c, struct group *g);
 void group_send_todo(struct cluster *c, struct worker *w);
+/* Ends the group's epoch: Abort to every rank. is_failure: back off before the next formation. */
+void group_dissolve(struct cluster *c, struct group *g, const char *why, bool is_failure);

@@ -7,14 +7,16 @@
  * It runs after every Hello. Whether a group's ordinals are all there is looked up in a sorted
  * list; the costly search for any other set is made once for each kind of worker, and not at all
  * while they come. */
-#include "head/cluster/cluster.h"
+#include "head/cluster/placement.h"
 
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/base/clock.h"
 #include "common/base/mem.h"
+#include "head/cluster/elastic.h"
+#include "head/cluster/eligible.h"
+#include "head/cluster/formation.h"
 
 struct pick {
     struct cluster *c;
@@ -28,80 +30,12 @@ struct pick {
     uint32_t n_failed;
 };
 
-static bool may_place_without(const struct cluster *c, const struct worker *w, uint64_t adapters)
-{
-    return worker_is_free(w) && !w->waits_for_predecessor && !w->draining && !w->peer->suspect &&
-           w->peer->open && cluster_config_fits(c, w) && adapters_may_place_without(c, w, adapters);
-}
-
-bool placement_may_place(const struct cluster *c, const struct worker *w)
-{
-    return may_place_without(c, w, 0);
-}
-
-static bool same_make(const struct worker *a, const struct worker *b)
-{
-    const struct worker_desc *x = &a->desc, *y = &b->desc;
-    if (memcmp(x->config_hash, y->config_hash, sizeof x->config_hash) != 0 ||
-        x->device != y->device || x->n_kv_groups != y->n_kv_groups)
-        return false;
-    for (uint32_t k = 0; k < x->n_kv_groups; k++) {
-        if (x->kv_groups[k].block_tokens != y->kv_groups[k].block_tokens ||
-            x->kv_groups[k].kind != y->kv_groups[k].kind)
-            return false;
-    }
-    return true;
-}
-
-bool placement_same_kind(const struct worker *a, const struct worker *b)
-{
-    return a->desc.role == b->desc.role && same_make(a, b);
-}
-
-const struct worker *placement_unlike(const struct cluster *c, const struct worker *w)
-{
-    for (const struct worker *other = c->workers; other; other = other->next) {
-        if (!same_make(w, other))
-            return other;
-    }
-    return NULL;
-}
-
-bool placement_could_replace(const struct cluster *c, const struct group *g)
-{
-    const struct worker *like = NULL;
-    uint32_t n = 0;
-    for (uint32_t i = 0; i < g->world; i++)
-        like = g->members[i] ? g->members[i] : like;
-    for (const struct worker *w = c->workers; like && w; w = w->next)
-        n += w->group == g ? !w->draining
-                           : placement_may_place(c, w) && placement_same_kind(w, like);
-    return n >= g->world;
-}
-
-/* Of free workers, if the adapters in without (by the table's index) were not needed. */
-bool placement_could_form(const struct cluster *c, uint64_t without)
-{
-    const struct worker *last = NULL; /* most are of one kind: once for each run of it */
-    for (const struct worker *like = c->workers; like; like = like->next) {
-        uint32_t n = 0;
-        if (!may_place_without(c, like, without) || (last && placement_same_kind(last, like)))
-            continue;
-        last = like;
-        for (const struct worker *w = like; w; w = w->next)
-            n += may_place_without(c, w, without) && placement_same_kind(w, like);
-        if (n >= c->world)
-            return true;
-    }
-    return false;
-}
-
 /* Fills p->free with the free workers of like's kind. */
 static void collect(struct pick *p, const struct worker *like)
 {
     p->n_free = 0;
     for (struct worker *w = p->c->workers; w; w = w->next) {
-        if (placement_may_place(p->c, w) && placement_same_kind(w, like))
+        if (eligible_may_place(p->c, w) && eligible_same_kind(w, like))
             p->free[p->n_free++] = w;
     }
 }
@@ -209,7 +143,7 @@ static int by_ordinal(const void *a, const void *b)
     return (d > 0) - (d < 0);
 }
 
-/* Whoever has the group's first ordinal, when all of them are there; else NULL. */
+/* The worker with the group's first ordinal, when all of them are there; else NULL. */
 static const struct worker *find_ideal(const struct pick *p, uint64_t group_id)
 {
     uint32_t world = p->c->world, at = 0, end = p->n_by_ordinal, n = 0;
@@ -226,7 +160,7 @@ static const struct worker *find_ideal(const struct pick *p, uint64_t group_id)
         uint64_t ordinal = (uint64_t)p->by_ordinal[i]->desc.ordinal;
         if (ordinal > first + n)
             return NULL;
-        if (ordinal < first + n || !placement_may_place(p->c, p->by_ordinal[i]))
+        if (ordinal < first + n || !eligible_may_place(p->c, p->by_ordinal[i]))
             continue;
         w = w ? w : p->by_ordinal[i];
         n++;
@@ -243,7 +177,7 @@ static uint32_t group_lacks(const struct cluster *c, const struct group *g,
     for (uint32_t k = 0; k < g->world; k++) {
         const struct worker *w = g->members[k];
         n_present += w && !w->draining;
-        is_like = is_like || (w && placement_same_kind(w, like));
+        is_like = is_like || (w && eligible_same_kind(w, like));
     }
     return is_like ? c->world - n_present : 0;
 }
@@ -285,19 +219,20 @@ static bool seat_ideal(struct pick *p, const struct group *g, uint64_t group_id)
 static bool has_failed(const struct pick *p, const struct worker *w)
 {
     for (uint32_t i = 0; i < p->n_failed; i++) {
-        if (placement_same_kind(p->failed[i], w))
+        if (eligible_same_kind(p->failed[i], w))
             return true;
     }
     return false;
 }
 
-/* Of an old head's group, which is adopted if the others come in time (adoption.c), and is else the
- * beginning of one: counted with the first of those who say that they are of it. */
+/* The ranks that are missing of an old head's group, which is adopted if the others come in time
+ * (adoption.c), and is else the beginning of one: counted with the first of those who say that they
+ * are of it. */
 static uint32_t old_group_lacks(const struct cluster *c, const struct worker *first,
                                 const struct worker *like)
 {
     uint32_t n = 0;
-    if (first->held_epoch == 0 || first->draining || !placement_same_kind(first, like))
+    if (first->held_epoch == 0 || first->draining || !eligible_same_kind(first, like))
         return 0;
     for (const struct worker *w = c->workers; w; w = w->next) {
         if (w->held_epoch != first->held_epoch || w->held_group != first->held_group)
@@ -324,7 +259,7 @@ static uint32_t count_lacking(const struct cluster *c, const struct worker *like
  * spoken for. */
 static bool seat_any(struct pick *p, uint64_t group_id, struct worker *like, uint32_t n_spoken_for)
 {
-    if (!placement_may_place(p->c, like) || has_failed(p, like))
+    if (!eligible_may_place(p->c, like) || has_failed(p, like))
         return false;
     memset(p->seats, 0, p->c->world * sizeof *p->seats);
     collect(p, like);
@@ -391,7 +326,7 @@ static void try_ideal(struct pick *p)
     assert(c->world > 0); /* tp and pp are at least 1 each */
     for (uint32_t i = 0; i < p->n_by_ordinal; i++) {
         uint64_t id = (uint64_t)p->by_ordinal[i]->desc.ordinal / c->world;
-        if (id == last || !placement_may_place(c, p->by_ordinal[i]))
+        if (id == last || !eligible_may_place(c, p->by_ordinal[i]))
             continue;
         last = id;
         if (!group_find(c, id) && !id_is_held(c, id) && seat_ideal(p, NULL, id) && !form_new(p, id))
@@ -404,7 +339,7 @@ static bool try_new(struct pick *p)
 {
     struct cluster *c = p->c;
     for (struct worker *w = c->workers; w; w = w->next) {
-        if (!placement_may_place(c, w) || has_failed(p, w))
+        if (!eligible_may_place(c, w) || has_failed(p, w))
             continue;
         uint64_t id = w->desc.ordinal >= 0 ? (uint64_t)w->desc.ordinal / c->world : 0;
         while (group_find(c, id) || id_is_held(c, id))
@@ -419,8 +354,8 @@ static bool try_new(struct pick *p)
 
 static bool offers_more(const struct worker *a, const struct worker *b, uint32_t tp)
 {
-    const struct worker_shape *x = elastic_shape_of(&a->desc, tp);
-    const struct worker_shape *y = elastic_shape_of(&b->desc, tp);
+    const struct worker_shape *x = worker_shape_of(&a->desc, tp);
+    const struct worker_shape *y = worker_shape_of(&b->desc, tp);
     for (uint32_t k = 0; k < a->desc.n_kv_groups; k++) {
         if (x->n_blocks[k] != y->n_blocks[k])
             return x->n_blocks[k] > y->n_blocks[k];
@@ -469,7 +404,7 @@ static bool has_group(const struct cluster *c, const struct worker *w)
     for (uint32_t i = 0; i < c->config.max_groups; i++) {
         const struct group *g = c->groups[i];
         for (uint32_t k = 0; g && k < g->world; k++) {
-            if (g->members[k] && placement_same_kind(g->members[k], w))
+            if (g->members[k] && eligible_same_kind(g->members[k], w))
                 return true;
         }
         if (g && g->state == GROUP_WAITING && g->role == w->desc.role)
@@ -484,7 +419,7 @@ static bool try_fewer(struct pick *p, const struct group *g)
     const struct cluster *c = p->c;
     const struct worker *last = NULL; /* most are of one kind: once for each run of it */
     for (const struct worker *w = c->workers; w; w = w->next) {
-        if (!placement_may_place(c, w) || (last && placement_same_kind(last, w)))
+        if (!eligible_may_place(c, w) || (last && eligible_same_kind(last, w)))
             continue;
         last = w;
         if (g ? g->role != w->desc.role : has_group(c, w))
@@ -536,7 +471,7 @@ static void pick_init(struct pick *p, struct cluster *c)
                        .by_ordinal = mem_array(c->n_workers, sizeof(struct worker *)),
                        .failed = mem_array(c->n_workers, sizeof(struct worker *))};
     for (struct worker *w = c->workers; w; w = w->next) {
-        if (placement_may_place(c, w) && w->desc.ordinal >= 0)
+        if (eligible_may_place(c, w) && w->desc.ordinal >= 0)
             p->by_ordinal[p->n_by_ordinal++] = w;
     }
     qsort(p->by_ordinal, p->n_by_ordinal, sizeof *p->by_ordinal, by_ordinal);
@@ -546,7 +481,7 @@ void placement_run(struct cluster *c)
 {
     uint32_t n = 0;
     for (const struct worker *w = c->workers; w; w = w->next)
-        n += placement_may_place(c, w);
+        n += eligible_may_place(c, w);
     if (n < (c->config.elastic_tp ? c->config.pp : c->world))
         return;
     struct pick p;

@@ -1,6 +1,6 @@
 #include "head/cluster/readiness.h"
 
-#include "head/cluster/cluster.h"
+#include "head/cluster/eligible.h"
 
 /* How many could be in a group with like, now or as soon as they have read a shard, ended an epoch,
  * got an adapter or come back. */
@@ -8,7 +8,7 @@ static uint32_t count_joinable(const struct cluster *c, const struct worker *lik
 {
     uint32_t n = 0;
     for (const struct worker *w = c->workers; w; w = w->next)
-        n += !w->draining && !standing_serves(w) && placement_same_kind(w, like);
+        n += !w->draining && !readiness_serves(w) && eligible_same_kind(w, like);
     return n;
 }
 
@@ -25,14 +25,14 @@ static bool may_be_spare(const struct worker *w)
            worker_is_free(w);
 }
 
-bool standing_serves(const struct worker *w)
+bool readiness_serves(const struct worker *w)
 {
     return w->group && w->group->state == GROUP_READY;
 }
 
 /* For a while, since partners of one that has just come, or of a head that has, may be on their
  * way. */
-void standing_tick(struct cluster *c)
+void readiness_tick(struct cluster *c)
 {
     const struct worker *like = NULL; /* most are of one kind: counted once for each run of it */
     bool is_lone = false;
@@ -42,7 +42,7 @@ void standing_tick(struct cluster *c)
             w->lone_since_ns = 0;
             continue;
         }
-        if (!like || !placement_same_kind(like, w))
+        if (!like || !eligible_same_kind(like, w))
             is_lone = is_lone_kind(c, w);
         like = w;
         if (!is_lone)

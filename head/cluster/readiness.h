@@ -1,13 +1,10 @@
 #pragma once
-/* What workers are told of their own place, for /readyz: whoever replaces workers one by one (a
+/* Workers are told of their own place, for /readyz: whoever replaces workers one by one (a
  * StatefulSet) goes on to the next when the last one is ready. So the rank that makes a group whole
  * is not ready before the group serves, or the next group would be taken before this one is back;
  * and a rank whose group cannot be made of the workers that are here is ready as a spare, or the
- * replacement of its partner would be waited for in vain. A part of cluster.h. */
-#include <stdbool.h>
+ * replacement of its partner would be waited for in vain. Loop thread. */
+#include "head/cluster/registry.h"
 
-struct cluster;
-struct worker;
-
-bool standing_serves(const struct worker *w);
-void standing_tick(struct cluster *c); /* sets is_spare */
+bool readiness_serves(const struct worker *w);
+void readiness_tick(struct cluster *c); /* sets is_spare */

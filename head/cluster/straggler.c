@@ -3,8 +3,6 @@
 #include <stdlib.h>
 
 #include "common/base/clock.h"
-#include "common/base/mem.h"
-#include "head/cluster/cluster.h"
 
 enum { WINDOW_STEPS = 16, WINDOWS = 3 };
 #define WINDOW_NS    NS_PER_S  /* of work, at least: short steps are jumpy */
@@ -48,39 +46,4 @@ uint64_t own_time_median(uint64_t *ns, uint32_t n)
 {
     qsort(ns, n, sizeof *ns, by_size);
     return n ? ns[(n - 1) / 2] : 0;
-}
-
-static void tell(struct cluster *c, const struct group *g, const struct worker *w, uint64_t median)
-{
-    bool is = w->own.is_straggler;
-    events_add(c->events, c->now_ns, is ? LOG_WARN : LOG_INFO, is ? "straggler" : "straggler_over",
-               "node=%s instance=%016llx group=%llu rank=%u step_ms=%.1f group_step_ms=%.1f",
-               log_quote(w->peer->node), (unsigned long long)w->peer->instance,
-               (unsigned long long)g->id, w->position, (double)w->own.mean_ns / NS_PER_MS,
-               (double)median / NS_PER_MS);
-}
-
-void straggler_tick(struct cluster *c, struct group *g)
-{
-    bool fresh = false;
-    if (g->state != GROUP_READY || g->world < 2)
-        return;
-    for (uint32_t i = 0; i < g->world; i++) {
-        const struct own_time *t = &g->members[i]->own;
-        if (t->mean_ns == 0)
-            return; /* some device does not say, or has not worked enough yet */
-        fresh = fresh || t->fresh;
-    }
-    if (!fresh)
-        return;
-    uint64_t *all = mem_array(g->world, sizeof *all);
-    for (uint32_t i = 0; i < g->world; i++)
-        all[i] = g->members[i]->own.mean_ns;
-    uint64_t median = own_time_median(all, g->world);
-    mem_free(all);
-    for (uint32_t i = 0; i < g->world; i++) {
-        struct worker *w = g->members[i];
-        if (w->own.fresh && own_time_judge(&w->own, median))
-            tell(c, g, w, median);
-    }
 }

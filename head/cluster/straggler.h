@@ -17,13 +17,10 @@ struct own_time {
     bool is_straggler;
 };
 
-/* What a heartbeat says: sums over the process's life; steps 0: the device does not measure it. */
+/* Takes the sums of a heartbeat: sums over the process's life; steps 0: the device does not measure
+ * it. */
 void own_time_take(struct own_time *t, uint64_t ns, uint64_t steps);
 /* Against the median of its group. True when is_straggler has changed. */
 bool own_time_judge(struct own_time *t, uint64_t median_ns);
 /* Lower of the two in the middle; ns is sorted by this. */
 uint64_t own_time_median(uint64_t *ns, uint32_t n);
-
-struct cluster;
-struct group;
-void straggler_tick(struct cluster *c, struct group *g);

@@ -1,15 +1,26 @@
-/* Wires peers, cluster, router, dispatch and gateways; holds no rule of its own beyond the order in
- * which they are called. */
+/* Wires peers, cluster, admission, dispatch and gateways; holds no rule of its own beyond the order
+ * in which they are called. */
 #include "head/core/core.h"
 
 #include <stdio.h>
-#include <string.h>
 
 #include "common/base/clock.h"
 #include "common/base/mem.h"
-#include "head/cluster/worker_name.h"
-#include "head/core/submit.h"
-#include "head/state/head_core.h"
+#include "head/cluster/adapters.h"
+#include "head/cluster/cluster.h"
+#include "head/cluster/readiness.h"
+#include "head/core/dispatch.h"
+#include "head/core/gateways.h"
+#include "head/core/vocabularies.h"
+#include "head/core/worker_name.h"
+#include "head/record/step_log.h"
+#include "head/routing/adapter_bind.h"
+#include "head/routing/admission.h"
+#include "head/routing/grammars.h"
+#include "head/routing/route.h"
+#include "head/routing/transfer_policy.h"
+#include "head/routing/transfers.h"
+#include "head/state/requests.h"
 
 void head_core_config_init(struct head_core_config *c)
 {
@@ -109,7 +120,7 @@ void head_core_free(struct head_core *h)
     dispatch_free(h);
     transfers_fini(&h->transfers);
     flush_step_log(h);
-    core_leave_all(h);
+    requests_leave_all(h);
     request_table_free(h->requests);
     ended_requests_fini(&h->ended);
     slab_fini(&h->request_slab);
@@ -255,24 +266,8 @@ static void fill_heartbeat(void *ctx, const struct peer *peer, struct msg_heartb
 {
     const struct worker *w = peer->role == ROLE_WORKER ? peer->owner : NULL;
     (void)ctx;
-    m->serves = w && standing_serves(w);
+    m->serves = w && readiness_serves(w);
     m->spare = w && w->is_spare;
-}
-
-static void sample_throughput(struct head_core *h)
-{
-    const struct throughput_sample *last =
-        &h->samples[(h->n_samples + THROUGHPUT_SAMPLES - 1) % THROUGHPUT_SAMPLES];
-    if (h->n_samples > 0 && h->now_ns - last->at_ns < NS_PER_S)
-        return;
-    struct scheduler_stats x;
-    dispatch_totals(h, &x);
-    h->samples[h->n_samples++ % THROUGHPUT_SAMPLES] =
-        (struct throughput_sample){.at_ns = h->now_ns,
-                                   .prompt = x.n_prompt_tokens,
-                                   .generated = x.n_generated_tokens,
-                                   .n_rank_waits = h->n_rank_waits,
-                                   .rank_wait_ns = h->rank_wait_ns};
 }
 
 void head_core_tick(struct head_core *h, uint64_t now_ns)
@@ -284,16 +279,16 @@ void head_core_tick(struct head_core *h, uint64_t now_ns)
     struct peers_tick_fns fns = {.ctx = h, .on_lost = on_lost, .fill_heartbeat = fill_heartbeat};
     peers_tick(&h->peers, now_ns, &fns);
     cluster_tick(&h->cluster, now_ns);
-    adapters_tick(&h->cluster, core_adapter_in_use, h);
-    core_end_lost(h);
+    adapters_tick(&h->cluster, adapter_bind_in_use, h);
+    adapter_bind_end_lost(h);
     dispatch_tick(h);
     transfers_tick(h);
     vocabularies_tick(h);
     gateways_tick(h);
     grammars_tick(h);
-    router_tick(h);
-    sample_throughput(h);
-    core_scale_tick(h);
+    admission_tick(h);
+    stats_sample(h);
+    scale_tick(h);
     head_core_turn(h, now_ns);
 }
 
@@ -302,8 +297,9 @@ void head_core_turn(struct head_core *h, uint64_t now_ns)
     set_now(h, now_ns);
     cluster_turn(&h->cluster, now_ns);
     adapters_turn(&h->cluster);
+    transfer_policy_look(h);
     transfers_turn(h);
-    router_place(h);
+    admission_place(h);
     grammars_turn(h);
     dispatch_turn(h);
     h->n_waiting = h->n_held + h->n_queued;
@@ -363,23 +359,6 @@ bool head_core_is_ready(const struct head_core *h)
     return cluster_count_groups(&h->cluster, GROUP_READY) > 0 || head_core_rests(h);
 }
 
-static void fill_throughput(const struct head_core *h, struct head_stats *out)
-{
-    if (h->n_samples < 2)
-        return;
-    uint64_t held = h->n_samples < THROUGHPUT_SAMPLES ? h->n_samples : THROUGHPUT_SAMPLES;
-    const struct throughput_sample *a = &h->samples[(h->n_samples - held) % THROUGHPUT_SAMPLES];
-    const struct throughput_sample *b = &h->samples[(h->n_samples - 1) % THROUGHPUT_SAMPLES];
-    double s = (double)(b->at_ns - a->at_ns) / (double)NS_PER_S;
-    if (s <= 0)
-        return;
-    out->prompt_tokens_per_s = (double)(b->prompt - a->prompt) / s;
-    out->generation_tokens_per_s = (double)(b->generated - a->generated) / s;
-    if (b->n_rank_waits > a->n_rank_waits)
-        out->rank_wait_s = (double)(b->rank_wait_ns - a->rank_wait_ns) / (double)NS_PER_S /
-                           (double)(b->n_rank_waits - a->n_rank_waits);
-}
-
 void head_core_set_rank_wait(struct head_core *h, struct metric *histogram)
 {
     h->rank_wait = histogram;
@@ -388,179 +367,4 @@ void head_core_set_rank_wait(struct head_core *h, struct metric *histogram)
 void head_core_set_step_tokens(struct head_core *h, struct metric *histogram)
 {
     h->step_tokens = histogram;
-}
-
-void head_core_get_stats(const struct head_core *h, struct head_stats *out)
-{
-    struct scheduler_stats x;
-    dispatch_totals(h, &x);
-    *out = (struct head_stats){
-        .term = h->cluster.term,
-        .uptime_ns = h->now_ns - h->start_ns,
-        .n_workers = h->cluster.n_workers,
-        .n_gateways = h->n_gateways,
-        .running = x.running,
-        .waiting = x.waiting + h->n_held,
-        .n_finished = h->n_finished,
-        .n_failed = h->n_failed,
-        .n_cancelled = h->n_cancelled,
-        .request_bytes = h->room.used,
-        .n_preemptions = x.n_preemptions,
-        .n_steps = x.n_steps,
-        .n_prompt_tokens = x.n_prompt_tokens,
-        .n_generated_tokens = x.n_generated_tokens,
-        .prefix_hit_tokens = x.prefix_hit_tokens,
-        .prefix_query_tokens = x.prefix_query_tokens,
-        .n_blocks = x.n_blocks,
-        .n_blocks_used = x.n_blocks_used,
-        .n_evictions = x.n_evictions,
-        .n_copied_blocks = x.n_copied_blocks,
-        .n_draft_steps = x.n_draft_steps,
-        .n_drafted = x.n_drafted,
-        .n_accepted = x.n_accepted,
-        .n_formations = h->cluster.n_formations,
-        .n_formation_failures = h->cluster.n_formation_failures,
-        .n_worker_losses = h->cluster.n_worker_losses,
-        .n_worker_departures = h->cluster.n_worker_departures,
-        .n_adoptions = h->cluster.n_adoptions,
-        .n_transfers = h->transfers.n_done,
-        .n_transfer_failures = h->transfers.n_failed,
-        .n_transfer_bytes = h->transfers.n_bytes,
-        .n_moved = h->transfers.n_moved,
-        .n_recomputed_moves = h->transfers.n_recomputed,
-        .n_transfers_under_way = transfers_under_way(h),
-        .transfer_bytes_per_s = h->transfers.bytes_per_s,
-    };
-    for (uint32_t i = 0; i < h->config.cluster.max_groups; i++) {
-        const struct group *g = h->cluster.groups[i];
-        if (!g)
-            continue;
-        out->n_groups++;
-        out->n_groups_ready += g->state == GROUP_READY;
-        out->n_groups_shrunk += g->state == GROUP_READY && elastic_is_shrunk(&h->cluster, g);
-        if (g->state == GROUP_READY && g->n_draft > out->n_draft)
-            out->n_draft = g->n_draft;
-        out->n_recoveries += g->n_recoveries;
-    }
-    for (const struct worker *w = h->cluster.workers; w; w = w->next)
-        out->n_stragglers += w->own.is_straggler;
-    dispatch_accepted(h, out->n_accepted_at);
-    fill_throughput(h, out);
-}
-
-/* ---- checks ---- */
-
-static bool check_request(const struct head_core *h, const struct request *r, struct error *err)
-{
-    if (r->i_gateway >= GATEWAYS_MAX || !h->gateways[r->i_gateway])
-        return error_set(err, STATUS_INTERNAL, "a request of no gateway"), false;
-    bool live = r->finish == FINISH_NONE;
-    if (live && r->i_group != NO_GROUP && !h->lanes[r->i_group].scheduler)
-        return error_set(err, STATUS_INTERNAL, "a request in a group that is down"), false;
-    if (!live && r->sched)
-        return error_set(err, STATUS_INTERNAL, "an ended request in a scheduler"), false;
-    if (r->n_delivered > request_n_generated(r))
-        return error_set(err, STATUS_INTERNAL, "more delivered than made"), false;
-    return true;
-}
-
-/* Every entry knows its place, and nobody has one who is not there. */
-static bool check_outbox(const struct head_core *h, const struct gateway *g, uint32_t n_with_place,
-                         struct error *err)
-{
-    uint32_t n = 0;
-    bool ok = g->outbox_begin <= g->outbox_end && g->outbox_end <= g->outbox_cap;
-    for (uint32_t i = g->outbox_begin; ok && i < g->outbox_end; i++) {
-        const struct request *r = g->outbox[i];
-        n += r != NULL;
-        ok = !r || (r->i_outbox == i + 1 && r->i_gateway == g->index &&
-                    request_table_find(h->requests, r->id, r->i_choice) == r);
-    }
-    if (ok && n == n_with_place)
-        return true;
-    return error_set(err, STATUS_INTERNAL, "gateway %u: its outbox has %u entries for %u requests",
-                     g->index, n, n_with_place),
-           false;
-}
-
-static bool check_group(const struct head_core *h, const struct group *g, struct error *err)
-{
-    const struct lane *l = &h->lanes[g->index];
-    if (g->world != g->tp * h->config.cluster.pp || g->world > h->cluster.world ||
-        (elastic_is_shrunk(&h->cluster, g) &&
-         (!h->cluster.config.elastic_tp || g->state == GROUP_WAITING)))
-        return error_set(err, STATUS_INTERNAL, "a group of TP %u has %u ranks", g->tp, g->world),
-               false;
-    for (uint32_t i = 0; i < g->world; i++) {
-        const struct worker *w = g->members[i];
-        if (!w && g->state != GROUP_WAITING && g->state != GROUP_ABORTING)
-            return error_set(err, STATUS_INTERNAL, "a hole in a live group"), false;
-        if (w && (w->group != g || w->position != i || w->held_epoch != 0))
-            return error_set(err, STATUS_INTERNAL, "a member in two places"), false;
-        if (w && (w->abort_epoch != 0) != (g->state == GROUP_ABORTING && !w->aborted))
-            return error_set(err, STATUS_INTERNAL, "an Abort without end"), false;
-    }
-    if ((g->state == GROUP_READY) != (l->scheduler != NULL))
-        return error_set(err, STATUS_INTERNAL, "ready and scheduler disagree"), false;
-    return !l->scheduler || scheduler_check(l->scheduler, err);
-}
-
-/* The sums are those of the lanes; a lane that is not due has said what it has. */
-static bool check_live(const struct head_core *h, struct error *err)
-{
-    uint32_t n_running = 0, n_queued = 0, n_live = 0;
-    for (uint32_t i = 0; i < h->config.cluster.max_groups; i++) {
-        const struct lane *l = &h->lanes[i];
-        struct scheduler_stats x;
-        if (!l->scheduler)
-            continue;
-        if (n_live == h->n_live || h->live[n_live++] != i)
-            return error_set(err, STATUS_INTERNAL, "group %u is not in the list of live ones", i),
-                   false;
-        scheduler_get_stats(l->scheduler, &x);
-        if (!l->due && (x.running != l->n_running || x.waiting != l->n_queued))
-            return error_set(err, STATUS_INTERNAL, "group %u: counts are old", i), false;
-        n_running += l->n_running;
-        n_queued += l->n_queued;
-    }
-    if (n_live != h->n_live || n_running != h->n_running || n_queued != h->n_queued)
-        return error_set(err, STATUS_INTERNAL, "sums over live groups are wrong"), false;
-    return true;
-}
-
-bool head_core_check(const struct head_core *h, struct error *err)
-{
-    uint32_t n_held = 0, n_open = 0, n_with_place[GATEWAYS_MAX] = {0};
-    for (const struct request *r = h->held_first; r; r = r->next)
-        n_held++;
-    if (n_held != h->n_held)
-        return error_set(err, STATUS_INTERNAL, "held list has %u, not %u", n_held, h->n_held),
-               false;
-    for (const struct request *r = request_table_next(h->requests, NULL); r;
-         r = request_table_next(h->requests, r)) {
-        if (!check_request(h, r, err))
-            return false;
-        n_with_place[r->i_gateway] += r->i_outbox > 0;
-    }
-    for (uint32_t i = 0; i < GATEWAYS_MAX; i++) {
-        const struct gateway *g = h->gateways[i];
-        n_open += g ? g->n_open : 0;
-        if (g && !check_outbox(h, g, n_with_place[i], err))
-            return false;
-    }
-    if (n_open != request_table_count(h->requests))
-        return error_set(err, STATUS_INTERNAL, "gateways count %u requests, the table %u", n_open,
-                         request_table_count(h->requests)),
-               false;
-    uint32_t n_groups = 0;
-    for (uint32_t i = 0; i < h->config.cluster.max_groups; i++) {
-        n_groups += h->cluster.groups[i] != NULL;
-        if (h->cluster.groups[i] && !check_group(h, h->cluster.groups[i], err))
-            return false;
-    }
-    if (n_groups != h->cluster.n_groups)
-        return error_set(err, STATUS_INTERNAL, "%u groups, counted %u", n_groups,
-                         h->cluster.n_groups),
-               false;
-    return check_live(h, err) && transfers_check(h, err) && grammars_check(h, err);
 }

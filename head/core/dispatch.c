@@ -1,100 +1,28 @@
 /* Plans out, results in. A lane exists while its group is READY. A plan is encoded once and sent to
  * every rank under its own session and sequence number; when a rank has no credit the plan stays
  * pending and no further one is made, so every rank gets the same steps in the same order. */
+#include "head/core/dispatch.h"
+
 #include <stdio.h>
 #include <string.h>
 
 #include "common/base/clock.h"
 #include "common/base/mem.h"
-#include "head/state/head_core.h"
+#include "head/cluster/formation.h"
+#include "head/record/step_log.h"
+#include "head/request/request.h"
+#include "head/routing/grammars.h"
+#include "head/routing/roles.h"
+#include "head/routing/route.h"
+#include "head/routing/transfers.h"
+#include "head/state/lanes.h"
+#include "head/state/outbox.h"
+#include "head/state/requests.h"
+#include "head/state/served_model.h"
 
 static struct lane *lane_of(const struct head_core *h, const struct group *g)
 {
     return &h->lanes[g->index];
-}
-
-/* What counts up; the rest is of the moment. */
-static void add_counters(struct scheduler_stats *to, const struct scheduler_stats *x)
-{
-    to->n_preemptions += x->n_preemptions;
-    to->n_steps += x->n_steps;
-    to->n_prompt_tokens += x->n_prompt_tokens;
-    to->n_generated_tokens += x->n_generated_tokens;
-    to->prefix_hit_tokens += x->prefix_hit_tokens;
-    to->prefix_query_tokens += x->prefix_query_tokens;
-    to->n_evictions += x->n_evictions;
-    to->n_copied_blocks += x->n_copied_blocks;
-    to->n_draft_steps += x->n_draft_steps;
-    to->n_drafted += x->n_drafted;
-    to->n_accepted += x->n_accepted;
-}
-
-static void count_retired(struct head_core *h, const struct scheduler *s)
-{
-    struct scheduler_stats x;
-    scheduler_get_stats(s, &x);
-    add_counters(&h->retired, &x);
-    scheduler_add_accepted(s, h->retired_accepted_at);
-}
-
-void dispatch_totals(const struct head_core *h, struct scheduler_stats *out)
-{
-    *out = h->retired;
-    for (uint32_t i = 0; i < h->n_live; i++) {
-        struct scheduler_stats x;
-        scheduler_get_stats(h->lanes[h->live[i]].scheduler, &x);
-        out->running += x.running;
-        out->waiting += x.waiting;
-        out->in_flight += x.in_flight;
-        out->n_blocks += x.n_blocks;
-        out->n_blocks_used += x.n_blocks_used;
-        add_counters(out, &x);
-    }
-}
-
-void dispatch_accepted(const struct head_core *h, uint64_t *out)
-{
-    memcpy(out, h->retired_accepted_at, sizeof h->retired_accepted_at);
-    for (uint32_t i = 0; i < h->n_live; i++)
-        scheduler_add_accepted(h->lanes[h->live[i]].scheduler, out);
-}
-
-bool dispatch_scores_prompts(const struct head_core *h)
-{
-    for (uint32_t i = 0; i < h->n_live; i++)
-        if (!h->lanes[h->live[i]].group->scores_prompts)
-            return false;
-    return true;
-}
-
-/* What the lane holds, in the core's sums. */
-static void count_lane(struct head_core *h, struct lane *l)
-{
-    struct scheduler_stats x = {0};
-    if (l->scheduler)
-        scheduler_get_stats(l->scheduler, &x);
-    h->n_running += x.running - l->n_running;
-    h->n_queued += x.waiting - l->n_queued;
-    l->n_running = x.running;
-    l->n_queued = x.waiting;
-}
-
-static void live_add(struct head_core *h, uint32_t index)
-{
-    uint32_t i = h->n_live++;
-    for (; i > 0 && h->live[i - 1] > index; i--)
-        h->live[i] = h->live[i - 1];
-    h->live[i] = index;
-}
-
-static void live_remove(struct head_core *h, uint32_t index)
-{
-    uint32_t n = 0;
-    for (uint32_t i = 0; i < h->n_live; i++) {
-        if (h->live[i] != index)
-            h->live[n++] = h->live[i];
-    }
-    h->n_live = n;
 }
 
 static void ignore_request(void *ctx, struct request *r)
@@ -141,12 +69,12 @@ void dispatch_on_ready(void *core, struct group *g)
     memcpy(c.kv_groups, g->kv_groups, sizeof c.kv_groups);
     suit_device(h, g->members[0]->desc.device, &c);
     if (scheduler_new(&c, &l->scheduler, &err) != STATUS_OK) {
-        cluster_dissolve(&h->cluster, g, err.text, true);
+        group_dissolve(&h->cluster, g, err.text, true);
         return;
     }
     h->calm_since_ns = h->now_ns;
     l->most_tokens = scheduler_most_tokens(l->scheduler);
-    if (!elastic_is_shrunk(&h->cluster, g))
+    if (!group_is_shrunk(&h->cluster, g))
         g->most_tokens = l->most_tokens;
     step_log_group(h->config.step_log, g->index, g->id, g->epoch, &c);
     scheduler_reset(l->scheduler, g->epoch, ignore_request, NULL);
@@ -159,8 +87,8 @@ void dispatch_on_ready(void *core, struct group *g)
     l->n_coming_tokens = 0;
     l->look_due = true;
     grammars_on_ready(h, l);
-    live_add(h, g->index);
-    router_set_model(h);
+    lanes_add_live(h, g->index);
+    served_model_update(h);
     roles_settle(h);
     l->due = true;
     l->plan_pending = false;
@@ -191,7 +119,7 @@ static void pop_ended(struct head_core *h, struct lane *l)
     }
 }
 
-/* What ran when the group was lost may be what ended it. */
+/* A request that ran when the group was lost may be the one that ended it. */
 static void count_losses(struct head_core *h, const struct group *g)
 {
     h->calm_since_ns = h->now_ns;
@@ -204,7 +132,7 @@ static void count_losses(struct head_core *h, const struct group *g)
 
 static void hold_again(void *ctx, struct request *r)
 {
-    router_hold(ctx, r);
+    requests_hold(ctx, r);
 }
 
 void dispatch_on_down(void *core, struct group *g)
@@ -219,19 +147,19 @@ void dispatch_on_down(void *core, struct group *g)
         count_losses(h, g);
     step_log_down(h->config.step_log, g->index);
     scheduler_reset(l->scheduler, g->epoch, hold_again, h);
-    count_retired(h, l->scheduler);
+    lanes_retire(h, l->scheduler);
     scheduler_free(l->scheduler);
     grammars_on_down(h, l);
     l->scheduler = NULL;
     l->group = NULL;
     l->plan_pending = false;
-    live_remove(h, g->index);
-    count_lane(h, l);
-    router_set_model(h);
+    lanes_remove_live(h, g->index);
+    lanes_count(h, l);
+    served_model_update(h);
     roles_settle(h);
 }
 
-/* Where the results come from: the first rank of the last stage. */
+/* The first rank of the last stage gives the results. */
 static bool gives_results(const struct head_core *h, const struct group *g, const struct worker *w)
 {
     return w->position == (h->config.cluster.pp - 1) * g->tp;
@@ -315,7 +243,7 @@ static void pump(struct head_core *h, struct lane *l)
         l->idle = false;
         struct msg m = {.type = MSG_PLAN, .plan = *plan};
         if (peers_encode(&h->peers, &m, &l->plan) != STATUS_OK) {
-            cluster_dissolve(&h->cluster, l->group, "a plan could not be encoded", true);
+            group_dissolve(&h->cluster, l->group, "a plan could not be encoded", true);
             return;
         }
         if (l->last_result == l->last_step)
@@ -343,7 +271,7 @@ void dispatch_turn(struct head_core *h)
             continue;
         }
         pop_ended(h, l);
-        count_lane(h, l);
+        lanes_count(h, l);
     }
 }
 
@@ -392,7 +320,7 @@ void dispatch_on_result(struct head_core *h, struct worker *w, const struct msg_
     }
     if (s != STATUS_OK) {
         cluster_add_failure(&h->cluster, w->peer->node, "bad_result", err.text);
-        cluster_dissolve(&h->cluster, g, err.text, true);
+        group_dissolve(&h->cluster, g, err.text, true);
         return;
     }
     l->due = l->look_due = true;
@@ -440,7 +368,7 @@ void dispatch_tick(struct head_core *h)
         l->due = true; /* deadlines */
         if (!is_stalled(h, l))
             continue;
-        cluster_dissolve(&h->cluster, l->group, "every rank is idle and a result is missing", true);
+        group_dissolve(&h->cluster, l->group, "every rank is idle and a result is missing", true);
         i -= !l->scheduler;
     }
 }

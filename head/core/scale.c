@@ -1,6 +1,9 @@
-/* What scale_hint.c looks at, once a second. */
+#include "head/core/scale.h"
+
 #include "common/base/clock.h"
+#include "head/request/request.h"
 #include "head/state/head_core.h"
+#include "head/state/lanes.h"
 
 /* OpenAI's clients wait for as long as they are told only up to this, and beyond it for less than a
  * second. A request that comes back too early only waits here. */
@@ -42,7 +45,7 @@ static void tell_changes(struct head_core *h, const struct scale_hint *was)
                    (double)s->cold_start_ns / (double)NS_PER_S);
 }
 
-void core_scale_tick(struct head_core *h)
+void scale_tick(struct head_core *h)
 {
     /* who finds no workers wanted waits for no second besides */
     bool wakes =
@@ -51,7 +54,7 @@ void core_scale_tick(struct head_core *h)
         return;
     h->scale_ns = h->now_ns;
     struct scheduler_stats x;
-    dispatch_totals(h, &x);
+    lanes_totals(h, &x);
     struct scale_load load = {.n_groups = h->n_live,
                               .n_workers = count_staying(&h->cluster),
                               .running = x.running,
@@ -72,7 +75,7 @@ bool head_core_rests(const struct head_core *h)
     return h->n_live == 0 && scale_hint_rests(&h->scale, &h->config.scale, h->now_ns);
 }
 
-uint32_t core_seconds_to_start(const struct head_core *h)
+uint32_t scale_seconds_to_start(const struct head_core *h)
 {
     if (!head_core_rests(h))
         return 0;

@@ -3,7 +3,18 @@
  * PROTO_MAX_GRAMMAR_BYTES each. */
 #include "head/core/submit.h"
 
-#include "head/state/head_core.h"
+#include <stdio.h>
+#include <string.h>
+
+#include "common/base/mem.h"
+#include "head/core/scale.h"
+#include "head/request/logprobs.h"
+#include "head/request/prompt_logprobs.h"
+#include "head/request/request.h"
+#include "head/routing/adapter_bind.h"
+#include "head/state/outbox.h"
+#include "head/state/requests.h"
+#include "head/state/served_model.h"
 
 /* Before any worker has said what its model can do. */
 #define UNKNOWN_MODEL_LEN (1u << 20)
@@ -19,11 +30,13 @@ static enum status share_grammar(struct head_core *h, const struct msg_submit *m
     return STATUS_OK;
 }
 
-enum status core_new_request(struct head_core *h, const struct msg_submit *m, struct request **out,
-                             struct error *err)
+/* The Submit is fit otherwise. The grammar is shared with all requests that have the same one; of a
+ * Submit that does not come back, STATUS_LIMIT: there is no room for another grammar. */
+static enum status new_request(struct head_core *h, const struct msg_submit *m,
+                               struct request **out, struct error *err)
 {
     struct msg_submit own = *m;
-    uint32_t max_model_len = router_model(h).max_model_len;
+    uint32_t max_model_len = served_model_now(h).max_model_len;
     own.sampling.grammar = STR("");
     TRY(request_new(&h->request_slab, &own, max_model_len ? max_model_len : UNKNOWN_MODEL_LEN,
                     h->now_ns, out, err));
@@ -35,63 +48,24 @@ enum status core_new_request(struct head_core *h, const struct msg_submit *m, st
     return s;
 }
 
-/* The head holds so many bytes of a request until it has ended; its answer is not part of them. */
-static uint64_t bytes_of(const struct request *r)
-{
-    return request_held_bytes(r) + SCHEDULER_SEQ_BYTES;
-}
-
-enum status core_has_room(const struct head_core *h, const struct request *r, struct error *err)
-{
-    const uint64_t n = bytes_of(r);
-    if (room_is_wide(&h->room, n) || room_has(&h->room, r->tenant, n))
-        return STATUS_OK;
-    if (n > h->room.total / 2)
-        return error_set(err, STATUS_INVALID,
-                         "a prompt of %u tokens, with what came with it, takes %llu bytes of the "
-                         "head: more than half of --max-request-bytes, which is what one tenant "
-                         "may have",
-                         r->n_prompt, (unsigned long long)n);
-    return error_set(err, STATUS_LIMIT,
-                     "the cluster is overloaded: the prompts that wait or run leave no room for "
-                     "another one of %u tokens",
-                     r->n_prompt);
-}
-
-void core_take_room(struct head_core *h, struct request *r)
-{
-    room_set(&h->room, &r->charge, r->tenant, bytes_of(r));
-}
-
-void core_leave_room(struct head_core *h, struct request *r)
-{
-    room_set(&h->room, &r->charge, r->tenant, 0);
-}
-
-void core_leave_all(struct head_core *h)
-{
-    for (struct request *r = request_table_next(h->requests, NULL); r;
-         r = request_table_next(h->requests, r))
-        core_leave_room(h, r);
-    room_fini(&h->room);
-}
-
-void core_forget_grammar(struct kept_grammar *k)
+void submit_forget_grammar(struct kept_grammar *k)
 {
     shared_text_release(k->text);
     *k = (struct kept_grammar){0};
 }
 
-enum status core_recall_grammar(struct head_core *h, struct kept_grammar *k,
-                                const struct msg_submit *m, struct msg_submit *out,
-                                struct error *err)
+/* Keeps m's grammar, or puts the one that is kept in *out, which is m otherwise. For each Submit of
+ * the session, in order. STATUS_LIMIT: it says same_grammar, and there was no room for that. */
+static enum status recall_grammar(struct head_core *h, struct kept_grammar *k,
+                                  const struct msg_submit *m, struct msg_submit *out,
+                                  struct error *err)
 {
     *out = *m;
     if (!m->same_grammar && m->sampling.grammar.len == 0)
         return STATUS_OK;
     if (!m->same_grammar) {
         struct error ignored; /* the request itself finds no room then */
-        core_forget_grammar(k);
+        submit_forget_grammar(k);
         k->kind = m->sampling.grammar_kind;
         (void)!shared_text_take(&h->grammars.texts, m->tenant, m->sampling.grammar,
                                 m->attempt > 1 || m->ids.n > m->n_prompt, &k->text, &ignored);
@@ -103,4 +77,174 @@ enum status core_recall_grammar(struct head_core *h, struct kept_grammar *k,
     out->sampling.grammar_kind = k->kind;
     out->sampling.grammar = shared_text_str(k->text);
     return STATUS_OK;
+}
+
+static void refuse(struct head_core *h, struct gateway *g, const struct msg_submit *m,
+                   enum status status, const char *text)
+{
+    if (g->n_refusals == g->refusals_cap) {
+        if (g->refusals_cap == REFUSALS_MAX) {
+            /* it takes nothing and sends on: a new session starts from a clean slate */
+            peers_close_session(&h->peers, g->peer);
+            return;
+        }
+        g->refusals_cap = g->refusals_cap ? 2 * g->refusals_cap : 16;
+        g->refusals = mem_realloc(g->refusals, g->refusals_cap * sizeof *g->refusals);
+    }
+    struct refusal *x = &g->refusals[g->n_refusals++];
+    *x = (struct refusal){.id = m->id, .i_choice = m->i_choice, .attempt = m->attempt};
+    x->status = status;
+    uint32_t start_s = scale_seconds_to_start(h);
+    x->retry_after_s = status != STATUS_LIMIT ? 0 : start_s > 0 ? start_s : 1;
+    snprintf(x->text, sizeof x->text, "%s", text);
+    h->n_failed++;
+}
+
+/* The same request with no more tokens than we have: go on from there, nothing is run again. Rows
+ * of log-probabilities are gone when they have been sent: it has all of those. */
+static bool continues(const struct request *r, const struct msg_submit *m)
+{
+    if (r->is_scored && m->n_scored != r->scores->n_delivered)
+        return false;
+    return m->n_prompt == r->n_prompt && m->ids.n >= m->n_prompt && m->ids.n <= r->n_ids &&
+           request_has_rows_from(r, m->ids.n - m->n_prompt) &&
+           memcmp(m->ids.ptr, r->ids, m->ids.n * sizeof *r->ids) == 0;
+}
+
+/* True when an open request takes this Submit. */
+static bool submit_to_open(struct head_core *h, struct gateway *g, const struct msg_submit *m)
+{
+    struct request *r = request_table_find(h->requests, m->id, m->i_choice);
+    if (!r)
+        return false;
+    if (r->i_gateway != g->index) {
+        refuse(h, g, m, STATUS_EXISTS, "another gateway has a request of this id");
+        return true;
+    }
+    bool same_session = r->gateway_session == g->session;
+    if (m->attempt < r->attempt || (m->attempt == r->attempt && same_session))
+        return true;
+    if (!continues(r, m)) {
+        requests_drop(h, r);
+        return false;
+    }
+    r->attempt = m->attempt;
+    if (r->i_group == NO_GROUP) /* in a scheduler its place in the queue must not change */
+        r->resubmitted = true;
+    r->gateway_session = g->session;
+    r->n_delivered = m->ids.n - m->n_prompt;
+    request_rows_delivered(r);
+    outbox_add(h, r);
+    return true;
+}
+
+/* Requests of a tenant that wait, beyond those for which slots are free: a burst that an idle
+ * cluster can take is no queue, and who only waits for the next plan is not in one. */
+static uint32_t tenant_waiting(const struct head_core *h, uint64_t tenant)
+{
+    uint64_t n_slots = (uint64_t)h->n_live * h->config.max_num_seqs;
+    uint64_t n_free = n_slots > h->n_running ? n_slots - h->n_running : 0;
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < h->n_live; i++)
+        n += scheduler_n_waiting(h->lanes[h->live[i]].scheduler, tenant);
+    for (const struct request *r = h->held_first; r; r = r->next)
+        n += r->tenant == tenant;
+    return n > n_free ? n - (uint32_t)n_free : 0;
+}
+
+/* Requests that wait, beyond those for which the next plans have a place: a burst that an idle
+ * cluster can take is no queue. Where the last plan left somebody behind a free slot is none: the
+ * KV cache is full. */
+static uint64_t queue_length(const struct head_core *h)
+{
+    uint64_t n_free = 0;
+    for (uint32_t i = 0; i < h->n_live; i++) {
+        const struct lane *l = &h->lanes[h->live[i]];
+        if (l->n_left == 0 && l->n_running < h->config.max_num_seqs)
+            n_free += h->config.max_num_seqs - l->n_running;
+    }
+    return h->n_waiting > n_free ? h->n_waiting - n_free : 0;
+}
+
+/* A full queue has places left for tenants that have few in it: a sixteenth of the queue for each,
+ * and as many as the queue has for all of them. */
+static bool queue_is_full(const struct head_core *h, uint64_t tenant)
+{
+    uint32_t most = h->config.max_waiting;
+    if (h->n_waiting < most || queue_length(h) < most)
+        return false;
+    return queue_length(h) >= 2 * (uint64_t)most || tenant_waiting(h, tenant) >= most / 16;
+}
+
+/* Whether a new request may wait here; false: why. */
+static bool may_wait(const struct head_core *h, const struct request *r, struct error *err)
+{
+    uint32_t most = h->config.max_waiting_per_tenant;
+    if (h->draining)
+        error_set(err, STATUS_LIMIT, "the cluster is draining");
+    else if (queue_is_full(h, r->tenant))
+        error_set(err, STATUS_LIMIT, "the cluster is overloaded: the queue is full");
+    else if (most && tenant_waiting(h, r->tenant) >= most)
+        error_set(err, STATUS_LIMIT, "this API key has as many requests waiting as it may");
+    else
+        return requests_has_room(h, r, err) == STATUS_OK;
+    return false;
+}
+
+static void on_submit(struct head_core *h, struct gateway *g, const struct msg_submit *m)
+{
+    if (submit_to_open(h, g, m))
+        return;
+    struct request *r = NULL;
+    struct error err = {0};
+    if (m->priority != 0 && !h->config.priorities) {
+        error_set(&err, STATUS_INVALID,
+                  "Got priority %d but priority scheduling is not enabled: start the cluster with "
+                  "--scheduling-policy priority",
+                  (int)m->priority);
+        refuse(h, g, m, STATUS_INVALID, err.text);
+        return;
+    }
+    if (adapter_bind_check(h, m, &err) != STATUS_OK) {
+        refuse(h, g, m, err.status, err.text);
+        return;
+    }
+    enum status s = new_request(h, m, &r, &err);
+    if (s != STATUS_OK) {
+        refuse(h, g, m, s, err.text);
+        return;
+    }
+    if (!r->resubmitted && !may_wait(h, r, &err))
+        s = err.status;
+    if (s == STATUS_OK) {
+        s = request_table_add(h->requests, r);
+        if (s != STATUS_OK)
+            error_set(&err, s, "the head holds as many requests as it may");
+    }
+    if (s != STATUS_OK) {
+        refuse(h, g, m, s, err.text);
+        request_free(r);
+        return;
+    }
+    requests_take_room(h, r);
+    r->sampling.lora_id = 0; /* what is loaded is our word */
+    r->i_gateway = g->index;
+    r->gateway_session = g->session;
+    r->arrival_seq = ++h->arrival_seq;
+    r->n_delivered = m->ids.n - m->n_prompt;
+    g->n_open++;
+    requests_hold(h, r);
+    if (r->finish != FINISH_NONE) /* it came back complete */
+        requests_end(h, r, r->finish, STATUS_OK, "");
+}
+
+void submit_on_msg(struct head_core *h, struct gateway *g, const struct msg_submit *m)
+{
+    struct msg_submit whole;
+    struct error err;
+    enum status s = recall_grammar(h, &g->grammar, m, &whole, &err);
+    if (s != STATUS_OK)
+        refuse(h, g, m, s, err.text);
+    else
+        on_submit(h, g, &whole);
 }

@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "common/base/clock.h"
-#include "head/state/head_core.h"
+#include "head/core/gateways.h"
 
 #define REFUSED_SHOWN_NS (10 * NS_PER_S) /* a refused gateway comes again each second */
 
@@ -88,12 +88,6 @@ enum status vocabularies_check_hello(struct head_core *h, const struct msg_hello
     if (s != STATUS_OK)
         remember(h, m->instance, err->text);
     return s;
-}
-
-void vocabularies_on_hello(struct gateway *g, const struct msg_hello *m)
-{
-    g->vocabulary = m->has_vocabulary ? m->vocabulary : (struct vocabulary){0};
-    copy(g->model, sizeof g->model, m->model);
 }
 
 static void refuse(struct head_core *h, struct gateway *g, const char *text)

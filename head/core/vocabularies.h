@@ -3,22 +3,11 @@
  * would be nonsense, and so would the text that they make of answers. A gateway says its vocabulary
  * in Hello, a worker in heartbeats when it has read its tokenizer; either may come first. A side
  * that does not say (an older one, the null device) is not compared. Pure. Loop thread. */
-#include "proto/messages.h"
+#include "head/state/head_core.h"
 
-#define REFUSED_GATEWAYS 4u /* are told of at once */
-
-/* For people: a gateway that was turned away of late. */
-struct refused_gateway {
-    uint64_t instance, at_ns; /* at_ns 0: a free place */
-    char text[320];
-};
-
-struct head_core;
-struct gateway;
 /* STATUS_UNSUPPORTED: a gateway whose tokens are not those of the model in force. */
 MUST_USE enum status vocabularies_check_hello(struct head_core *h, const struct msg_hello *m,
                                               struct error *err);
-void vocabularies_on_hello(struct gateway *g, const struct msg_hello *m);
 /* Ends the sessions of gateways that a worker's vocabulary, known since, does not fit. */
 void vocabularies_tick(struct head_core *h);
 /* Why a gateway, the i-th of REFUSED_GATEWAYS, was refused a short while ago; NULL: none was. */

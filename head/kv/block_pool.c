@@ -111,7 +111,7 @@ static void node_remove(struct block_pool *p, struct list *l, uint32_t i)
 
 /* ---- lists ---- */
 
-/* Who appends several counts them once (list_count). */
+/* A caller that appends several counts them once (list_count). */
 static inline void list_put(struct block_pool *p, uint32_t id, uint64_t step_sent)
 {
     struct block *b = &p->blocks[id];

@@ -57,6 +57,11 @@ struct blocks_stats {
     uint64_t n_evictions, n_copies;
 };
 
+/* Whether a worker's KV group and length are what any scheduler can work with: asked before the
+ * worker is admitted, so that no group forms that scheduler_new would refuse. */
+#define BLOCKS_MIN_MODEL_LEN 2u
+#define BLOCKS_MAX_MODEL_LEN (1u << 24)
+
 struct blocks;
 MUST_USE enum status blocks_check_group(const struct kv_group *k, uint32_t i, struct error *err);
 MUST_USE enum status blocks_new(const struct blocks_config *c, struct blocks **out,
@@ -92,8 +97,8 @@ bool blocks_make_room(struct request *r);
 /* Log-probabilities of the prompt, and the mean of its hidden states, need every position computed.
  */
 bool blocks_may_share(const struct request *r);
-/* What is cached of r's ids; at least the last of them is left to be run. r is hashed. The blocks
- * themselves stay in b until the next find or advance. */
+/* Finds what is cached of r's ids; at least the last of them is left to be run. r is hashed. The
+ * blocks themselves stay in b until the next find or advance. */
 void blocks_find(struct blocks *b, const struct request *r, struct blocks_hit *out);
 /* About as many tokens as blocks_find would find, by looking at O(log n) blocks: where one is
  * cached, those before it are taken to be. r is hashed. */
@@ -104,7 +109,8 @@ uint32_t blocks_common(const struct blocks *b, const struct request *q, const st
  * for the growth of n_running sequences? soon: counts blocks that steps in flight still hold. */
 bool blocks_fit_admit(const struct blocks *b, const struct blocks_hit *hit, uint32_t n_ids,
                       uint32_t n_running, bool soon);
-/* What could be given away, were some sequences gone: their own blocks, and what is promised them.
+/* The blocks that could be given away, were some sequences gone: their own blocks, and what is
+ * promised them.
  */
 struct blocks_gain {
     uint64_t n[BLOCKS_MAX_GROUPS];
@@ -154,7 +160,7 @@ void blocks_release(struct blocks *b, struct block_table *tables);
 /* Sum of plan_digest_block over what the ranks know of the tables. */
 uint64_t blocks_digest(const struct blocks *b, const struct block_table *tables);
 
-/* ---- between the tables of two groups of ranks (blocks_move.c) ---- */
+/* ---- between the tables of two groups of ranks (move.c) ---- */
 
 /* The longest prefix of n_tokens at most that can be a hit. */
 uint32_t blocks_align(const struct blocks *b, uint32_t n_tokens);
@@ -176,7 +182,7 @@ void blocks_let_go(struct blocks *b, const struct blocks_part *parts, uint32_t n
 void blocks_get_stats(const struct blocks *b, struct blocks_stats *out);
 uint32_t blocks_tokens(const struct blocks *b, uint32_t i_group); /* of one block */
 const struct block_pool *blocks_pool(const struct blocks *b, uint32_t i_group);
-/* What prompts that are partly computed will still need; for tests. */
+/* The blocks that partly computed prompts will still need; for tests. */
 uint64_t blocks_promised(const struct blocks *b, uint32_t i_group);
 /* Pools and caches consistent, for tests. */
 bool blocks_check(const struct blocks *b, struct error *err);

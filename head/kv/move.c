@@ -48,7 +48,7 @@ bool blocks_hold(struct blocks *b, const struct block_table *tables, uint32_t n_
     return true;
 }
 
-/* What the cache has of a group's blocks is in hit_blocks, BLOCK_NONE for the others. */
+/* The blocks of a group that the cache has are in hit_blocks, BLOCK_NONE for the others. */
 static void look_up(struct blocks_group *g, const struct request *r, uint32_t n_tokens)
 {
     uint32_t i = first_part(g, n_tokens), end = end_part(g, n_tokens);
@@ -69,7 +69,7 @@ static bool has_room(const struct blocks_group *g, uint32_t n_tokens, uint32_t n
     return need <= block_pool_n_free(g->pool);
 }
 
-/* What is there is acquired first: it may be free, and handed out as another one. */
+/* The blocks that are there are acquired first: it may be free, and handed out as another one. */
 static void take_parts(struct blocks *b, uint32_t i_group, uint32_t n_tokens,
                        struct blocks_part *parts)
 {

@@ -1,4 +1,5 @@
-/* What sequences share: hashes of their ids, hits, what they enter into the caches, copies. */
+/* The part of the tables that sequences share: hashes of their ids, hits, what they enter into the
+ * caches, copies. */
 #include <assert.h>
 #include <string.h>
 

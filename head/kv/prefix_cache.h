@@ -1,12 +1,12 @@
 #pragma once
-/* What the blocks of one KV group hold, so that a sequence that starts with the same tokens need
- * not compute them again. A full block, or the first tokens of one: the end of a prompt. A block is
- * found by a 128-bit hash chained over (parent's hash, its token ids); the chain starts at a root
- * made of the salt, the LoRA's name and its id. A hit is confirmed by comparing the token ids and
- * the parent. The parent is compared by `content`, a number that is new for every registration, so
- * along a walk from the root a colliding hash cannot give wrong blocks. A window group starts in
- * the middle and compares the parent's hash instead. The cache owns no blocks: the pool decides
- * which live; whoever hands out a block says prefix_cache_forget first.
+/* The content of the blocks of one KV group, so that a sequence that starts with the same tokens
+ * need not compute them again. A full block, or the first tokens of one: the end of a prompt. A
+ * block is found by a 128-bit hash chained over (parent's hash, its token ids); the chain starts at
+ * a root made of the salt, the LoRA's name and its id. A hit is confirmed by comparing the token
+ * ids and the parent. The parent is compared by `content`, a number that is new for every
+ * registration, so along a walk from the root a colliding hash cannot give wrong blocks. A window
+ * group starts in the middle and compares the parent's hash instead. The cache owns no blocks: the
+ * pool decides which live; whoever hands out a block says prefix_cache_forget first.
  *
  * Memory latency is what it costs: a pool's entries do not fit a CPU's cache. Buckets are half
  * cache lines of eight (tag, block) pairs, so that a lookup touches one line and then only the
@@ -32,7 +32,7 @@ struct block_hash {
 struct block_hash prefix_hash_root(struct block_hash salt, struct str lora, uint64_t lora_id);
 struct block_hash prefix_hash_block(struct block_hash parent, const uint32_t *ids, uint32_t n);
 
-/* What a block holds: n tokens, 1 .. block_tokens. ids is borrowed. */
+/* The content of a block: n tokens, 1 .. block_tokens. ids is borrowed. */
 struct prefix_key {
     struct block_hash hash, parent_hash;
     uint64_t parent_content;

@@ -1,8 +1,8 @@
 #pragma once
-/* The block table's own structs, for blocks*.c only.
- *   blocks.c         tables: room, growth, release; the steps
- *   blocks_prefix.c  what sequences share: hashes, hits, entering, copies
- *   blocks_move.c    what goes to another group's table, or comes from there */
+/* The block table's own structs, for the files of blocks.h only.
+ *   tables.c  tables: room, growth, release; the steps
+ *   prefix.c  what sequences share: hashes, hits, entering, copies
+ *   move.c    what goes to another group's table, or comes from there */
 #include "head/kv/blocks.h"
 
 /* Hashes of a request's full blocks of one size, on its arena: computed once, when it arrives, and
@@ -42,7 +42,7 @@ void blocks_alloc(struct blocks *b, struct blocks_group *g, uint32_t *ids, uint3
 /* Blocks that stay free of new sequences, beside so many that run. */
 uint64_t blocks_spare_for_others(const struct blocks_group *g, uint32_t n_running);
 
-/* blocks_prefix.c: r's hashes for blocks of this size; NULL: it is not hashed. */
+/* prefix.c: r's hashes for blocks of this size; NULL: it is not hashed. */
 struct prefix_chain *blocks_chain_of(const struct request *r, uint32_t block_tokens);
 struct prefix_key blocks_key_of(const struct prefix_chain *c, const struct request *r, uint32_t i,
                                 uint64_t parent_content);

@@ -1,13 +1,14 @@
 #pragma once
-/* Which of two heads serves: the state machine of docs/reliability.md ("A standby head"). Pure:
- * what the store answers, whether it can be reached and what time it is go in; what to ask next and
- * what to do come out. The clock is one that is only ever compared with itself. Loop thread. */
+/* The lease decides which of two heads serves: the state machine of docs/reliability.md ("A standby
+ * head"). Pure: what the store answers, whether it can be reached and what time it is go in; what
+ * to ask next and what to do come out. The clock is one that is only ever compared with itself.
+ * Loop thread. */
 #include <stdbool.h>
 #include <stdint.h>
 
 enum lease_state { LEASE_WAITING, LEASE_SERVING, LEASE_ENDED };
 
-/* What the store is asked. LOOK changes no lease; TAKE takes one that is free and raises the term;
+/* Questions to the store. LOOK changes no lease; TAKE takes one that is free and raises the term;
  * RENEW, of the head that serves, also writes the term that it wants. BOUND gives a lease of
  * another that would not end, and that nobody renews, our TTL. */
 enum lease_question { LEASE_NOTHING, LEASE_LOOK, LEASE_TAKE, LEASE_RENEW, LEASE_BOUND };
@@ -61,7 +62,8 @@ struct lease {
 
 void lease_init(struct lease *l, uint64_t ttl_ns);
 void lease_on_store(struct lease *l, bool up, uint64_t now_ns);
-/* What to ask now; one question at a time. For whoever cannot ask it: lease_on_answer with NULL. */
+/* The question to ask now; one question at a time. For whoever cannot ask it: lease_on_answer with
+ * NULL. */
 enum lease_question lease_next(struct lease *l, uint64_t now_ns);
 /* NULL: there will be none, or it made no sense. */
 enum lease_order lease_on_answer(struct lease *l, const struct lease_answer *a, uint64_t now_ns);
@@ -70,5 +72,5 @@ void lease_see_term(struct lease *l, uint64_t term, uint64_t now_ns);
 /* Another's lease has no end, or one that no head writes: somebody else wrote it, or the store's
  * clock jumped back. */
 bool lease_has_no_end(const struct lease *l);
-/* Of the question: TAKE makes it 1 + this and the store's, RENEW writes it. */
+/* The term that goes with a question: TAKE makes it 1 + this and the store's, RENEW writes it. */
 uint64_t lease_wanted_term(const struct lease *l);

@@ -72,7 +72,7 @@ static const char *split_admin(char *holder)
     return at + sizeof LEASE_ADMIN - 1;
 }
 
-/* Who has other keys than ours is no head for our peers: when one of the two is lost the other one
+/* A head with other keys than ours is none for our peers: when one of the two is lost the other one
  * takes the lease all the same (keys may be in the middle of a change), and nobody would be told
  * why the first cluster stands still. Ours are read again before that is said. */
 static void check_keys(struct standby *s, const char *keys)

@@ -31,7 +31,7 @@ bool standby_store_is_up(const struct standby *s);
 const char *standby_holder(const struct standby *s);
 /* "HOST:PORT" of that one's admin API; "": it does not say, or is another cluster's. */
 const char *standby_holder_admin(const struct standby *s);
-/* What a person should know of the lease, one after the other; NULL: no more. */
+/* Texts that a person should read about the lease, one after the other; NULL: no more. */
 const char *standby_warning(const struct standby *s, uint32_t i);
 /* A peer has seen a term that is another head's: lease_see_term. */
 void standby_see_term(struct standby *s, uint64_t term);

@@ -27,8 +27,8 @@ MUST_USE enum status store_open(struct loop *l, const struct store_options *o, s
 void store_close(struct store *s); /* as redis_close; NULL is fine */
 /* wanted: lease_wanted_term; known: lease.store_term. on_answer follows, unless false. */
 bool store_ask(struct store *s, enum lease_question q, uint64_t wanted, uint64_t known);
-/* Whose keys this head has, in one word, behind its address from the next question on. Before the
- * first one, and when they change. */
+/* Names the keys that this head has, in one word, behind its address from the next question on.
+ * Before the first one, and when they change. */
 void store_set_keys(struct store *s, const char *keys);
 /* Why the last answer on this link was taken for none: it made no sense. "": it made some. */
 const char *store_trouble(const struct store *s);

@@ -1,5 +1,5 @@
 #pragma once
-/* What happened lately, for `cox events` and the dashboard: a bounded ring of (seq, time, name,
+/* The events of late, for `cox events` and the dashboard: a bounded ring of (seq, time, name,
  * fields), each also logged when it is added. Fields are logfmt text, so that the log line and the
  * JSON of the admin API come from one place. No clock: the caller passes the time. Loop thread. */
 #include <stdint.h>

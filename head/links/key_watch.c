@@ -21,7 +21,7 @@ struct key_watch {
     char dir[4000];
 };
 
-/* What was read now, right or wrong, is what is looked at from now on; of a file that could not be
+/* The file as read now, right or wrong, is compared with from now on; of a file that could not be
  * opened the last look counts, so that this is told once. */
 static void watch_files(struct key_watch *w, const struct authorized *a)
 {

@@ -96,7 +96,7 @@ void peers_refuse(struct peers *p, struct bus_peer to, enum status status, const
 struct peer *peers_find_instance(const struct peers *p, enum peer_role role, uint64_t instance);
 /* Ends the session; the identity stays until it is lost or says Hello again. */
 void peers_close_session(struct peers *p, struct peer *peer);
-/* What authorized holds has changed: sessions of keys that it has no longer are closed. */
+/* The keys in authorized have changed: sessions of keys that it has no longer are closed. */
 void peers_revoke(struct peers *p, uint64_t now_ns);
 /* Forgets the peer; the pointer is dead. */
 void peers_remove(struct peers *p, struct peer *peer);
@@ -113,7 +113,7 @@ MUST_USE enum status peers_send_encoded(struct peers *p, struct peer *to, enum m
 struct peers_tick_fns {
     void *ctx;
     void (*on_lost)(void *ctx, struct peer *peer);
-    /* What a heartbeat says beside the time; NULL: nothing. */
+    /* Fills in the parts of a heartbeat beside the time; NULL: nothing. */
     void (*fill_heartbeat)(void *ctx, const struct peer *peer, struct msg_heartbeat *m);
 };
 void peers_tick(struct peers *p, uint64_t now_ns, const struct peers_tick_fns *fns);

@@ -15,7 +15,7 @@ struct step_log_file;
 MUST_USE enum status step_log_file_open(const char *path, uint64_t max_bytes,
                                         struct step_log_file **out, struct error *err);
 struct step_log_sink step_log_file_sink(struct step_log_file *f);
-/* What is asked for what the sink has not got when the process dies. */
+/* This is asked for the bytes that the sink has not got when the process dies. */
 void step_log_file_guard(struct step_log_file *f, struct step_log *l);
 /* Waits until everything is on its way to the disk. */
 void step_log_file_close(struct step_log_file *f);

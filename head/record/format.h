@@ -52,8 +52,8 @@ enum step_log_request_flags {
 
 enum step_log_group_flags { STEP_LOG_PREFIX_CACHING = 1 };
 
-/* What there is most of, decodes in plans and their tokens in results, is a slot and a number. As a
- * pair it is one store of 8 bytes, of which 5 or 6 stay: the first byte says which, or that this
+/* The most frequent entry, a decode in a plan and its token in a result, is a slot and a number. As
+ * a pair it is one store of 8 bytes, of which 5 or 6 stay: the first byte says which, or that this
  * slot has something else, in varints; masked: behind its mask's units and how it ends, 0 not at
  * all, 1 as a dead end, 2 as its mask cost too much. */
 enum step_log_pair { STEP_LOG_PAIR, STEP_LOG_PAIR_WIDE, STEP_LOG_OTHER, STEP_LOG_MASKED };
@@ -120,7 +120,7 @@ struct step_log_out {
     uint8_t *bytes;
     size_t n, cap;
 };
-/* Where n more bytes may be written; the caller moves out->n. */
+/* The place where n more bytes may be written; the caller moves out->n. */
 uint8_t *step_log_room(struct step_log_out *out, size_t n);
 void step_log_out_fini(struct step_log_out *out);
 

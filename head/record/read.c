@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "common/base/mem.h"
+#include "head/kv/blocks.h"
 #include "proto/limits.h"
 
 enum { MAX_SEQS = 1 << 16, MAX_BLOCKS = 1 << 26, MAX_STOP_IDS = 1 << 16 };
@@ -170,12 +171,12 @@ static void get_config(struct step_log_reader *r, struct scheduler_config *c)
         k->bytes_per_block = get_varint(r);
         k->n_blocks = (uint32_t)get_at_most(r, MAX_BLOCKS);
         if (!r->bad)
-            r->bad = scheduler_check_kv_group(k, i, &ignored) != STATUS_OK;
+            r->bad = blocks_check_group(k, i, &ignored) != STATUS_OK;
     }
     r->bad = r->bad || c->max_num_seqs > MAX_SEQS || c->n_draft > PROTO_MAX_DRAFT;
 }
 
-/* What put_adapter of step_log.c wrote. */
+/* Reads what put_adapter of step_log.c wrote. */
 static uint64_t take_lora_id(struct str *name)
 {
     char digits[STEP_LOG_LORA_ID_BYTES];
@@ -233,7 +234,7 @@ static void get_request(struct step_log_reader *r, struct request *x)
     x->first_token_ns = get_varint(r);
     x->scheduled_ns = get_varint(r);
     x->n_prompt = get_u32(r);
-    x->ids_cap = (uint32_t)get_at_most(r, SCHEDULER_MAX_MODEL_LEN + 1); /* of a pooling one */
+    x->ids_cap = (uint32_t)get_at_most(r, BLOCKS_MAX_MODEL_LEN + 1); /* of a pooling one */
     x->n_cached = get_u32(r);
     x->finish = (enum finish_reason)get_at_most(r, FINISH_REASON_COUNT - 1);
     x->stop_id = get_u32(r);
@@ -246,7 +247,7 @@ static void get_request(struct step_log_reader *r, struct request *x)
     r->bad = r->bad || x->n_prompt == 0 || x->n_prompt > x->n_ids || !has_room;
 }
 
-/* Of gaps only how the answer ends is there: 0 stands for all that are not the last. */
+/* The log has of gaps only how the answer ends: 0 stands for all that are not the last. */
 static void get_other(struct step_log_reader *r, bool masked, struct result_item *x)
 {
     uint8_t end = 0;

@@ -33,8 +33,8 @@ MUST_USE enum status step_log_open(const char *path, struct step_log_reader **ou
 MUST_USE enum status step_log_open_bytes(struct str bytes, struct step_log_reader **out,
                                          struct error *err);
 void step_log_close(struct step_log_reader *r);
-/* What e points to lives until the next call. STATUS_CLOSED: there is no more. STATUS_INVALID: the
- * file is damaged here. */
+/* The data that e points to lives until the next call. STATUS_CLOSED: there is no more.
+ * STATUS_INVALID: the file is damaged here. */
 MUST_USE enum status step_log_next(struct step_log_reader *r, struct step_log_event *e,
                                    struct error *err);
 /* After STATUS_CLOSED: bytes of a chunk that was not written to its end; 0: the log is whole. */

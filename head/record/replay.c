@@ -1,10 +1,11 @@
-/* What the log says was given is given; what it says came of it is compared: plans byte by byte as
- * the log writes them, refusals, ends and the numbers of a result's events. */
+/* The replay gives the schedulers what the log says was given, and compares what came of it: plans
+ * byte by byte as the log writes them, refusals, ends and the numbers of a result's events. */
 #include "head/record/replay.h"
 
 #include <inttypes.h>
 
 #include "common/base/mem.h"
+#include "head/record/replay_print.h"
 
 enum { N_BUCKETS = 4096, DETAIL_BYTES = 384 };
 

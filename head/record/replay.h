@@ -16,11 +16,3 @@ struct replay_totals {
  * an invariant is not: what and where is in err, both plans are on out. Else the log is damaged. */
 MUST_USE enum status replay_run(struct step_log_reader *log, const struct replay_options *o,
                                 FILE *out, struct replay_totals *totals, struct error *err);
-
-/* As text: a line for the plan, a line for each run. */
-void replay_print_plan(FILE *out, uint64_t group, uint64_t term_epoch, const struct msg_plan *plan);
-void replay_print_result(FILE *out, uint64_t now_ns, const struct msg_result *m,
-                         const struct scheduler *s);
-
-/* `cox-head replay FILE [OPTION...]`: the process's exit code. */
-int replay_main(int argc, char **argv);

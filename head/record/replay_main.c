@@ -1,4 +1,5 @@
 /* `cox replay FILE`: what people see of a replay. */
+#include "head/record/replay_main.h"
 
 #include "common/base/mem.h"
 #include "common/base/version.h"

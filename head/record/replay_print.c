@@ -1,4 +1,5 @@
-#include "head/record/replay.h"
+#include "head/record/replay_print.h"
+
 #include "head/scheduler/state.h"
 
 /* "1.3" */

@@ -13,13 +13,14 @@
  *   step_log_down    scheduler_free
  *   step_log_hold, _import, _imported, _let_go, _leave: the same of a move, before it
  *
- * The file's format is in step_log_format.h. Prompts are in it as token ids: it is user content. */
+ * The file's format is in format.h. Prompts are in it as token ids: it is user content. */
 #include "head/scheduler/scheduler.h"
 
 struct step_log;
 
-/* Where the bytes go. write: anything but STATUS_OK ends the log, err says why. restart: no group
- * is up, so the log may begin anew in a new file if the sink thinks it is time; true when it did.
+/* The sink of the bytes. write: anything but STATUS_OK ends the log, err says why. restart: no
+ * group is up, so the log may begin anew in a new file if the sink thinks it is time; true when it
+ * did.
  */
 struct step_log_sink {
     void *ctx;
@@ -54,6 +55,6 @@ void step_log_leave(struct step_log *l, uint32_t i_group, const struct request *
 
 /* Hands what was logged to the sink. False, once, when the log has ended by it: err says why. */
 bool step_log_flush(struct step_log *l, struct error *err);
-/* What the sink has not got yet, as bytes that end the log: for a process that is about to die.
- * Only reads and writes memory, so that a signal handler may ask. */
+/* The bytes that the sink has not got yet, as bytes that end the log: for a process that is about
+ * to die. Only reads and writes memory, so that a signal handler may ask. */
 struct str step_log_last_words(struct step_log *l);

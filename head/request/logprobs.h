@@ -4,7 +4,7 @@
  * alternatives would hold 200 bytes for every token of its life otherwise. A gateway that comes
  * back with fewer tokens than were sent to it has the rows made again with the tokens. Owned by its
  * request. */
-#include "head/request/request.h"
+#include "head/request/state.h"
 
 struct token_rows {
     struct logprob_row *rows; /* [n], of the generated tokens from `from` on; numbers on the heap */

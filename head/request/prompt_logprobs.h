@@ -3,7 +3,7 @@
  * id but the first, in order, each kept from the result that has it until it has been sent. Chunks
  * of a prompt come with the steps that compute them; what is computed again (after a preemption or
  * a lost group) is known already and dropped. Owned by its request. */
-#include "head/request/request.h"
+#include "head/request/state.h"
 
 struct score_chunk;
 struct request_scores {

@@ -135,7 +135,7 @@ static bool span_has(struct u32_span span, uint32_t id)
     return false;
 }
 
-/* Which of the ids that end it this is; EOS ids come first. */
+/* The index of this id among those that end it; EOS ids come first. */
 static uint32_t stop_of(const struct request *r, uint32_t id)
 {
     if (r->n_stops <= REQUEST_STOPS) {

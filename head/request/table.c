@@ -1,5 +1,7 @@
 /* Chained hash table over a fixed array of entries; the chains are indices. Ids are random, made by
  * gateways whom we know by key, so their own bits are the hash. */
+#include "head/request/table.h"
+
 #include <assert.h>
 
 #include "common/base/mem.h"

@@ -1,137 +1,14 @@
-/* A request is in one of three places: held here (no group can take it yet), in the scheduler of
- * lane i_group, or ended and waiting in its gateway's outbox. Which group: route.c. */
+/* The way of held requests into a group. Which group: route.c. */
+#include "head/routing/admission.h"
+
 #include <stdio.h>
-#include <string.h>
 
-#include "common/base/clock.h"
-#include "head/core/submit.h"
-#include "head/state/head_core.h"
-
-/* ---- the model ---- */
-
-static void set_name(const struct head_core *h, const struct worker_desc *first,
-                     struct served_model *m)
-{
-    if (h->config.model)
-        snprintf(m->name, sizeof m->name, "%s", h->config.model);
-    else
-        memcpy(m->name, first->model, sizeof m->name);
-}
-
-/* What serves decides, and what served last while nothing does: a worker that joins with another
- * model's limits and finds no group must not change the answers of those that work. */
-void router_set_model(struct head_core *h)
-{
-    for (uint32_t i = 0; i < h->n_live; i++) {
-        const struct group *g = h->lanes[h->live[i]].group;
-        const struct worker_desc *first = &g->members[0]->desc;
-        if (i == 0) {
-            h->served = (struct served_model){.max_model_len = g->max_model_len,
-                                              .vocab_size = first->vocab_size};
-            set_name(h, first, &h->served);
-        } else if (g->max_model_len < h->served.max_model_len) {
-            h->served.max_model_len = g->max_model_len;
-        }
-    }
-}
-
-struct served_model router_model(const struct head_core *h)
-{
-    struct served_model m = {0};
-    if (h->served.max_model_len > 0)
-        return h->served;
-    for (const struct worker *w = h->cluster.workers; w; w = w->next) {
-        if (m.max_model_len == 0) {
-            m.vocab_size = w->desc.vocab_size;
-            set_name(h, &w->desc, &m);
-        }
-        if (m.max_model_len == 0 || w->desc.max_model_len < m.max_model_len)
-            m.max_model_len = w->desc.max_model_len;
-    }
-    return m;
-}
-
-/* ---- requests in no group ---- */
-
-void router_hold(struct head_core *h, struct request *r)
-{
-    r->i_group = NO_GROUP;
-    r->salt = r->own_salt; /* it comes without blocks to wherever it goes from here */
-    r->grammar_id = 0;
-    r->next = NULL;
-    r->prev = h->held_last;
-    if (h->held_last)
-        h->held_last->next = r;
-    else
-        h->held_first = r;
-    h->held_last = r;
-    h->n_held++;
-    h->n_waiting++;
-}
-
-static void unhold(struct head_core *h, struct request *r)
-{
-    *(r->prev ? &r->prev->next : &h->held_first) = r->next;
-    *(r->next ? &r->next->prev : &h->held_last) = r->prev;
-    r->next = r->prev = NULL;
-    h->n_held--;
-    grammars_unhold(h, r);
-}
-
-static bool is_live(const struct request *r)
-{
-    return r->state == REQUEST_QUEUED || r->state == REQUEST_RUNNING ||
-           r->state == REQUEST_PREEMPTED;
-}
-
-/* Out of the scheduler or the held list. An ended request is in neither, but for the moment in
- * which the scheduler has ended it and scheduler_pop_ended has not yet said so. */
-static void withdraw(struct head_core *h, struct request *r)
-{
-    if (r->sched) {
-        step_log_remove(h->config.step_log, r->i_group, r);
-        scheduler_remove(h->lanes[r->i_group].scheduler, r);
-        h->lanes[r->i_group].due = true;
-    } else if (is_live(r) && r->i_group == NO_GROUP) {
-        unhold(h, r);
-    }
-    r->i_group = NO_GROUP;
-}
-
-void router_send_away(struct head_core *h, struct request *r)
-{
-    withdraw(h, r);
-    router_hold(h, r);
-}
-
-void router_drop(struct head_core *h, struct request *r)
-{
-    withdraw(h, r);
-    if (is_live(r))
-        h->n_cancelled++;
-    outbox_remove(h, r);
-    ended_requests_add(&h->ended, r, h->now_ns);
-    h->gateways[r->i_gateway]->n_open--;
-    request_table_remove(h->requests, r);
-    core_leave_room(h, r);
-    request_free(r);
-}
-
-void router_end(struct head_core *h, struct request *r, enum finish_reason why, enum status status,
-                const char *text)
-{
-    withdraw(h, r);
-    bool is_end = why == FINISH_STOP || why == FINISH_LENGTH;
-    request_enter(r, is_end ? REQUEST_FINISHED : REQUEST_FAILED);
-    *(is_end ? &h->n_finished : &h->n_failed) += 1;
-    r->finish = why;
-    r->status = status;
-    snprintf(r->text, sizeof r->text, "%s", text);
-    r->text[str_utf8_valid(str_from(r->text))] = '\0'; /* cut between characters */
-    outbox_add(h, r);
-}
-
-/* ---- into a group ---- */
+#include "head/record/step_log.h"
+#include "head/request/request.h"
+#include "head/routing/adapter_bind.h"
+#include "head/routing/grammars.h"
+#include "head/routing/route.h"
+#include "head/state/requests.h"
 
 /* The model's limit may not have been known when the request came. False: it has ended by it. */
 static bool fit_to_model(struct head_core *h, struct request *r, const struct group *g)
@@ -143,7 +20,7 @@ static bool fit_to_model(struct head_core *h, struct request *r, const struct gr
                  "This model's maximum context length is %u tokens. However, your request has %u "
                  "input tokens. Please reduce the length of the input messages.",
                  g->max_model_len, r->n_prompt);
-        router_end(h, r, FINISH_ERROR, STATUS_INVALID, text);
+        requests_end(h, r, FINISH_ERROR, STATUS_INVALID, text);
         return false;
     }
     /* A rank refuses the whole plan for such an id: here it costs one request, there the group. */
@@ -152,7 +29,7 @@ static bool fit_to_model(struct head_core *h, struct request *r, const struct gr
             continue;
         snprintf(text, sizeof text, "Token id %u is out of vocabulary (0 to %u).", r->ids[i],
                  g->vocab_size - 1);
-        router_end(h, r, FINISH_ERROR, STATUS_INVALID, text);
+        requests_end(h, r, FINISH_ERROR, STATUS_INVALID, text);
         return false;
     }
     if (r->ids_cap > most) {
@@ -162,7 +39,7 @@ static bool fit_to_model(struct head_core *h, struct request *r, const struct gr
             r->sampling.min_tokens = r->sampling.max_tokens;
     }
     if (r->n_ids >= r->ids_cap) {
-        router_end(h, r, FINISH_LENGTH, STATUS_OK, "");
+        requests_end(h, r, FINISH_LENGTH, STATUS_OK, "");
         return false;
     }
     return true;
@@ -175,14 +52,14 @@ static void refuse_too_large(struct head_core *h, struct request *r)
         text, sizeof text,
         "the request can grow to %u tokens, which is more than the KV cache, or one plan, holds",
         r->ids_cap);
-    router_end(h, r, FINISH_ERROR, STATUS_INVALID, text);
+    requests_end(h, r, FINISH_ERROR, STATUS_INVALID, text);
 }
 
 static void place(struct head_core *h, struct request *r, struct lane *l)
 {
     if (!fit_to_model(h, r, l->group))
         return;
-    unhold(h, r);
+    requests_unhold(h, r);
     step_log_add(h->config.step_log, l->group->index, r, h->now_ns);
     enum status s = scheduler_add(l->scheduler, r);
     if (s == STATUS_OK) {
@@ -194,14 +71,15 @@ static void place(struct head_core *h, struct request *r, struct lane *l)
         return;
     }
     step_log_refused(h->config.step_log, l->group->index, s);
-    router_hold(h, r);
-    if (s == STATUS_NO_MEMORY && !elastic_is_shrunk(&h->cluster, l->group))
+    requests_hold(h, r);
+    if (s == STATUS_NO_MEMORY && !group_is_shrunk(&h->cluster, l->group))
         refuse_too_large(h, r);
 }
 
-bool router_move(struct head_core *h, struct request *r, struct lane *to, struct request_salt salt)
+bool admission_move(struct head_core *h, struct request *r, struct lane *to,
+                    struct request_salt salt)
 {
-    router_send_away(h, r);
+    requests_send_away(h, r);
     if (!grammars_move(h, r, to))
         return false;
     r->salt = salt;
@@ -229,7 +107,7 @@ static bool give_up(struct head_core *h, struct request *r)
              "%u groups of workers were lost while they ran this request, %s: "
              "it may be what ends them and is not tried again.",
              r->n_losses, made);
-    router_end(h, r, FINISH_ERROR, STATUS_INTERNAL, text);
+    requests_end(h, r, FINISH_ERROR, STATUS_INTERNAL, text);
     return true;
 }
 
@@ -250,7 +128,7 @@ static void place_held(struct head_core *h)
     uint32_t n = h->n_held; /* what a full queue sends back comes to the end: not again this turn */
     for (struct request *r = h->held_first, *next; r && n > 0; r = next, n--) {
         next = r->next;
-        if (grammars_waits(h, r) || !core_bind_adapter(h, r))
+        if (grammars_waits(h, r) || !adapter_bind(h, r))
             continue; /* it waits for what is being made or loaded, or has ended */
         if (give_up(h, r) || too_large(h, r))
             continue;
@@ -268,7 +146,7 @@ static void place_held(struct head_core *h)
     }
 }
 
-void router_place(struct head_core *h)
+void admission_place(struct head_core *h)
 {
     struct grammars *g = &h->grammars;
     if (h->n_held == 0 || h->n_live == 0 || (g->n_waiting == h->n_held && g->looked == g->looks))
@@ -285,11 +163,11 @@ void router_place(struct head_core *h)
 }
 
 /* Those in schedulers are ended there (scheduler_step). */
-void router_tick(struct head_core *h)
+void admission_tick(struct head_core *h)
 {
     for (struct request *r = h->held_first, *next; r; r = next) {
         next = r->next;
         if (r->deadline_ns != 0 && h->now_ns >= r->deadline_ns)
-            router_end(h, r, FINISH_TIMEOUT, STATUS_TIMEOUT, "the request's deadline has passed");
+            requests_end(h, r, FINISH_TIMEOUT, STATUS_TIMEOUT, "the request's deadline has passed");
     }
 }

@@ -7,7 +7,8 @@
 
 #include "common/base/clock.h"
 #include "common/base/mem.h"
-#include "head/state/head_core.h"
+#include "head/request/request.h"
+#include "head/state/requests.h"
 
 #define MOST_BYTES (1ull << 40) /* that a rank may say: no sum of these overflows */
 #define COUNT_NS   (50 * NS_PER_MS)
@@ -112,7 +113,7 @@ static uint64_t bytes_in(const struct lane *l, const struct request *r)
 {
     if (!r->sched || r->grammar_id == 0 || r->grammar_lane != l->group->index)
         return 0;
-    const struct lane_grammar *x = grammars_find_id(&l->grammars, r->grammar_id);
+    const struct lane_grammar *x = lane_grammars_find(&l->grammars, r->grammar_id);
     return x ? matcher_bytes(x, r) : 0;
 }
 
@@ -202,14 +203,14 @@ static void end_too_large(struct head_core *h, struct request *r)
              "Behind %u tokens the answer's grammar takes %u MiB, more than a worker has for "
              "grammars (--grammar-room): ask for less at once.",
              request_n_generated(r), r->matcher_kib >> 10);
-    router_end(h, r, FINISH_ERROR, STATUS_INVALID, text);
+    requests_end(h, r, FINISH_ERROR, STATUS_INVALID, text);
 }
 
 /* The token that it is drawing now is drawn again. */
 static void put_aside(struct head_core *h, struct lane *l, struct request *r)
 {
     (void)scheduler_leave(l->scheduler, r);
-    router_send_away(h, r);
+    requests_send_away(h, r);
     h->grammars.n_put_aside++;
 }
 

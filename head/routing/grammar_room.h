@@ -6,30 +6,8 @@
  * never fill what a matcher waits for. Three quarters of either part are anybody's; of the rest no
  * tenant has more than an eighth of the part. A request without room waits. Matchers grow: where
  * they come to have more than their part, the tenant with the most has its youngest request put
- * aside, which waits for room and goes on where it was. Part of grammars.h. */
-#include <stdbool.h>
-#include <stdint.h>
-
-struct head_core;
-struct lane;
-struct lane_grammars;
-struct lane_grammar;
-struct request;
-struct msg_grammar_done;
-
-struct matcher_share {
-    uint64_t tenant, n_bytes;
-};
-
-/* The bytes of the matchers of a lane's sequences: counted off the requests, then kept up as
- * requests come. Those that leave count until the next count. */
-struct lane_matchers {
-    uint64_t n_bytes;
-    uint64_t counted_ns;
-    struct matcher_share *shares; /* [n] of [cap], by tenant */
-    uint32_t n, cap;
-    bool counted, refused; /* refused: somebody, since the last look */
-};
+ * aside, which waits for room and goes on where it was. Loop thread. */
+#include "head/state/head_core.h"
 
 void grammar_room_fini(struct lane_grammars *t);
 /* The rank has said that x is ready. */

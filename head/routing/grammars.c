@@ -15,7 +15,10 @@
 
 #include "common/base/clock.h"
 #include "common/base/mem.h"
-#include "head/state/head_core.h"
+#include "head/request/request.h"
+#include "head/routing/grammar_room.h"
+#include "head/routing/route.h"
+#include "head/state/requests.h"
 
 #define WAIT_NS (120 * NS_PER_S) /* a vocabulary may take as long on a machine at load 40 */
 
@@ -55,22 +58,7 @@ static struct lane_grammar *find(const struct lane *l, struct request_salt key)
 
 static struct lane_grammar *find_id(const struct lane *l, uint64_t id)
 {
-    return grammars_find_id(&l->grammars, id);
-}
-
-struct lane_grammar *grammars_find_id(const struct lane_grammars *t, uint64_t id)
-{
-    uint32_t begin = 0, end = t->n;
-    while (begin < end) {
-        uint32_t middle = begin + (end - begin) / 2;
-        if (t->all[middle].id == id)
-            return &t->all[middle];
-        if (t->all[middle].id < id)
-            begin = middle + 1;
-        else
-            end = middle;
-    }
-    return NULL;
+    return lane_grammars_find(&l->grammars, id);
 }
 
 static bool has_grammar(const struct request *r)
@@ -278,12 +266,6 @@ static void keep_waiting(struct head_core *h, struct request *r)
     r->grammar_look = h->grammars.looks;
 }
 
-void grammars_unhold(struct head_core *h, struct request *r)
-{
-    h->grammars.n_waiting -= r->awaits_grammar;
-    r->awaits_grammar = false;
-}
-
 bool grammars_waits(const struct head_core *h, const struct request *r)
 {
     return r->awaits_grammar && r->grammar_look == h->grammars.looks;
@@ -357,7 +339,7 @@ static void end_waiting(struct head_core *h, const struct lane *l, uint64_t id, 
     for (struct request *r = h->held_first, *next; r; r = next) {
         next = r->next;
         if (r->awaits_grammar && r->grammar_id == id && r->grammar_lane == l->group->index)
-            router_end(h, r, FINISH_ERROR, status, text);
+            requests_end(h, r, FINISH_ERROR, status, text);
     }
 }
 
@@ -464,9 +446,10 @@ void grammars_tick(struct head_core *h)
     for (struct request *r = h->held_first, *next; r; r = next) {
         next = r->next;
         if (r->awaits_grammar && h->now_ns - r->grammar_since_ns >= WAIT_NS && !has_ready(h, r))
-            router_end(h, r, FINISH_ERROR, STATUS_LIMIT,
-                       "No worker had compiled the request's grammar after 120 s. The workers are "
-                       "overloaded; try again later.");
+            requests_end(
+                h, r, FINISH_ERROR, STATUS_LIMIT,
+                "No worker had compiled the request's grammar after 120 s. The workers are "
+                "overloaded; try again later.");
     }
 }
 

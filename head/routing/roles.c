@@ -1,6 +1,6 @@
 #include "head/routing/roles.h"
 
-#include "head/state/head_core.h"
+#include "head/routing/kv_compat.h"
 
 const char *roles_advice(enum role_trouble t)
 {
@@ -19,7 +19,7 @@ const char *roles_advice(enum role_trouble t)
     return texts[t];
 }
 
-/* Who hands over to whom: a prefill group to all but its like. */
+/* A prefill group hands over to all groups but its like. */
 static bool is_partner(enum group_role mine, enum group_role other)
 {
     return mine == GROUP_PREFILL ? other != GROUP_PREFILL : other == GROUP_PREFILL;

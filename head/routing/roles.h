@@ -1,20 +1,10 @@
 #pragma once
 /* Roles of groups, as far as they are of use now (docs/reliability.md, "Moving requests"). A decode
  * group gets its requests, with their KV blocks, from prefill groups: where it can get them from
- * none, both compute prompts and what follows, as groups without a role do. Private to head/. */
-
-struct head_core;
-
-/* Why a role is ignored, though there are groups of the other kind. */
-enum role_trouble {
-    ROLE_FINE,
-    ROLE_NO_ADDRESS,
-    ROLE_OTHER_CACHE,
-    ROLE_NO_CACHING,
-    ROLE_TROUBLE_COUNT
-};
+ * none, both compute prompts and what follows, as groups without a role do. Loop thread. */
+#include "head/state/head_core.h"
 
 /* The list of live lanes has changed, and every group in it is whole. */
 void roles_settle(struct head_core *h);
-/* What is wrong and what to change, for people. */
+/* Says what is wrong and what to change, for people. */
 const char *roles_advice(enum role_trouble t);

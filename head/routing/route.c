@@ -1,4 +1,4 @@
-/* Which group takes a request: the one from which its first token, and then the beginning of its
+/* A request goes to the group from which its first token, and then the beginning of its
  * answer, is expected soonest. Until the first token the group has to finish the steps in flight,
  * compute the prompts that are queued there and what its prefix cache does not hold of this one,
  * all beside the sequences that decode; and when its slots or its KV cache are full, some sequences
@@ -8,11 +8,14 @@
  *
  * So requests stick to the cache that holds their prefix, as long as computing it elsewhere would
  * not be sooner; then it is in two caches, and both serve it. */
-#include "common/base/clock.h"
-#include "head/state/head_core.h"
+#include "head/routing/route.h"
 
-/* What was last measured so long ago says little of a group that had nothing to do since: it is
- * taken for one of the mean speed, so that who was slow once is tried again. */
+#include "common/base/clock.h"
+#include "head/request/request.h"
+#include "head/routing/kv_compat.h"
+
+/* A speed that was last measured so long ago says little of a group that had nothing to do since:
+ * it is taken for one of the mean speed, so that who was slow once is tried again. */
 #define STALE_NS (10 * NS_PER_S)
 /* Costs as close as this are the same: then who has waited longest for a request gets it, and the
  * caches of all are used. */
@@ -41,7 +44,8 @@ struct step_speed route_mean_speed(const struct head_core *h)
     return n ? (struct step_speed){sum.base_ns / n, sum.token_ns / n} : sum;
 }
 
-/* What is left of the steps in flight. Who is late by some time is expected to need as much again.
+/* The time that is left of the steps in flight. A step that is late by some time is expected to
+ * need as much again.
  */
 static double in_flight_ns(const struct head_core *h, const struct lane *l, struct step_speed s)
 {
@@ -95,7 +99,7 @@ static bool has_suspect(const struct head_core *h, const struct lane *l)
     return r && r->i_group == l->group->index && r->finish == FINISH_NONE && request_is_suspect(r);
 }
 
-/* What is longer than the model allows is cut to that first (router.c). */
+/* A request that is longer than the model allows is cut to that first (admission.c). */
 static bool is_room(const struct group *g, const struct request *r, uint32_t most_tokens)
 {
     return (r->ids_cap < g->max_model_len ? r->ids_cap : g->max_model_len) <= most_tokens;
@@ -160,7 +164,7 @@ static bool is_route(const struct head_core *h, const struct lane *l, const stru
            scheduler_fits(l->scheduler, r);
 }
 
-/* What is on its way is as good as there. */
+/* A request that is on its way counts as there. */
 static struct scheduler_load load_of(const struct lane *l)
 {
     struct scheduler_load load;
@@ -280,7 +284,7 @@ struct lane *route_find_move(struct head_core *h, const struct request *r, const
     return best ? best->lane : NULL;
 }
 
-/* What is believed of this one, or while nothing is, of all. */
+/* The speed believed of this lane, or while nothing is known, of all. */
 struct step_speed route_speed(const struct head_core *h, const struct lane *l)
 {
     struct step_speed mean = route_mean_speed(h);

@@ -1,13 +1,8 @@
 #pragma once
-/* Which group takes a request: a part of core_internal.h, by which everybody includes it. */
-#include "head/routing/grammars.h"
-#include "head/scheduler/scheduler.h"
-#include "head/state/step_time.h"
+/* The choice of the group that takes a request. Loop thread. */
+#include "head/state/head_core.h"
 
-struct head_core;
-struct lane;
-
-/* What routing knows of a lane while it chooses. */
+/* Routing's figures of a lane while it chooses. */
 struct route {
     struct lane *lane;
     struct scheduler_load load;
@@ -25,7 +20,8 @@ bool route_takes(struct head_core *h, struct request *r, struct lane *l);
 bool route_awaits_room(const struct head_core *h, const struct request *r);
 /* Would it fit into a group that is there, be it ready or not, when that is whole? */
 bool route_may_have_room(const struct head_core *h, const struct request *r);
-/* Where a request that runs can go on at once; NULL: nowhere. any_role: prefill groups will do. */
+/* The lane where a request that runs can go on at once; NULL: nowhere. any_role: prefill groups
+ * will do. */
 struct lane *route_find_move(struct head_core *h, const struct request *r, const struct lane *from,
                              bool any_role);
 struct step_speed route_speed(const struct head_core *h, const struct lane *l);

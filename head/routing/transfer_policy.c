@@ -1,10 +1,14 @@
-/* Who moves: all of a group that is drained, as fast as others have room; from a prefill group
- * whoever has its first token. Oldest first. What was tried and did not go is tried again later,
- * not in each step. */
-#include <string.h>
+/* These move: all requests of a group that is drained, as fast as others have room; from a prefill
+ * group each one that has its first token. Oldest first. A move that did not go is tried again
+ * later, not in each step. */
+#include "head/routing/transfer_policy.h"
 
 #include "common/base/clock.h"
-#include "head/routing/transfers_internal.h"
+#include "head/routing/grammars.h"
+#include "head/routing/kv_compat.h"
+#include "head/routing/route.h"
+#include "head/routing/transfers.h"
+#include "head/state/requests.h"
 
 #define COPY_BASE_NS     5e6 /* to tell ranks, to meet, to answer */
 #define DRAIN_RETRY_NS   (100 * NS_PER_MS)
@@ -12,39 +16,9 @@
 #define MAX_MOVES        4096u
 #define WORTH_MOVING_IDS 8u /* fewer are made sooner where they are */
 
-static bool same_layout(const struct group *a, const struct group *b)
-{
-    if (a->tp != b->tp || a->world != b->world || a->n_kv_groups != b->n_kv_groups)
-        return false;
-    for (uint32_t i = 0; i < a->n_kv_groups; i++) {
-        const struct kv_group *x = &a->kv_groups[i], *y = &b->kv_groups[i];
-        if (x->kind != y->kind || x->window_tokens != y->window_tokens ||
-            x->block_tokens != y->block_tokens || x->bytes_per_block != y->bytes_per_block)
-            return false;
-    }
-    return true;
-}
-
 static bool is_stuck(const struct lane *l)
 {
     return l->transfer && l->transfer->state == TRANSFER_STUCK;
-}
-
-/* Seat for seat: the same part of the same cache, and a way to it. */
-enum transfer_way transfer_way(const struct group *from, const struct group *to)
-{
-    if (!same_layout(from, to))
-        return TRANSFER_OTHER_CACHE;
-    enum transfer_way way = TRANSFER_WAY;
-    for (uint32_t i = 0; i < from->world; i++) {
-        const struct worker_desc *a = &from->members[i]->desc, *b = &to->members[i]->desc;
-        if (a->device != b->device ||
-            memcmp(a->config_hash, b->config_hash, sizeof a->config_hash) != 0)
-            return TRANSFER_OTHER_CACHE;
-        if (!a->kv_address[0] || !b->kv_address[0])
-            way = TRANSFER_NO_ADDRESS;
-    }
-    return way;
 }
 
 /* Now. */
@@ -76,7 +50,7 @@ static bool is_sooner(const struct head_core *h, const struct lane *to, uint32_t
     return COPY_BASE_NS + bytes / h->transfers.bytes_per_s * (double)NS_PER_S < compute_ns;
 }
 
-/* Of its tokens: what others that began alike have brought along before. */
+/* The tokens of r that others, which began alike, have brought along before. */
 static uint32_t copied_before(const struct lane *from, const struct lane *to,
                               const struct request *r)
 {
@@ -89,8 +63,8 @@ static uint32_t copied_before(const struct lane *from, const struct lane *to,
     return n;
 }
 
-/* What the other one computed itself need not be computed again, and what came from here need not
- * be copied again; the latter is looked up only where it decides. */
+/* Tokens that the other one computed itself need not be computed again, and what came from here
+ * need not be copied again; the latter is looked up only where it decides. */
 static bool is_worth_copying(const struct head_core *h, const struct lane *from,
                              const struct lane *to, struct request *r, uint32_t n_tokens)
 {
@@ -157,7 +131,7 @@ static void send_away_waiting(struct head_core *h, struct lane *from)
             continue;
         if (!route_find(h, r))
             return;
-        router_send_away(h, r);
+        requests_send_away(h, r);
     }
 }
 
@@ -175,7 +149,7 @@ static void look_at(struct head_core *h, struct lane *from)
     }
 }
 
-void transfers_look(struct head_core *h)
+void transfer_policy_look(struct head_core *h)
 {
     for (uint32_t i = 0; i < h->n_live && h->n_live > 1; i++) {
         struct lane *l = &h->lanes[h->live[i]];

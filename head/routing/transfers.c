@@ -1,4 +1,4 @@
-/* One move's life: transfers.h. Who moves is transfers_who.c. The request itself stays what it is:
+/* One move's life. The request itself stays what it is:
  * a move is found by the request's name, so whatever else happens to it (an end, a cancel, a lost
  * group, a newer attempt) needs to know nothing of moves. */
 #include "head/routing/transfers.h"
@@ -8,8 +8,9 @@
 
 #include "common/base/clock.h"
 #include "common/base/mem.h"
-#include "head/routing/transfers_internal.h"
-#include "head/state/head_core.h"
+#include "head/record/step_log.h"
+#include "head/request/request.h"
+#include "head/routing/admission.h"
 
 #define TIMEOUT_NS         (15 * NS_PER_S) /* ranks give up after 10 */
 #define START_BYTES_PER_S  1e9
@@ -154,7 +155,7 @@ void transfer_begin_recompute(struct head_core *h, struct request *r, struct lan
     leave(h, r);
 }
 
-/* What the other one's cache has not got. */
+/* Lists the blocks that the other one's cache has not got. */
 static bool list_blocks(struct head_core *h, struct transfer *x, const struct lane *from,
                         const struct lane *to)
 {
@@ -271,7 +272,7 @@ static enum status tell(struct head_core *h, const struct transfer *x, int i_sid
     return peers_send(&h->peers, seats[i_side]->peer, &m);
 }
 
-/* Who has no credit is told in a later turn. */
+/* A rank without credit is told in a later turn. */
 static void tell_all(struct head_core *h, struct transfer *x)
 {
     for (int s = 0; s < 2; s++) {
@@ -300,7 +301,7 @@ static void go_on_leaving(struct head_core *h, struct transfer *x)
     }
     r->n_moves_failed = 0;
     bool with_blocks = x->n_tokens > 0;
-    if (router_move(h, r, to, with_blocks ? x->salt : r->own_salt)) {
+    if (admission_move(h, r, to, with_blocks ? x->salt : r->own_salt)) {
         h->transfers.n_moved++;
         h->transfers.n_recomputed += !with_blocks;
     } else {
@@ -411,7 +412,6 @@ static void go_on(struct head_core *h, struct transfer *x)
 
 void transfers_turn(struct head_core *h)
 {
-    transfers_look(h);
     for (struct transfer *x = h->transfers.first, *next; x; x = next) {
         next = x->next;
         go_on(h, x);

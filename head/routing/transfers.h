@@ -1,69 +1,17 @@
 #pragma once
-/* Requests that move from one group to another while they run (docs/reliability.md, "Moving
- * requests"): who moves, where to, whether its KV blocks are copied first, and what becomes of it
- * when something fails. A move of a request is
- *
- *   COPYING   blocks of both groups are out of use; their ranks were told, or are being told
- *   LEAVING   it runs no further where it was; the results of its steps in flight are awaited
- *   STUCK     it failed, and a rank that may still write into the blocks has not said it is done
- *
- * and it begins with LEAVING where nothing is to be copied. A lane has at most one COPYING or STUCK
- * at a time. Private to head/. */
-#include "head/cluster/cluster.h"
-#include "head/request/request.h"
-
-#define TRANSFER_ID_BYTES 32u
-
-struct head_core;
-struct lane;
-
-enum transfer_state { TRANSFER_COPYING, TRANSFER_LEAVING, TRANSFER_STUCK };
-enum { TRANSFER_FROM, TRANSFER_TO };
-
-struct transfer_side {
-    uint32_t i_group, n_ranks;
-    uint64_t epoch;
-    bool is_over;      /* its epoch has ended, and its blocks with it */
-    uint8_t *told;     /* [n_ranks]; NULL: nobody is told anything */
-    uint8_t *answered; /* [n_ranks] */
-    uint32_t *blocks;  /* [n_blocks] */
-};
-
-struct transfer {
-    struct transfer *next;
-    enum transfer_state state;
-    uint64_t id;
-    struct request_id request;
-    uint32_t i_choice;
-    uint32_t n_coming; /* tokens that will need room where it goes */
-    struct transfer_side sides[2];
-    uint32_t n_tokens, n_blocks;
-    struct request_salt salt; /* that the request has with what is copied */
-    uint32_t *block_groups;   /* [n_blocks] */
-    uint64_t n_bytes;         /* of one rank */
-    uint64_t start_ns, took_ns;
-    uint8_t comm_id[TRANSFER_ID_BYTES];
-    bool failed;
-    char why[160];
-};
-
-struct transfers {
-    struct transfer *first; /* oldest first */
-    uint32_t n;
-    uint64_t last_id;
-    double bytes_per_s; /* of one rank, on average */
-    uint64_t n_done, n_failed, n_bytes;
-    uint64_t n_moved,
-        n_recomputed; /* requests that went on elsewhere; the second: without blocks */
-};
-
-/* From one group's KV cache to another's, rank by rank: what stands in the way of it for good. */
-enum transfer_way { TRANSFER_WAY, TRANSFER_NO_ADDRESS, TRANSFER_OTHER_CACHE };
-enum transfer_way transfer_way(const struct group *from, const struct group *to);
+/* One move's life, from its beginning to its end (state/transfer_state.h). Who moves is
+ * transfer_policy.h. Loop thread. */
+#include "head/state/head_core.h"
 
 void transfers_init(struct transfers *t);
 void transfers_fini(struct transfers *t);
-/* Begins what is to begin, tells ranks, places who has left. Before router_place. */
+/* r leaves, and is computed again in the other one. */
+void transfer_begin_recompute(struct head_core *h, struct request *r, struct lane *from,
+                              struct lane *to);
+/* Its first n_tokens are copied first. False: their blocks cannot be had, nothing has begun. */
+bool transfer_begin_copy(struct head_core *h, struct request *r, struct lane *from, struct lane *to,
+                         uint32_t n_tokens);
+/* Tells ranks, places who has left. Behind transfer_policy_look, before admission_place. */
 void transfers_turn(struct head_core *h);
 void transfers_tick(struct head_core *h);
 void transfers_on_msg(struct head_core *h, struct worker *w, const struct msg_kv_transferred *m);

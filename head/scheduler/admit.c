@@ -1,9 +1,15 @@
-/* Who comes in. In order, without overtaking: a big request is not starved by small ones behind it;
- * only a better class may take places from those that run. One that would be a partial prefill too
- * many lets other tenants' whole ones pass, which take no such place from it. */
+/* Waiting sequences come in. In order, without overtaking: a big request is not starved by small
+ * ones behind it; only a better class may take places from those that run. One that would be a
+ * partial prefill too many lets other tenants' whole ones pass, which take no such place from it.
+ */
+#include "head/scheduler/admit.h"
+
 #include <stdio.h>
 
 #include "head/request/prompt_logprobs.h"
+#include "head/scheduler/plan.h"
+#include "head/scheduler/reserve.h"
+#include "head/scheduler/sequences.h"
 #include "head/scheduler/state.h"
 
 enum {
@@ -74,7 +80,7 @@ static void take_in(struct scheduler *s, struct seq *x, uint64_t now_ns)
 
 /* However little of a prompt is left to be computed, the ranks are told all ids and blocks of it,
  * and a grammar as text. */
-uint64_t scheduler_admit_bytes(const struct scheduler *s, const struct request *r, uint32_t n_ids)
+uint64_t admit_bytes(const struct scheduler *s, const struct request *r, uint32_t n_ids)
 {
     uint64_t n = n_ids;
     for (uint32_t i = 0; i < s->c.n_kv_groups; i++)
@@ -94,7 +100,7 @@ static void end_without_memory(struct scheduler *s, struct seq *x)
     x->r->status = STATUS_NO_MEMORY;
     snprintf(x->r->text, sizeof x->r->text,
              "the head has no memory for a request of %u tokens: try again later", x->n_cap);
-    scheduler_end(s, x, FINISH_ERROR);
+    seq_end(s, x, FINISH_ERROR);
 }
 
 /* The admissions of one step share these bounds. */
@@ -112,7 +118,7 @@ static bool may_come(struct scheduler *s, const struct admission *a, const struc
         return false;
     if (x->n_pending) /* tokens drawn before its preemption are still to come */
         return false;
-    uint64_t n_bytes = scheduler_admit_bytes(s, x->r, x->r->n_ids);
+    uint64_t n_bytes = admit_bytes(s, x->r, x->r->n_ids);
     if (s->p.n_admits > 0 && a->n_bytes + n_bytes > PLAN_ADMIT_BYTES)
         return false; /* the next plan has room for it */
     return !is_stuck(s, x);
@@ -148,14 +154,14 @@ static bool admit(struct scheduler *s, struct admission *a, struct seq *x, uint6
         end_without_memory(s, x);
         return true;
     }
-    a->n_bytes += scheduler_admit_bytes(s, x->r, x->r->n_ids);
+    a->n_bytes += admit_bytes(s, x->r, x->r->n_ids);
     take_in(s, x, now_ns);
-    scheduler_add_run(s, x, size, true);
+    plan_add_run(s, x, size, true);
     prompt_budget_take(&a->budget, x, start, size.n_tokens, size.n_tokens == n_left);
     return true;
 }
 
-void scheduler_admit(struct scheduler *s, struct prompt_budget budget, uint64_t now_ns)
+void admit_waiting(struct scheduler *s, struct prompt_budget budget, uint64_t now_ns)
 {
     struct admission a = {.budget = budget};
     while (s->waiting.n && s->n_free_slots) {
@@ -182,7 +188,7 @@ static bool can_make_way(struct scheduler *s, const struct seq *x)
 
 /* Preempts the last in order, while it is of a worse class than who waits, until that one has a
  * slot and, when the steps in flight are done, blocks. Nobody goes in vain. */
-void scheduler_make_way(struct scheduler *s)
+void admit_make_way(struct scheduler *s)
 {
     int32_t priority = seq_queue_first_priority(&s->waiting);
     struct seq *last = running_last(s);
@@ -197,7 +203,7 @@ void scheduler_make_way(struct scheduler *s)
     while (last && last->priority > priority &&
            (s->n_free_slots + s->n_left_slots == 0 ||
             !blocks_fit_admit(s->blocks, &s->hit, x->r->n_ids, s->n_running, true))) {
-        scheduler_preempt(s, last);
+        seq_preempt(s, last);
         last = running_last(s);
     }
 }

@@ -1,5 +1,6 @@
 /* Every invariant, for tests: slow, allocates. */
 #include "common/base/mem.h"
+#include "head/scheduler/reserve.h"
 #include "head/scheduler/state.h"
 
 #define HOLDS(cond) holds((cond), #cond, __LINE__, err)

@@ -3,7 +3,6 @@
 #include <assert.h>
 
 #include "common/base/mem.h"
-#include "head/scheduler/state.h"
 
 enum { NONE = UINT32_MAX, CAP_MIN = 64 };
 

@@ -1,20 +1,18 @@
 #pragma once
-/* Who is next: the waiting sequences of one scheduler, in classes by priority (lower is sooner).
- * Inside a class first those that came back (resubmitted, or preempted), by age; then fair shares
- * per tenant: deficit round robin over tokens (Shreedhar and Varghese, SIGCOMM 1995), with the
- * deficit allowed to go below zero, because nobody knows beforehand how long an answer becomes. A
- * tenant's turn gives it a quantum; it is served, oldest first, while its deficit is above zero;
- * what its sequences take of the KV cache is charged as they take it. Nobody saves more than one
- * quantum, and who has nothing here any more is forgotten, debts and all.
+/* The queue says who is next: the waiting sequences of one scheduler, in classes by priority (lower
+ * is sooner). Inside a class first those that came back (resubmitted, or preempted), by age; then
+ * fair shares per tenant: deficit round robin over tokens (Shreedhar and Varghese, SIGCOMM 1995),
+ * with the deficit allowed to go below zero, because nobody knows beforehand how long an answer
+ * becomes. A tenant's turn gives it a quantum; it is served, oldest first, while its deficit is
+ * above zero; what its sequences take of the KV cache is charged as they take it. Nobody saves more
+ * than one quantum, and who has nothing here any more is forgotten, debts and all.
  *
  * Tenants and classes live as long as a sequence of theirs is in the scheduler, waiting or running.
  * Stepping never allocates: room is reserved when a sequence enters. First, push and remove are
  * O(log n) in the sequences of a tenant and O(1) in their number for all the rest; first is linear
  * in the classes and tenants that have something here, of which there are few. */
-#include <stdbool.h>
-#include <stdint.h>
+#include "head/scheduler/seq.h"
 
-struct seq;
 struct tenant;
 struct priority_class;
 
@@ -27,12 +25,6 @@ struct seq_queue {
     uint32_t *order; /* classes in use, by priority */
     uint32_t cap, n_classes, free_tenant, free_class;
     uint32_t *buckets, n_buckets; /* (priority, tenant) → tenant + 1 */
-};
-
-/* Links of a sequence in the pairing heap of those that wait with it (Fredman, Sedgewick, Sleator,
- * Tarjan 1986): intrusive, so that pushing allocates nothing. */
-struct seq_heap_node {
-    struct seq *child, *next, *prev; /* prev: the elder sibling, or of the eldest the parent */
 };
 
 /* a goes before b: a total order of age in class, also the order in which running sequences are

@@ -3,9 +3,12 @@
  * nothing. An import that is whole is an entry of the prefix cache like any other, kept from
  * eviction until the request it is for has come in. Should somebody lack blocks who runs, or all
  * wait, it is let go before anybody has to suffer: what is lost then is computed again. */
+#include "head/scheduler/reserve.h"
+
 #include <string.h>
 
 #include "common/base/mem.h"
+#include "head/scheduler/sequences.h"
 #include "head/scheduler/state.h"
 
 enum { MAX_MOVES = 64 };
@@ -106,7 +109,7 @@ bool scheduler_leave(struct scheduler *s, struct request *r)
 {
     struct seq *x = r->sched;
     if (x->place == SEQ_RUNNING)
-        scheduler_preempt(s, x);
+        seq_preempt(s, x);
     return x->n_pending == 0;
 }
 

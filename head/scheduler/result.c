@@ -11,7 +11,7 @@ static inline bool has_item(const struct step_entry *e)
     return e->sample || e->scores;
 }
 
-/* Of a sequence that has left nobody looks at the rows. */
+/* Nobody looks at the rows of a sequence that has left. */
 static bool answers_scores(const struct result_item *item, const struct step_entry *e)
 {
     if (!e->scores || !e->seq)
@@ -85,7 +85,7 @@ static uint32_t push_tokens(struct request *r, const struct result_item *item)
     return n;
 }
 
-/* What a result does to a sequence that goes on, besides its tokens: seldom anything. */
+/* A result may do more to a sequence that goes on than give it tokens: seldom. */
 static void move_on(struct scheduler *s, struct seq *x, uint64_t now_ns)
 {
     if (!x->tail_shared)
@@ -143,7 +143,7 @@ static void end_dead(struct request *r, const struct result_item *item, uint32_t
                  n);
 }
 
-/* Who has left pays all the same. */
+/* A sequence that has left pays all the same. */
 static void charge_masks(struct scheduler *s, const struct step_entry *e,
                          const struct result_item *item)
 {
@@ -180,7 +180,7 @@ static void take_tokens(struct scheduler *s, struct seq *x, const struct step_en
     x->n_total += n_more;
     if (ended) {
         request_enter(r, r->finish == FINISH_ERROR ? REQUEST_FAILED : REQUEST_FINISHED);
-        scheduler_drop(s, x);
+        scheduler_remove(s, x->r);
     } else if (x->place == SEQ_RUNNING && e->incarnation == x->incarnation) {
         x->n_scheduled += n_more;
         move_on(s, x, now_ns);

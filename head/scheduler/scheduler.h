@@ -38,20 +38,13 @@ struct scheduler_stats {
     uint64_t n_draft_steps, n_drafted, n_accepted; /* runs with drafts; guesses run, kept */
 };
 
-/* What a result did to a request: scheduler_on_result fills these. The tokens themselves have been
- * appended to r->ids. After `ended` the request has left the scheduler. */
+/* The effect of a result on a request: scheduler_on_result fills these. The tokens themselves have
+ * been appended to r->ids. After `ended` the request has left the scheduler. */
 struct scheduler_event {
     struct request *request;
     uint32_t n_new;
     bool ended;
 };
-
-/* Whether a worker's KV group and length are what any scheduler can work with: asked before the
- * worker is admitted, so that no group forms that scheduler_new would refuse. */
-MUST_USE enum status scheduler_check_kv_group(const struct kv_group *k, uint32_t i,
-                                              struct error *err);
-#define SCHEDULER_MIN_MODEL_LEN 2u
-#define SCHEDULER_MAX_MODEL_LEN (1u << 24)
 
 #define SCHEDULER_SEQ_BYTES 1024u /* at most, of a request that waits here, beside it */
 
@@ -63,7 +56,7 @@ void scheduler_free(struct scheduler *s);
 /* Could the request ever run here, alone? */
 bool scheduler_fits(const struct scheduler *s, const struct request *r);
 /* Into the waiting queue. Order: priority class, in it what came back or was preempted, then fair
- * shares per tenant, for one tenant arrival (scheduler_queue.h). STATUS_LIMIT: queue full.
+ * shares per tenant, for one tenant arrival (queue.h). STATUS_LIMIT: queue full.
  * STATUS_NO_MEMORY: the request can never fit into this pool, even alone. */
 MUST_USE enum status scheduler_add(struct scheduler *s, struct request *r);
 /* r has a grammar: it has come back, or its tenant has room for another answer (mask_shares.h).
@@ -96,7 +89,7 @@ MUST_USE enum status scheduler_on_result(struct scheduler *s, const struct msg_r
 typedef void scheduler_request_fn(void *ctx, struct request *r);
 void scheduler_reset(struct scheduler *s, uint64_t term_epoch, scheduler_request_fn *fn, void *ctx);
 
-/* ---- requests that move between groups (scheduler_move.c); id: the caller's, for one move ---- */
+/* ---- requests that move between groups (reserve.c); id: the caller's, for one move ---- */
 
 /* Tokens of r, from its first on, whose blocks are full, here, and of steps whose results are in.
  */
@@ -109,7 +102,7 @@ MUST_USE enum status scheduler_hold(struct scheduler *s, const struct request *r
  * borrowed for the call. STATUS_LIMIT: no room. */
 MUST_USE enum status scheduler_import(struct scheduler *s, const struct request *r,
                                       uint32_t n_tokens, uint64_t id);
-/* Of a hold or an import: NULL: there is none. */
+/* The blocks of a hold or an import; NULL: there is none. */
 const struct blocks_part *scheduler_parts(const struct scheduler *s, uint64_t id, uint32_t *n);
 /* They hold what they are for: found as any cached prefix from now on, and kept until that request
  * has come in or gone, the room is needed, or scheduler_let_go. */
@@ -124,7 +117,7 @@ struct request *scheduler_next_running(const struct scheduler *s, uint32_t *i);
 struct request *scheduler_next_waiting(const struct scheduler *s, const struct request *after);
 
 struct block_pool;
-/* Of a KV group; NULL: there are not so many. */
+/* The pool of a KV group; NULL: there are not so many. */
 const struct block_pool *scheduler_pool(const struct scheduler *s, uint32_t i_kv_group,
                                         uint32_t *block_tokens);
 void scheduler_get_stats(const struct scheduler *s, struct scheduler_stats *out);
@@ -133,7 +126,7 @@ void scheduler_add_accepted(const struct scheduler *s, uint64_t *sums);
 /* Tokens of r that need not be computed here: this group's prefix cache holds them, or one of the
  * last that wait begins with them. For routing: an estimate, which costs O(log n). */
 uint32_t scheduler_cached_tokens(const struct scheduler *s, struct request *r);
-/* What stands between a new request and its first token. */
+/* The work that stands between a new request and its first token. */
 struct scheduler_load {
     uint64_t n_prompt_tokens;  /* of prompts, waiting or half done, that are still to be computed */
     uint32_t running, waiting; /* sequences */

@@ -1,73 +1,23 @@
 #pragma once
-/* The scheduler's own structs, for scheduler*.c only.
- *   scheduler.c         life: add, remove, reset, who is where
- *   scheduler_step.c    the next plan: who runs
- *   scheduler_admit.c   the next plan: who comes in
- *   scheduler_result.c  a result: tokens, ends
- *   scheduler_move.c    blocks that go to another group or come from there
- *   scheduler_check.c   every invariant
- * Positions of a sequence: [0, n_scheduled) are planned; [n_scheduled, n_total) can be run next,
- * where n_total = known ids + n_pending drawn in flight. While drafts of it are in flight the ranks
- * may be up to n_ahead further than these say. */
+/* The scheduler's own structs, for the files of scheduler.h only. From the bottom to the top:
+ *   sequences.c  where a sequence is: the lists, slots and blocks that it has and loses
+ *   reserve.c    blocks that go to another group or come from there
+ *   plan.c       a run in the plan that is being made
+ *   admit.c      the next plan: who comes in
+ *   step.c       the next plan: who runs
+ *   result.c     a result: tokens, ends
+ *   lifecycle.c  a scheduler's life: add, remove, reset; what others ask
+ *   check.c      every invariant */
 #include "common/collections/slab.h"
+#include "head/budget/mask_shares.h"
+#include "head/budget/row_shares.h"
+#include "head/budget/step_budget.h"
 #include "head/kv/blocks.h"
-#include "head/scheduler/mask_shares.h"
-#include "head/scheduler/prompt_budget.h"
 #include "head/scheduler/queue.h"
-#include "head/scheduler/row_shares.h"
 #include "head/scheduler/scheduler.h"
-#include "head/scheduler/step_budget.h"
 #include "proto/limits.h"
 
-#define SCHEDULER_MAX_DEPTH 2u
 _Static_assert(SCHEDULER_MAX_KV_GROUPS == BLOCKS_MAX_GROUPS, "the same groups");
-_Static_assert(SCHEDULER_MAX_DEPTH <= BLOCK_POOL_MAX_DEPTH, "quarantine counts per step");
-#define SLOT_NONE  UINT32_MAX
-#define ENTRY_NONE UINT32_MAX
-
-enum seq_place { SEQ_WAITING, SEQ_RUNNING, SEQ_ENDED };
-
-struct seq {
-    /* A step of plain decoding touches this cache line of the sequence, and no other. */
-    struct request *r;
-    uint32_t n_scheduled, n_total;
-    uint32_t n_cap;    /* r->ids_cap: the token at n_cap - 1 is never run, nothing follows it */
-    uint32_t covered;  /* positions that have blocks */
-    uint32_t enter_at; /* known and planned positions at which a block can be shared again */
-    uint32_t slot;
-    uint32_t incarnation; /* counts admissions: an entry of an older one gives tokens only */
-    uint32_t i_running;
-    uint32_t entry[SCHEDULER_MAX_DEPTH]; /* where it stands in the steps in flight */
-    uint16_t n_ahead;
-    uint8_t n_pending;
-    uint8_t place;
-    bool is_prompt;     /* it runs, and more than its newest id is left to be planned */
-    bool tail_shared;   /* or not to be: blocks_enter_tail has been called */
-    bool counts_hits;   /* admitted for the first time in its life */
-    bool pools, scores; /* its prompt's vector is wanted, not a token; log-probabilities of it */
-    bool masked;        /* it has a grammar */
-    uint16_t i_row_share;
-    uint32_t n_untold; /* positions that advance skipped and no plan has said yet */
-
-    /* The order of service, as it was at scheduler_add: the request's owner may change its copy
-     * while it stands in a sorted list. */
-    int32_t priority;
-    bool resubmitted;
-    bool again;   /* resubmitted, or was preempted */
-    bool resumed; /* it came with generated ids: a loss, or a move, made its stream stand still */
-    uint64_t arrival_seq;
-    uint64_t add_seq; /* order of scheduler_add: breaks ties of arrival */
-    uint32_t n_left;  /* tokens of its prompt that are still to be computed: load */
-    uint64_t tenant;
-    uint32_t i_tenant;                             /* of the queue */
-    uint32_t i_mask_share, mask_round, mask_units; /* the last: of its last run */
-    bool had_mask, asks_scores; /* the latter: its prompt's rows have logits, by scheduler_add */
-    struct seq_heap_node wait;
-    struct seq *next, *prev; /* of all in the scheduler, in order of add */
-    struct seq *next_ended;
-    _Alignas(64) struct block_table tables[]; /* one a line */
-};
-_Static_assert(offsetof(struct seq, priority) <= 64, "one cache line");
 
 struct step_entry {
     struct seq *seq;   /* NULL: left; its token is discarded */
@@ -98,7 +48,7 @@ struct plan_space {
     struct msg_plan plan;
 };
 
-/* Who waits did not fit when so many blocks were free: looked at when there are more. */
+/* The first that waits did not fit when so many blocks were free: looked at when there are more. */
 struct stuck {
     const struct seq *seq;
     uint64_t n_free;
@@ -138,16 +88,6 @@ struct scheduler {
     struct mask_shares masks;
 };
 
-/* Positions that can be run now. */
-static inline uint32_t seq_n_ready(const struct seq *x)
-{
-    return x->n_total < x->n_cap ? x->n_total - x->n_scheduled : 0;
-}
-/* Positions that are planned and have known ids. */
-static inline uint32_t seq_n_known(const struct seq *x)
-{
-    return x->n_scheduled < x->r->n_ids ? x->n_scheduled : x->r->n_ids;
-}
 static inline uint32_t scheduler_in_flight(const struct scheduler *s)
 {
     return (uint32_t)(s->step_sent - s->step_done);
@@ -156,44 +96,3 @@ static inline struct step_record *scheduler_record(const struct scheduler *s, ui
 {
     return (struct step_record *)&s->records[step % s->c.depth];
 }
-
-/* Rows with logits of a run of n positions from start, beside a last one that is drawn from. */
-static inline uint32_t seq_n_scored_by(const struct seq *x, uint32_t start, uint32_t n)
-{
-    uint32_t last = x->r->n_prompt - 1, left = x->asks_scores && start < last ? last - start : 0;
-    return n < left ? n : left;
-}
-
-/* scheduler.c */
-void running_insert(struct scheduler *s, struct seq *x);
-MUST_USE bool seq_make_room(struct scheduler *s, struct seq *x); /* to run; false: no memory */
-/* Running → waiting; its blocks are released, tokens in flight will still be accepted. */
-void scheduler_preempt(struct scheduler *s, struct seq *x);
-/* The last in order of service; NULL: none. */
-struct seq *running_last(struct scheduler *s);
-/* Ends it where it is: ours until it is popped. */
-void scheduler_end(struct scheduler *s, struct seq *x, enum finish_reason why);
-void scheduler_drop(struct scheduler *s, struct seq *x); /* out of everything, and freed */
-/* After n_scheduled or n_total moved: does it still compute its prompt, and how much of it? */
-void seq_set_prompt(struct scheduler *s, struct seq *x, bool is_prompt);
-
-/* scheduler_step.c */
-struct run_size {
-    uint32_t n_tokens, n_draft;
-};
-/* x runs in this step; blocks_fit, or fit_admit, said yes. prompt: it has to stand behind the
- * prompts planned before it. */
-void scheduler_add_run(struct scheduler *s, struct seq *x, struct run_size size, bool prompt);
-
-/* scheduler_admit.c: places are taken from running sequences of worse classes for those that wait;
- * what r's admission with so many ids weighs in a plan, on the wire, at most. */
-void scheduler_make_way(struct scheduler *s);
-uint64_t scheduler_admit_bytes(const struct scheduler *s, const struct request *r, uint32_t n_ids);
-void scheduler_admit(struct scheduler *s, struct prompt_budget budget, uint64_t now_ns);
-
-/* scheduler_move.c */
-void moves_of_gone(struct scheduler *s, const struct request *r); /* gone, or come in */
-/* The oldest import that is whole is let go. False: there is none. */
-bool moves_reclaim(struct scheduler *s);
-void moves_forget(struct scheduler *s); /* the blocks are all free, or gone */
-void moves_count_owners(const struct scheduler *s, uint32_t i_group, uint32_t *owners);

@@ -1,17 +1,17 @@
 /* The next plan. Running sequences are served in order of seq_before, so the first always gets its
  * blocks and the last is preempted: no livelock. Decodes are counted first and prompts share the
- * rest of the token budget; then waiting sequences come in (scheduler_admit.c). Whoever waits for
+ * rest of the token budget; then waiting sequences come in (admit_waiting.c). Whoever waits for
  * blocks in quarantine claims them, so that younger ones cannot take them away. */
-#include <assert.h>
 #include <string.h>
 
+#include "head/scheduler/admit.h"
+#include "head/scheduler/plan.h"
+#include "head/scheduler/reserve.h"
+#include "head/scheduler/sequences.h"
 #include "head/scheduler/state.h"
 #include "proto/plan_digest.h"
 
-enum {
-    PREFETCH = 6,      /* sequences ahead */
-    FIRST_MASK = 10000 /* units expected of it: a millisecond */
-};
+enum { PREFETCH = 6 }; /* sequences ahead */
 
 /* ---- deadlines ---- */
 
@@ -25,7 +25,7 @@ static void end_expired(struct scheduler *s, uint64_t now_ns)
         if (!deadline_ns || x->place == SEQ_ENDED)
             continue;
         if (deadline_ns <= now_ns)
-            scheduler_end(s, x, FINISH_TIMEOUT);
+            seq_end(s, x, FINISH_TIMEOUT);
         else if (deadline_ns < s->next_deadline_ns)
             s->next_deadline_ns = deadline_ns;
     }
@@ -33,113 +33,10 @@ static void end_expired(struct scheduler *s, uint64_t now_ns)
 
 /* ---- runs ---- */
 
-/* How far the ranks may get with this run: the token at n_cap - 1 is never run. */
-static uint32_t furthest(const struct seq *x, struct run_size size)
-{
-    uint32_t end = x->n_scheduled + x->n_ahead + size.n_tokens + size.n_draft;
-    return end < x->n_cap - 1 ? end : x->n_cap - 1;
-}
-
-static void count_prompt_tokens(struct scheduler *s, const struct seq *x, uint32_t n_tokens)
-{
-    uint32_t end = x->n_scheduled + n_tokens, n_prompt = x->r->n_prompt;
-    if (x->n_scheduled < n_prompt)
-        s->stats.n_prompt_tokens += (end < n_prompt ? end : n_prompt) - x->n_scheduled;
-}
-
-/* The blocks of a run up to end; what is new of them is charged to x's tenant. */
-static struct plan_blocks *extend(struct scheduler *s, struct seq *x, uint32_t end, uint32_t *n)
-{
-    struct plan_blocks *out = s->p.blocks + s->p.n_blocks;
-    *n = blocks_extend(s->blocks, x->tables, x->slot, x->n_scheduled, end, out);
-    s->p.n_blocks += *n;
-    uint32_t covered = blocks_covered(s->blocks, x->tables);
-    seq_queue_charge(&s->waiting, x, covered - x->covered);
-    x->covered = covered;
-    return out;
-}
-
-static void expect_mask(struct scheduler *s, struct seq *x, struct step_entry *e)
-{
-    e->i_mask_share = x->i_mask_share;
-    e->mask_units = x->had_mask ? x->mask_units : FIRST_MASK;
-    x->mask_round = mask_shares_run(&s->masks, x->i_mask_share, e->mask_units);
-}
-
-static struct plan_run *put_run(struct scheduler *s, struct seq *x, struct run_size size,
-                                bool prompt)
-{
-    struct plan_space *p = &s->p;
-    struct step_entry *e;
-    struct plan_run *run;
-    if (prompt) {
-        run = &p->prefills[p->n_prefills];
-        e = &p->prefill_entries[p->n_prefills++];
-    } else {
-        x->entry[(s->step_sent + 1) % s->c.depth] = p->n_runs;
-        run = &p->runs[p->n_runs];
-        e = &scheduler_record(s, s->step_sent + 1)->entries[p->n_runs++];
-    }
-    bool sample = x->n_scheduled + size.n_tokens == x->n_total, follows = x->n_ahead > 0;
-    *run = (struct plan_run){.slot = x->slot,
-                             .start = x->n_scheduled,
-                             .n_tokens = size.n_tokens,
-                             .n_draft = size.n_draft,
-                             .sample = sample,
-                             .follows = follows};
-    *e = (struct step_entry){.seq = x,
-                             .r = x->r,
-                             .slot = x->slot,
-                             .n_tokens = size.n_tokens,
-                             .incarnation = x->incarnation,
-                             .n_draft = (uint16_t)size.n_draft,
-                             .sample = sample,
-                             .follows = follows,
-                             .pools = sample && x->pools,
-                             .n_scored =
-                                 prompt ? seq_n_scored_by(x, x->n_scheduled, size.n_tokens) : 0,
-                             .scores = x->scores && x->n_scheduled + 1 < x->r->n_prompt,
-                             .start = x->n_scheduled,
-                             .i_mask_share = MASK_SHARE_NONE};
-    if (x->masked && sample)
-        expect_mask(s, x, e);
-    x->n_scheduled += size.n_tokens;
-    x->n_total += sample;
-    x->n_pending += sample;
-    return run;
-}
-
-static void plan_prompt(struct scheduler *s, struct seq *x)
-{
-    x->n_untold = 0;
-    bool more = x->n_total - x->n_scheduled > 1;
-    x->enter_at = blocks_enter(s->blocks, x->tables, x->r, seq_n_known(x));
-    seq_set_prompt(s, x, more);
-    if (!more)
-        blocks_settle(s->blocks, x->tables);
-}
-
-void scheduler_add_run(struct scheduler *s, struct seq *x, struct run_size size, bool prompt)
-{
-    uint32_t n_blocks = 0;
-    count_prompt_tokens(s, x, size.n_tokens);
-    struct plan_blocks *blocks = extend(s, x, furthest(x, size), &n_blocks);
-    struct plan_run *run = put_run(s, x, size, prompt);
-    run->blocks = blocks;
-    run->n_blocks = n_blocks;
-    if (size.n_draft) {
-        x->n_ahead += (uint16_t)size.n_draft;
-        s->n_ahead++;
-        s->stats.n_draft_steps++;
-    }
-    if (prompt)
-        plan_prompt(s, x);
-}
-
 /* One position, known to have its block: what nearly every run is. */
 static void add_decode(struct scheduler *s, struct seq *x)
 {
-    (void)put_run(s, x, (struct run_size){1, 0}, false);
+    (void)plan_put_run(s, x, (struct run_size){1, 0}, false);
 }
 
 /* Whether x can run size now; who cannot takes blocks from the last in order. */
@@ -147,13 +44,13 @@ static enum blocks_fit make_room(struct scheduler *s, struct seq *x, struct run_
                                  bool *short_of_blocks)
 {
     enum blocks_fit fit;
-    while ((fit = blocks_fit(s->blocks, x->tables, x->n_scheduled, furthest(x, size))) ==
+    while ((fit = blocks_fit(s->blocks, x->tables, x->n_scheduled, plan_furthest(x, size))) ==
            BLOCKS_FIT_NOT) {
         *short_of_blocks = true;
         if (moves_reclaim(s))
             continue;
         struct seq *victim = running_last(s);
-        scheduler_preempt(s, victim);
+        seq_preempt(s, victim);
         if (victim == x)
             return BLOCKS_FIT_NOT;
     }
@@ -161,7 +58,7 @@ static enum blocks_fit make_room(struct scheduler *s, struct seq *x, struct run_
     return fit;
 }
 
-/* What other sequences have planned of x's next blocks need not be computed. */
+/* Blocks of x that other sequences have planned need not be computed. */
 static void advance(struct scheduler *s, struct seq *x)
 {
     uint32_t position = blocks_advance(s->blocks, x->tables, x->r, x->n_scheduled);
@@ -198,7 +95,7 @@ static void run_decode(struct scheduler *s, struct seq *x, uint32_t n_draft, boo
     if (size.n_draft == 0 && x->n_ahead == 0 && x->n_scheduled < x->covered)
         add_decode(s, x);
     else if (make_room(s, x, size, short_of_blocks) == BLOCKS_FIT)
-        scheduler_add_run(s, x, size, false);
+        plan_add_run(s, x, size, false);
 }
 
 static void run_prompt(struct scheduler *s, struct seq *x, struct prompt_budget *budget,
@@ -212,7 +109,7 @@ static void run_prompt(struct scheduler *s, struct seq *x, struct prompt_budget 
     if (make_room(s, x, size, short_of_blocks) != BLOCKS_FIT)
         return;
     prompt_budget_take(budget, x, start, size.n_tokens, size.n_tokens == n_left);
-    scheduler_add_run(s, x, size, true);
+    plan_add_run(s, x, size, true);
 }
 
 /* Runs every running sequence that can run. Returns the tokens of the budget that are left for
@@ -245,7 +142,7 @@ static struct prompt_budget run_all(struct scheduler *s)
     return budget;
 }
 
-/* Where nothing at all would run, the rows that others' shares hold back do, and those whose masks
+/* When nothing at all would run, the rows that others' shares hold back do, and those whose masks
  * wait: who owes least first. One of them may find no blocks, and is put aside for that; then the
  * next ones have theirs. */
 static struct prompt_budget run_any(struct scheduler *s)
@@ -339,11 +236,11 @@ const struct msg_plan *scheduler_step(struct scheduler *s, uint64_t now_ns)
     p->n_finished = p->n_admits = p->n_runs = p->n_prefills = p->n_blocks = 0;
     blocks_begin_step(s->blocks);
     close_holes(s);
-    scheduler_make_way(s);
+    admit_make_way(s);
     struct prompt_budget budget = run_any(s);
     uint32_t n_left_before = s->n_left_slots;
     hand_back_slots(s);
-    scheduler_admit(s, budget, now_ns);
+    admit_waiting(s, budget, now_ns);
     if (p->n_runs + p->n_prefills == 0) {
         /* nothing is sent: what was to be named in finished is named in the next plan */
         for (uint32_t i = 0; i < n_left_before; i++)

@@ -40,7 +40,8 @@ struct scale_hint {
     char reason[240];
 };
 
-/* Who is here is known when everybody has had the time to come back to a new head. */
+/* The workers that are here are known when everybody has had the time to come back to a new head.
+ */
 #define SCALE_HINT_BLIND_NS 5000000000ull
 /* Requests that have waited for less are no sign, where no target says otherwise. */
 #define SCALE_HINT_WAIT_NS 1000000000ull

@@ -14,7 +14,7 @@ struct step_time {
     uint64_t measured_ns;    /* when the last result came; 0: none has */
 };
 
-/* What is believed of a group: mean of some, or of one. Zeros: nothing. */
+/* The speed that is believed of one group, or the mean of some. Zeros: nothing is known. */
 struct step_speed {
     double base_ns, token_ns;
 };

@@ -1,4 +1,4 @@
-"""The head's dashboard in front of a cluster that does not exist: the files of head/dashboard as they are, and the stream
+"""The head's dashboard in front of a cluster that does not exist: the files of head/admin/dashboard as they are, and the stream
 of /api/stream in its form (docs/admin-api.md) with made-up figures of as many workers and requests as are asked for."""
 import http.server
 import json
@@ -10,7 +10,7 @@ from urllib.parse import parse_qsl, urlsplit
 
 from cluster import ROOT
 
-FILES, PAGES = ROOT / "head/dashboard", ROOT / "common/pages"
+FILES, PAGES = ROOT / "head/admin/dashboard", ROOT / "common/pages"
 TYPES = {".html": "text/html", ".css": "text/css", ".js": "text/javascript"}
 POLICY = ("default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src data:; frame-ancestors 'none'; "
           "base-uri 'none'; form-action 'none'; require-trusted-types-for 'script'")

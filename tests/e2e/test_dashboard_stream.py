@@ -13,7 +13,7 @@ from cluster import ROOT, SLOW, Cluster, get, wait_for
 KEY = "admin-e2e"
 LISTENERS = int(re.search(r"#define STREAM_LISTENERS\s+(\d+)u", (ROOT / "head/admin/stream.h").read_text())[1])
 FILES = {"/": "text/html"} | {f"/dashboard/{p.name}": "text/css" if p.suffix == ".css" else "text/javascript"
-                              for p in [*(ROOT / "head/dashboard").iterdir(), *(ROOT / "common/pages").iterdir()] if p.suffix != ".html"}
+                              for p in [*(ROOT / "head/admin/dashboard").iterdir(), *(ROOT / "common/pages").iterdir()] if p.suffix != ".html"}
 
 
 @pytest.fixture(scope="module")
@@ -160,7 +160,7 @@ def test_files_come_with_their_type_and_a_strict_policy(cluster):
     for path, kind in FILES.items():
         with urllib.request.urlopen(cluster.admin + path, timeout=10) as r:
             name = "index.html" if path == "/" else path.rsplit("/", 1)[1]
-            file = next(f for f in (ROOT / "head/dashboard" / name, ROOT / "common/pages" / name) if f.is_file())
+            file = next(f for f in (ROOT / "head/admin/dashboard" / name, ROOT / "common/pages" / name) if f.is_file())
             assert r.read() == file.read_bytes(), path
             assert r.headers["Content-Type"] == kind + "; charset=utf-8"
             policy = r.headers["Content-Security-Policy"]

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 
 #include "common/base/mem.h"
+#include "head/kv/blocks.h"
 #include "head/record/read.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
@@ -16,7 +17,7 @@ static void look_at(const struct step_log_event *e)
     if (e->i_group >= STEP_LOG_MAX_GROUPS)
         abort();
     if (e->kind == STEP_LOG_ADD && (r->n_prompt == 0 || r->n_prompt > r->n_ids || !r->ids ||
-                                    r->n_ids > r->ids_cap || r->ids_cap > SCHEDULER_MAX_MODEL_LEN))
+                                    r->n_ids > r->ids_cap || r->ids_cap > BLOCKS_MAX_MODEL_LEN))
         abort();
     if (e->kind == STEP_LOG_GROUP && e->config.n_kv_groups > SCHEDULER_MAX_KV_GROUPS)
         abort();

@@ -3,7 +3,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "head/scheduler/step_budget.h"
+#include "head/budget/step_budget.h"
 
 enum { DEPTH = 2, FLOOR_TOKENS = 8, MOST_TOKENS = 8192, BEHIND_A_JUMP = 5, FIRST_STEPS = 8 };
 #define LATE 1.2

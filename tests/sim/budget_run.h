@@ -18,6 +18,6 @@ struct budget_report {
 };
 
 /* The time that prompts may take beside decodes of decodes_ns: the rule of
- * head/scheduler/step_budget.h. */
+ * head/budget/step_budget.h. */
 double budget_rule_prompt_ns(double decodes_ns);
 void budget_run(const struct budget_curve *c, uint64_t seed, struct budget_report *out);

@@ -1,6 +1,7 @@
 /* Turns of a world, drawn from a seed. */
 #include "common/base/clock.h"
 #include "common/base/mem.h"
+#include "head/request/table.h"
 #include "tests/sim/sim_internal.h"
 
 static bool turn(struct world *w, bool arrivals)

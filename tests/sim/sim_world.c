@@ -5,6 +5,7 @@
 #include "common/base/clock.h"
 #include "common/base/mem.h"
 #include "head/request/prompt_logprobs.h"
+#include "head/request/table.h"
 
 static bool fail(struct world *w, const char *what)
 {

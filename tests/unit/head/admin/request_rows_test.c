@@ -1,4 +1,5 @@
 /* Requests as the dashboard shows them: times, rings, walks in slices, pages. */
+#include "head/admin/request_rows.h"
 #include "tests/unit/head/core/core_fixture.h"
 
 #include <stdlib.h>

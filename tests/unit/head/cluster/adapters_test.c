@@ -2,6 +2,8 @@
  * what happens to both when workers refuse, leave, come and come back. */
 #include <stdio.h>
 
+#include "head/cluster/adapters.h"
+#include "head/cluster/eligible.h"
 #include "tests/unit/head/core/core_fixture.h"
 
 enum { GATEWAY = 3, SPARE = 4, TICKET = 77 };
@@ -229,7 +231,7 @@ static void who_cannot_load_it_is_asked_again_and_not_placed(void **state)
     say(f, SPARE, &hello);
     done(f, SPARE, id, true, STATUS_IO);
     assert_false(
-        adapters_may_place(&f->core->cluster, cluster_find_worker(&f->core->cluster, 104)));
+        eligible_has_adapters(&f->core->cluster, cluster_find_worker(&f->core->cluster, 104)));
     box_clear(f);
     wait_ms(f, 2000, 1u << 1 | 1u << 2 | 1u << SPARE | 1u << GATEWAY);
     assert_null(told(f, SPARE));
@@ -408,7 +410,7 @@ static void all_read_the_same_files(void **state)
     const struct msg_adapter *a = told(f, SPARE);
     assert_true(a && !a->on && a->id == id);
     assert_false(
-        adapters_may_place(&f->core->cluster, cluster_find_worker(&f->core->cluster, 104)));
+        eligible_has_adapters(&f->core->cluster, cluster_find_worker(&f->core->cluster, 104)));
     done(f, SPARE, id, false, STATUS_OK);
     assert_int_equal(f->core->cluster.adapters.all[0].state, ADAPTER_READY);
     fixture_free(f);
@@ -448,7 +450,7 @@ static void what_is_held_of_other_files_is_a_stray(void **state)
         hello.hello.worker.n_adapters = 1;
         say(f, SPARE + (uint8_t)i, &hello);
         const struct worker *w = cluster_find_worker(&f->core->cluster, 104 + i);
-        assert_true(adapters_may_place(&f->core->cluster, w) == (i == 0));
+        assert_true(eligible_has_adapters(&f->core->cluster, w) == (i == 0));
     }
     assert_null(told(f, SPARE));
     assert_true(told(f, SPARE + 1) && !told(f, SPARE + 1)->on); /* and then it is told to load */

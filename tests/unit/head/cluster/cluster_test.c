@@ -1,4 +1,5 @@
 /* Groups: formation, its failures, adoption, placement, drains. */
+#include "head/state/served_model.h"
 #include "tests/unit/head/core/core_fixture.h"
 
 static const struct group *group0(const struct fixture *f)
@@ -140,13 +141,13 @@ static void a_worker_that_is_in_no_group_changes_no_limit(void **state)
     odd.hello.worker.vocab_size = 77;
     odd.hello.worker.config_hash[0] = 1;
     say(f, 3, &odd);
-    assert_int_equal(router_model(f->core).max_model_len, 512);
-    assert_int_equal(router_model(f->core).vocab_size, 20000);
+    assert_int_equal(served_model_now(f->core).max_model_len, 512);
+    assert_int_equal(served_model_now(f->core).vocab_size, 20000);
     say(f, 1, &bye); /* nothing serves: what served last still counts */
     say(f, 2, &bye);
     assert_true(epoch != 0 && !head_core_is_ready(f->core));
-    assert_int_equal(router_model(f->core).max_model_len, 512);
-    assert_int_equal(router_model(f->core).vocab_size, 20000);
+    assert_int_equal(served_model_now(f->core).max_model_len, 512);
+    assert_int_equal(served_model_now(f->core).vocab_size, 20000);
     fixture_free(f);
 }
 

@@ -10,6 +10,7 @@
 
 #include "common/base/clock.h"
 #include "common/base/mem.h"
+#include "head/core/core.h"
 #include "head/state/head_core.h"
 
 #define BOX_MAX 256u
@@ -60,9 +61,8 @@ static inline enum status fixture_send(void *ctx, struct bus_peer to, struct str
 
 static inline void box_clear(struct fixture *f)
 {
-    for (uint32_t i = 0; i < f->n_box; i++)
-        arena_fini(&f->box[i].arena);
-    f->n_box = 0;
+    while (f->n_box > 0)
+        arena_fini(&f->box[--f->n_box].arena);
 }
 
 /* The oldest message of this type to conn, or NULL; heartbeats are never looked at otherwise. */

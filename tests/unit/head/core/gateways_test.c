@@ -1,5 +1,6 @@
 /* Requests as a gateway sees them: attempts, refusals, grace, deadlines, tokens kept over an epoch.
  */
+#include "head/core/gateways.h"
 #include "head/request/logprobs.h"
 #include "head/request/prompt_logprobs.h"
 #include "tests/unit/head/core/core_fixture.h"

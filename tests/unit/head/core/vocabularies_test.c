@@ -1,4 +1,5 @@
 /* Gateways of another model than the workers', whoever says what it is first. */
+#include "head/core/vocabularies.h"
 #include "tests/unit/head/core/core_fixture.h"
 
 static struct vocabulary of_kind(char kind)

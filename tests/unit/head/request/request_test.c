@@ -9,6 +9,8 @@
 
 #include "common/base/random.h"
 #include "head/request/logprobs.h"
+#include "head/request/request.h"
+#include "head/request/table.h"
 
 enum { MAX_LEN = 100 };
 static const uint32_t some_ids[200] = {11, 12, 13, 14, 15};

@@ -2,7 +2,7 @@
  * says, nobody else has it by them, and a recovery takes as many times longer as the machine is
  * slower. */
 #include "common/base/clock.h"
-#include "head/scheduler/step_budget.h"
+#include "head/budget/step_budget.h"
 #include "tests/unit/head/scheduler/scheduler_bed.h"
 
 #define TARGET_NS (250 * NS_PER_MS)

@@ -1,4 +1,5 @@
 /* The bytes of a plan: a step may cost few tokens and many bytes, and no plan passes a frame. */
+#include "head/kv/blocks.h"
 #include "proto/codec/codec.h"
 #include "tests/unit/head/scheduler/scheduler_bed.h"
 
@@ -9,7 +10,7 @@ static struct scheduler_config wide(uint32_t max_num_seqs, uint32_t n_blocks)
     struct scheduler_config c = config(n_blocks);
     c.max_num_batched_tokens = MIB;
     c.max_num_seqs = c.max_waiting = max_num_seqs;
-    c.max_model_len = SCHEDULER_MAX_MODEL_LEN;
+    c.max_model_len = BLOCKS_MAX_MODEL_LEN;
     c.enable_prefix_caching = true;
     return c;
 }
@@ -17,7 +18,7 @@ static struct scheduler_config wide(uint32_t max_num_seqs, uint32_t n_blocks)
 static struct request *make_long(struct bed *b, const struct msg_submit *m)
 {
     struct request *r;
-    assert_int_equal(request_new(NULL, m, SCHEDULER_MAX_MODEL_LEN, 1, &r, NULL), STATUS_OK);
+    assert_int_equal(request_new(NULL, m, BLOCKS_MAX_MODEL_LEN, 1, &r, NULL), STATUS_OK);
     r->arrival_seq = b->n_requests + 1;
     b->requests[b->n_requests++] = r;
     return r;
@@ -89,9 +90,9 @@ static void long_prompts_that_are_cached_come_in_by_several_plans(void **state)
 static void who_passes_a_frame_alone_never_fits(void **state)
 {
     struct bed b;
-    struct scheduler_config c = wide(4, SCHEDULER_MAX_MODEL_LEN / 16 + 16);
+    struct scheduler_config c = wide(4, BLOCKS_MAX_MODEL_LEN / 16 + 16);
     open_bed(&b, &c);
-    struct msg_submit m = submit(&b, 4, SCHEDULER_MAX_MODEL_LEN - 4);
+    struct msg_submit m = submit(&b, 4, BLOCKS_MAX_MODEL_LEN - 4);
     struct request *r = make_long(&b, &m);
     assert_false(scheduler_fits(b.s, r));
     assert_int_equal(scheduler_add(b.s, r), STATUS_NO_MEMORY);

@@ -1,5 +1,5 @@
 /* The scheduler's decisions, case by case. The seeded property tests are in tests/sim. */
-#include "head/scheduler/step_budget.h"
+#include "head/budget/step_budget.h"
 #include "tests/unit/head/scheduler/scheduler_bed.h"
 #include "tests/unit/malloc_count.h"
 

@@ -1,0 +1,269 @@
+#include "head/budget/row_shares.h"
+
+#include <assert.h>
+
+#include "common/base/mem.h"
+
+enum {
+    CAP_MIN = 16,
+    QUICK = 4,  /* a part of the target that is quick enough */
+    PROBE = 32, /* one of so many steps has half of its decodes, while their cost is not sure */
+    MANY_ROWS = 1 << 20,
+    FIT_MAX = INT32_MAX /* more than all tenants' */
+};
+#define UNSURE       0.1
+#define DECODES_PART 0.75 /* of a step with prompts, whose floor is a quarter of one */
+
+void row_shares_fini(struct row_shares *m)
+{
+    mem_free(m->all);
+    *m = (struct row_shares){0};
+}
+
+/* ---- who is in ---- */
+
+static uint32_t find(const struct row_shares *m, uint64_t tenant)
+{
+    uint32_t i_unused = m->n;
+    for (uint32_t i = 0; i < m->n; i++) {
+        if (m->all[i].n_inside == 0)
+            i_unused = i;
+        else if (m->all[i].tenant == tenant)
+            return i;
+    }
+    return i_unused;
+}
+
+uint16_t row_shares_enter(struct row_shares *m, uint64_t tenant)
+{
+    uint32_t i = find(m, tenant);
+    if (i == ROW_SHARES_MOST)
+        return ROW_SHARE_NONE;
+    if (i == m->cap) {
+        m->cap = m->cap ? 2 * m->cap : CAP_MIN;
+        m->all = mem_realloc(m->all, m->cap * sizeof *m->all);
+    }
+    if (i == m->n)
+        m->all[m->n++].n_inside = 0;
+    struct row_share *s = &m->all[i];
+    if (s->n_inside == 0) {
+        *s = (struct row_share){.tenant = tenant};
+        m->n_tenants++;
+    }
+    s->n_inside++;
+    return (uint16_t)i;
+}
+
+void row_shares_leave(struct row_shares *m, uint16_t i)
+{
+    if (i == ROW_SHARE_NONE)
+        return;
+    struct row_share *s = &m->all[i];
+    assert(s->n_inside > 0);
+    if (--s->n_inside > 0)
+        return;
+    *s = (struct row_share){0};
+    m->n_tenants--;
+}
+
+void row_shares_prompt(struct row_shares *m, uint16_t i, bool begins)
+{
+    if (i != ROW_SHARE_NONE)
+        m->all[i].n_prompts += begins ? 1 : -1u;
+}
+
+/* ---- a step ---- */
+
+/* Those that want more have so much each, and the first n_more of them one more. */
+struct parts {
+    uint32_t each, n_more;
+};
+
+/* Max-min fair parts of n: nobody has more than it wants, and what one leaves is the others'
+ * (Bertsekas and Gallager, "Data Networks", 6.5.2). n_others want any amount. */
+static struct parts share_out(const struct row_shares *m, uint32_t n, uint32_t n_others)
+{
+    for (uint32_t each = 0;;) {
+        uint32_t n_over = n_others, rest = n;
+        for (uint32_t i = 0; i < m->n; i++) {
+            if (m->all[i].wanted > each)
+                n_over++;
+            else
+                rest -= (uint32_t)m->all[i].wanted;
+        }
+        if (n_over == 0 || rest / n_over == each) /* it never becomes less */
+            return (struct parts){each, rest - each * n_over};
+        each = rest / n_over;
+    }
+}
+
+/* n rows of a step for what is wanted of it. The prompts of a tenant stand for n_prompts rows,
+ * which are not given away. Returns the decodes that may run. */
+static uint32_t fill(struct row_shares *m, uint32_t n, uint32_t n_prompts)
+{
+    struct parts parts = share_out(m, n, 0);
+    uint32_t n_may = 0;
+    for (uint32_t i = 0; i < m->n; i++) {
+        struct row_share *s = &m->all[i];
+        uint32_t its = parts.each + (parts.n_more > 0), prompts = s->n_prompts > 0 ? n_prompts : 0;
+        s->n_may = s->n_last;
+        if (s->n_last > 0 && s->wanted > parts.each) {
+            s->n_may = its > prompts ? its - prompts : 1;
+            s->n_may = s->n_may < s->n_last ? s->n_may : s->n_last;
+            parts.n_more -= parts.n_more > 0;
+        }
+        n_may += s->n_may;
+    }
+    return n_may;
+}
+
+/* Half as many, but as many of each as the tenant with the fewest has: those miss no step by it. */
+static double probe(double fit, uint32_t n_all, uint32_t n_few)
+{
+    double half = (fit < n_all ? fit : n_all) / 2;
+    return half > n_few ? half : fit < n_few ? fit : n_few;
+}
+
+/* fit: rows of a step, of which the prompts of each tenant that has any stand for of_prompts. */
+static void limit(struct row_shares *m, double fit, double of_prompts)
+{
+    const uint32_t n_prompts = (uint32_t)(of_prompts < MANY_ROWS ? of_prompts : MANY_ROWS),
+                   n_fit = (uint32_t)(fit < FIT_MAX ? fit : FIT_MAX);
+    uint32_t n_all = 0;
+    for (uint32_t i = 0; i < m->n; i++) {
+        struct row_share *s = &m->all[i];
+        s->wanted = s->n_last + (s->n_prompts > 0 ? n_prompts : 0);
+        n_all += (uint32_t)s->wanted;
+    }
+    m->limits = n_fit < n_all;
+    m->n_fresh = m->limits ? 0 : n_fit - n_all;
+    m->n_rows = m->limits ? fill(m, n_fit, n_prompts) : n_fit;
+    for (uint32_t i = 0; i < m->n; i++)
+        m->all[i].wanted = 0; /* nothing of the prompts' time yet */
+}
+
+void row_shares_plan(struct row_shares *m, const struct step_budget *b, uint32_t n_each,
+                     bool has_prompts)
+{
+    double drawn_ns = b->drawn_ns * n_each;
+    uint32_t n_all = 0, least = UINT32_MAX, n_deciding = 0, n_prompting = 0;
+    m->limits = false;
+    m->n_rows = m->n_fresh = UINT32_MAX;
+    m->longest_ns = UINT64_MAX;
+    if (m->n_tenants < 2 || b->target_ns == 0 || b->token_ns <= 0 || b->drawn_ns <= 0)
+        return;
+    for (uint32_t i = 0; i < m->n; i++) {
+        const struct row_share *s = &m->all[i];
+        n_all += s->n_last;
+        n_deciding += s->n_last > 0;
+        n_prompting += s->n_prompts > 0;
+        uint32_t rows = s->n_last > 0 ? s->n_last : s->n_inside; /* so many will decode */
+        if (rows > 0 && rows < least)
+            least = rows;
+    }
+    double by_turns = m->n_tenants * (b->pass_ns + drawn_ns * least);
+    double quick = (double)b->target_ns / QUICK, part = has_prompts ? DECODES_PART : 1;
+    double longest = by_turns > quick ? by_turns : quick, all_ns = b->pass_ns + drawn_ns * n_all;
+    double most = longest * part > quick / part ? longest * part : quick / part;
+    bool all_run = all_ns <= most;
+    double fit = ((all_run ? most : longest) - b->pass_ns) / drawn_ns;
+    double of_prompts = all_run || n_prompting == 0 ? 0 : longest * (1 - part) / drawn_ns;
+    if (all_run && all_ns > longest * part)
+        longest = all_ns / part;
+    m->longest_ns = longest < 1e18 ? (uint64_t)longest : UINT64_MAX;
+    if (b->n_results % PROBE == 0 && step_budget_unsure_of_drawn(b) > UNSURE)
+        fit = probe(fit, n_all, least * n_deciding);
+    limit(m, fit, of_prompts / (n_prompting + (n_prompting == 0)));
+}
+
+void row_shares_begin_step(struct row_shares *m)
+{
+    m->n_fresh_ran = 0;
+    m->held = false;
+    for (uint32_t i = 0; i < m->n; i++)
+        m->all[i].n_ready = 0;
+}
+
+/* They stand in a ring of as many as there were in the last step; the window moves on by its own
+ * size. Those that have come since have what is left; the others wait for the next step, when they
+ * are counted: the prompts of one step may end in a hundred decodes of the next one. */
+static bool may_run(struct row_shares *m, const struct row_share *s, uint32_t k)
+{
+    if (k >= s->n_last)
+        return m->n_fresh_ran < m->n_fresh && ++m->n_fresh_ran > 0;
+    if (!m->limits || s->n_may == s->n_last)
+        return true;
+    return (k >= s->from ? k - s->from : k + s->n_last - s->from) < s->n_may;
+}
+
+bool row_shares_may_run(struct row_shares *m, uint16_t i)
+{
+    if (i == ROW_SHARE_NONE)
+        return true;
+    struct row_share *s = &m->all[i];
+    bool may = may_run(m, s, s->n_ready++);
+    m->held = m->held || !may;
+    return may;
+}
+
+void row_shares_end_step(struct row_shares *m)
+{
+    for (uint32_t i = 0; i < m->n; i++) {
+        struct row_share *s = &m->all[i];
+        bool moves = m->limits && s->n_may < s->n_last;
+        s->from = s->n_ready > 0 ? (s->from + (moves ? s->n_may : 0)) % s->n_ready : 0;
+        s->n_last = s->n_ready;
+    }
+}
+
+bool row_shares_lift(struct row_shares *m)
+{
+    m->limits = false;
+    m->n_rows = m->n_fresh = UINT32_MAX;
+    return m->held;
+}
+
+/* ---- the prompts' time ---- */
+
+void row_shares_want_time(struct row_shares *m, uint16_t i, uint64_t n)
+{
+    if (i != ROW_SHARE_NONE)
+        m->all[i].wanted += n;
+}
+
+/* This tenant has a request that waits (or a decode that its mask holds), and computes no prompt.
+ */
+static bool has_newcomers(const struct row_share *s)
+{
+    return s->n_prompts == 0 && s->n_inside > s->n_ready && s->n_inside > s->n_last;
+}
+
+void row_shares_split_time(struct row_shares *m, uint32_t n, bool has_waiting)
+{
+    uint32_t n_sharing = 0;
+    bool newcomers = false;
+    for (uint32_t i = 0; i < m->n; i++) {
+        n_sharing += m->all[i].n_prompts > 0;
+        newcomers = newcomers || has_newcomers(&m->all[i]);
+    }
+    uint32_t n_others = has_waiting && newcomers;
+    bool is_split = n_sharing + n_others > 1;
+    uint32_t each = is_split ? share_out(m, n, n_others).each : 0;
+    for (uint32_t i = 0; i < m->n; i++) {
+        struct row_share *s = &m->all[i];
+        uint64_t most = s->wanted < each ? s->wanted : each;
+        s->time_left = each > 0 && s->n_prompts > 0 ? (uint32_t)most : UINT32_MAX;
+        s->wanted = 0;
+    }
+}
+
+uint32_t row_shares_time_left(const struct row_shares *m, uint16_t i)
+{
+    return i == ROW_SHARE_NONE ? UINT32_MAX : m->all[i].time_left;
+}
+
+void row_shares_take_time(struct row_shares *m, uint16_t i, uint32_t n)
+{
+    if (i != ROW_SHARE_NONE && m->all[i].time_left < UINT32_MAX)
+        m->all[i].time_left -= n < m->all[i].time_left ? n : m->all[i].time_left;
+}

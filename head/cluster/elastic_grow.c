@@ -1,0 +1,91 @@
+#include "head/cluster/elastic_grow.h"
+
+#include <string.h>
+
+#include "common/base/mem.h"
+#include "head/cluster/elastic.h"
+#include "head/cluster/eligible.h"
+#include "head/cluster/formation.h"
+
+#define EARLY_WAITS 4u
+
+static uint32_t count_settled(const struct cluster *c, const struct worker *like)
+{
+    uint32_t n = 0;
+    for (const struct worker *w = c->workers; w; w = w->next)
+        n += eligible_may_place(c, w) && eligible_same_kind(w, like) &&
+             c->now_ns - w->free_since_ns >= c->config.settle_ns;
+    return n;
+}
+
+/* So many are free that spares are left when it is whole: who comes and goes alone does not make it
+ * small again. Those who do so together do, so it is not done twice in a row. */
+static bool may_grow_early(const struct cluster *c, const struct group *g)
+{
+    if (g->grew_ns > 0 && c->now_ns - g->grew_ns < EARLY_WAITS * c->config.elastic_wait_ns)
+        return false;
+    return count_settled(c, g->members[0]) >= c->world;
+}
+
+/* Else not sooner than the wait after it was formed, so that a worker that comes and goes costs it
+ * no more than one formation in that time. */
+static bool may_grow(const struct cluster *c, const struct group *g)
+{
+    if (g->state != GROUP_READY || !group_is_shrunk(c, g) || g->draining)
+        return false;
+    for (uint32_t i = 0; i < g->world; i++) {
+        const struct peer *p = g->members[i]->peer;
+        if (p->suspect || !p->open)
+            return false;
+    }
+    return c->now_ns - g->ready_ns >= c->config.elastic_wait_ns || may_grow_early(c, g);
+}
+
+/* The group, with those who are free, and with other small ones where these are not enough: all
+ * that has to be dissolved for a whole one, in marked. */
+static bool could_grow(const struct cluster *c, const struct group *g, bool *marked)
+{
+    const struct worker *like = g->members[0];
+    uint32_t n = g->world + count_settled(c, like);
+    marked[g->index] = true;
+    for (uint32_t i = 0; i < c->config.max_groups && n < c->world; i++) {
+        const struct group *other = c->groups[i];
+        if (!other || other == g || !may_grow(c, other) ||
+            !eligible_same_kind(other->members[0], like))
+            continue;
+        marked[i] = true;
+        n += other->world;
+    }
+    return n >= c->world;
+}
+
+static void grow(struct cluster *c, struct group *g)
+{
+    events_add(c->events, c->now_ns, LOG_INFO, "group_grows", "group=%llu tp=%u whole_tp=%u",
+               (unsigned long long)g->id, g->tp, c->config.tp);
+    g->grows = true;
+    g->grew_ns = c->now_ns;
+    group_dissolve(c, g, "it can have all of its ranks again", false);
+}
+
+/* One at a time: two would count the same free workers. */
+void elastic_grow_tick(struct cluster *c)
+{
+    bool any = false, done = false;
+    for (uint32_t i = 0; i < c->config.max_groups && c->config.elastic_tp; i++) {
+        const struct group *g = c->groups[i];
+        if (g && elastic_is_growing(c, g))
+            return;
+        any = any || (g && may_grow(c, g));
+    }
+    bool *marked = any ? mem_array(c->config.max_groups, sizeof *marked) : NULL;
+    for (uint32_t i = 0; any && i < c->config.max_groups && !done; i++) {
+        memset(marked, 0, c->config.max_groups * sizeof *marked);
+        done = c->groups[i] && may_grow(c, c->groups[i]) && could_grow(c, c->groups[i], marked);
+    }
+    for (uint32_t i = 0; done && i < c->config.max_groups; i++) {
+        if (marked[i])
+            grow(c, c->groups[i]);
+    }
+    mem_free(marked);
+}

@@ -1,0 +1,121 @@
+#include "head/core/check.h"
+
+#include "head/request/request.h"
+#include "head/routing/grammars.h"
+#include "head/routing/transfers.h"
+#include "head/state/head_core.h"
+
+static bool check_request(const struct head_core *h, const struct request *r, struct error *err)
+{
+    if (r->i_gateway >= GATEWAYS_MAX || !h->gateways[r->i_gateway])
+        return error_set(err, STATUS_INTERNAL, "a request of no gateway"), false;
+    bool live = r->finish == FINISH_NONE;
+    if (live && r->i_group != NO_GROUP && !h->lanes[r->i_group].scheduler)
+        return error_set(err, STATUS_INTERNAL, "a request in a group that is down"), false;
+    if (!live && r->sched)
+        return error_set(err, STATUS_INTERNAL, "an ended request in a scheduler"), false;
+    if (r->n_delivered > request_n_generated(r))
+        return error_set(err, STATUS_INTERNAL, "more delivered than made"), false;
+    return true;
+}
+
+/* Every entry knows its place, and nobody has one who is not there. */
+static bool check_outbox(const struct head_core *h, const struct gateway *g, uint32_t n_with_place,
+                         struct error *err)
+{
+    uint32_t n = 0;
+    bool ok = g->outbox_begin <= g->outbox_end && g->outbox_end <= g->outbox_cap;
+    for (uint32_t i = g->outbox_begin; ok && i < g->outbox_end; i++) {
+        const struct request *r = g->outbox[i];
+        n += r != NULL;
+        ok = !r || (r->i_outbox == i + 1 && r->i_gateway == g->index &&
+                    request_table_find(h->requests, r->id, r->i_choice) == r);
+    }
+    if (ok && n == n_with_place)
+        return true;
+    return error_set(err, STATUS_INTERNAL, "gateway %u: its outbox has %u entries for %u requests",
+                     g->index, n, n_with_place),
+           false;
+}
+
+static bool check_group(const struct head_core *h, const struct group *g, struct error *err)
+{
+    const struct lane *l = &h->lanes[g->index];
+    if (g->world != g->tp * h->config.cluster.pp || g->world > h->cluster.world ||
+        (group_is_shrunk(&h->cluster, g) &&
+         (!h->cluster.config.elastic_tp || g->state == GROUP_WAITING)))
+        return error_set(err, STATUS_INTERNAL, "a group of TP %u has %u ranks", g->tp, g->world),
+               false;
+    for (uint32_t i = 0; i < g->world; i++) {
+        const struct worker *w = g->members[i];
+        if (!w && g->state != GROUP_WAITING && g->state != GROUP_ABORTING)
+            return error_set(err, STATUS_INTERNAL, "a hole in a live group"), false;
+        if (w && (w->group != g || w->position != i || w->held_epoch != 0))
+            return error_set(err, STATUS_INTERNAL, "a member in two places"), false;
+        if (w && (w->abort_epoch != 0) != (g->state == GROUP_ABORTING && !w->aborted))
+            return error_set(err, STATUS_INTERNAL, "an Abort without end"), false;
+    }
+    if ((g->state == GROUP_READY) != (l->scheduler != NULL))
+        return error_set(err, STATUS_INTERNAL, "ready and scheduler disagree"), false;
+    return !l->scheduler || scheduler_check(l->scheduler, err);
+}
+
+/* The sums are those of the lanes; a lane that is not due has said what it has. */
+static bool check_live(const struct head_core *h, struct error *err)
+{
+    uint32_t n_running = 0, n_queued = 0, n_live = 0;
+    for (uint32_t i = 0; i < h->config.cluster.max_groups; i++) {
+        const struct lane *l = &h->lanes[i];
+        struct scheduler_stats x;
+        if (!l->scheduler)
+            continue;
+        if (n_live == h->n_live || h->live[n_live++] != i)
+            return error_set(err, STATUS_INTERNAL, "group %u is not in the list of live ones", i),
+                   false;
+        scheduler_get_stats(l->scheduler, &x);
+        if (!l->due && (x.running != l->n_running || x.waiting != l->n_queued))
+            return error_set(err, STATUS_INTERNAL, "group %u: counts are old", i), false;
+        n_running += l->n_running;
+        n_queued += l->n_queued;
+    }
+    if (n_live != h->n_live || n_running != h->n_running || n_queued != h->n_queued)
+        return error_set(err, STATUS_INTERNAL, "sums over live groups are wrong"), false;
+    return true;
+}
+
+bool head_core_check(const struct head_core *h, struct error *err)
+{
+    uint32_t n_held = 0, n_open = 0, n_with_place[GATEWAYS_MAX] = {0};
+    for (const struct request *r = h->held_first; r; r = r->next)
+        n_held++;
+    if (n_held != h->n_held)
+        return error_set(err, STATUS_INTERNAL, "held list has %u, not %u", n_held, h->n_held),
+               false;
+    for (const struct request *r = request_table_next(h->requests, NULL); r;
+         r = request_table_next(h->requests, r)) {
+        if (!check_request(h, r, err))
+            return false;
+        n_with_place[r->i_gateway] += r->i_outbox > 0;
+    }
+    for (uint32_t i = 0; i < GATEWAYS_MAX; i++) {
+        const struct gateway *g = h->gateways[i];
+        n_open += g ? g->n_open : 0;
+        if (g && !check_outbox(h, g, n_with_place[i], err))
+            return false;
+    }
+    if (n_open != request_table_count(h->requests))
+        return error_set(err, STATUS_INTERNAL, "gateways count %u requests, the table %u", n_open,
+                         request_table_count(h->requests)),
+               false;
+    uint32_t n_groups = 0;
+    for (uint32_t i = 0; i < h->config.cluster.max_groups; i++) {
+        n_groups += h->cluster.groups[i] != NULL;
+        if (h->cluster.groups[i] && !check_group(h, h->cluster.groups[i], err))
+            return false;
+    }
+    if (n_groups != h->cluster.n_groups)
+        return error_set(err, STATUS_INTERNAL, "%u groups, counted %u", n_groups,
+                         h->cluster.n_groups),
+               false;
+    return check_live(h, err) && transfers_check(h, err) && grammars_check(h, err);
+}

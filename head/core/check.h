@@ -1,0 +1,7 @@
+#pragma once
+/* Every invariant that spans modules: for tests. */
+#include "common/base/status.h"
+
+struct head_core;
+
+bool head_core_check(const struct head_core *h, struct error *err);

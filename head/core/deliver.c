@@ -1,0 +1,156 @@
+/* Refusals and tokens to a gateway, as far as its link takes them. */
+#include "head/core/deliver.h"
+
+#include <string.h>
+
+#include "head/request/logprobs.h"
+#include "head/request/prompt_logprobs.h"
+#include "head/request/request.h"
+#include "head/state/outbox.h"
+#include "head/state/requests.h"
+
+/* The weight of one message on the wire is bounded, roughly: a gateway that was away gets much at
+ * once, and a frame has a size that it must not pass. */
+#define TOKENS_BYTES (1u << 20)
+#define ITEM_BYTES   256u /* all of an item but ids and rows */
+#define ID_BYTES     5u
+#define ROW_BYTES    16u /* of a row of log-probabilities, and 9 for each of its entries */
+
+/* How many of the tokens that r's gateway does not have fit in the budget, which shrinks; 0: none
+ * but there are some. */
+static uint32_t tokens_that_fit(const struct request *r, uint64_t *budget)
+{
+    uint32_t n = 0, n_new = request_n_generated(r) - r->n_delivered;
+    if (request_pools(r)) { /* all of it: the next one waits for the next message */
+        uint64_t bytes = r->vector.n * sizeof *r->vector.ptr;
+        *budget -= bytes < *budget ? bytes : *budget;
+        return n_new;
+    }
+    const struct logprob_row *rows = request_undelivered_rows(r);
+    for (; n < n_new; n++) {
+        uint64_t bytes = ID_BYTES;
+        if (rows)
+            bytes += ROW_BYTES + (ID_BYTES + 4u) * rows[n].ids.n;
+        if (bytes > *budget)
+            break;
+        *budget -= bytes;
+    }
+    return n;
+}
+
+/* The same of rows of its prompt, of which as many are sent at once as lie side by side. */
+static uint32_t scores_that_fit(const struct request *r, uint64_t *budget)
+{
+    const struct logprob_row *rows;
+    uint32_t n = 0, n_new = request_next_scores(r, &rows);
+    for (; n < n_new; n++) {
+        uint64_t bytes = ROW_BYTES + (ID_BYTES + 4u) * rows[n].ids.n;
+        if (bytes > *budget)
+            break;
+        *budget -= bytes;
+    }
+    return n;
+}
+
+static bool are_all_scores(const struct request *r, uint32_t n)
+{
+    return r->scores->n_delivered + n == r->scores->n_known;
+}
+
+static void fill_item(const struct request *r, uint64_t *budget, struct tokens_item *out)
+{
+    uint32_t n_scores = r->is_scored ? scores_that_fit(r, budget) : 0, n = 0;
+    if (!r->is_scored || are_all_scores(r, n_scores))
+        n = tokens_that_fit(r, budget);
+    request_fill_tokens(r, n_scores, n, out);
+}
+
+/* True: all that there is of it. */
+static bool note_delivered(struct request *r, const struct tokens_item *item)
+{
+    r->n_delivered += request_pools(r) ? request_n_generated(r) : item->ids.n;
+    request_rows_delivered(r);
+    if (item->n_prompt_logprobs > 0)
+        request_scores_delivered(r, item->n_prompt_logprobs);
+    return r->n_delivered == request_n_generated(r) && (!r->is_scored || are_all_scores(r, 0));
+}
+
+static uint32_t fill_refusals(struct head_core *h, const struct gateway *g)
+{
+    uint32_t n = g->n_refusals < TOKENS_ITEMS_MAX ? g->n_refusals : TOKENS_ITEMS_MAX;
+    for (uint32_t i = 0; i < n; i++) {
+        const struct refusal *x = &g->refusals[i];
+        h->items[i] = (struct tokens_item){.id = x->id,
+                                           .i_choice = x->i_choice,
+                                           .attempt = x->attempt,
+                                           .finish = FINISH_ERROR,
+                                           .status = x->status,
+                                           .retry_after_s = x->retry_after_s,
+                                           .text = str_from(x->text)};
+    }
+    return n;
+}
+
+static enum status send_items(struct head_core *h, struct gateway *g, uint32_t n)
+{
+    /* The epoch is no group's: gateways learn the term from it. */
+    uint64_t epoch = cluster_need_term(&h->cluster) << 32 | (h->cluster.n_epochs & 0xFFFFFFFFu);
+    struct msg m = {.type = MSG_TOKENS,
+                    .tokens = {.term_epoch = epoch, .items = h->items, .n_items = n}};
+    return peers_send(&h->peers, g->peer, &m);
+}
+
+static void prefetch(const struct gateway *g, uint32_t i)
+{
+    const struct request *far = NULL, *near = NULL;
+    if (i + REQUEST_PREFETCH_FAR < g->outbox_end)
+        far = g->outbox[i + REQUEST_PREFETCH_FAR];
+    if (i + REQUEST_PREFETCH_NEAR < g->outbox_end)
+        near = g->outbox[i + REQUEST_PREFETCH_NEAR];
+    if (far)
+        request_prefetch(far);
+    if (near)
+        request_prefetch_ids(near);
+}
+
+/* One message from the outbox's head; false: nothing more can go now. */
+static bool flush_tokens(struct head_core *h, struct gateway *g)
+{
+    uint32_t n = 0;
+    uint64_t budget = TOKENS_BYTES;
+    while (g->outbox_begin < g->outbox_end && !g->outbox[g->outbox_begin])
+        g->outbox_begin++;
+    for (uint32_t i = g->outbox_begin;
+         i < g->outbox_end && n < TOKENS_ITEMS_MAX && budget >= ITEM_BYTES; i++) {
+        struct request *r = g->outbox[i];
+        prefetch(g, i);
+        if (!r)
+            continue;
+        budget -= ITEM_BYTES;
+        h->item_requests[n] = r;
+        fill_item(r, &budget, &h->items[n++]);
+    }
+    if (n == 0 || send_items(h, g, n) != STATUS_OK)
+        return false;
+    for (uint32_t i = 0; i < n; i++) {
+        struct request *r = h->item_requests[i];
+        bool all = note_delivered(r, &h->items[i]);
+        outbox_remove(h, r);
+        if (!all)
+            outbox_add(h, r); /* the rest goes in a later message */
+        else if (r->finish != FINISH_NONE)
+            requests_drop(h, r);
+    }
+    return true;
+}
+
+void deliver(struct head_core *h, struct gateway *g)
+{
+    uint32_t n = fill_refusals(h, g);
+    if (n > 0 && send_items(h, g, n) == STATUS_OK) {
+        g->n_refusals -= n;
+        memmove(g->refusals, g->refusals + n, g->n_refusals * sizeof *g->refusals);
+    }
+    while (flush_tokens(h, g))
+        ;
+}
