@@ -2,6 +2,7 @@
 #include <string.h>
 
 #include "cli/base/command_line.h"
+#include "cli/commands/list.h"
 #include "cli/commands/vllm.h"
 #include "common/host/crash.h"
 #include "common/host/first_process.h"

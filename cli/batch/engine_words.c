@@ -4,7 +4,7 @@
 
 #include <string.h>
 
-#include "cli/base/tables.h"
+#include "cli/up/plan/options.h"
 #include "common/base/mem.h"
 
 char **engine_words_move(const struct option_spec *specs, size_t n_specs, int argc, char **argv,

@@ -4,8 +4,9 @@
 #include <unistd.h>
 
 #include "cli/base/command_line.h"
+#include "cli/base/program_name.h"
 #include "cli/bench/loopback.h"
-#include "cli/commands/vllm.h"
+#include "cli/commands/list.h"
 #include "common/base/clock.h"
 
 enum { PAUSE_MS = 200 };
@@ -24,11 +25,11 @@ int cmd_bench(int argc, char **argv)
     }
     bool asked = argc == 2 && (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0);
     FILE *to = asked ? stdout : stderr;
-    fprintf(to, "usage: %s bench BENCHMARK [OPTION...]\n\n", vllm_program());
+    fprintf(to, "usage: %s bench BENCHMARK [OPTION...]\n\n", program_name());
     for (size_t i = 0; i < n_commands; i++)
         if (strncmp(commands[i].name, "bench ", 6) == 0)
             fprintf(to, "  %-11s %s\n", commands[i].name + 6, commands[i].help);
-    fprintf(to, "\n`%s bench BENCHMARK --help` lists its options.\n", vllm_program());
+    fprintf(to, "\n`%s bench BENCHMARK --help` lists its options.\n", program_name());
     return asked ? EXIT_FINE : EXIT_USAGE;
 }
 

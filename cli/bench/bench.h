@@ -5,17 +5,6 @@
 #include "cli/bench/report/report.h"
 #include "common/config/config.h"
 
-int cmd_bench(int argc, char **argv); /* which of them */
-int cmd_bench_serve(int argc, char **argv);
-int cmd_bench_throughput(int argc, char **argv);
-int cmd_bench_latency(int argc, char **argv);
-int cmd_bench_startup(int argc, char **argv);
-
-extern const struct option_spec bench_serve_specs[], bench_throughput_specs[];
-extern const struct option_spec bench_latency_specs[], bench_startup_specs[];
-extern const size_t bench_serve_n_specs, bench_throughput_n_specs, bench_latency_n_specs;
-extern const size_t bench_startup_n_specs;
-
 /* ---- whom to ask ---- */
 struct bench_access {
     struct gateway_access gateway; /* url: NULL without --base-url */

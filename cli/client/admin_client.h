@@ -2,7 +2,16 @@
 /* The head's admin API as the commands use it: one call, JSON in and out. */
 #include <jansson.h>
 
-#include "cli/base/tables.h"
+#include "common/config/config.h"
+
+/* Where the admin API is: shared by status, top, drain, events, lora. */
+struct admin_access {
+    const char *address, *admin_key, *admin_key_file;
+    bool json, watch, undo, in_place, once, no_follow;
+    int64_t since, timeout_s;
+    double interval_s;
+    char followed[280]; /* the head that is asked in place of address; "": none */
+};
 
 /* The rows every admin command shares. */
 #define ADMIN_ROWS                                                                                 \

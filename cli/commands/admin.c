@@ -7,6 +7,8 @@
 
 #include "cli/base/command_line.h"
 #include "cli/client/admin_client.h"
+#include "cli/commands/command.h"
+#include "cli/commands/tables.h"
 #include "cli/view/answer.h"
 #include "cli/view/status_paint.h"
 #include "cli/view/status_sort.h"

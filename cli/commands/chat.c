@@ -10,6 +10,8 @@
 #include "cli/chat/file.h"
 #include "cli/chat/line_input.h"
 #include "cli/chat/turn.h"
+#include "cli/commands/command.h"
+#include "cli/commands/tables.h"
 #include "common/base/mem.h"
 
 #define S chat_options

@@ -4,9 +4,16 @@
 #include <unistd.h>
 
 #include "cli/base/command_line.h"
-#include "cli/base/tables.h"
 #include "cli/client/admin_client.h"
+#include "cli/commands/command.h"
+#include "cli/commands/tables.h"
 #include "common/keys/key_files.h"
+
+struct keys_options {
+    struct admin_access admin; /* the first: its rows are shared */
+    const char *keys_dir, *head, *rotate, *retire;
+    bool reload;
+};
 
 #define KEYS_DIR_ROW OPT_STRING(keys_options, keys_dir, "keys-dir", NULL, "folder of the keys")
 

@@ -6,7 +6,9 @@
 #include <unistd.h>
 
 #include "cli/base/command_line.h"
-#include "cli/base/tables.h"
+#include "cli/commands/command.h"
+#include "cli/commands/local_options.h"
+#include "cli/commands/tables.h"
 #include "cli/up/local/local_cluster.h"
 
 enum { FOLLOW_MS = 250, HOST_BYTES = 256, NAME_WIDTH = 10, NEXT_BYTES = 21 };

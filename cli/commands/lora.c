@@ -6,6 +6,8 @@
 
 #include "cli/base/command_line.h"
 #include "cli/client/admin_client.h"
+#include "cli/commands/command.h"
+#include "cli/commands/tables.h"
 
 enum { EXIT_UNREACHABLE = 2, POLL_MS = 100 };
 

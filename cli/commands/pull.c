@@ -5,7 +5,8 @@
 #include <unistd.h>
 
 #include "cli/base/command_line.h"
-#include "cli/base/tables.h"
+#include "cli/commands/command.h"
+#include "cli/commands/tables.h"
 #include "cli/pull/pull.h"
 #include "cli/pull/stop.h"
 #include "common/base/mem.h"

@@ -17,6 +17,8 @@
 
 #include "cli/base/command_line.h"
 #include "cli/client/admin_client.h"
+#include "cli/commands/command.h"
+#include "cli/commands/tables.h"
 #include "cli/view/status_sort.h"
 #include "cli/view/status_view.h"
 #include "cli/view/top_view.h"

@@ -9,8 +9,8 @@
 #include <unistd.h>
 
 #include "cli/base/command_line.h"
-#include "cli/base/tables.h"
 #include "cli/base/throw_away.h"
+#include "cli/commands/command.h"
 #include "cli/commands/vllm.h"
 #include "cli/multi_model/serve.h"
 #include "cli/pull/stop.h"
@@ -22,6 +22,7 @@
 #include "cli/up/local/name.h"
 #include "cli/up/model_fetch.h"
 #include "cli/up/plan/numa.h"
+#include "cli/up/plan/options.h"
 #include "cli/up/preflight.h"
 #include "cli/up/probe.h"
 #include "cli/up/ready.h"
@@ -115,8 +116,8 @@ static void say_of_model(const struct up *u,
 static uint32_t n_groups(const struct up *u)
 {
     uint32_t group = (uint32_t)(u->o.tp * u->o.pp), n = u->plan.n_workers / group;
-    return up_plan_max_groups(&u->o) > 0 && n > up_plan_max_groups(&u->o)
-               ? up_plan_max_groups(&u->o)
+    return up_options_max_groups(&u->o) > 0 && n > up_options_max_groups(&u->o)
+               ? up_options_max_groups(&u->o)
                : n;
 }
 
@@ -241,7 +242,7 @@ static enum status check_machine(struct up *u, struct error *err)
     strbuf_init(&warnings, 0);
     preflight_read(&limits);
     preflight_warnings(&limits, u->plan.n_workers, u->o.device == UP_DEVICE_CUDA, &warnings);
-    up_plan_warnings(&u->o, &warnings);
+    up_options_warnings(&u->o, &warnings);
     for (char *line = warnings.len > 0 ? strtok(warnings.ptr, "\n") : NULL; line;
          line = strtok(NULL, "\n"))
         command_warn(u->name, line);
@@ -477,7 +478,7 @@ static void start_control(struct up *u)
                                          .process = process,
                                          .stop = stop_in_order,
                                          .group = (uint32_t)(u->o.tp * u->o.pp),
-                                         .max_groups = up_plan_max_groups(&u->o),
+                                         .max_groups = up_options_max_groups(&u->o),
                                          .n_workers = n_workers,
                                          .scale = scale,
                                          .ctx = u};

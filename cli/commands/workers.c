@@ -11,7 +11,8 @@
 #include <unistd.h>
 
 #include "cli/base/command_line.h"
-#include "cli/base/tables.h"
+#include "cli/commands/command.h"
+#include "cli/commands/tables.h"
 #include "cli/up/model_fetch.h"
 #include "cli/up/supervisor.h"
 #include "common/base/log.h"

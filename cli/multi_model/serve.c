@@ -9,8 +9,8 @@
 #include <unistd.h>
 
 #include "cli/base/command_line.h"
-#include "cli/base/tables.h"
 #include "cli/multi_model/process.h"
+#include "cli/up/plan/options.h"
 #include "common/base/arena.h"
 #include "common/base/log.h"
 #include "common/base/mem.h"

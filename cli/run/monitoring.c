@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "cli/run/steps.h"
+#include "cli/up/plan/options.h"
 #include "cli/up/plan/plan.h"
 #include "cli/up/preflight.h"
 

@@ -11,6 +11,7 @@
 
 #include "cli/base/command_line.h"
 #include "cli/sagemaker/host.h"
+#include "cli/up/plan/options.h"
 #include "common/base/mem.h"
 #include "common/base/version.h"
 #include "common/model/info/info.h"

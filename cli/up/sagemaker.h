@@ -2,8 +2,8 @@
 /* `cox serve` as the command of a SageMaker container: what is of the machine, around sagemaker.c,
  * which is pure. */
 #include "cli/base/command_line.h"
-#include "cli/base/tables.h"
 #include "cli/sagemaker/sagemaker.h"
+#include "cli/up/plan/options.h"
 
 /* Whether `serve` takes DJL's settings: in SageMaker's environment, or where HF_MODEL_ID or
  * OPTION_MODEL_ID names the model and the command line does not, as in a container elsewhere. */

@@ -4,6 +4,8 @@
 
 #include "cli/base/command_line.h"
 #include "cli/bench/engine.h"
+#include "cli/commands/command.h"
+#include "cli/commands/tables.h"
 #include "common/base/mem.h"
 
 struct latency_options {

@@ -14,6 +14,8 @@
 #include "cli/bench/bench.h"
 #include "cli/bench/report/plot.h"
 #include "cli/commands/bench/serve_flags.h"
+#include "cli/commands/command.h"
+#include "cli/commands/tables.h"
 #include "common/base/clock.h"
 #include "common/base/mem.h"
 

@@ -11,6 +11,8 @@
 
 #include "cli/base/command_line.h"
 #include "cli/bench/engine.h"
+#include "cli/commands/command.h"
+#include "cli/commands/tables.h"
 #include "cli/up/model_fetch.h"
 #include "common/base/clock.h"
 #include "common/base/mem.h"

@@ -8,6 +8,9 @@
 #include <unistd.h>
 
 #include "cli/base/command_line.h"
+#include "cli/commands/command.h"
+#include "cli/commands/run/options.h"
+#include "cli/commands/tables.h"
 #include "cli/run/keeper.h"
 #include "cli/run/source.h"
 #include "common/base/mem.h"

@@ -7,6 +7,9 @@
 #include <unistd.h>
 
 #include "cli/base/command_line.h"
+#include "cli/commands/command.h"
+#include "cli/commands/run/options.h"
+#include "cli/commands/tables.h"
 #include "cli/run/source.h"
 #include "cli/run/store.h"
 #include "common/base/mem.h"

@@ -4,6 +4,9 @@
 #include <unistd.h>
 
 #include "cli/base/command_line.h"
+#include "cli/commands/list.h"
+#include "cli/commands/run/options.h"
+#include "cli/commands/tables.h"
 #include "cli/run/source.h"
 #include "common/config/distance.h"
 

@@ -11,6 +11,9 @@
 #include <unistd.h>
 
 #include "cli/base/command_line.h"
+#include "cli/commands/command.h"
+#include "cli/commands/run/options.h"
+#include "cli/commands/tables.h"
 #include "cli/pull/pull.h"
 #include "cli/run/children.h"
 #include "cli/run/source.h"

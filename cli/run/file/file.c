@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "cli/run/file/reader.h"
+#include "cli/up/plan/options.h"
 #include "common/base/mem.h"
 #include "common/model/info/ref.h"
 

@@ -2,8 +2,8 @@
 /* A run file (docs/runs.md) as a struct: what is to be started, with what. Read from its text
  * alone: no file, no process, no environment, so that what is checked is what another machine would
  * check. Every text lives on the arena that the caller gave; single thread. */
-#include "cli/base/tables.h"
 #include "cli/run/file/problems.h"
+#include "cli/up/plan/options.h"
 #include "common/base/arena.h"
 #include "common/model/info/ref.h"
 

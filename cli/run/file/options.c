@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "cli/run/file/reader.h"
+#include "cli/up/plan/options.h"
 #include "cli/up/plan/plan.h"
 #include "common/base/mem.h"
 

@@ -2,6 +2,7 @@
 /* Where each worker of `cox up` computes: --numa-bind, --numa-bind-nodes and --numa-bind-cpus as
  * cox-worker's --numa-node and --cpus. A worker's number alone says its place, so that one that is
  * started again is where it was; those that come later take turns. Pure. */
+#include "cli/up/plan/options.h"
 #include "cli/up/plan/plan.h"
 
 struct up_numa {

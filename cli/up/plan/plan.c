@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "cli/up/plan/numa.h"
+#include "cli/up/plan/options.h"
 #include "common/model/info/info.h"
 #include "common/model/info/ref.h"
 #include "common/options/head.h"
@@ -288,7 +289,7 @@ static void build_head(struct builder *b, struct up_child *c, bool is_second)
     flags_of_lease(b, c);
     flag_int(b, c, "--tp", o->tp);
     flag_int(b, c, "--pp", o->pp);
-    flag_if(b, c, "--max-groups", up_plan_max_groups(o));
+    flag_if(b, c, "--max-groups", up_options_max_groups(o));
     flag(c, "--peer-timeout", text(b, "%.15g", o->peer_timeout_s));
     if (o->elastic_tp) {
         arg(c, "--elastic-tp");
@@ -593,19 +594,6 @@ static const char *served_name(struct builder *b)
     return out;
 }
 
-int64_t up_plan_n_workers(const struct up_options *o)
-{
-    int64_t n_roles = o->prefill_workers + o->decode_workers, all = o->tp * o->pp * o->dp;
-    return o->workers > 0 ? o->workers : n_roles > all ? n_roles : all;
-}
-
-/* With workers of two roles --dp alone would leave one of them out. */
-uint32_t up_plan_max_groups(const struct up_options *o)
-{
-    bool has_roles = o->prefill_workers + o->decode_workers > 0;
-    return o->workers > 0 && o->dp > 1 && !has_roles ? (uint32_t)o->dp : 0;
-}
-
 enum status up_plan_worker(const struct up_options *o, const char *model,
                            const struct up_place *place, struct arena *arena, uint32_t i,
                            const struct up_child **out, struct error *err)
@@ -625,7 +613,7 @@ enum status up_plan_build(const struct up_options *o, const char *model,
                           const struct up_place *place, struct arena *arena, struct up_plan *out,
                           struct error *err)
 {
-    int64_t n_workers = up_plan_n_workers(o);
+    int64_t n_workers = up_options_n_workers(o);
     struct builder b = {o, model, place, arena, n_workers};
     const struct up_numa numa = up_numa_of(o, place, n_workers);
     TRY(check(o, n_workers, err));

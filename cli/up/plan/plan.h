@@ -1,7 +1,7 @@
 #pragma once
 /* What `cox up` starts: the command lines of head, gateways and workers from its options. Pure: no
  * process, no file. Strings live on the arena. */
-#include "cli/base/tables.h"
+#include "cli/up/plan/options.h"
 #include "common/base/arena.h"
 #include "common/host/numa.h"
 
@@ -51,20 +51,10 @@ MUST_USE enum status up_plan_build(const struct up_options *o, const char *model
                                    const struct up_place *place, struct arena *arena,
                                    struct up_plan *out, struct error *err);
 
-/* Workers that it has from the start. */
-int64_t up_plan_n_workers(const struct up_options *o);
-
-/* Groups that serve at once at most; further workers are spares: --dp beside --workers. 0: as many
- * as there are workers for. */
-uint32_t up_plan_max_groups(const struct up_options *o);
-
 /* Worker i, more than there were at the start; on the arena. */
 MUST_USE enum status up_plan_worker(const struct up_options *o, const char *model,
                                     const struct up_place *place, struct arena *arena, uint32_t i,
                                     const struct up_child **out, struct error *err);
-
-/* A line for each flag that does nothing without --standby. */
-void up_plan_warnings(const struct up_options *o, struct strbuf *lines);
 
 /* HOST:PORT at which this machine reaches a listener of its own: loopback for a wildcard, brackets
  * around an IPv6 address. On the arena. */

@@ -1,4 +1,5 @@
 /* The command lines of the children of `cox up`. */
+#include "cli/up/plan/options.h"
 #include "common/options/gateway.h"
 #include "common/options/head.h"
 #include "common/options/worker.h"
@@ -93,7 +94,7 @@ static void test_flags_without_a_standby(void **state)
         uint32_t n = 0;
         strbuf_init(&lines, 0);
         assert_int_equal(plan(&p, "null", cases[i].args, &err), STATUS_OK);
-        up_plan_warnings(&p.o, &lines);
+        up_options_warnings(&p.o, &lines);
         for (size_t k = 0; k < lines.len; k++)
             n += lines.ptr[k] == '\n';
         assert_int_equal(n, cases[i].n);

@@ -1,7 +1,6 @@
 #pragma once
-/* The option tables of the commands and the structs they fill. Each table lives with its command.
- */
-#include "cli/client/gateway_access.h"
+/* The options of `cox up`: the struct, the table that fills it, and what follows from them alone.
+ * Pure. */
 #include "common/config/config.h"
 #include "common/options/bounds.h"
 #include "common/options/front.h"
@@ -78,83 +77,10 @@ struct up_options {
 extern const struct option_spec up_specs[];
 extern const size_t up_n_specs;
 
-/* Where the admin API is: shared by status, top, drain, events, lora. */
-struct admin_access {
-    const char *address, *admin_key, *admin_key_file;
-    bool json, watch, undo, in_place, once, no_follow;
-    int64_t since, timeout_s;
-    double interval_s;
-    char followed[280]; /* the head that is asked in place of address; "": none */
-};
-extern const struct option_spec status_specs[], drain_specs[], events_specs[], lora_specs[];
-extern const struct option_spec undrain_specs[], debug_specs[], top_specs[];
-extern const size_t status_n_specs, drain_n_specs, events_n_specs, lora_n_specs, debug_n_specs;
-extern const size_t undrain_n_specs, top_n_specs;
-
-struct local_options { /* of a cluster that `cox up` runs here */
-    const char *address;
-    int64_t lines;
-    double timeout_s;
-    bool follow, json, all;
-};
-extern const struct option_spec logs_specs[], scale_specs[], ps_specs[], stop_specs[];
-extern const size_t logs_n_specs, scale_n_specs, ps_n_specs, stop_n_specs;
-
-struct chat_options {
-    struct gateway_access gateway;
-    const char *model, *system, *quick;
-    double temperature, top_p;
-    int64_t max_tokens, seed;
-    bool completion;
-    const char *history;
-};
-extern const struct option_spec chat_specs[];
-extern const size_t chat_n_specs;
-
-struct complete_options {
-    struct gateway_access gateway;
-    const char *model;
-    double temperature, top_p;
-    int64_t max_tokens, seed;
-    bool json;
-};
-extern const struct option_spec complete_specs[];
-extern const size_t complete_n_specs;
-
-struct smoke_options {
-    struct gateway_access gateway;
-    const char *model;
-    int64_t timeout_s;
-};
-extern const struct option_spec smoke_specs[];
-extern const size_t smoke_n_specs;
-
-extern const struct option_spec workers_specs[]; /* beside cox worker's */
-extern const size_t workers_n_specs;
-
-struct run_batch_options {
-    struct gateway_access gateway;
-    const char *input, *output, *output_tmp_dir;
-    int64_t concurrency, timeout_s, retry_s;
-    bool resume, fail_on_error;
-};
-extern const struct option_spec run_batch_specs[];
-extern const size_t run_batch_n_specs;
-
-extern const struct option_spec pull_specs[]; /* struct pull_options is cli/pull/pull.h's */
-extern const size_t pull_n_specs;
-
-struct models_options { /* cox models, cox rm */
-    const char *cache_dir;
-    bool json;
-};
-extern const struct option_spec models_specs[], rm_specs[];
-extern const size_t models_n_specs, rm_n_specs;
-
-struct keys_options {
-    struct admin_access admin; /* the first: its rows are shared */
-    const char *keys_dir, *head, *rotate, *retire;
-    bool reload;
-};
-extern const struct option_spec keys_specs[], join_token_specs[];
-extern const size_t keys_n_specs, join_token_n_specs;
+/* Workers that the cluster has from the start. */
+int64_t up_options_n_workers(const struct up_options *o);
+/* Groups that serve at once at most; further workers are spares: --dp beside --workers. 0: as many
+ * as there are workers for. */
+uint32_t up_options_max_groups(const struct up_options *o);
+/* A line for each flag that does nothing without --standby. */
+void up_options_warnings(const struct up_options *o, struct strbuf *lines);
