@@ -7,7 +7,7 @@
 #include <unistd.h>
 
 #include "cli/batch/engine_words.h"
-#include "cli/pull/pull.h"
+#include "cli/pull/options.h"
 #include "common/base/mem.h"
 #include "common/base/random.h"
 

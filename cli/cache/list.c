@@ -13,7 +13,7 @@
 #include <unistd.h>
 
 #include "cli/pull/mark.h"
-#include "cli/pull/pull.h"
+#include "cli/pull/place.h"
 #include "common/base/mem.h"
 #include "common/base/str.h"
 #include "common/model/info/pulled.h"

@@ -17,7 +17,7 @@
 #include "cli/batch/url.h"
 #include "cli/commands/command.h"
 #include "cli/commands/tables.h"
-#include "cli/pull/pull.h"
+#include "cli/pull/options.h"
 #include "common/base/mem.h"
 
 enum { UP_WORDS_MAX = 256 };

@@ -1,6 +1,7 @@
 /* Every command of `cox`, in the order in which `cox help` lists them. */
 #include "cli/commands/command.h"
 #include "cli/commands/tables.h"
+#include "cli/pull/options.h"
 #include "cli/up/plan/options.h"
 #include "common/options/gateway.h"
 #include "common/options/head.h"

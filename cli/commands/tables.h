@@ -1,6 +1,7 @@
 #pragma once
 /* The option tables of the commands. Each table stands in the file of its command, with the struct
- * that it fills; that of `cox up` is cli/up/plan/options.c. */
+ * that it fills; those of `cox up` and `cox pull` are in cli/up/plan/options.h and
+ * cli/pull/options.h. */
 #include "common/config/config.h"
 
 extern const struct option_spec status_specs[], drain_specs[], events_specs[], lora_specs[];
@@ -19,8 +20,6 @@ extern const struct option_spec workers_specs[];
 extern const size_t workers_n_specs;
 extern const struct option_spec run_batch_specs[];
 extern const size_t run_batch_n_specs;
-extern const struct option_spec pull_specs[];
-extern const size_t pull_n_specs;
 extern const struct option_spec models_specs[], rm_specs[];
 extern const size_t models_n_specs, rm_n_specs;
 extern const struct option_spec keys_specs[], join_token_specs[];

@@ -13,6 +13,7 @@
 #include "cli/commands/command.h"
 #include "cli/commands/vllm.h"
 #include "cli/multi_model/serve.h"
+#include "cli/pull/options.h"
 #include "cli/pull/stop.h"
 #include "cli/pull/stream.h"
 #include "cli/sagemaker/host.h"

@@ -14,7 +14,7 @@
 #include <unistd.h>
 
 #include "cli/base/last_words.h"
-#include "cli/pull/pull.h"
+#include "cli/pull/place.h"
 #include "cli/run/steps.h"
 #include "common/base/clock.h"
 #include "common/base/mem.h"

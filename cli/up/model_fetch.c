@@ -6,7 +6,7 @@
 
 #include "cli/base/command_line.h"
 #include "cli/pull/ensure.h"
-#include "cli/pull/pull.h"
+#include "cli/pull/options.h"
 #include "cli/up/plan/options.h"
 #include "common/base/arena.h"
 #include "common/base/log.h"

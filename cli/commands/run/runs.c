@@ -14,7 +14,7 @@
 #include "cli/commands/command.h"
 #include "cli/commands/run/options.h"
 #include "cli/commands/tables.h"
-#include "cli/pull/pull.h"
+#include "cli/pull/place.h"
 #include "cli/run/children.h"
 #include "cli/run/source.h"
 

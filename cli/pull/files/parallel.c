@@ -1,10 +1,16 @@
 /* Threads that take what is next from one list: a small file whole, or a range of a large one. Each
  * has a connection of its own, which it keeps; calls block, as the code below them reads better
  * for it. The first that fails stops the others. */
+#include "cli/pull/files/parallel.h"
+
 #include <pthread.h>
 #include <string.h>
 
+#include "cli/pull/files/file.h"
+#include "cli/pull/files/list.h"
+#include "cli/pull/files/progress.h"
 #include "cli/pull/files/ranges.h"
+#include "cli/pull/files/source.h"
 #include "common/base/mem.h"
 
 /* One large file that has begun. */

@@ -9,6 +9,12 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "cli/pull/files/list.h"
+#include "cli/pull/files/part.h"
+#include "cli/pull/files/progress.h"
+#include "cli/pull/files/source.h"
+#include "cli/pull/request/aws_credentials.h"
+#include "cli/pull/request/retry.h"
 #include "common/base/mem.h"
 
 enum { TRIES = 2 };

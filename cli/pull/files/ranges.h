@@ -6,8 +6,10 @@
  * and lost the range: the hash sees that, and the file comes once more.
  *
  * A server that knows no ranges, or whose file has changed, answers with all of it: then the file
- * comes in one stream (pull_file.c). */
-#include "cli/pull/files/part.h"
+ * comes in one stream (file.c). */
+#include "cli/pull/files/list.h"
+#include "cli/pull/files/progress.h"
+#include "cli/pull/files/source.h"
 
 #define PULL_RANGE_BYTES (UINT64_C(16) << 20)
 

@@ -12,6 +12,7 @@
 
 #include "cli/pull/request/aws_answer.h"
 #include "cli/pull/request/aws_profile.h"
+#include "cli/pull/request/retry.h"
 #include "common/base/mem.h"
 #include "common/host/loopback.h"
 #include "common/http/client/client.h"

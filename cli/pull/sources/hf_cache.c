@@ -13,6 +13,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "cli/pull/files/list.h"
+#include "cli/pull/files/part.h"
 #include "common/base/mem.h"
 
 enum { BLOCK = 1 << 20 };

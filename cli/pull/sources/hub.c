@@ -4,6 +4,9 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "cli/pull/files/list.h"
+#include "cli/pull/files/source.h"
+#include "cli/pull/request/retry.h"
 #include "common/base/mem.h"
 
 enum { ANSWER_MAX = 8 << 20, NAMED_GGUFS = 6 };

@@ -3,6 +3,10 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "cli/pull/files/list.h"
+#include "cli/pull/files/source.h"
+#include "cli/pull/request/aws_credentials.h"
+#include "cli/pull/request/retry.h"
 #include "cli/pull/sources/hub.h"
 #include "cli/pull/sources/s3_xml.h"
 #include "common/base/mem.h"

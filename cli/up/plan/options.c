@@ -1,7 +1,8 @@
+#include "cli/up/plan/options.h"
+
 #include <stdlib.h>
 #include <string.h>
 
-#include "cli/up/plan/options.h"
 #include "cli/up/plan/plan.h"
 #include "common/options/capacity.h"
 #include "common/options/kv_dtype.h"
