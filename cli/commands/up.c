@@ -22,8 +22,10 @@
 #include "cli/up/local/local_cluster.h"
 #include "cli/up/local/name.h"
 #include "cli/up/model_fetch.h"
+#include "cli/up/plan/argv.h"
 #include "cli/up/plan/numa.h"
 #include "cli/up/plan/options.h"
+#include "cli/up/plan/plan.h"
 #include "cli/up/preflight.h"
 #include "cli/up/probe.h"
 #include "cli/up/ready.h"
@@ -400,8 +402,8 @@ static enum status prepare(struct up *u, struct error *err)
     find_nodes(u);
     TRY(up_plan_build(&u->o, u->model, &u->place, &u->arena, &u->plan, err));
     snprintf(u->url, sizeof u->url, "%s://%s", u->o.ssl.certfile ? "https" : "http",
-             u->o.uds ? "localhost" : up_plan_reachable(&u->arena, u->o.host, u->o.port));
-    u->admin = up_plan_reachable(&u->arena, u->o.admin_host, u->o.admin_port);
+             u->o.uds ? "localhost" : up_reachable(&u->arena, u->o.host, u->o.port));
+    u->admin = up_reachable(&u->arena, u->o.admin_host, u->o.admin_port);
     say_of_model(u, sagemaker_loading);
     return check_machine(u, err);
 }

@@ -14,6 +14,7 @@
 #include "cli/commands/command.h"
 #include "cli/commands/tables.h"
 #include "cli/up/model_fetch.h"
+#include "cli/up/plan/argv.h"
 #include "cli/up/supervisor.h"
 #include "common/base/log.h"
 #include "common/base/mem.h"
@@ -193,7 +194,7 @@ static void *look(void *arg)
             char url[400];
             arena_init(&scratch, 0);
             snprintf(url, sizeof url, "http://%s/readyz",
-                     up_plan_reachable(&scratch, k->o.worker.http_host, k->http_port + 1 + i));
+                     up_reachable(&scratch, k->o.worker.http_host, k->http_port + 1 + i));
             all = is_rank_ready(k, url);
             arena_fini(&scratch);
         }

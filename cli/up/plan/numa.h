@@ -3,7 +3,8 @@
  * cox-worker's --numa-node and --cpus. A worker's number alone says its place, so that one that is
  * started again is where it was; those that come later take turns. Pure. */
 #include "cli/up/plan/options.h"
-#include "cli/up/plan/plan.h"
+#include "cli/up/plan/types.h"
+#include "common/base/status.h"
 
 struct up_numa {
     const struct up_options *o;

@@ -3,7 +3,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cli/up/plan/plan.h"
 #include "common/options/capacity.h"
 #include "common/options/kv_dtype.h"
 #include "common/options/model.h"
