@@ -1,5 +1,7 @@
 /* `monitoring: true`: Debian's prometheus beside the run, which scrapes its head and gateways, or
  * of commands what listens at their http ports. */
+#include "cli/run/monitoring.h"
+
 #include <arpa/inet.h>
 #include <signal.h>
 #include <stdio.h>
@@ -8,7 +10,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "cli/run/steps.h"
+#include "cli/run/children.h"
+#include "cli/run/file/file.h"
 #include "cli/up/plan/argv.h"
 #include "cli/up/plan/options.h"
 #include "cli/up/preflight.h"

@@ -3,6 +3,10 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "cli/run/file/file.h"
+#include "cli/run/file/options.h"
+#include "cli/run/file/places.h"
+#include "cli/run/file/problems.h"
 #include "cli/run/file/reader.h"
 #include "common/base/version.h"
 #include "common/model/info/ref.h"

@@ -10,6 +10,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "cli/run/file/file.h"
+#include "cli/run/file/places.h"
+#include "cli/run/step.h"
 #include "common/base/mem.h"
 #include "common/model/info/ref.h"
 

@@ -28,6 +28,7 @@ struct run_process {
 };
 /* False: there is no such process. */
 bool run_process_read(pid_t pid, struct run_process *out);
+json_t *run_process_json(const struct run_process *p); /* as state.json has it; a new reference */
 bool run_process_lives(const struct run_process *p);
 
 struct run_store {

@@ -1,5 +1,7 @@
 /* `cox run -f FILE` (its last part) and `cox run create`: what is to be started, from a file or
  * from the copy that a run has. */
+#include "cli/commands/run/create.h"
+
 #include <errno.h>
 #include <poll.h>
 #include <stdio.h>
@@ -12,6 +14,7 @@
 #include "cli/commands/run/options.h"
 #include "cli/commands/tables.h"
 #include "cli/run/keeper.h"
+#include "cli/run/prepare.h"
 #include "cli/run/source.h"
 #include "common/base/mem.h"
 

@@ -7,6 +7,7 @@
 #include "cli/commands/command.h"
 #include "cli/commands/run/options.h"
 #include "cli/commands/tables.h"
+#include "cli/run/file/problems.h"
 #include "cli/run/render.h"
 #include "cli/run/source.h"
 #include "cli/run/yaml_print.h"

@@ -7,6 +7,9 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "cli/run/file/options.h"
+#include "cli/run/file/places.h"
+#include "cli/run/file/problems.h"
 #include "cli/run/file/reader.h"
 #include "cli/up/plan/options.h"
 #include "common/base/mem.h"
