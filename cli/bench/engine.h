@@ -4,7 +4,7 @@
  * --base-url, one that runs. */
 #include "cli/base/command_line.h"
 #include "cli/batch/cluster.h"
-#include "cli/bench/bench.h"
+#include "cli/bench/prepare.h"
 
 enum { BENCH_ENGINE_FLAGS = 14 };
 

@@ -8,6 +8,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "cli/cache/use.h"
 #include "cli/pull/files/lock.h"
 #include "cli/pull/place.h"
 #include "common/base/mem.h"

@@ -10,8 +10,6 @@
 #include <sys/signalfd.h>
 #include <unistd.h>
 
-#include "cli/base/last_words.h"
-#include "cli/pull/place.h"
 #include "cli/run/file/places.h"
 #include "cli/run/monitoring.h"
 #include "cli/run/step.h"

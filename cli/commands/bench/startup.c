@@ -11,6 +11,9 @@
 
 #include "cli/base/command_line.h"
 #include "cli/bench/engine.h"
+#include "cli/bench/interrupt.h"
+#include "cli/bench/report/metrics.h"
+#include "cli/bench/report/report.h"
 #include "cli/commands/command.h"
 #include "cli/commands/tables.h"
 #include "cli/up/model_fetch.h"

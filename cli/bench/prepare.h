@@ -1,11 +1,10 @@
 #pragma once
-/* `cox bench serve|throughput|latency|startup`: their option tables and what they share. Flags are
+/* The options that the benchmarks share, and their way to a server and to the prompts. Flags are
  * vLLM's (vllm bench, benchmark_*.py). */
-#include "cli/bench/interrupt.h"
-#include "cli/bench/report/report.h"
+#include "cli/bench/dataset.h"
+#include "cli/bench/target.h"
 #include "common/config/config.h"
 
-/* ---- whom to ask ---- */
 struct bench_access {
     struct gateway_access gateway; /* url: NULL without --base-url */
     const char *host, *model, *served_model_name, *tokenizer;
@@ -95,8 +94,5 @@ MUST_USE enum status bench_connect(struct bench_target *target, const struct ben
 MUST_USE enum status bench_prepare(struct bench_prompts *out, const struct bench_target *target,
                                    const struct bench_access *a,
                                    const struct bench_dataset_options *o, struct error *err);
-/* The mean and vLLM's percentiles of what was measured in seconds (ascending): printed, and as
- * members of j. */
-void bench_latency_write(const struct bench_series *seconds, FILE *to, json_t *j);
 /* One line on stderr; gives the exit code. */
 int bench_fail(const char *owner, enum status s, const struct error *err);
