@@ -1,6 +1,6 @@
 /* How far an adapter is, by the head's list: while one takes another's place the name is in it
  * twice, in either order. */
-#include "cli/commands/lora.c"
+#include "cli/commands/cluster/lora.c"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -6,8 +6,8 @@
 #include <unistd.h>
 
 #include "cli/base/command_line.h"
+#include "cli/commands/cluster/local_options.h"
 #include "cli/commands/command.h"
-#include "cli/commands/local_options.h"
 #include "cli/commands/tables.h"
 #include "cli/up/local/local_cluster.h"
 
