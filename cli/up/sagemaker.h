@@ -13,7 +13,14 @@ bool up_sagemaker_is_wanted(const struct command_line *line, int argc, char **ar
  * *settings_text (the model's settings for the log, or NULL) are the arena's. */
 bool up_sagemaker_argv(int *argc, char **argv, struct arena *arena, char ***owned_argv,
                        const char **settings_text, int *code);
-/* Appends one line, "… Initializing an LLM engine (v…) with config: …". model: as it was given;
- * name: as it is served. Reads the model's files for its length. */
-void up_sagemaker_engine(const struct up_options *o, const char *model, const char *name,
-                         struct strbuf *out);
+/* The model for the log's lines. */
+struct up_sagemaker_model {
+    const char *name;               /* as the children get it */
+    const char *served_as, *family; /* family NULL: not known */
+    const char *settings;           /* of the model, as up_sagemaker_argv gives them; NULL: none */
+};
+/* With --sagemaker: on stderr in DJL's words, where its users look for them, what `say` says
+ * (sagemaker_loading, sagemaker_ready); with sagemaker_loading also how the engine is configured.
+ */
+void up_sagemaker_say(const struct up_options *o, const struct up_sagemaker_model *model,
+                      void (*say)(const struct sagemaker_model *m, struct strbuf *out));

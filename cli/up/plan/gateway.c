@@ -51,7 +51,7 @@ static void flags_of_trace(struct up_builder *b, struct up_child *c)
     const struct trace_options *t = &b->o->trace;
     if (!t->endpoint)
         return;
-    if (!strchr(t->endpoint, '@')) /* else it is in the environment (cmd_up.c) */
+    if (!strchr(t->endpoint, '@')) /* else it is in the environment (up_machine_export_secrets) */
         up_flag(c, "--otlp-traces-endpoint", t->endpoint);
     up_flag(c, "--otlp-service-name", t->service_name);
     up_flag(c, "--otlp-sampling", up_text(b, "%.17g", t->sampling));
