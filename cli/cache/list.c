@@ -169,7 +169,7 @@ static void count_files(int fd, int depth, struct cached_model *m)
     closedir(d);
 }
 
-/* Has this machine, since its last start, written that record (pull_lock.c)? */
+/* Has this machine, since its last start, written that record (cli/pull/files/lock.c)? */
 static bool is_of_this_boot(int fd)
 {
     char record[256], own[40] = "-", boot[40];

@@ -14,7 +14,7 @@ struct pull_sink {
     const char *folder;
     enum status (*prepare)(void *ctx, const struct pull_list *l, struct error *err);
     void *ctx;
-    bool only_heads; /* what it is planned from (pull_head.h) */
+    bool only_heads; /* what it is planned from (files/head.h) */
 };
 /* The files of a remote reference, checked as by cox pull, into the sink; no cache, no lock. */
 MUST_USE enum status pull_into(const struct pull_options *o, const struct model_ref *r,

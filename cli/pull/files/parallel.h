@@ -4,8 +4,8 @@
 #include "cli/pull/files/progress.h"
 #include "cli/pull/files/source.h"
 
-/* All of files into folder, over several connections; large ones in ranges (pull_ranges.h). Of each
- * sha256 is filled likewise. */
+/* Fetches all of files into folder, over several connections; large ones in ranges (ranges.h). For
+ * each sha256 is filled likewise. */
 MUST_USE enum status pull_files_fetch(const struct pull_source *source,
                                       const struct pull_file *files, uint32_t n_files,
                                       const char *folder, struct pull_progress *progress,

@@ -11,7 +11,7 @@ struct pull_source {
     struct aws_credentials *aws;   /* NULL: unsigned */
     struct fetch_session *session; /* of the calling thread; or NULL */
     uint32_t n_parallel;           /* connections of pull_files_fetch */
-    bool follows_links;            /* parts are links to files in memory (pull_stream.h) */
+    bool follows_links;            /* parts are links to files in memory (stream.h) */
     const char *user;              /* of one host, as all of these */
     struct pull_lock *lock;        /* under which files are written; NULL: nobody else's */
     struct pull_words words;

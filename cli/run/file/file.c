@@ -1,5 +1,5 @@
 /* The top of a run file: what each key is, and what has to fit together. imports and volumes are in
- * run_places.c, options in run_options.c. */
+ * places.c, options in options.c. */
 #include "cli/run/file/file.h"
 
 #include <ctype.h>
