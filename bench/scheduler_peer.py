@@ -1,4 +1,4 @@
-"""vLLM's own scheduler under the trace of scheduler_trace.c: schedule() and update_from_output() on config
+"""vLLM's own scheduler under the trace of bench/scheduling/trace.c: schedule() and update_from_output() on config
 objects, without a model, as vLLM's unit tests build it. Run by bench/scheduler in the peer's venv.
   scheduler_peer.py STEPS SEED ASYNC COUNT...     a line of JSON per count; of many sequences fewer steps
 ASYNC 1: its AsyncScheduler, with a step in flight. A request is made and hashed outside of a step, as ours is.

@@ -1,6 +1,6 @@
 /* Microseconds of the head per step of N running sequences: scheduler and block table, the plan
  * encoded, the result decoded and applied (stop checks), the gateways' tokens encoded. The trace is
- * scheduler_trace.c's. Time goes on in windows: sequences end for some steps that are not counted
+ * trace.c's. Time goes on in windows: sequences end for some steps that are not counted
  * and WINDOW_STEPS that are, then newcomers, being short, are taken out and their seats get prompts
  * of the spread again, outside of the clock; so contexts stay between 1k and 8k. Arrivals (a
  * request made, hashed, queued) are outside of a step, as they are for vLLM, and measured by
@@ -13,12 +13,13 @@
  * log, of which a thread writes FILE.
  * Exit status 1: a step called malloc (without --turn: those are head core's to answer for). */
 #include <getopt.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "bench/scheduling/bench.h"
+#include "bench/die.h"
+#include "bench/scheduling/alone.h"
+#include "bench/scheduling/turn.h"
 #include "common/base/clock.h"
 #include "common/base/log.h"
 #include "common/base/mem.h"
@@ -26,20 +27,9 @@
 
 enum { WINDOW_STEPS = 16, UNCOUNTED_STEPS = 6, WARM_WINDOWS = 3, MAX_SETTLE_STEPS = 1 << 16 };
 
-unsigned long bench_mallocs(void)
+static unsigned long count_mallocs(void)
 {
     return n_mallocs;
-}
-
-void bench_die(const char *fmt, ...)
-{
-    va_list args;
-    va_start(args, fmt);
-    fprintf(stderr, "scheduler_bench: ");
-    vfprintf(stderr, fmt, args);
-    fprintf(stderr, "\n");
-    va_end(args);
-    exit(1);
 }
 
 struct run {
@@ -166,7 +156,7 @@ static bool measure(uint32_t n, uint32_t n_steps, uint64_t seed, bool turn, cons
 {
     struct run r = {.n_steps = n_steps};
     trace_init(&r.t, n, seed);
-    r.rig = turn ? rig_turn(&r.t, step_log) : rig_alone(&r.t);
+    r.rig = turn ? rig_turn(&r.t, step_log, count_mallocs) : rig_alone(&r.t, count_mallocs);
     r.costs = mem_array(n_steps, sizeof *r.costs);
     r.arrivals = mem_array(ARRIVALS, sizeof *r.arrivals);
     for (uint32_t i = 0; i < n; i++)

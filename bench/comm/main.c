@@ -20,8 +20,9 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "bench/comm/bench_comm.h"
 #include "bench/comm/gloo_peer.h"
+#include "bench/comm/median.h"
+#include "bench/comm/rings.h"
 #include "bench/count.h"
 #include "common/base/clock.h"
 #include "common/base/mem.h"
@@ -80,17 +81,6 @@ static void give_up(const char *fmt, ...)
     va_end(args);
     fputc('\n', stderr);
     _exit(1); /* the parent ends the others */
-}
-
-static int compare_doubles(const void *a, const void *b)
-{
-    double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-double bench_median(double *v, uint32_t n)
-{
-    qsort(v, n, sizeof *v, compare_doubles);
-    return v[n / 2];
 }
 
 static void meet(struct shared *s)

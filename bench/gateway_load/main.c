@@ -13,7 +13,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <getopt.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -23,7 +22,9 @@
 
 #include <dirent.h>
 
-#include "bench/gateway_load/load.h"
+#include "bench/die.h"
+#include "bench/gateway_load/stream.h"
+#include "bench/gateway_load/trace.h"
 #include "common/base/clock.h"
 #include "common/base/mem.h"
 
@@ -39,17 +40,6 @@ struct processes {
     struct process items[PIDS_MAX];
     uint32_t n;
 };
-
-_Noreturn void load_die(const char *fmt, ...)
-{
-    va_list args;
-    va_start(args, fmt);
-    fprintf(stderr, "gateway_load: ");
-    vfprintf(stderr, fmt, args);
-    fprintf(stderr, "\n");
-    va_end(args);
-    exit(1);
-}
 
 /* ---- what processes used ---- */
 
@@ -70,7 +60,7 @@ static uint64_t cpu_ns(int pid)
     snprintf(path, sizeof path, "/proc/%d/task", pid);
     DIR *d = opendir(path);
     if (!d)
-        load_die("no process %d: %s", pid, strerror(errno));
+        bench_die("no process %d: %s", pid, strerror(errno));
     for (struct dirent *e = readdir(d); e; e = readdir(d)) {
         if (e->d_name[0] == '.')
             continue;
@@ -98,7 +88,7 @@ static struct processes parse_pids(const char *list)
         const char *eq = strchr(at, '=');
         char *end = NULL;
         if (!eq || eq - at >= (ptrdiff_t)sizeof all.items->name || all.n == PIDS_MAX)
-            load_die("--pids %s: NAME=PID,NAME=PID is wanted", list);
+            bench_die("--pids %s: NAME=PID,NAME=PID is wanted", list);
         struct process *p = &all.items[all.n++];
         memcpy(p->name, at, (size_t)(eq - at));
         p->pid = (int)strtol(eq + 1, &end, 10);
@@ -122,7 +112,7 @@ static void turn(struct load *l, int timeout_ms)
     struct epoll_event ready[BATCH];
     int n = epoll_wait(l->epoll, ready, BATCH, timeout_ms);
     if (n < 0 && errno != EINTR)
-        load_die("epoll_wait: %s", strerror(errno));
+        bench_die("epoll_wait: %s", strerror(errno));
     for (int i = 0; i < n; i++)
         load_stream_read(l, ready[i].data.u32);
 }
@@ -138,8 +128,8 @@ static void open_streams(struct load *l)
     while (l->n_begun < l->o.n_streams) {
         turn(l, 100);
         if (clock_mono_ns() > end)
-            load_die("after %d s %u of %u streams have a token", BEGIN_S, l->n_begun,
-                     l->o.n_streams);
+            bench_die("after %d s %u of %u streams have a token", BEGIN_S, l->n_begun,
+                      l->o.n_streams);
     }
 }
 
@@ -265,8 +255,8 @@ static struct load_options parse(int argc, char **argv)
         }
     }
     if (o.port <= 0 || o.port > 65535 || o.n_streams == 0 || o.n_tokens == 0 || optind != argc)
-        load_die(
-            "--port, and numbers above 0, are wanted: see the head of bench/gateway_load/load.c");
+        bench_die(
+            "--port, and numbers above 0, are wanted: see the head of bench/gateway_load/main.c");
     return o;
 }
 
@@ -283,7 +273,7 @@ int main(int argc, char **argv)
     l.buffer = mem_alloc(2 * LOAD_READ_BYTES);
     l.epoll = epoll_create1(EPOLL_CLOEXEC);
     if (l.epoll < 0)
-        load_die("epoll: %s", strerror(errno));
+        bench_die("epoll: %s", strerror(errno));
     mark(&all);
     open_streams(&l);
     if (l.o.hold)

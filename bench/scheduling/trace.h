@@ -1,6 +1,5 @@
 #pragma once
-/* What the files of scheduler_bench share: the trace (who arrives, who ends) and the two things
- * that are put under it. */
+/* The trace of scheduler_bench: which request arrives, and which ends. */
 #include "common/base/random.h"
 #include "proto/messages.h"
 
@@ -10,8 +9,6 @@ enum {
     VOCABULARY = 128256,
     DEPTH = 2,
 };
-
-/* ---- trace ---- */
 
 /* A running sequence's place. Whoever ends is replaced by a newcomer in the same seat. */
 struct seat {
@@ -44,31 +41,3 @@ void trace_submit(struct trace *t, uint32_t i_seat, bool newcomer, struct msg_su
 void trace_answer(struct trace *t, const struct msg_plan *p, struct msg_result *out);
 uint32_t trace_n_blocks(uint32_t n);      /* of the pool */
 uint32_t trace_budget_tokens(uint32_t n); /* of a step */
-
-/* ---- what is measured ---- */
-
-enum phase { SCHEDULE, PLAN, RESULT, APPLY, TOKENS, N_PHASES };
-
-/* One step: a plan made and the result of the plan before it applied. */
-struct step_cost {
-    uint64_t ns[N_PHASES]; /* of a turn: all in SCHEDULE */
-    unsigned long n_mallocs;
-    uint32_t n_sampled; /* sequences that drew a token, by the plan */
-};
-
-struct rig {
-    void *state;
-    void (*submit)(void *state, const struct msg_submit *m); /* the arrival, as the head has it */
-    void (*cancel)(void *state, struct request_id id);
-    void (*step)(void *state, struct step_cost *out);
-    void (*free)(void *state);
-};
-
-/* scheduler.h and the codec, called as dispatch.c and gateways.c call them. */
-struct rig rig_alone(struct trace *t);
-/* The whole head core with one rank and one gateway behind it, whose frames stay in memory.
- * step_log: the file of one, NULL: none. */
-struct rig rig_turn(struct trace *t, const char *step_log);
-
-unsigned long bench_mallocs(void);
-_Noreturn void bench_die(const char *fmt, ...) PRINTF_LIKE(1, 2);
