@@ -27,7 +27,7 @@ class Parser(argparse.ArgumentParser):
 
 def option_parser(program):
     """Of bench/PROGRAM, whose --help begins with the comment at its top."""
-    lines = (Path(__file__).parent / program).read_text().splitlines()[1:]
+    lines = (Path(__file__).parent.parent / program).read_text().splitlines()[1:]
     about = "\n".join(line[2:] for line in itertools.takewhile(lambda line: line.startswith("#"), lines))
     return Parser(f"bench/{program}", about)
 

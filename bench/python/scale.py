@@ -13,7 +13,7 @@ from cluster import free_ports
 from options import amount, count, option_parser
 from serving import machine
 
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = Path(__file__).resolve().parents[2]
 BIN = ROOT / "build/release/bin"
 WARM_S = 6
 

@@ -3,8 +3,8 @@
 docs/performance.md. Without --device cpu its workers are null workers: what head, gateways, links and
 scheduling cost. With it they run the model; the first start then finds neither the file in memory nor
 its tokenizer compiled. Run it by
-  tests/run_python bench/serving.py [--rounds 5] [--idle-seconds 20] [--models null,demo]
-  tests/run_python bench/serving.py --device cpu --models demo [--rounds 5] [--threads N]
+  tests/run_python bench/python/serving.py [--rounds 5] [--idle-seconds 20] [--models null,demo]
+  tests/run_python bench/python/serving.py --device cpu --models demo [--rounds 5] [--threads N]
 The client (asyncio, raw bytes) runs on the same cores and is part of what is measured. Rounds of the
 stream counts are interleaved; medians are printed, with the least and the most."""
 import asyncio
@@ -208,7 +208,7 @@ def measure(model, rounds, idle_seconds, device, more):
 
 
 def main():
-    a = Parser("tests/run_python bench/serving.py", __doc__)
+    a = Parser("tests/run_python bench/python/serving.py", __doc__)
     a.add_argument("--rounds", type=count(), default=5)
     a.add_argument("--idle-seconds", type=amount(), default=20)
     a.add_argument("--models", default="null,demo")

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """What different ways of guessing from the text itself are worth: tokens a step, and guesses run for each token.
 
-  python3 bench/drafts.py [--tokens 4]
+  python3 bench/python/drafts.py [--tokens 4]
 
 No model: "what the model says" is a text that is there, and words and signs of this repository's own files are the
 tokens. Three kinds: a file written again with a few changes, another file of the same folder, the second half of a
@@ -85,7 +85,7 @@ def run(prompt, said, way, k):
 
 
 def main():
-    p = Parser("bench/drafts.py", __doc__)
+    p = Parser("bench/python/drafts.py", __doc__)
     p.add_argument("--tokens", type=count(), default=4, help="guesses of a step, at most")
     k = p.parse_args().tokens
     for kind, pairs in texts().items():
