@@ -1,6 +1,6 @@
 #pragma once
 /* What sagemaker.h wants to know of this machine: GPUs, and the settings beside a model. */
-#include "cli/sagemaker/sagemaker.h"
+#include "cli/sagemaker/settings.h"
 
 enum { SAGEMAKER_PROPERTIES_MAX = 64 << 10 };
 

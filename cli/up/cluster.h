@@ -3,6 +3,7 @@
  * brought, the processes are planned, started, watched and ended. */
 #include <stdint.h>
 
+#include "cli/sagemaker/log.h"
 #include "cli/up/plan/options.h"
 
 struct up_start {

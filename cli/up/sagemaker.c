@@ -1,6 +1,6 @@
-/* SageMaker's settings become arguments (sagemaker.c reads them), and the log gets the line with
- * which vLLM says how its engine was configured, where DJL's users look for it. Every value of it
- * is one that applies here; what vLLM's line has beyond these is of its own engine. */
+/* SageMaker's settings become arguments (cli/sagemaker/settings.c reads them), and the log gets the
+ * line with which vLLM says how its engine was configured, where DJL's users look for it. Every
+ * value of it is one that applies here; what vLLM's line has beyond these is of its own engine. */
 #include "cli/up/sagemaker.h"
 
 #include <ctype.h>
@@ -11,6 +11,7 @@
 
 #include "cli/base/command_line.h"
 #include "cli/sagemaker/host.h"
+#include "cli/sagemaker/log.h"
 #include "cli/up/plan/options.h"
 #include "common/base/mem.h"
 #include "common/base/version.h"

@@ -1,8 +1,9 @@
 #pragma once
-/* `cox serve` as the command of a SageMaker container: what is of the machine, around sagemaker.c,
- * which is pure. */
+/* `cox serve` as the command of a SageMaker container: what is of the machine, around
+ * cli/sagemaker/, which is pure. */
 #include "cli/base/command_line.h"
-#include "cli/sagemaker/sagemaker.h"
+#include "cli/sagemaker/log.h"
+#include "cli/sagemaker/settings.h"
 #include "cli/up/plan/options.h"
 
 /* Whether `serve` takes DJL's settings: in SageMaker's environment, or where HF_MODEL_ID or

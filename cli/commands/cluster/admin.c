@@ -6,7 +6,7 @@
 #include <unistd.h>
 
 #include "cli/base/command_line.h"
-#include "cli/client/admin_client.h"
+#include "cli/client/admin.h"
 #include "cli/commands/command.h"
 #include "cli/commands/tables.h"
 #include "cli/view/answer.h"

@@ -9,7 +9,7 @@
 #include "cli/commands/cluster/local_options.h"
 #include "cli/commands/command.h"
 #include "cli/commands/tables.h"
-#include "cli/up/local/local_cluster.h"
+#include "cli/up/local/find.h"
 
 enum { FOLLOW_MS = 250, HOST_BYTES = 256, NAME_WIDTH = 10, NEXT_BYTES = 21 };
 

@@ -9,11 +9,11 @@
 
 #include "cli/base/command_line.h"
 #include "cli/base/terminal_width.h"
-#include "cli/client/admin_client.h"
+#include "cli/client/admin.h"
 #include "cli/commands/cluster/local_options.h"
 #include "cli/commands/command.h"
 #include "cli/commands/tables.h"
-#include "cli/up/local/local_cluster.h"
+#include "cli/up/local/find.h"
 #include "cli/view/answer.h"
 #include "common/base/clock.h"
 #include "common/base/mem.h"

@@ -27,7 +27,7 @@ struct sagemaker_output { /* texts are the arena's */
 
 /* Whether SageMaker, or somebody who wants its ways, has started us. */
 bool sagemaker_is_here(char *const *environ_);
-/* Models come and go by request: SAGEMAKER_MULTI_MODEL (models.h). */
+/* Models come and go by request: SAGEMAKER_MULTI_MODEL (cli/multi_model). */
 bool sagemaker_is_multi_model(char *const *environ_);
 /* A variable; NULL: not set, or empty. */
 const char *sagemaker_variable(char *const *environ_, const char *name);
@@ -35,19 +35,3 @@ const char *sagemaker_variable(char *const *environ_, const char *name);
 const char *sagemaker_model_store(char *const *environ_);
 MUST_USE enum status sagemaker_read(const struct sagemaker_input *in, struct arena *arena,
                                     struct sagemaker_output *out, struct error *err);
-/* The settings as DJL logs them at its start, secrets masked (sagemaker_log.c): those of the
- * server, and, behind its line about the model's kind, those of the model. o: of sagemaker_read. */
-void sagemaker_settings(const struct sagemaker_input *in, const struct sagemaker_output *o,
-                        struct strbuf *out);
-void sagemaker_model_settings(const struct sagemaker_input *in, const struct sagemaker_output *o,
-                              struct strbuf *out);
-/* What DJL says when a model is about to be loaded, and when it is served. */
-struct sagemaker_model {
-    const char *name, *family,
-        *rolling_batch; /* family: as its config.json says; NULL: not known */
-    const char *host;
-    uint32_t port, tp, dp, n_gpus;
-    const char *settings; /* of sagemaker_model_settings; NULL: none */
-};
-void sagemaker_loading(const struct sagemaker_model *m, struct strbuf *out);
-void sagemaker_ready(const struct sagemaker_model *m, struct strbuf *out);

@@ -1,4 +1,4 @@
-#include "cli/client/admin_client.h"
+#include "cli/client/admin.h"
 
 #include <errno.h>
 #include <stdio.h>

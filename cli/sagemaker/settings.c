@@ -1,4 +1,4 @@
-#include "cli/sagemaker/sagemaker.h"
+#include "cli/sagemaker/settings.h"
 
 #include <ctype.h>
 #include <stdarg.h>

@@ -1,4 +1,4 @@
-#include "cli/up/local/local_cluster.h"
+#include "cli/up/local/find.h"
 
 #include <dirent.h>
 #include <jansson.h>
