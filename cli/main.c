@@ -7,7 +7,7 @@
 #include "common/host/crash.h"
 #include "common/host/first_process.h"
 
-/* What a full disk has swallowed is not fine, whatever the command thinks of itself. */
+/* Output that a full disk has swallowed is a failure, whatever the command returned. */
 static int end(const char *name, int code)
 {
     if (fflush(stdout) == 0 && !ferror(stdout))

@@ -1,4 +1,4 @@
-/* What a collective between processes of this machine takes: ours through shared memory and over
+/* The time of a collective between processes of this machine: ours through shared memory and over
  * TCP on loopback, gloo's (where libgloo-dev is installed) over TCP on loopback, and, as what one
  * can get at all, one memcpy of the same bytes by every process.
  *
@@ -50,7 +50,7 @@ static const struct bench_case {
 };
 enum { N_CASES = sizeof cases / sizeof *cases, MAX_FLOATS = 512 * 640 };
 
-/* What the processes share beside the links that are measured. */
+/* The memory that the processes share, beside the links that are measured. */
 struct shared {
     uint32_t n_ranks;
     char folder[64];

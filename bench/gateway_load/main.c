@@ -52,7 +52,7 @@ static void read_file(const char *path, char *out, size_t size)
     out[n > 0 ? n : 0] = '\0';
 }
 
-/* Of all its threads; one that ended meanwhile is not counted, and none does. */
+/* CPU time of all threads of a process; one that ended meanwhile is not counted, and none does. */
 static uint64_t cpu_ns(int pid)
 {
     char path[300], text[128];

@@ -104,7 +104,7 @@ static void on_letters(struct load *l, uint32_t i, const char *at, const char *e
     }
 }
 
-/* What stands between "data: " and the end of the line. */
+/* Takes the text between "data: " and the end of the line. */
 static void on_event(struct load *l, uint32_t i, const char *at, const char *end)
 {
     struct load_stream *s = &l->streams[i];
@@ -184,7 +184,7 @@ static const char *skip_head(struct load *l, uint32_t i, const char *at, const c
     return body + 4;
 }
 
-/* Where the next chunk begins; NULL: this one is not whole. */
+/* Returns the beginning of the next chunk; NULL: this one is not whole. */
 static const char *take_chunk(struct load *l, uint32_t i, const char *at, const char *end)
 {
     size_t n = 0;

@@ -1,8 +1,8 @@
 #pragma once
-/* What the files of scale_peers share: one process that plays every worker and gateway of a large
- * cluster. Each peer has a connection of its own to the head, with its own handshake and keys, its
- * own session, sequence numbers and credits; what is left out is the model. Links belong to
- * wire.c, ranks and gateways hang behind it. One thread beside ZeroMQ's. */
+/* The state that the files of scale_peers share: one process that plays every worker and gateway of
+ * a large cluster. Each peer has a connection of its own to the head, with its own handshake and
+ * keys, its own session, sequence numbers and credits; what is left out is the model. Links belong
+ * to wire.c, ranks and gateways hang behind it. One thread beside ZeroMQ's. */
 #include "common/base/random.h"
 #include "proto/link/link.h"
 

@@ -37,7 +37,7 @@ void trace_init(struct trace *t, uint32_t n, uint64_t seed);
 void trace_fini(struct trace *t);
 /* The request that takes the seat now; its spans are valid until the next call. */
 void trace_submit(struct trace *t, uint32_t i_seat, bool newcomer, struct msg_submit *out);
-/* What a rank would answer; valid until the next call. */
+/* Fills out with the answer of a rank; valid until the next call. */
 void trace_answer(struct trace *t, const struct msg_plan *p, struct msg_result *out);
 uint32_t trace_n_blocks(uint32_t n);      /* of the pool */
 uint32_t trace_budget_tokens(uint32_t n); /* of a step */

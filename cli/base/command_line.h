@@ -14,8 +14,8 @@ char **command_copy_words(struct arena *a, int argc, char **argv);
 enum { COMMAND_USAGE_BYTES = 512 };
 const char *command_usage(const char *name, const char *usage, char out[COMMAND_USAGE_BYTES]);
 
-/* What every command does with its table: parse, print --help or warnings, say what is wrong.
- * Returns true to go on; else *exit_code is set. max_positional: more is an error. */
+/* Every command calls command_parse with its table: it parses, prints --help or warnings, says what
+ * is wrong. Returns true to go on; else *exit_code is set. max_positional: more is an error. */
 struct command_line {
     const char *usage; /* "cox status [OPTION...]" */
     const struct option_spec *specs;

@@ -17,7 +17,7 @@ struct batch_totals {
     uint32_t n_answered, n_errors; /* of this run; errors: other than 200 */
 };
 
-/* What was written of one answer: vLLM's form of OpenAI's. `status` 200: body is the answer, else
+/* Appends one answer as a line: vLLM's form of OpenAI's. `status` 200: body is the answer, else
  * its error. custom_id NULL: the line has none. */
 void batch_answer_write(struct strbuf *out, const char *custom_id, uint64_t id, int status,
                         struct str body);

@@ -34,7 +34,7 @@ static enum status read_key(const char *path, char *out, size_t size, struct err
     return STATUS_OK;
 }
 
-/* What is to be done about a key that was not taken, by where it came from. */
+/* The error for a key that was refused, which says what to do by where the key came from. */
 static enum status refuse(const struct admin_access *o, const char *url, struct error *err)
 {
     static const char gateway[] =

@@ -4,7 +4,7 @@
 
 #include "common/config/config.h"
 
-/* Where the admin API is: shared by status, top, drain, events, lora. */
+/* The address and the key of the admin API: shared by status, top, drain, events, lora. */
 struct admin_access {
     const char *address, *admin_key, *admin_key_file;
     bool json, watch, undo, in_place, once, no_follow;
@@ -25,7 +25,7 @@ struct admin_access {
         OPT_STRING(admin_access, admin_key_file, "admin-key-file", NULL,                           \
                    "file with that key, as the head has it (COX_ADMIN_KEY_FILE)")
 
-/* Of the commands that ask whoever serves (admin_follow). */
+/* The row of commands that ask the head that serves (admin_follow). */
 #define ADMIN_FOLLOW_ROW                                                                           \
     OPT_BOOL(admin_access, no_follow, "no-follow", NULL,                                           \
              "that head's own answer, also when it is the standby of one that serves")
@@ -36,7 +36,7 @@ struct admin_access {
  * caller's. */
 MUST_USE enum status admin_call(const struct admin_access *o, const char *method, const char *path,
                                 const char *body, json_t **owned_answer, struct error *err);
-/* Where the head at o->address only waits, the one that its lease names is asked from now on, with
+/* If the head at o->address is a standby, the one that its lease names is asked from now on, with
  * the same key, and a line on stderr says so; once, and only when it is the lease's own. Where that
  * is not to be and tell is set, a line says that this one waits, and who serves. False:
  * nobody answers, which is said, and the command need not wait for that again; what else is wrong

@@ -68,7 +68,7 @@ static const char help_text[] =
     "what is\n"
     "pasted is one text. A message that begins with / is typed with //. Ctrl-C stops an answer.\n";
 
-/* What stands around the conversation: dim, on a terminal alone. */
+/* Prints a line beside the conversation: dim, and on a terminal only. */
 static void note(const struct chat *c, const char *text)
 {
     if (c->in.is_terminal && text[0])

@@ -61,7 +61,7 @@ struct spelling {
     bool negated;
 };
 
-/* What every command has besides its table. */
+/* The options that every command has besides its table. */
 static const struct option_spec built_in[] = {
     {.name = "config", .type = OPTION_STRING, .help = "YAML file with options"},
     {.name = "help", .type = OPTION_BOOL, .help = "show the options"},

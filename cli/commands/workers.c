@@ -99,8 +99,7 @@ static enum status find_cpus(struct workers *k, struct error *err)
     return STATUS_OK;
 }
 
-/* Of --numa-node auto: ranks are on the nodes in order, but for a GPU, which has a node of its own.
- */
+/* Resolves --numa-node auto: ranks are on the nodes in order; a GPU has a node of its own. */
 static void add_node(struct workers *k, struct up_child *c, int64_t i)
 {
     const struct worker_options *w = &k->o.worker;
@@ -111,7 +110,7 @@ static void add_node(struct workers *k, struct up_child *c, int64_t i)
         add(c, "--numa-node", text_of(k, b.node));
 }
 
-/* What was given, without --ranks, and behind it what counts up: the last one counts. */
+/* Writes the given words without --ranks, then the options that count up: the last one counts. */
 static void build_rank(struct workers *k, struct up_child *c, int64_t i, int argc, char **argv)
 {
     const struct worker_options *w = &k->o.worker;

@@ -36,8 +36,8 @@ MUST_USE enum status pull_options_read(struct pull_options *o, struct config_res
 /* Fills in what no option says, from the environment. False: the cache folder's path is too long.
  */
 bool pull_options_complete(struct pull_options *o);
-/* Of a fetch that ended so: 1 where trying again may help, 2 where something has to be changed
- * first; also of the commands that fetch by themselves. */
+/* The exit code of a fetch that ended so: 1 where trying again may help, 2 where something has to
+ * be changed first; also of the commands that fetch by themselves. */
 int pull_exit_code(enum status s);
 
 /* The end of an error of a model that is missing offline; takes the model's name. */

@@ -217,7 +217,7 @@ static enum status fetch_files(struct pull *p, struct pulled *out, struct pull_p
                : STATUS_OK;
 }
 
-/* What huggingface_hub has fetched already is not fetched again. */
+/* Files that huggingface_hub has fetched already are not fetched again. */
 static enum status take_files(const struct pull *p, struct error *err)
 {
     uint32_t n_taken = 0;
@@ -454,7 +454,7 @@ static void fini(struct pull *p)
     hf_cache_fini(&p->hf_cache);
 }
 
-/* Of a GGUF in one or several files. */
+/* Fetches the heads of a GGUF in one or several files. */
 static enum status fetch_heads(const struct pull *p, struct error *err)
 {
     for (uint32_t i = 0; i < p->list.n_files; i++)

@@ -9,7 +9,7 @@
 MUST_USE enum status pull_model(const struct pull_options *o, const char *model,
                                 struct pull_result *out, struct error *err);
 
-/* Where the files go: prepare makes NAME.part of each in folder, links or files. */
+/* The folder that the files go to: prepare makes NAME.part of each in folder, links or files. */
 struct pull_sink {
     const char *folder;
     enum status (*prepare)(void *ctx, const struct pull_list *l, struct error *err);

@@ -40,7 +40,7 @@ static json_t *ports_json(const struct run_file *f)
     return all;
 }
 
-/* What `show` may show: no value, for which of them is a secret its name does not say. */
+/* The environment for `show`: names without values, since a name does not say what is secret. */
 static json_t *env_json(const struct run_file *f)
 {
     json_t *all = json_object();

@@ -81,7 +81,7 @@ static void look(struct run_keeper *k, int timeout_ms)
         (void)run_children_kill(k->start->store, SIGKILL);
 }
 
-/* What a child that has ended wrote: all that is in the pipe now, however slowly it is read. */
+/* Reads the rest of the output of a child that has ended: all that is in the pipe now. */
 static void drain(struct run_keeper *k)
 {
     int n = 0;

@@ -1,5 +1,5 @@
 #pragma once
-/* Where runs are kept: RUNS/ID/ with run.yaml (its copy), state.json, env.json (what was taken of
+/* The folders of runs: RUNS/ID/ with run.yaml (its copy), state.json, env.json (what was taken of
  * the starter's environment), up.yaml, log, root/. state.json is written whole and renamed, by the
  * run's keeper alone; everybody else reads. A keeper is known by its pid and by when that process
  * began: a pid alone may be another one's by now. */

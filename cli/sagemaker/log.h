@@ -9,7 +9,7 @@ void sagemaker_settings(const struct sagemaker_input *in, const struct sagemaker
                         struct strbuf *out);
 void sagemaker_model_settings(const struct sagemaker_input *in, const struct sagemaker_output *o,
                               struct strbuf *out);
-/* What DJL says when a model is about to be loaded, and when it is served. */
+/* The model in the lines that DJL writes when it is about to be loaded, and when it is served. */
 struct sagemaker_model {
     const char *name, *family,
         *rolling_batch; /* family: as its config.json says; NULL: not known */

@@ -133,7 +133,7 @@ static const char *option(struct reader *r, const char *name, const char *alias)
     return v || !alias ? v : variable_of(r, alias);
 }
 
-/* Of the server, not of the model: without "option.". */
+/* An option of the server, not of the model: without "option.". */
 static const char *server_option(struct reader *r, const char *name)
 {
     const char *v = property(r, name);

@@ -31,7 +31,7 @@ bool sagemaker_is_here(char *const *environ_);
 bool sagemaker_is_multi_model(char *const *environ_);
 /* A variable; NULL: not set, or empty. */
 const char *sagemaker_variable(char *const *environ_, const char *name);
-/* Where the model is mounted: SERVING_MODEL_STORE, or /opt/ml/model. */
+/* The folder that the model is mounted at: SERVING_MODEL_STORE, or /opt/ml/model. */
 const char *sagemaker_model_store(char *const *environ_);
 MUST_USE enum status sagemaker_read(const struct sagemaker_input *in, struct arena *arena,
                                     struct sagemaker_output *out, struct error *err);

@@ -45,7 +45,7 @@ static enum status make_keys(struct up_machine *m, const struct up_options *o, c
     return keys_make_dir(m->keys_dir, err);
 }
 
-/* What is not known here the workers say. */
+/* Reads the NUMA nodes; the workers report what is not known here. */
 static void find_nodes(struct up_machine *m, const struct up_options *o, const char *command)
 {
     struct error err;

@@ -317,7 +317,7 @@ static void set_rate(json_t *j, const char *key, double v)
     json_object_set_new(j, key, isfinite(v) ? json_real(v) : json_string("inf"));
 }
 
-/* What was configured, by vLLM's keys, in its order; then the figures. */
+/* The JSON: the configuration by vLLM's keys, in its order; then the figures. */
 static json_t *make_json(const struct serve *v, const struct bench_result *results,
                          const char *date)
 {

@@ -101,7 +101,7 @@ static enum status forget_model(const char *path, struct error *err)
     return S_ISDIR(st.st_mode) ? forget_folder(path, err) : forget_gguf(path, err);
 }
 
-/* Where the model lies; NULL of one without files. For mem_free. */
+/* Finds the model's path; NULL for a model without files. For mem_free. */
 static enum status find_model(const char *model, char **path, struct error *err)
 {
     char cache_dir[4096];

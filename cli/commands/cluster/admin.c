@@ -305,7 +305,7 @@ static int drain(const char *command, struct admin_access *o, const char *worker
     return EXIT_FINE;
 }
 
-/* Of drain and undrain, which is `drain --undo`. */
+/* Runs drain and undrain, which is `drain --undo`. */
 static int run_drain(int argc, char **argv, const struct command_line *line, bool undo)
 {
     struct admin_access o = {0};

@@ -33,7 +33,8 @@ const struct option_spec run_create_specs[] = {
 #undef S
 const size_t run_create_n_specs = sizeof run_create_specs / sizeof run_create_specs[0];
 
-/* What env takes of the starter's environment, else of the run that this one is another of. */
+/* The values that `env` takes of the starter's environment, else of the run that is started again.
+ */
 static json_t *take_env(const struct run_source *source, const char *from_folder, const char *path)
 {
     json_t *before = from_folder ? run_store_read_json(from_folder, "env.json") : NULL;
@@ -125,8 +126,8 @@ enum status run_here(const char *path, const char *runs_dir, struct error *err)
     return start_file(path, runs_dir, true, err);
 }
 
-/* Of a run in which this one is asked for (the Runs page) nothing goes on to it: not the run's own
- * environment, nor what `cox up` has put there for its children. */
+/* A run that is started from within another run (the Runs page) inherits nothing of it: not that
+ * run's own environment, nor what `cox up` has put there for its children. */
 static void leave_environment(const char *runs_dir)
 {
     char dir[RUN_PATH_BYTES], name[64];

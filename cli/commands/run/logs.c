@@ -40,7 +40,7 @@ const struct option_spec run_logs_specs[] = {
 #undef S
 const size_t run_logs_n_specs = sizeof run_logs_specs / sizeof run_logs_specs[0];
 
-/* Where the last *n lines begin; *n is what is wanted of the file before. */
+/* The offset of the last *n lines; *n becomes the number that is wanted of the file before. */
 static off_t begin_of_last(int fd, int64_t *n)
 {
     char *buf = mem_alloc(BLOCK);

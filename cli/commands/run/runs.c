@@ -91,7 +91,7 @@ static const char *reason_of(const struct run_record *r)
     return r->was_killed ? "the keeper was killed" : run_record_text(r, "reason");
 }
 
-/* What is known of a run, for programs: the state, but for how its keeper is found. */
+/* The record of a run for programs: its state, without the fields that find its keeper. */
 static json_t *record_json(const struct run_record *r)
 {
     json_t *j = json_deep_copy(r->state);

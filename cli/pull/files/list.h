@@ -33,7 +33,7 @@ MUST_USE enum status pull_list_add(struct pull_list *l, const char *name, char *
 void pull_list_finish(struct pull_list *l);
 uint64_t pull_list_bytes(const struct pull_list *l);
 void pull_list_fini(struct pull_list *l);
-/* Of weights: what is large. */
+/* Is it a file of weights, which are large? */
 bool pull_is_weights(const char *name);
 
 /* Is name the GGUF wanted, or another part of it (NAME-00002-of-00003.gguf)? */

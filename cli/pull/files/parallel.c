@@ -49,7 +49,7 @@ static void fail(struct work *w, const struct error *err)
     (void)pthread_cond_broadcast(&w->changed);
 }
 
-/* Of a large file that has begun. */
+/* Takes a range of a large file that has begun. */
 static bool take_range(struct work *w, struct unit *u)
 {
     for (uint32_t i = 0; i < w->i_next; i++) {

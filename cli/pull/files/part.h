@@ -1,6 +1,6 @@
 #pragma once
-/* What a file that comes in one stream (file.c) and one that comes in ranges (ranges.c)
- * have in common: paths, and the hashes that say whether it is the right one. */
+/* The steps that a file in one stream (file.c) and a file in ranges (ranges.c) share: paths, and
+ * the hashes that say whether it is the right one. */
 #include "cli/pull/files/list.h"
 #include "cli/pull/files/source.h"
 #include "common/base/str.h"

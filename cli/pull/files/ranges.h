@@ -35,6 +35,6 @@ MUST_USE enum status pull_ranges_fetch(struct pull_ranges *r, const struct pull_
  * to come once more; PROTOCOL: a second time. */
 MUST_USE enum status pull_ranges_finish(struct pull_ranges *r, const struct pull_source *source,
                                         char *sha256, struct error *err);
-/* What was fetched so is no use: the file comes in one stream. */
+/* Drops what was fetched: the file comes in one stream. */
 MUST_USE enum status pull_ranges_drop(struct pull_ranges *r, struct error *err);
 void pull_ranges_close(struct pull_ranges *r);

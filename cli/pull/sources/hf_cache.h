@@ -16,7 +16,7 @@ struct hf_cache {
     bool copies;  /* also where that takes as much room again */
 };
 
-/* What says where it is; each may be NULL. */
+/* The settings that say where it is; each may be NULL. */
 struct hf_cache_places {
     const char *choice; /* "auto", "off" or a folder (--hf-cache, HF_HUB_CACHE) */
     const char *hf_home, *xdg_cache_home, *home;

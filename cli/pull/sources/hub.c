@@ -119,7 +119,7 @@ static int weights_there(const json_t *siblings)
     return best;
 }
 
-/* What somebody who named no file is told. */
+/* The error for a reference that names no file. */
 static enum status no_folder(const json_t *siblings, const struct model_ref *r, struct error *err)
 {
     struct strbuf b;

@@ -1,5 +1,5 @@
 #pragma once
-/* What a model hub has of a model: Hugging Face's API (GET
+/* The files that a model hub has of a model: Hugging Face's API (GET
  * /api/models/REPO/revision/REV?blobs=true, files at /REPO/resolve/COMMIT/NAME) at any endpoint
  * that speaks it. */
 #include "cli/pull/files/list.h"

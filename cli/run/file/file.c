@@ -244,7 +244,7 @@ static bool is_env_name(const char *s)
     return true;
 }
 
-/* Of the words that an environment's secrets are called by; a key of a map is none. */
+/* Whether the name has a word that secrets are called by; a key of a map is none. */
 static bool is_secret_name(const char *name)
 {
     static const char *const words[] = {"KEY", "TOKEN", "SECRET", "PASSWORD"};

@@ -4,7 +4,7 @@
 
 void run_read_options(struct run_reader *r, const struct yaml_node *v, void *ctx);
 void run_read_resources(struct run_reader *r, const struct yaml_node *v, void *ctx);
-/* Of `resources` and `ports`, where `options` says nothing about it. */
+/* Adds an option that follows from `resources` or `ports`, if `options` does not set it. */
 void run_add_option(struct run_reader *r, struct yaml_mark at, const char *from, const char *name,
                     const char *json);
 void run_check_options(struct run_reader *r);

@@ -33,7 +33,7 @@ void up_listens(struct up_builder *b, struct up_child *c, const char *of, const 
 void up_common(struct up_builder *b, struct up_child *c, const char *program);
 void up_flags_of_adapters(struct up_builder *b, struct up_child *c);
 void up_flags_of_names(struct up_builder *b, struct up_child *c);
-/* Where peers find the head, or the one of two that serves. */
+/* The address at which peers find the head; with a standby, both addresses. */
 const char *up_heads(struct up_builder *b);
 
 /* "[::1]" for an address that has colons of its own. */

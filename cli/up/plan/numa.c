@@ -43,7 +43,7 @@ static struct numa_words words_of(const struct up_options *o, uint32_t i)
                                "--numa-bind-cpus", i < cpus->n_items ? cpus->items[i] : NULL};
 }
 
-/* Of worker i. STATUS_NOT_FOUND: nobody knows before it runs. */
+/* The node and the CPUs of worker i. STATUS_NOT_FOUND: unknown before it runs. */
 static enum status bind_worker(const struct up_numa *u, uint32_t i, struct numa_binding *out,
                                struct error *err)
 {
@@ -95,8 +95,8 @@ void up_numa_flags(const struct up_numa *u, uint32_t i, struct up_numa_flags *ou
     }
 }
 
-/* Of the CPUs that worker i is bound to, those that no other one that computes is to have; 0: it is
- * not bound, or nobody knows. */
+/* The number of CPUs of worker i's binding that no other computing worker is to have; 0: it is not
+ * bound, or its binding is unknown. */
 static uint32_t own_cpus(const struct up_numa *u, uint32_t i)
 {
     struct numa_binding own, other;

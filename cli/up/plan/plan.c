@@ -72,7 +72,7 @@ static enum status check(const struct up_options *o, int64_t n_workers, struct e
     return STATUS_OK;
 }
 
-/* Whom a listener of child i meets among those before it; NULL: nobody. */
+/* The earlier listener with the same port as a listener of child i; NULL: none. */
 static const struct up_listener *meets(const struct up_plan *plan, uint32_t i, uint32_t k)
 {
     uint16_t port = plan->children[i].listeners[k].port;

@@ -13,7 +13,7 @@
 
 enum up_role { UP_HEAD, UP_GATEWAY, UP_WORKER, UP_ROLE_COUNT };
 
-/* Where a child will listen; to be free before the start. */
+/* A port that a child will listen on; it has to be free before the start. */
 struct up_listener {
     const char *what; /* "gateway-0", "head's admin API" */
     const char *flag; /* what to change when the port is in use */
@@ -36,9 +36,10 @@ struct up_plan {
     const char *model_name; /* as requests name it */
 };
 
-/* What is here. bin_dir: where cox-head and the others are; keys_dir: of the cluster's keys;
- * own_name: of a cluster with throw-away keys, which no other head can be of; NULL: keys that stay.
- * n_cores: for the workers' kernels. numa, allowed: of this machine and process; NULL: not known.
+/* The machine and the folders. bin_dir: the folder where cox-head and the others are; keys_dir: of
+ * the cluster's keys; own_name: of a cluster with throw-away keys, which no other head can be of;
+ * NULL: keys that stay. n_cores: for the workers' kernels. numa, allowed: of this machine and
+ * process; NULL: not known.
  */
 struct up_place {
     const char *bin_dir, *keys_dir, *own_name;

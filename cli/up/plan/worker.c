@@ -31,14 +31,14 @@ static void flags_of_numa(struct up_builder *b, struct up_child *c, uint32_t i)
     up_flag(c, "--cpus", f.cpus);
 }
 
-/* Where other ranks reach this machine's, as cox-worker finds it. */
+/* The host at which other ranks reach this machine's, as cox-worker finds it. */
 static const char *ranks_host(const struct up_options *o)
 {
     return o->comm_host ? o->comm_host : up_reachable_host(o->head_host);
 }
 
-/* Where a model may run: every worker gets its share of the cores, so that ranks of one machine do
- * not fight for them. */
+/* The flags of a worker that computes: every worker gets its share of the cores, so that ranks of
+ * one machine do not fight for them. */
 static void flags_of_ranks(struct up_builder *b, struct up_child *c, uint32_t i)
 {
     const struct up_options *o = b->o;
