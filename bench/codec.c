@@ -1,4 +1,4 @@
-/* What the wire format of a step costs: medians in µs, per number of sequences, of what the head
+/* The cost of a step's wire format: medians in µs, per number of sequences, of what the head
  * does (plan encode, result decode, tokens encode) and of what a rank does (plan decode, result
  * encode). cmake --build build/release --target bench_codec && build/release/bench/bench_codec In
  * each step 1/16 of the sequences take a block and, in the second table, 2 % are replaced by a

@@ -1,5 +1,5 @@
 #pragma once
-/* What the programs of this folder are told on their command lines. */
+/* Whole numbers on the command lines of the programs in bench/. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -2,11 +2,12 @@
 #include <string.h>
 
 #include "cli/base/command_line.h"
+#include "cli/commands/list.h"
 #include "cli/commands/vllm.h"
 #include "common/host/crash.h"
 #include "common/host/first_process.h"
 
-/* What a full disk has swallowed is not fine, whatever the command thinks of itself. */
+/* Output that a full disk has swallowed is a failure, whatever the command returned. */
 static int end(const char *name, int code)
 {
     if (fflush(stdout) == 0 && !ferror(stdout))

@@ -1,5 +1,7 @@
 /* bench_comm rings: two processes exchange messages both ways over links with rings of several
  * sizes, spinning. */
+#include "bench/comm/rings.h"
+
 #include <dirent.h>
 #include <stdio.h>
 #include <string.h>
@@ -7,7 +9,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "bench/comm/bench_comm.h"
+#include "bench/comm/median.h"
 #include "common/base/clock.h"
 #include "common/base/mem.h"
 #include "common/base/spin.h"

@@ -1,7 +1,7 @@
-/* What a decode step's attention reads of the KV cache per second, in each dtype: one new row of a
- * few sequences, each over its whole context, all of which come from memory. Bytes are those of the
- * cache as it stores them, so the last column says what a dtype is worth: tokens of context per
- * microsecond.
+/* The bytes of the KV cache that a decode step's attention reads per second, in each dtype: one new
+ * row of a few sequences, each over its whole context, all of which come from memory. Bytes are
+ * those of the cache as it stores them, so the last column says what a dtype is worth: tokens of
+ * context per microsecond.
  *
  *   bench_attention [isa [rounds]]      default: the best, 5
  *

@@ -1,6 +1,6 @@
 #pragma once
-/* What a CPU can do at all, beside which benches put what kernels reach: pieces of work for the
- * tasks of a pool. */
+/* The most that a CPU can do, which benches put beside the figures of kernels: pieces of work for
+ * the tasks of a pool. */
 #include <stddef.h>
 
 #include "kernels/cpu/cpu.h"

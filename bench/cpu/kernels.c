@@ -1,4 +1,4 @@
-/* What the matrix product gets out of this machine: GB/s of packed weights and GFLOP/s for the
+/* The rate of the matrix product on this machine: GB/s of packed weights and GFLOP/s for the
  * shapes of a small model, next to what one can get at all, measured in the same rounds: reading a
  * large buffer once, and fused multiply-adds on registers. Matrices of one row's products come from
  * memory, not from a cache: as many copies as fill WORKING_SET are gone through in turn.

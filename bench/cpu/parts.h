@@ -1,6 +1,6 @@
 #pragma once
-/* Of bench_cpu_model: a model's operators by themselves, on the device and with the shapes, weights
- * and KV cache that its passes have, and a KV cache with made-up contents. */
+/* Parts of bench_cpu_model: a model's operators by themselves, on the device and with the shapes,
+ * weights and KV cache that its passes have, and a KV cache with made-up contents. */
 #include <stdint.h>
 
 struct engine;

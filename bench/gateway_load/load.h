@@ -1,6 +1,6 @@
 #pragma once
-/* The inside of gateway_load, the client of bench/gateway: connections (gateway_stream.c), what the
- * head's step log says of the same tokens (gateway_trace.c), the run (gateway_load.c). */
+/* The inside of gateway_load, the client of bench/gateway: connections (stream.c), what the
+ * head's step log says of the same tokens (trace.c), the run (main.c). */
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -54,13 +54,3 @@ struct load {
     uint32_t n_recorded, cap_recorded;
     char *buffer; /* [2 * LOAD_READ_BYTES] */
 };
-
-_Noreturn void load_die(const char *fmt, ...) PRINTF_LIKE(1, 2);
-
-/* gateway_stream.c: every wrong byte ends the program. */
-void load_stream_open(struct load *l, uint32_t i);
-void load_stream_read(struct load *l, uint32_t i);
-
-/* gateway_trace.c: prints "added_us": percentiles of receipt here less receipt at the head, and
- * ends the program when an answer is not in the log or the log's has other tokens. */
-void load_trace_print(const struct load *l);

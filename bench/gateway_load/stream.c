@@ -1,6 +1,8 @@
 /* One connection: a request, its answer as chunks of SSE events, the next request. Lean, since it
  * runs on the cores that are measured: one recv for what is there, nothing copied unless a chunk is
  * cut, the text looked for where the event before had it. */
+#include "bench/gateway_load/stream.h"
+
 #include <arpa/inet.h>
 #include <errno.h>
 #include <netinet/in.h>
@@ -11,7 +13,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "bench/gateway_load/load.h"
+#include "bench/die.h"
 #include "common/base/clock.h"
 #include "common/base/mem.h"
 
@@ -60,7 +62,7 @@ static void ask(struct load *l, uint32_t i)
                                          .time_ns = mem_array(l->o.n_tokens, 8)};
     bool may_be_closed = l->o.any && s->n_answers > s->n_answers_before; /* reading tells */
     if (send(s->fd, all, (size_t)n, MSG_NOSIGNAL) != n && !may_be_closed)
-        load_die("stream %u: send: %s", i, strerror(errno));
+        bench_die("stream %u: send: %s", i, strerror(errno));
 }
 
 void load_stream_open(struct load *l, uint32_t i)
@@ -69,14 +71,14 @@ void load_stream_open(struct load *l, uint32_t i)
     struct sockaddr_in a = {.sin_family = AF_INET, .sin_port = htons((uint16_t)l->o.port)};
     int one = 1;
     if (inet_pton(AF_INET, l->o.host, &a.sin_addr) != 1)
-        load_die("--host %s: an IPv4 address is wanted", l->o.host);
+        bench_die("--host %s: an IPv4 address is wanted", l->o.host);
     s->fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
     if (s->fd < 0 || connect(s->fd, (struct sockaddr *)&a, sizeof a) != 0)
-        load_die("%s:%d: %s", l->o.host, l->o.port, strerror(errno));
+        bench_die("%s:%d: %s", l->o.host, l->o.port, strerror(errno));
     setsockopt(s->fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
     struct epoll_event e = {.events = EPOLLIN, .data.u32 = i};
     if (epoll_ctl(l->epoll, EPOLL_CTL_ADD, s->fd, &e) != 0)
-        load_die("epoll: %s", strerror(errno));
+        bench_die("epoll: %s", strerror(errno));
     ask(l, i);
 }
 
@@ -90,8 +92,8 @@ static void on_letters(struct load *l, uint32_t i, const char *at, const char *e
     for (; at < end && *at != '"'; at++) {
         uint32_t id = null_hash_token(&s->expected, BYTE_VOCABULARY);
         if ((unsigned char)*at != id || s->n_tokens == l->o.n_tokens)
-            load_die("stream %u, answer %llu: token %u is '%c', not '%c'", i,
-                     (unsigned long long)s->n_answers, s->n_tokens, *at, (char)id);
+            bench_die("stream %u, answer %llu: token %u is '%c', not '%c'", i,
+                      (unsigned long long)s->n_answers, s->n_tokens, *at, (char)id);
         null_hash_push(&s->expected, id);
         if (s->answer.text) {
             s->answer.text[s->n_tokens] = *at;
@@ -102,7 +104,7 @@ static void on_letters(struct load *l, uint32_t i, const char *at, const char *e
     }
 }
 
-/* What stands between "data: " and the end of the line. */
+/* Takes the text between "data: " and the end of the line. */
 static void on_event(struct load *l, uint32_t i, const char *at, const char *end)
 {
     struct load_stream *s = &l->streams[i];
@@ -115,7 +117,7 @@ static void on_event(struct load *l, uint32_t i, const char *at, const char *end
     if (end - text < (ptrdiff_t)n + 2 || memcmp(text, TEXT_KEY, n) != 0) {
         text = find(at, end, TEXT_KEY);
         if (!text)
-            load_die("stream %u: no text in %.*s", i, (int)(end - at), at);
+            bench_die("stream %u: no text in %.*s", i, (int)(end - at), at);
         s->text_at = (uint32_t)(text - at);
     }
     text += n;
@@ -133,12 +135,12 @@ static void on_lines(struct load *l, uint32_t i, const char *at, const char *end
     while (at < end) {
         const char *eol = memchr(at, '\n', (size_t)(end - at));
         if (!eol)
-            load_die("stream %u: a chunk ends inside a line: %.*s", i, (int)(end - at), at);
+            bench_die("stream %u: a chunk ends inside a line: %.*s", i, (int)(end - at), at);
         const char *last = eol > at && eol[-1] == '\r' ? eol - 1 : eol;
         if (last - at > 6 && memcmp(at, "data: ", 6) == 0)
             on_event(l, i, at + 6, last);
         else if (last > at && *at != ':')
-            load_die("stream %u: not a line of SSE: %.*s", i, (int)(last - at), at);
+            bench_die("stream %u: not a line of SSE: %.*s", i, (int)(last - at), at);
         at = eol + 1;
     }
 }
@@ -149,8 +151,8 @@ static void on_answer_end(struct load *l, uint32_t i)
 {
     struct load_stream *s = &l->streams[i];
     if (!s->done || s->n_text == 0 || (!l->o.any && s->n_tokens != l->o.n_tokens))
-        load_die("stream %u: the answer ended after %u tokens of %u, %u events, %s [DONE]", i,
-                 s->n_tokens, l->o.n_tokens, s->n_text, s->done ? "with" : "without");
+        bench_die("stream %u: the answer ended after %u tokens of %u, %u events, %s [DONE]", i,
+                  s->n_tokens, l->o.n_tokens, s->n_text, s->done ? "with" : "without");
     s->n_answers++;
     l->n_answers++;
     l->n_ended_events += s->n_text;
@@ -171,18 +173,18 @@ static const char *skip_head(struct load *l, uint32_t i, const char *at, const c
     const char *body = find(at, end, "\r\n\r\n");
     if (!body) {
         if (end - at > HEAD_MAX)
-            load_die("stream %u: a head of more than %d bytes", i, HEAD_MAX);
+            bench_die("stream %u: a head of more than %d bytes", i, HEAD_MAX);
         return NULL;
     }
     if (memcmp(at, "HTTP/1.1 200", 12) != 0)
-        load_die("stream %u: %.*s", i, (int)(end - at), at);
+        bench_die("stream %u: %.*s", i, (int)(end - at), at);
     if (!find(at, body + 2, "hunked\r\n"))
-        load_die("stream %u: an answer that is not chunked: %.*s", i, (int)(body - at), at);
+        bench_die("stream %u: an answer that is not chunked: %.*s", i, (int)(body - at), at);
     l->streams[i].has_head = true;
     return body + 4;
 }
 
-/* Where the next chunk begins; NULL: this one is not whole. */
+/* Returns the beginning of the next chunk; NULL: this one is not whole. */
 static const char *take_chunk(struct load *l, uint32_t i, const char *at, const char *end)
 {
     size_t n = 0;
@@ -190,11 +192,11 @@ static const char *take_chunk(struct load *l, uint32_t i, const char *at, const 
     for (; p < end && *p != '\r'; p++) {
         int c = *p | 32;
         if ((c < '0' || c > '9') && (c < 'a' || c > 'f'))
-            load_die("stream %u: not a chunk: %.*s", i, (int)(end - at), at);
+            bench_die("stream %u: not a chunk: %.*s", i, (int)(end - at), at);
         n = n * 16 + (size_t)(c <= '9' ? c - '0' : c - 'a' + 10);
     }
     if (n > LOAD_READ_BYTES)
-        load_die("stream %u: a chunk of %zu bytes", i, n);
+        bench_die("stream %u: a chunk of %zu bytes", i, n);
     if (end - p < (ptrdiff_t)n + 4)
         return NULL;
     p += 2;
@@ -239,7 +241,7 @@ void load_stream_read(struct load *l, uint32_t i)
     if (n <= 0 && open_again(l, i))
         return;
     if (n <= 0)
-        load_die("stream %u: the connection ended: %s", i, n < 0 ? strerror(errno) : "closed");
+        bench_die("stream %u: the connection ended: %s", i, n < 0 ? strerror(errno) : "closed");
     if (l->recording)
         l->now_ns = clock_mono_ns();
     l->n_reads++;

@@ -2,11 +2,13 @@
  * which the head took each from its socket (CLOCK_MONOTONIC, as the client's). Slots of the log and
  * answers of the client are matched by their tokens: prompts differ, so no two are the same, and
  * tokens that a gateway lost or changed would match nothing. */
+#include "bench/gateway_load/trace.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "bench/gateway_load/load.h"
+#include "bench/die.h"
 #include "common/base/arena.h"
 #include "common/base/mem.h"
 #include "head/record/read.h"
@@ -29,7 +31,7 @@ struct trace {
 static void admit(struct trace *t, uint32_t slot)
 {
     if (slot >= SLOTS_MAX)
-        load_die("step log: slot %u", slot);
+        bench_die("step log: slot %u", slot);
     if (t->n == t->cap) {
         t->cap = t->cap ? 2 * t->cap : 256;
         t->items = mem_realloc(t->items, t->cap * sizeof *t->items);
@@ -45,7 +47,7 @@ static void on_plan(struct trace *t, const struct step_log_event *e, struct aren
     struct error err = {0};
     arena_reset(arena);
     if (step_log_get_plan(e->plan, arena, &plan, &err) != STATUS_OK)
-        load_die("step log: %s", err.text);
+        bench_die("step log: %s", err.text);
     for (uint32_t i = 0; i < plan.n_admits; i++)
         admit(t, plan.admits[i].slot);
 }
@@ -55,7 +57,7 @@ static void on_result(struct trace *t, const struct step_log_event *e)
     for (uint32_t i = 0; i < e->result.n_items; i++) {
         const struct result_item *r = &e->result.items[i];
         if (r->slot >= SLOTS_MAX || t->of_slot[r->slot] == 0)
-            load_die("step log: a result for slot %u, which has no sequence", r->slot);
+            bench_die("step log: a result for slot %u, which has no sequence", r->slot);
         struct sequence *q = &t->items[t->of_slot[r->slot] - 1];
         for (uint32_t k = 0; k < r->ids.n && q->n < t->n_tokens; k++) {
             q->text[q->n] = (char)r->ids.ptr[k];
@@ -79,7 +81,7 @@ static void read_log(struct trace *t, const char *path)
             on_result(t, &e);
     }
     if (s != STATUS_CLOSED)
-        load_die("step log %s: %s", path, err.text);
+        bench_die("step log %s: %s", path, err.text);
     step_log_close(r);
     arena_fini(&arena);
 }
@@ -113,12 +115,12 @@ void load_trace_print(const struct load *l)
         struct sequence want = {.text = a->text};
         const struct sequence *q = bsearch(&want, t->items, t->n, sizeof *t->items, by_text);
         if (!q)
-            load_die("an answer that the head's step log does not have");
+            bench_die("an answer that the head's step log does not have");
         for (uint32_t k = 0; k < key_bytes; k++)
             us[n++] = ((double)a->time_ns[k] - (double)q->time_ns[k]) / 1e3;
     }
     if (n == 0)
-        load_die("no answer began and ended while it was recorded: more --seconds are wanted");
+        bench_die("no answer began and ended while it was recorded: more --seconds are wanted");
     qsort(us, n, sizeof *us, by_value);
     printf(",\"added_us\":{\"tokens\":%llu,\"least\":%.1f,\"p50\":%.1f,\"p90\":%.1f,\"p99\":%.1f,"
            "\"p999\":%.1f,\"most\":%.1f}",

@@ -7,7 +7,8 @@
 
 #include "kernels/cuda/device/abi.h"
 
-/* Of issue D: fractions are of what a copy or cuBLAS reaches on that device in the same run. */
+/* The bars of issue D: fractions are of what a copy or cuBLAS reaches on that device in the same
+ * run. */
 #define BAR_DECODE_BF16   0.85 /* of the copy's rate, at batch 1 */
 #define BAR_DECODE_CODES  0.65 /* weights of fewer bits */
 #define BAR_DECODE_MANY   0.75 /* at batch 64 */
@@ -49,7 +50,7 @@ void bars_figure(struct bars *b, const char *what, const char *unit, double valu
 bool bars_has_time(struct bars *b, const char *what, double seconds, bool is_judged);
 /* The same for another reason, which the caller has told: "no memory". */
 void bars_cut(struct bars *b, const char *what, bool is_judged);
-/* Of the budget; HUGE_VAL without one. */
+/* Seconds left of the budget; HUGE_VAL without one. */
 double bars_seconds_left(const struct bars *b);
 /* Rows "| program | what | figure | bar | verdict |", then a line with all of it. */
 enum bars_status bars_close(const struct bars *b);

@@ -1,5 +1,6 @@
 #pragma once
-/* What the device itself can do, measured in the run that is judged by it (all GPU benches).
+/* The most that the device itself can do, measured in the run that is judged by it (all GPU
+ * benches).
  *
  * copy: bytes read and written by the second, of 1 GiB from one place of the device to another: the
  * faster one of the driver's copy and of a kernel that copies (kernels/cuda/device/copy.cu). Many

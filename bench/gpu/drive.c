@@ -36,7 +36,7 @@ void drive_finish(struct drive *d)
         finish_one(d);
 }
 
-/* Where the next plan is made: what it replaces has been finished. */
+/* The place for the next plan: the plan that it replaces has been finished. */
 static uint32_t next_place(struct drive *d)
 {
     while (d->n_begun == EXECUTOR_MAX_BEGUN)

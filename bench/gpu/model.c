@@ -108,7 +108,7 @@ static void measure_prefill(struct bench *b)
 
 /* ---- decode ---- */
 
-/* Of one model at one batch. */
+/* The figures of one model at one batch. */
 struct decode {
     uint32_t batch, position, n_rounds;
     double steps[N_ROUNDS], beside[N_ROUNDS]; /* seconds of a step; without its pass */

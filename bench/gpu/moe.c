@@ -35,7 +35,7 @@ struct bench {
     uint32_t n_cut;
 };
 
-/* What one call does. */
+/* The work of one call. */
 struct job {
     const struct bench *b;
     struct moe_params p;

@@ -69,7 +69,8 @@ static void add_norm(struct header *h, const struct op *o)
     add_tensor(h, name, o->norm.dim, 0);
 }
 
-/* What the program of the shape loads. Only a Llama's tensors are matrices of one operator each. */
+/* Adds the tensors that the shape's program loads. Only a Llama's tensors are matrices of one
+ * operator each. */
 static void add_program(struct header *h, const struct program *p)
 {
     char name[TENSOR_NAME_MAX];
@@ -210,7 +211,7 @@ static void first_token(struct executor *e)
     arena_fini(&arena);
 }
 
-/* What one round found, in memory that its process shares with ours. */
+/* The figures of one round, in memory that its process shares with ours. */
 struct round {
     double open, ready, load, weights, link; /* seconds, bytes, bytes a second */
     bool is_emulated;

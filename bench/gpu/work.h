@@ -1,6 +1,6 @@
 #pragma once
-/* What a step of a model must read and compute, from its program's shapes alone (one rank): what
- * the figures of bench/gpu/model.c are parts of. No device.
+/* The work of a model's step, in bytes and operations, from its program's shapes alone (one rank):
+ * what the figures of bench/gpu/model.c are parts of. No device.
  *
  * Bytes of a decode step = weights + KV cache.
  *   weights: every matrix once, in the bytes that its publisher gave it (work_weight_bytes), not in
@@ -43,7 +43,7 @@ struct work {
  * blocks. */
 double work_weight_bytes(enum dtype dtype, double n, double k, uint32_t group);
 
-/* Of a program with dummy weights on one rank. Errors are source_find's. */
+/* Counts a program with dummy weights on one rank. Errors are source_find's. */
 MUST_USE enum status work_of(const struct program *p, enum dtype kv_dtype, struct work *out,
                              struct error *err);
 

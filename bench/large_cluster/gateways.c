@@ -1,9 +1,12 @@
 /* Gateways. Each keeps its share of the streams running: one that ends is submitted anew at once.
  * A prompt begins with one of a few prefixes, which every group has soon; the rest is its own. All
  * tokens of a stream come once and in order, or the program ends. */
+#include "bench/large_cluster/gateways.h"
+
 #include <string.h>
 
-#include "bench/large_cluster/peers.h"
+#include "bench/die.h"
+#include "bench/large_cluster/send.h"
 #include "common/base/mem.h"
 
 enum { N_PREFIXES = 16, TOKEN_IDS = 128000 };
@@ -79,17 +82,17 @@ void scale_gateways_start(struct scale *s)
 static void on_item(struct scale *s, const struct tokens_item *t)
 {
     if (t->id.lo >= s->gateways->n_streams)
-        scale_die("tokens of no stream");
+        bench_die("tokens of no stream");
     struct stream *x = &s->gateways->streams[t->id.lo];
     if (t->id.hi != x->generation || t->start != x->n_received)
-        scale_die("stream %llu: tokens from %u on, %u are here", (unsigned long long)t->id.lo,
+        bench_die("stream %llu: tokens from %u on, %u are here", (unsigned long long)t->id.lo,
                   t->start, x->n_received);
     x->n_received += t->ids.n;
     s->counts.n_tokens += t->ids.n;
     if (t->finish == FINISH_NONE)
         return;
     if (t->finish != FINISH_LENGTH || x->n_received != x->n_wanted)
-        scale_die("stream %llu ended by %s after %u of %u tokens: " STR_FMT,
+        bench_die("stream %llu ended by %s after %u of %u tokens: " STR_FMT,
                   (unsigned long long)t->id.lo, finish_reason_name(t->finish), x->n_received,
                   x->n_wanted, STR_ARG(t->text));
     s->counts.n_requests++;
@@ -105,5 +108,5 @@ void scale_gateways_on_msg(struct scale *s, uint32_t i_gateway, const struct msg
         for (uint32_t i = 0; i < m->tokens.n_items; i++)
             on_item(s, &m->tokens.items[i]);
     else
-        scale_die("%s for a gateway", msg_type_name(m->type));
+        bench_die("%s for a gateway", msg_type_name(m->type));
 }

@@ -11,14 +11,18 @@
 #include <fcntl.h>
 #include <getopt.h>
 #include <poll.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
 #include <unistd.h>
 
+#include "bench/die.h"
+#include "bench/large_cluster/gateways.h"
 #include "bench/large_cluster/peers.h"
+#include "bench/large_cluster/ranks.h"
+#include "bench/large_cluster/send.h"
+#include "bench/large_cluster/wire.h"
 #include "common/base/clock.h"
 #include "common/base/log.h"
 #include "common/base/mem.h"
@@ -26,29 +30,6 @@
 
 enum { BEAT_MS = 250, BATCH_FRAMES = 64, CONNECTING_MAX = 16, READY_S = 60, TIMER_SLACK_NS = 1000 };
 #define WINDOW_BYTES (32ull << 20)
-
-_Noreturn void scale_die(const char *fmt, ...)
-{
-    va_list args;
-    va_start(args, fmt);
-    fprintf(stderr, "scale_peers: ");
-    vfprintf(stderr, fmt, args);
-    fprintf(stderr, "\n");
-    va_end(args);
-    exit(1);
-}
-
-void scale_send(struct scale *s, uint32_t i_peer, const struct msg *m)
-{
-    struct link *l = &s->peers[i_peer].link;
-    strbuf_reset(&s->frame);
-    if (codec_encode(m, l->session, link_next_seq(l), &s->encode, &s->frame) != STATUS_OK)
-        scale_die("cannot encode a %s", msg_type_name(m->type));
-    if (m->type != MSG_HELLO && !link_is_free(m->type) && !link_can_send(l, s->frame.len))
-        scale_die("no credit for a %s", msg_type_name(m->type));
-    scale_wire_send(s->wire, i_peer, strbuf_str(&s->frame));
-    link_sent(l, m->type, s->frame.len);
-}
 
 /* ---- frames ---- */
 
@@ -68,9 +49,9 @@ static void on_link_msg(struct scale *s, uint32_t i_peer, const struct frame_hea
         s->counts.n_beats++;
         break;
     case MSG_REFUSED:
-        scale_die("refused: " STR_FMT, STR_ARG(m->refused.text));
+        bench_die("refused: " STR_FMT, STR_ARG(m->refused.text));
     case MSG_GOODBYE:
-        scale_die("goodbye: " STR_FMT, STR_ARG(m->goodbye.text));
+        bench_die("goodbye: " STR_FMT, STR_ARG(m->goodbye.text));
     default:
         if (i_peer < s->n_workers)
             scale_ranks_on_msg(s, i_peer, m);
@@ -88,13 +69,13 @@ static void on_frame(struct scale *s, uint32_t i_peer, struct str frame)
     uint64_t bytes = 0;
     s->counts.n_frames++;
     if (frame_parse_header(frame, &h, &err) != STATUS_OK || link_received(l, &h, &err) != STATUS_OK)
-        scale_die("a frame of the head: %s", err.text);
+        bench_die("a frame of the head: %s", err.text);
     if (h.type == MSG_PLAN) {
         scale_ranks_on_plan(s, i_peer, frame, &h);
     } else {
         arena_reset(&s->decode);
         if (codec_decode(frame, &h, &s->decode, &m, &err) != STATUS_OK)
-            scale_die("a frame of the head: %s", err.text);
+            bench_die("a frame of the head: %s", err.text);
         on_link_msg(s, i_peer, &h, &m);
     }
     if (link_consumed(l, h.type, frame.len, &bytes)) {
@@ -111,7 +92,7 @@ static void drain(struct scale *s)
         if (scale_wire_receive(s->wire, &i_peer, &frame) != STATUS_OK)
             return;
         if (i_peer >= s->n_peers)
-            scale_die("a message of nobody");
+            bench_die("a message of nobody");
         on_frame(s, i_peer, frame);
     }
 }
@@ -184,7 +165,7 @@ static bool on_stdin(struct scale *s)
     else if (strcmp(line, "count\n") == 0)
         print_counts(s);
     else
-        scale_die("unknown: %s", line);
+        bench_die("unknown: %s", line);
     return true;
 }
 
@@ -205,7 +186,7 @@ static void run(struct scale *s)
             fflush(stdout);
         }
         if (!was_ready && s->now_ns - begin_ns > READY_S * NS_PER_S)
-            scale_die("%u of %u groups serve after %d s", s->n_groups_ready, s->o.n_groups,
+            bench_die("%u of %u groups serve after %d s", s->n_groups_ready, s->o.n_groups,
                       READY_S);
         next_ns = beat_ns < next_ns ? beat_ns : next_ns;
         uint64_t now_ns = clock_mono_ns();
@@ -239,7 +220,7 @@ static uint32_t number(const char *text)
 {
     uint64_t n = 0;
     if (str_to_u64(str_from(text), &n) != STATUS_OK || n > UINT32_MAX)
-        scale_die("%s is no number", text);
+        bench_die("%s is no number", text);
     return (uint32_t)n;
 }
 
@@ -279,7 +260,7 @@ static void parse(int argc, char **argv, struct scale_options *o)
     if (!o->endpoint || o->n_gateways == 0 || o->tp == 0 || o->n_groups == 0 ||
         o->cached_tokens > o->prompt_tokens || o->least_tokens == 0 ||
         o->most_tokens < o->least_tokens)
-        scale_die("see the head of bench/large_cluster/main.c");
+        bench_die("see the head of bench/large_cluster/main.c");
 }
 
 int main(int argc, char **argv)

@@ -1,10 +1,13 @@
 /* Ranks. A group executes on its first rank: a step lasts as long as the options say, its tokens
  * are random. The others count the plans they get; every rank's steps are contiguous, or the
  * program ends. */
+#include "bench/large_cluster/ranks.h"
+
 #include <stdio.h>
 #include <string.h>
 
-#include "bench/large_cluster/peers.h"
+#include "bench/die.h"
+#include "bench/large_cluster/send.h"
 #include "common/base/mem.h"
 
 enum {
@@ -154,7 +157,7 @@ static void execute(struct scale *s, uint32_t i_worker, const struct msg_plan *p
 {
     struct execution *e = &s->ranks->executions[i_worker];
     if (e->n == DEPTH || p->n_runs > SEQS_MAX)
-        scale_die("plan %llu of %u runs: more than a rank takes", (unsigned long long)p->step,
+        bench_die("plan %llu of %u runs: more than a rank takes", (unsigned long long)p->step,
                   p->n_runs);
     struct step *x = &e->steps[(e->first + e->n) % DEPTH];
     x->step = p->step;
@@ -185,9 +188,9 @@ void scale_ranks_on_plan(struct scale *s, uint32_t i_worker, struct str frame,
     struct error err = {0};
     arena_reset(&s->decode);
     if (codec_decode(frame, h, &s->decode, &m, &err) != STATUS_OK)
-        scale_die("a plan: %s", err.text);
+        bench_die("a plan: %s", err.text);
     if (m.plan.term_epoch != r->term_epoch || m.plan.step != r->received)
-        scale_die("plan %llu after %llu", (unsigned long long)m.plan.step,
+        bench_die("plan %llu after %llu", (unsigned long long)m.plan.step,
                   (unsigned long long)r->received - 1);
     execute(s, i_worker, &m.plan);
 }
@@ -226,7 +229,7 @@ void scale_ranks_on_msg(struct scale *s, uint32_t i_worker, const struct msg *m)
         s->counts.n_aborts++;
         break;
     default:
-        scale_die("%s for a worker", msg_type_name(m->type));
+        bench_die("%s for a worker", msg_type_name(m->type));
     }
     scale_send(s, i_worker, &answer);
 }

@@ -1,12 +1,14 @@
 /* The connections. One ROUTER that connects once for each peer: each connection has its own
  * handshake, keys and name at the head, exactly as a DEALER in a process of its own, but there is
  * one descriptor to wait for instead of a thousand. */
+#include "bench/large_cluster/wire.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <zmq.h>
 
-#include "bench/large_cluster/peers.h"
+#include "bench/die.h"
 #include "common/base/mem.h"
 #include "common/keys/key_files.h"
 
@@ -21,7 +23,7 @@ struct scale_wire {
 static void must(bool ok, const char *what)
 {
     if (!ok)
-        scale_die("%s: %s", what, zmq_strerror(zmq_errno()));
+        bench_die("%s: %s", what, zmq_strerror(zmq_errno()));
 }
 
 static void set_int(void *socket, int option, int value)
@@ -36,7 +38,7 @@ static void set_keys(void *socket, const char *dir, enum peer_role role)
     char server[41];
     if (keys_load(dir, role, &ours, &err) != STATUS_OK ||
         keys_load_public(dir, ROLE_HEAD, server, &err) != STATUS_OK)
-        scale_die("%s", err.text);
+        bench_die("%s", err.text);
     must(zmq_setsockopt(socket, ZMQ_CURVE_PUBLICKEY, ours.public_key, 41) == 0, "public key");
     must(zmq_setsockopt(socket, ZMQ_CURVE_SECRETKEY, ours.secret_key, 41) == 0, "secret key");
     must(zmq_setsockopt(socket, ZMQ_CURVE_SERVERKEY, server, 41) == 0, "the head's key");
@@ -106,7 +108,7 @@ enum status scale_wire_receive(struct scale_wire *w, uint32_t *i_peer, struct st
         return STATUS_AGAIN;
     id[n < ID_BYTES ? n : ID_BYTES] = '\0';
     if (id[0] != 'p' || zmq_msg_recv(&w->received, w->socket, ZMQ_DONTWAIT) < 0)
-        scale_die("a message of nobody");
+        bench_die("a message of nobody");
     *i_peer = (uint32_t)strtoul(id + 1, NULL, 10);
     *frame = (struct str){zmq_msg_data(&w->received), zmq_msg_size(&w->received)};
     return STATUS_OK;

@@ -1,7 +1,9 @@
 /* The scheduler and the codec, without the rest of the head. */
+#include "bench/scheduling/alone.h"
+
 #include <string.h>
 
-#include "bench/scheduling/bench.h"
+#include "bench/die.h"
 #include "common/base/clock.h"
 #include "common/base/mem.h"
 #include "common/collections/slab.h"
@@ -14,6 +16,7 @@ enum { TOKENS_ITEMS = 512 }; /* of one frame, as in gateways.c */
 
 struct alone {
     struct trace *t;
+    bench_mallocs *n_mallocs;
     struct scheduler *scheduler;
     struct slab slab;
     struct request **requests; /* of the seats */
@@ -112,7 +115,7 @@ static void apply_oldest(struct alone *a, struct step_cost *out)
     const struct scheduler_event *events = NULL;
     uint32_t n_events = 0;
     struct str frame = strbuf_str(&a->results[(a->n_applied + 1) % DEPTH]);
-    unsigned long n_mallocs = bench_mallocs();
+    unsigned long n_mallocs = a->n_mallocs();
     uint64_t t0 = clock_mono_ns();
     arena_reset(&a->decode);
     must(frame_parse_header(frame, &h, &err), "frame_parse_header", &err);
@@ -123,7 +126,7 @@ static void apply_oldest(struct alone *a, struct step_cost *out)
     uint64_t t2 = clock_mono_ns();
     tell_gateway(a, events, n_events);
     uint64_t t3 = clock_mono_ns();
-    out->n_mallocs += bench_mallocs() - n_mallocs;
+    out->n_mallocs += a->n_mallocs() - n_mallocs;
     out->ns[RESULT] = t1 - t0;
     out->ns[APPLY] = t2 - t1;
     out->ns[TOKENS] = t3 - t2;
@@ -135,7 +138,7 @@ static void step(void *state, struct step_cost *out)
 {
     struct alone *a = state;
     *out = (struct step_cost){0};
-    unsigned long n_mallocs = bench_mallocs();
+    unsigned long n_mallocs = a->n_mallocs();
     uint64_t t0 = clock_mono_ns();
     const struct msg_plan *plan = scheduler_step(a->scheduler, NOW_NS);
     if (scheduler_pop_ended(a->scheduler))
@@ -146,7 +149,7 @@ static void step(void *state, struct step_cost *out)
         encode(a, &m, plan->step, &a->plan);
     }
     uint64_t t2 = clock_mono_ns();
-    out->n_mallocs = bench_mallocs() - n_mallocs;
+    out->n_mallocs = a->n_mallocs() - n_mallocs;
     out->ns[SCHEDULE] = t1 - t0;
     out->ns[PLAN] = t2 - t1;
     if (plan)
@@ -182,7 +185,7 @@ static void alone_free(void *state)
     mem_free(a);
 }
 
-struct rig rig_alone(struct trace *t)
+struct rig rig_alone(struct trace *t, bench_mallocs *n_mallocs)
 {
     struct alone *a = mem_zalloc(sizeof *a);
     struct error err = {0};
@@ -197,6 +200,7 @@ struct rig rig_alone(struct trace *t)
         .kv_groups = {{.block_tokens = BLOCK_TOKENS, .n_blocks = trace_n_blocks(t->n)}},
     };
     a->t = t;
+    a->n_mallocs = n_mallocs;
     slab_init(&a->slab, sizeof(struct request), t->n);
     a->requests = mem_array(t->n, sizeof(struct request *));
     strbuf_init(&a->plan, FRAME_MAX_BYTES);

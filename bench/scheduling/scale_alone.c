@@ -4,29 +4,18 @@
  * is bench/scheduler's: contexts of 1k to 8k, 2 % end in each step).
  *
  *   scale_alone [GROUPS [SEQS [STEPS]]]      prints µs a step and a token */
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "bench/scheduling/bench.h"
+#include "bench/die.h"
+#include "bench/scheduling/alone.h"
 #include "common/base/mem.h"
 
 enum { WARM_STEPS = 64 };
 
-unsigned long bench_mallocs(void)
+static unsigned long no_mallocs(void)
 {
     return 0; /* bench/scheduler counts them */
-}
-
-void bench_die(const char *fmt, ...)
-{
-    va_list args;
-    va_start(args, fmt);
-    fprintf(stderr, "scale_alone: ");
-    vfprintf(stderr, fmt, args);
-    fprintf(stderr, "\n");
-    va_end(args);
-    exit(1);
 }
 
 struct group {
@@ -70,7 +59,7 @@ int main(int argc, char **argv)
     struct group *groups = mem_array(n_groups, sizeof *groups);
     for (uint32_t i = 0; i < n_groups; i++) {
         trace_init(&groups[i].t, n_seqs, i + 1);
-        groups[i].rig = rig_alone(&groups[i].t);
+        groups[i].rig = rig_alone(&groups[i].t, no_mallocs);
         for (uint32_t k = 0; k < n_seqs; k++)
             arrive(&groups[i], k, false);
     }

@@ -2,9 +2,10 @@
  * and over the places in a block, so that 1/16 of the sequences take a block in every step. 2 % of
  * the sequences draw the end in each step, at random, and a newcomer of 1k tokens takes the seat:
  * 512 of one of 16 prefixes, which the cache has, and as many of its own. */
+#include "bench/scheduling/trace.h"
+
 #include <string.h>
 
-#include "bench/scheduling/bench.h"
 #include "common/base/mem.h"
 
 enum {

@@ -2,9 +2,11 @@
  * turn after it makes the next plan and tells the gateway. Rank and gateway are here: their frames
  * stay in memory, and the clock stands still, so no heartbeat is due. What is sent is copied once,
  * as ZeroMQ does. */
+#include "bench/scheduling/turn.h"
+
 #include <string.h>
 
-#include "bench/scheduling/bench.h"
+#include "bench/die.h"
 #include "common/base/clock.h"
 #include "common/base/mem.h"
 #include "head/core/core.h"
@@ -17,6 +19,7 @@ enum { RANK = 1, GATEWAY = 2, BOX_FRAMES = 256, MAX_RESULTS = DEPTH };
 
 struct turn {
     struct trace *t;
+    bench_mallocs *n_mallocs;
     struct head_core *core;
     struct step_log_file *step_log_file;
     struct step_log *step_log;
@@ -158,11 +161,11 @@ static void step(void *state, struct step_cost *out)
     if (x->n_answered == x->n_planned)
         bench_die("no plan after step %llu", (unsigned long long)x->n_planned);
     const struct strbuf *result = &x->results[++x->n_answered % MAX_RESULTS];
-    unsigned long n_mallocs = bench_mallocs();
+    unsigned long n_mallocs = x->n_mallocs();
     uint64_t begin = clock_mono_ns();
     hand_over(x, RANK, result);
     out->ns[SCHEDULE] = clock_mono_ns() - begin;
-    out->n_mallocs = bench_mallocs() - n_mallocs;
+    out->n_mallocs = x->n_mallocs() - n_mallocs;
     empty_box(x);
     out->n_sampled = x->n_sampled;
 }
@@ -232,11 +235,12 @@ static void open_step_log(struct turn *x, const char *path)
     x->step_log = step_log_new(&sink, 0);
 }
 
-struct rig rig_turn(struct trace *t, const char *step_log)
+struct rig rig_turn(struct trace *t, const char *step_log, bench_mallocs *n_mallocs)
 {
     struct turn *x = mem_zalloc(sizeof *x);
     struct head_core_config c;
     x->t = t;
+    x->n_mallocs = n_mallocs;
     head_core_config_init(&c);
     c.peers.insecure = true;
     c.peers.window_bytes = WINDOW_BYTES;

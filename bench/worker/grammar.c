@@ -1,4 +1,4 @@
-/* What a mask costs, as the worker makes it: grammars_mask before each token of documents that
+/* The cost of a mask, as the worker makes it: grammars_mask before each token of documents that
  * their schemas allow, tokens of the model's own tokenizer. A sequence is new in each round: its
  * lexer has no states yet. Processor time of this thread alone, the median of rounds; the bound is
  * on all tokens of all schemas together.

@@ -1,4 +1,4 @@
-/* What a drawn token costs beyond its logits: sampler_choose on one row of a vocabulary, this
+/* The cost of a sampled token beyond its logits: sampler_choose on one row of a vocabulary, this
  * thread's time, the median of rounds, each with another seed. The logits are made up: a bell of
  * standard deviation 3, and above it three that stand out, which is what a sure model's look like.
  * Usage: bench_sampler [VOCABULARY [ROUNDS]] */

@@ -20,7 +20,8 @@ static const char *const files[] = {"head.key",   "head.pub",   "gateway.key",  
                                     "worker.key", "worker.pub", "operator.key", "operator.pub",
                                     "authorized", "gateway",    "control",      OWNER};
 
-/* Of a model in memory (pull_stream.c): links, lists of ranges, and folders of these. */
+/* The folders of a model in memory (cli/pull/stream.c): links, lists of ranges, and folders of
+ * these. */
 static void remove_links(int dir_fd, int depth)
 {
     int fd = openat(dir_fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);

@@ -4,7 +4,7 @@
 
 #include <string.h>
 
-#include "cli/base/tables.h"
+#include "cli/up/plan/options.h"
 #include "common/base/mem.h"
 #include "common/config/argv.h"
 

@@ -119,7 +119,7 @@ static void nap(struct run *r, uint32_t ms)
         (void)nanosleep(&(struct timespec){.tv_nsec = LOOK_MS * 1000000L}, NULL);
 }
 
-/* What a later try may change: nobody there, too many requests, nobody behind the gateway. */
+/* Whether a later try may help: nobody there, too many requests, nobody behind the gateway. */
 static bool may_change(enum status s, int code)
 {
     return s == STATUS_OK ? code == 429 || code == 502 || code == 503 : s == STATUS_IO;

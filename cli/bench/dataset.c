@@ -147,7 +147,7 @@ static size_t skip_blanks(struct str s, size_t at)
     return at;
 }
 
-/* Where the object that begins at `at` ends, or 0. */
+/* The end of the object that begins at `at`, or 0. */
 static size_t object_end(struct str s, size_t at)
 {
     bool in_text = false;

@@ -1,5 +1,5 @@
 #pragma once
-/* Where a benchmark's prompts come from: drawn at random, or of a file: ShareGPT's JSON array, a
+/* The prompts of a benchmark: drawn at random, or of a file: ShareGPT's JSON array, a
  * poem's lines (sonnet), JSON lines of one's own. Files are anybody's: a wrong line is an error
  * that names it. What is drawn is drawn by the seed alone. */
 #include "cli/bench/tokens.h"

@@ -6,8 +6,10 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "cli/base/command_line.h"
 #include "cli/batch/engine_words.h"
-#include "cli/pull/pull.h"
+#include "cli/bench/interrupt.h"
+#include "cli/pull/options.h"
 #include "common/base/mem.h"
 #include "common/base/random.h"
 

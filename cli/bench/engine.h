@@ -4,7 +4,7 @@
  * --base-url, one that runs. */
 #include "cli/base/command_line.h"
 #include "cli/batch/cluster.h"
-#include "cli/bench/bench.h"
+#include "cli/bench/prepare.h"
 
 enum { BENCH_ENGINE_FLAGS = 14 };
 
@@ -34,7 +34,7 @@ extern const char *const bench_engine_names[BENCH_ENGINE_FLAGS];
         BENCH_ENGINE_FLAG(S, 10, "quantization", NULL),                                            \
         BENCH_ENGINE_FLAG(S, 11, "load-format", NULL), BENCH_ENGINE_FLAG(S, 12, "threads", NULL),  \
         BENCH_ENGINE_FLAG(S, 13, "speculative-config", NULL)
-/* What vLLM's offline scripts have and is nothing here. */
+/* Flags of vLLM's offline scripts that mean nothing here. */
 #define BENCH_OFFLINE_IGNORED                                                                      \
     OPT_IGNORED("trust-remote-code", TAKES_NOTHING, "no code of a model is run"),                  \
         OPT_IGNORED("tokenizer-mode", TAKES_ONE, "there is one"),                                  \
@@ -53,8 +53,8 @@ MUST_USE enum status bench_engine_start(struct batch_cluster *c, struct bench_en
                                         const char *const *extra, const struct option_list *words,
                                         struct error *err);
 
-/* What throughput and latency do alike: the cluster is started or the server found, prompts are
- * made and measured, the cluster is ended. */
+/* The part that throughput and latency share: the cluster is started or the server found, prompts
+ * are made and measured, the cluster is ended. */
 struct bench_offline {
     const char *owner;        /* "bench latency" */
     const char *const *extra; /* as above */

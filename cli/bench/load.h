@@ -4,7 +4,7 @@
 #include "cli/bench/dataset.h"
 #include "cli/bench/progress.h"
 
-/* What became of one request. Times are nanoseconds since the load began. */
+/* The result of one request. Times are nanoseconds since the load began. */
 struct bench_result {
     bool ok;                   /* answered to its end, with 200 */
     uint64_t start_ns, end_ns; /* sent; the last piece with something in it */

@@ -1,5 +1,5 @@
 #pragma once
-/* Whom a benchmark asks, and what every request says but its prompt. */
+/* The server that a benchmark asks, and what every request says but its prompt. */
 #include <jansson.h>
 
 #include "cli/client/gateway_access.h"
@@ -30,7 +30,7 @@ MUST_USE enum status bench_target_find_model(struct bench_target *t, const char 
 MUST_USE enum status bench_target_ask(const struct bench_target *t, const char *path,
                                       const json_t *body, int *code, json_t **owned_answer,
                                       struct error *err);
-/* What a server says of its error, cut for a line on a terminal; "" when it says nothing. */
+/* Copies the text of a server's error, cut for a line on a terminal; "" when it says nothing. */
 void bench_error_text(const json_t *answer, char *out, size_t size);
 /* The body of one request, for free(). model NULL: the target's. */
 char *bench_target_body(const struct bench_target *t, const char *model, const char *prompt,

@@ -47,7 +47,7 @@ static struct str next_word(struct str *rest)
     return w;
 }
 
-/* Where it stands among our words; 0 for others. */
+/* The id of a word of ours; 0 for others. */
 static uint32_t word_id(struct str word)
 {
     struct str rest = STR(words);

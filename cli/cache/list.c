@@ -13,7 +13,7 @@
 #include <unistd.h>
 
 #include "cli/pull/mark.h"
-#include "cli/pull/pull.h"
+#include "cli/pull/place.h"
 #include "common/base/mem.h"
 #include "common/base/str.h"
 #include "common/model/info/pulled.h"
@@ -169,7 +169,7 @@ static void count_files(int fd, int depth, struct cached_model *m)
     closedir(d);
 }
 
-/* Has this machine, since its last start, written that record (pull_lock.c)? */
+/* Has this machine, since its last start, written that record (cli/pull/files/lock.c)? */
 static bool is_of_this_boot(int fd)
 {
     char record[256], own[40] = "-", boot[40];

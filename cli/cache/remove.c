@@ -8,8 +8,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "cli/cache/use.h"
 #include "cli/pull/files/lock.h"
-#include "cli/pull/pull.h"
+#include "cli/pull/place.h"
 #include "common/base/mem.h"
 #include "common/base/str.h"
 #include "common/model/info/ref.h"

@@ -16,7 +16,3 @@ struct cache_removed {
 MUST_USE enum status cache_remove(const char *cache_dir, const char *name,
                                   const struct cached_models *there, struct cache_removed *out,
                                   struct error *err);
-/* Is there a process of this machine that has files below folder mapped, or one of Coxswain's that
- * was started for that reference and cache? who: its name and number. */
-bool cache_is_in_use(const char *cache_dir, const char *folder, const char *reference, char *who,
-                     size_t size);

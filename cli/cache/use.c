@@ -1,6 +1,5 @@
-/* A process uses a model of the cache when /proc shows a file of the model in its maps, or when it
- * is a program of Coxswain whose command line names the model. Processes that this user may not
- * look at are not counted. */
+#include "cli/cache/use.h"
+
 #include <ctype.h>
 #include <dirent.h>
 #include <fcntl.h>
@@ -10,7 +9,6 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "cli/cache/remove.h"
 #include "common/base/mem.h"
 #include "common/base/str.h"
 #include "common/model/info/info.h"

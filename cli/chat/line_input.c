@@ -63,7 +63,7 @@ static void append_item(FILE *f, const char *item)
     strbuf_fini(&b);
 }
 
-/* Of a file that has grown too long the newest are kept: a new one, then one rename. */
+/* Keeps the newest lines of a file that has grown too long: a new file, then one rename. */
 static void trim_history(const struct line_input *in)
 {
     struct stat st;

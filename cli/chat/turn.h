@@ -2,8 +2,17 @@
 /* One answer of a gateway, streamed: for `cox chat` and `cox complete`. */
 #include <jansson.h>
 
-#include "cli/base/tables.h"
+#include "cli/client/gateway_access.h"
 #include "cli/client/sse_reader.h"
+
+struct chat_options {
+    struct gateway_access gateway;
+    const char *model, *system, *quick;
+    double temperature, top_p;
+    int64_t max_tokens, seed;
+    bool completion;
+    const char *history;
+};
 
 struct chat_turn {
     const struct chat_options *o;

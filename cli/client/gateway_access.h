@@ -1,5 +1,6 @@
 #pragma once
-/* Where a gateway is and what it asks of its clients: the options of every command that is one. */
+/* The address of a gateway and what it asks of its clients: options of every command that is one.
+ */
 #include "common/config/config.h"
 #include "common/http/client/client.h"
 

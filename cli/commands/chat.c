@@ -10,6 +10,8 @@
 #include "cli/chat/file.h"
 #include "cli/chat/line_input.h"
 #include "cli/chat/turn.h"
+#include "cli/commands/command.h"
+#include "cli/commands/tables.h"
 #include "common/base/mem.h"
 
 #define S chat_options
@@ -66,7 +68,7 @@ static const char help_text[] =
     "what is\n"
     "pasted is one text. A message that begins with / is typed with //. Ctrl-C stops an answer.\n";
 
-/* What stands around the conversation: dim, on a terminal alone. */
+/* Prints a line beside the conversation: dim, and on a terminal only. */
 static void note(const struct chat *c, const char *text)
 {
     if (c->in.is_terminal && text[0])

@@ -6,6 +6,17 @@
 
 #include "cli/base/command_line.h"
 #include "cli/chat/turn.h"
+#include "cli/client/gateway_access.h"
+#include "cli/commands/command.h"
+#include "cli/commands/tables.h"
+
+struct complete_options {
+    struct gateway_access gateway;
+    const char *model;
+    double temperature, top_p;
+    int64_t max_tokens, seed;
+    bool json;
+};
 
 enum { TEXT_MAX = 8 << 20 };
 

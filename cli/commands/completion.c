@@ -3,6 +3,10 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "cli/base/command_line.h"
+#include "cli/commands/command.h"
+#include "cli/commands/list.h"
+
 /* Descriptions go into single quotes. */
 static void append_quoted(struct strbuf *b, const char *s)
 {
@@ -57,7 +61,7 @@ struct spelling {
     bool negated;
 };
 
-/* What every command has besides its table. */
+/* The options that every command has besides its table. */
 static const struct option_spec built_in[] = {
     {.name = "config", .type = OPTION_STRING, .help = "YAML file with options"},
     {.name = "help", .type = OPTION_BOOL, .help = "show the options"},
@@ -281,95 +285,6 @@ bool completion_write(const char *shell, struct strbuf *out)
     return false;
 }
 
-/* ---- docs/flags.md ---- */
-
-static void write_choices(struct strbuf *b, const char *choices)
-{
-    for (const char *c = choices; *c; c++)
-        strbuf_printf(b, "%s%c", *c == '|' ? "\\" : "", *c);
-}
-
-/* "`--name`, `--alias`, `-x`" */
-static void write_names(struct strbuf *b, const struct option_spec *s)
-{
-    strbuf_printf(b, "`--%s`", s->name);
-    for (const char *a = s->aliases; a && *a; a += strcspn(a, ",") + (strchr(a, ',') != NULL)) {
-        int n = (int)strcspn(a, ",");
-        bool is_short = n <= 3 && (s->type == OPTION_IGNORED || s->type == OPTION_REFUSED);
-        strbuf_printf(b, ", `%s%.*s`", is_short ? "-" : "--", n, a);
-    }
-}
-
-static void write_row(struct strbuf *b, const struct option_spec *s)
-{
-    strbuf_append_c(b, "| ");
-    write_names(b, s);
-    strbuf_printf(b, " | %s | ", s->def ? s->def : "");
-    if (s->type == OPTION_ENUM)
-        write_choices(b, s->choices);
-    else if ((s->type == OPTION_INT || s->type == OPTION_FLOAT) && s->max > s->min)
-        strbuf_printf(b, "%.16g … %.16g", s->min, s->max);
-    strbuf_printf(b, " | %s |\n", s->help);
-}
-
-static void write_flags_of_vllm(struct strbuf *b)
-{
-    strbuf_append_c(
-        b,
-        "\n## vLLM's flags that are not here\n\nA command line of `vllm serve` works with `cox up` "
-        "and `cox serve`. What is not in the table of `cox up` above is in this one: *ignored* "
-        "flags have no meaning here, are taken as vLLM takes them and warned about once; *refused* "
-        "ones would change what is served, and end the start with what to do instead, unless "
-        "their value (last column) asks for what is done anyway. The same holds in a `--config` "
-        "file. Any other unknown flag is an error that names the nearest known one.\n\n"
-        "| flag | here | instead, or why | taken with |\n|---|---|---|---|\n");
-    const struct command *up = command_find("up");
-    for (size_t k = 0; k < *up->n_specs; k++) {
-        const struct option_spec *s = &up->specs[k];
-        if (s->type != OPTION_IGNORED && s->type != OPTION_REFUSED)
-            continue;
-        strbuf_append_c(b, "| ");
-        write_names(b, s);
-        strbuf_printf(b, " | %s | %s | ", s->type == OPTION_IGNORED ? "ignored" : "refused",
-                      s->instead ? s->instead : "");
-        if (s->type == OPTION_REFUSED && s->choices)
-            write_choices(b, s->choices);
-        strbuf_append_c(b, " |\n");
-    }
-}
-
-void flags_write_markdown(struct strbuf *b)
-{
-    strbuf_append_c(
-        b, "# Flags\n\nWritten by `cox flags` from the option tables; "
-           "tests/unit/cli/commands/command_test.c compares. Every option is also "
-           "`COX_<OPTION>` in the environment and a key of the YAML file given with "
-           "`--config` (underscores for dashes); the command line wins, then the "
-           "environment, then the file. `cox head`, `cox worker` and `cox gateway` are the "
-           "programs `cox-head`, `cox-worker` and `cox-gateway`.\n");
-    for (size_t i = 0; i < n_commands; i++) {
-        const struct command *c = &commands[i];
-        if (!c->specs || !c->help || strcmp(c->name, "serve") == 0)
-            continue;
-        strbuf_printf(b,
-                      "\n## cox %s\n\n%s.\n\n| flag | default | values | meaning |\n"
-                      "|---|---|---|---|\n",
-                      c->name, c->help);
-        for (size_t k = 0; k < *c->n_specs; k++)
-            if (is_listed(&c->specs[k]))
-                write_row(b, &c->specs[k]);
-    }
-    write_flags_of_vllm(b);
-}
-
-/* ---- commands ---- */
-
-static int print(const struct strbuf *b)
-{
-    bool ok = fwrite(b->ptr, 1, b->len, stdout) == b->len && fflush(stdout) == 0;
-    return ok ? EXIT_FINE : EXIT_FAILED;
-}
-
 int cmd_completion(int argc, char **argv)
 {
     struct strbuf b;
@@ -377,30 +292,12 @@ int cmd_completion(int argc, char **argv)
     strbuf_init(&b, 0);
     if (argc == 2 && strcmp(argv[1], "--help") == 0) {
         strbuf_append_c(&b, "usage: cox completion bash|zsh|fish\n");
-        code = print(&b);
+        code = command_print(&b);
     } else if (argc == 2 && completion_write(argv[1], &b)) {
-        code = print(&b);
+        code = command_print(&b);
     } else {
         fprintf(stderr, "cox completion: which shell? usage: cox completion bash|zsh|fish\n");
     }
-    strbuf_fini(&b);
-    return code;
-}
-
-int cmd_flags(int argc, char **argv)
-{
-    struct strbuf b;
-    bool json = argc == 2 && strcmp(argv[1], "--json") == 0;
-    if (argc > 1 && !json) {
-        fprintf(stderr, "usage: cox flags [--json]\n");
-        return EXIT_USAGE;
-    }
-    strbuf_init(&b, 0);
-    if (json)
-        flags_write_json(&b);
-    else
-        flags_write_markdown(&b);
-    int code = print(&b);
     strbuf_fini(&b);
     return code;
 }

@@ -7,15 +7,21 @@
 #include <unistd.h>
 
 #include "cli/base/command_line.h"
-#include "cli/base/tables.h"
 #include "cli/base/terminal_width.h"
 #include "cli/cache/list.h"
 #include "cli/cache/remove.h"
+#include "cli/commands/command.h"
+#include "cli/commands/tables.h"
 #include "cli/pull/files/progress.h"
 #include "common/base/mem.h"
 #include "common/model/info/info.h"
 #include "common/model/info/open.h"
 #include "common/options/rows.h"
+
+struct models_options { /* cox models, cox rm */
+    const char *cache_dir;
+    bool json;
+};
 
 #define S models_options
 const struct option_spec models_specs[] = {

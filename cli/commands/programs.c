@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "cli/base/command_line.h"
+#include "cli/commands/command.h"
 #include "cli/pull/plan_remote.h"
 #include "cli/pull/worker_stream.h"
 #include "cli/up/model_fetch.h"

@@ -11,12 +11,13 @@
 #include <unistd.h>
 
 #include "cli/base/command_line.h"
-#include "cli/base/tables.h"
 #include "cli/batch/cluster.h"
 #include "cli/batch/engine_words.h"
 #include "cli/batch/run.h"
 #include "cli/batch/url.h"
-#include "cli/pull/pull.h"
+#include "cli/commands/command.h"
+#include "cli/commands/tables.h"
+#include "cli/pull/options.h"
 #include "common/base/mem.h"
 
 enum { UP_WORDS_MAX = 256 };

@@ -8,9 +8,17 @@
 #include <unistd.h>
 
 #include "cli/base/command_line.h"
-#include "cli/base/tables.h"
+#include "cli/client/gateway_access.h"
 #include "cli/client/sse_reader.h"
+#include "cli/commands/command.h"
+#include "cli/commands/tables.h"
 #include "common/base/clock.h"
+
+struct smoke_options {
+    struct gateway_access gateway;
+    const char *model;
+    int64_t timeout_s;
+};
 
 enum { PAUSE_MS = 500, CALL_MAX_MS = 120000, BODY_LIMIT = 4 << 20, N_TOKENS = 4 };
 

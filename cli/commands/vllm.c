@@ -6,12 +6,12 @@
 #include <string.h>
 
 #include "cli/base/command_line.h"
+#include "cli/base/program_name.h"
+#include "cli/commands/list.h"
 #include "common/base/mem.h"
 #include "common/base/version.h"
 
 enum { UP_SPECS_MAX = 512 };
-
-static bool is_vllm; /* set once, before any command runs */
 
 static const struct {
     const char *name, *help;
@@ -30,15 +30,10 @@ bool vllm_is_called(const char *argv0)
     return argv0 && strcmp(slash ? slash + 1 : argv0, "vllm") == 0;
 }
 
-const char *vllm_program(void)
-{
-    return is_vllm ? "vllm" : "cox";
-}
-
 const struct option_spec *vllm_up_specs(const struct option_spec *specs, size_t n_specs)
 {
     static struct option_spec copy[UP_SPECS_MAX];
-    if (!is_vllm || n_specs > UP_SPECS_MAX)
+    if (!program_is_vllm() || n_specs > UP_SPECS_MAX)
         return specs;
     memcpy(copy, specs, n_specs * sizeof *copy);
     for (size_t i = 0; i < n_specs; i++)
@@ -98,7 +93,7 @@ static void forget_help_groups(int argc, char **argv)
 int vllm_main(int argc, char **argv)
 {
     const char *name = argc > 1 ? argv[1] : "";
-    is_vllm = true;
+    program_name_set_vllm();
     if (strcmp(name, "--version") == 0 || strcmp(name, "-v") == 0)
         return cmd_version(1, argv + 1);
     bool asks = strcmp(name, "--help") == 0 || strcmp(name, "-h") == 0;

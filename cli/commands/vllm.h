@@ -7,7 +7,5 @@
 bool vllm_is_called(const char *argv0);
 /* Runs `vllm COMMAND …`; returns the exit code. */
 int vllm_main(int argc, char **argv);
-/* "vllm" when vllm_main runs the command, else "cox": for usages. */
-const char *vllm_program(void);
 /* The table of `cox up` with vLLM's defaults when vllm_main runs it; else specs itself. */
 const struct option_spec *vllm_up_specs(const struct option_spec *specs, size_t n_specs);

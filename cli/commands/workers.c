@@ -11,8 +11,10 @@
 #include <unistd.h>
 
 #include "cli/base/command_line.h"
-#include "cli/base/tables.h"
+#include "cli/commands/command.h"
+#include "cli/commands/tables.h"
 #include "cli/up/model_fetch.h"
+#include "cli/up/plan/argv.h"
 #include "cli/up/supervisor.h"
 #include "common/base/log.h"
 #include "common/base/mem.h"
@@ -98,8 +100,7 @@ static enum status find_cpus(struct workers *k, struct error *err)
     return STATUS_OK;
 }
 
-/* Of --numa-node auto: ranks are on the nodes in order, but for a GPU, which has a node of its own.
- */
+/* Resolves --numa-node auto: ranks are on the nodes in order; a GPU has a node of its own. */
 static void add_node(struct workers *k, struct up_child *c, int64_t i)
 {
     const struct worker_options *w = &k->o.worker;
@@ -110,7 +111,7 @@ static void add_node(struct workers *k, struct up_child *c, int64_t i)
         add(c, "--numa-node", text_of(k, b.node));
 }
 
-/* What was given, without --ranks, and behind it what counts up: the last one counts. */
+/* Writes the given words without --ranks, then the options that count up: the last one counts. */
 static void build_rank(struct workers *k, struct up_child *c, int64_t i, int argc, char **argv)
 {
     const struct worker_options *w = &k->o.worker;
@@ -193,7 +194,7 @@ static void *look(void *arg)
             char url[400];
             arena_init(&scratch, 0);
             snprintf(url, sizeof url, "http://%s/readyz",
-                     up_plan_reachable(&scratch, k->o.worker.http_host, k->http_port + 1 + i));
+                     up_reachable(&scratch, k->o.worker.http_host, k->http_port + 1 + i));
             all = is_rank_ready(k, url);
             arena_fini(&scratch);
         }

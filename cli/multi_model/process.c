@@ -112,7 +112,7 @@ static bool is_named(const char *variable, const char *name)
     return strncmp(variable, name, n) == 0 && variable[n] == '=';
 }
 
-/* Of one model where they were of all, or of this process. */
+/* Whether a variable is set for one model anew, in place of this process's. */
 static bool is_replaced(const struct process *p, const char *variable)
 {
     static const char *const names[] = {
@@ -230,8 +230,7 @@ static enum status start(struct process *p, struct error *err)
     return STATUS_OK;
 }
 
-/* Where there are no GPUs the model lies in the host's memory: 1.2 times its files, as DJL guesses.
- */
+/* Without GPUs the model lies in the host's memory: 1.2 times its files, as DJL estimates. */
 static enum status check_memory(const struct model_host *h, const struct sagemaker_output *o,
                                 const char *folder, struct error *err)
 {

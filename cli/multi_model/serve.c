@@ -9,8 +9,8 @@
 #include <unistd.h>
 
 #include "cli/base/command_line.h"
-#include "cli/base/tables.h"
 #include "cli/multi_model/process.h"
+#include "cli/up/plan/options.h"
 #include "common/base/arena.h"
 #include "common/base/log.h"
 #include "common/base/mem.h"
@@ -290,7 +290,8 @@ static bool may_ask(struct models *s, struct http_request *r)
     return false;
 }
 
-/* Who changes models, and sees them. On SageMaker the platform asks, without any key. */
+/* Whether a request may change models and see them. On SageMaker the platform asks, without any
+ * key. */
 static bool may_manage(struct models *s, struct http_request *r)
 {
     if (!admin_keys_admit(&s->admin_keys, http_header(r, "Authorization")))
@@ -352,7 +353,7 @@ static void on_drain(void *ctx, struct http_request *r)
     http_relay_on_drain(http_get_user(r));
 }
 
-/* Of a request that is relayed, or that waits for a model to be loaded or unloaded. */
+/* Ends a request that is relayed, or that waits for a model to be loaded or unloaded. */
 static void on_abort(void *ctx, struct http_request *r)
 {
     struct models *s = ctx;

@@ -3,6 +3,8 @@
  * scripts/fetch-demo-model: each sees what the other one has done, whole or in part, and its flock
  * keeps them from working at once. The model's own SHA-256 is fixed here, so that no index has to
  * be believed. */
+#include "cli/pull/demo.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
@@ -13,7 +15,16 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "cli/pull/pull.h"
+#include "cli/pull/files/file.h"
+#include "cli/pull/files/list.h"
+#include "cli/pull/files/lock.h"
+#include "cli/pull/files/parallel.h"
+#include "cli/pull/files/part.h"
+#include "cli/pull/files/progress.h"
+#include "cli/pull/files/source.h"
+#include "cli/pull/options.h"
+#include "cli/pull/place.h"
+#include "cli/pull/request/retry.h"
 #include "cli/pull/sources/index.h"
 #include "cli/pull/sources/wheel.h"
 #include "common/base/mem.h"

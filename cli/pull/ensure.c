@@ -4,6 +4,8 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+#include "cli/pull/files/progress.h"
+#include "cli/pull/options.h"
 #include "cli/pull/pull.h"
 #include "cli/pull/stop.h"
 #include "common/base/clock.h"

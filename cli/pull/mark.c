@@ -5,8 +5,9 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "cli/pull/pull.h"
+#include "cli/pull/place.h"
 #include "common/base/mem.h"
+#include "common/model/info/ref.h"
 
 #define MARK ".reference"
 

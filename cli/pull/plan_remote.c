@@ -10,6 +10,8 @@
 
 #include "cli/base/command_line.h"
 #include "cli/pull/ensure.h"
+#include "cli/pull/options.h"
+#include "cli/pull/place.h"
 #include "cli/pull/stop.h"
 #include "cli/pull/stream.h"
 #include "common/base/mem.h"

@@ -5,16 +5,27 @@
 
 #include <dirent.h>
 #include <errno.h>
-#include <fts.h>
-#include <limits.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <sys/statvfs.h>
 #include <unistd.h>
 
+#include "cli/pull/demo.h"
+#include "cli/pull/files/file.h"
 #include "cli/pull/files/head.h"
+#include "cli/pull/files/list.h"
+#include "cli/pull/files/lock.h"
+#include "cli/pull/files/parallel.h"
+#include "cli/pull/files/part.h"
+#include "cli/pull/files/progress.h"
+#include "cli/pull/files/source.h"
 #include "cli/pull/mark.h"
+#include "cli/pull/options.h"
+#include "cli/pull/place.h"
+#include "cli/pull/request/aws_credentials.h"
+#include "cli/pull/request/retry.h"
+#include "cli/pull/sources/hf_cache.h"
+#include "cli/pull/sources/hf_snapshot.h"
 #include "cli/pull/sources/hub.h"
 #include "cli/pull/sources/s3.h"
 #include "common/base/mem.h"
@@ -22,7 +33,7 @@
 #include "common/model/info/open.h"
 #include "common/model/info/pulled.h"
 
-enum { SPACE_LEFT = 16 << 20, IDENTITY_SHOWN = 12 };
+enum { IDENTITY_SHOWN = 12 };
 
 struct pull {
     const struct pull_options *o;
@@ -36,78 +47,7 @@ struct pull {
     char denied[320];
 };
 
-char *pull_join(const char *a, const char *b, const char *c)
-{
-    size_t n = strlen(a) + strlen(b) + strlen(c) + 1;
-    char *out = mem_alloc(n);
-    snprintf(out, n, "%s%s%s", a, b, c);
-    return out;
-}
-
 /* ---- folders ---- */
-
-enum status pull_make_folders(const char *cache_dir, const char *below, struct error *err)
-{
-    char *path = pull_join(cache_dir, "/", below);
-    enum status s = STATUS_OK;
-    for (char *c = path + 1; s == STATUS_OK; c++) {
-        char was = *c;
-        if (was != '/' && was != '\0')
-            continue;
-        *c = '\0';
-        if (mkdir(path, 0777) != 0 && errno != EEXIST) {
-            int saved = errno;
-            struct stat st; /* a folder above ours need not let us write */
-            if (stat(path, &st) != 0 || !S_ISDIR(st.st_mode))
-                s = error_set(err, STATUS_IO,
-                              "%s: %s: the model is not in the cache, and this cache cannot be "
-                              "written: set COX_CACHE to another place, or fetch it from where it "
-                              "can be",
-                              path, strerror(saved));
-        }
-        *c = was;
-        if (was == '\0')
-            break;
-    }
-    mem_free(path);
-    return s;
-}
-
-enum status pull_check_space(const char *folder, uint64_t n_bytes, struct error *err)
-{
-    struct statvfs v;
-    char wanted[24], left[24], is_free[24];
-    if (statvfs(folder, &v) != 0)
-        return error_set(err, STATUS_IO, "%s: %s", folder, strerror(errno));
-    uint64_t free_bytes = (uint64_t)v.f_bavail * v.f_frsize;
-    if (n_bytes == 0 || free_bytes >= n_bytes + SPACE_LEFT)
-        return STATUS_OK;
-    pull_bytes_text(wanted, sizeof wanted, n_bytes);
-    pull_bytes_text(left, sizeof left, SPACE_LEFT);
-    pull_bytes_text(is_free, sizeof is_free, free_bytes);
-    return error_set(
-        err, STATUS_LIMIT,
-        "%s: %s more are wanted, with %s to stay free beside them, and %s are free: make "
-        "room, or set COX_CACHE to another place",
-        folder, wanted, left, is_free);
-}
-
-/* A folder that is read-only, or may not be looked into, would keep its files: opened on the way.
- */
-void pull_remove_tree(const char *path)
-{
-    char *copy = mem_strdup(path), *const roots[] = {copy, NULL};
-    FTS *tree = fts_open(roots, FTS_PHYSICAL | FTS_NOCHDIR, NULL);
-    for (const FTSENT *e; tree && (e = fts_read(tree));) {
-        if (e->fts_info != FTS_D)
-            (void)remove(e->fts_path);
-        else if ((e->fts_statp->st_mode & S_IRWXU) != S_IRWXU)
-            (void)chmod(e->fts_path, S_IRWXU);
-    }
-    if (tree)
-        (void)fts_close(tree);
-    mem_free(copy);
-}
 
 /* Parts of other states of this model, and what a publishing that was killed has moved away. */
 static void remove_leftovers(const struct pull *p)
@@ -278,7 +218,7 @@ static enum status fetch_files(struct pull *p, struct pulled *out, struct pull_p
                : STATUS_OK;
 }
 
-/* What huggingface_hub has fetched already is not fetched again. */
+/* Files that huggingface_hub has fetched already are not fetched again. */
 static enum status take_files(const struct pull *p, struct error *err)
 {
     uint32_t n_taken = 0;
@@ -515,7 +455,7 @@ static void fini(struct pull *p)
     hf_cache_fini(&p->hf_cache);
 }
 
-/* Of a GGUF in one or several files. */
+/* Fetches the heads of a GGUF in one or several files. */
 static enum status fetch_heads(const struct pull *p, struct error *err)
 {
     for (uint32_t i = 0; i < p->list.n_files; i++)

@@ -10,7 +10,11 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "cli/pull/files/list.h"
 #include "cli/pull/files/part.h"
+#include "cli/pull/files/progress.h"
+#include "cli/pull/options.h"
+#include "cli/pull/pull.h"
 #include "common/base/clock.h"
 #include "common/base/mem.h"
 #include "common/host/host.h"

@@ -22,7 +22,7 @@ bool pull_stream_wanted(const struct pull_options *o, const char *model);
 MUST_USE enum status pull_stream_open(const struct pull_options *o, const char *model,
                                       const char *tmp_dir, struct pull_stream *out,
                                       struct error *err);
-/* Of it only what it is planned from (pull_head.h). */
+/* Fetches only what it is planned from (files/head.h). */
 MUST_USE enum status pull_stream_open_heads(const struct pull_options *o, const char *model,
                                             const char *tmp_dir, struct pull_stream *out,
                                             struct error *err);

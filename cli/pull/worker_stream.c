@@ -5,6 +5,8 @@
 #include <string.h>
 
 #include "cli/base/command_line.h"
+#include "cli/pull/options.h"
+#include "cli/pull/place.h"
 #include "cli/pull/stream.h"
 #include "common/base/mem.h"
 

@@ -13,7 +13,7 @@
 #include "common/base/clock.h"
 #include "common/base/mem.h"
 
-/* What is written at once; to an echo: what a pipe takes whole or not at all. */
+/* Bytes that are written at once; to an echo: as many as a pipe takes whole or not at all. */
 enum { PIECE_MAX = 16384, ECHO_PIECE = 4096 };
 
 static enum status open_file(struct run_log *l, struct error *err)

@@ -1,5 +1,7 @@
 /* `monitoring: true`: Debian's prometheus beside the run, which scrapes its head and gateways, or
  * of commands what listens at their http ports. */
+#include "cli/run/monitoring.h"
+
 #include <arpa/inet.h>
 #include <signal.h>
 #include <stdio.h>
@@ -8,8 +10,10 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "cli/run/steps.h"
-#include "cli/up/plan/plan.h"
+#include "cli/run/children.h"
+#include "cli/run/file/file.h"
+#include "cli/up/plan/argv.h"
+#include "cli/up/plan/options.h"
 #include "cli/up/preflight.h"
 
 enum { SCRAPE_S = 5 };
@@ -38,15 +42,15 @@ static void append_cluster(struct run_keeper *k, struct strbuf *b)
     const struct up_options *o = &k->file->up;
     static const char *targets[WORKERS_MAX];
     size_t n = 0;
-    const char *admin = up_plan_reachable(&k->arena, o->admin_host, o->admin_port);
+    const char *admin = up_reachable(&k->arena, o->admin_host, o->admin_port);
     append_job(b, "coxswain-head", &admin, 1, o->admin_key_file);
     for (; n < (size_t)o->gateways && n < GATEWAYS_MAX && !o->uds; n++)
-        targets[n] = up_plan_reachable(&k->arena, o->host, o->port + (int64_t)n);
+        targets[n] = up_reachable(&k->arena, o->host, o->port + (int64_t)n);
     if (n > 0)
         append_job(b, "coxswain-gateway", targets, n, o->metrics_public ? NULL : o->api_key_file);
     int64_t n_workers = o->workers > 0 ? o->workers : o->tp * o->pp * o->dp;
     for (n = 0; n < (size_t)n_workers && n < WORKERS_MAX; n++)
-        targets[n] = up_plan_reachable(&k->arena, "127.0.0.1", o->worker_http_port + (int64_t)n);
+        targets[n] = up_reachable(&k->arena, "127.0.0.1", o->worker_http_port + (int64_t)n);
     append_job(b, "coxswain-worker", targets, n, NULL);
 }
 
@@ -56,7 +60,7 @@ static void append_ports(struct run_keeper *k, uint16_t own, struct strbuf *b)
         const struct run_port *p = &k->file->ports.items[i];
         if (!p->is_http || p->port == own)
             continue;
-        const char *target = up_plan_reachable(&k->arena, "127.0.0.1", p->port);
+        const char *target = up_reachable(&k->arena, "127.0.0.1", p->port);
         append_job(b, p->name, &target, 1, NULL);
     }
 }

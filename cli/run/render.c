@@ -3,6 +3,10 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "cli/run/file/file.h"
+#include "cli/run/file/options.h"
+#include "cli/run/file/places.h"
+#include "cli/run/file/problems.h"
 #include "cli/run/file/reader.h"
 #include "common/base/version.h"
 #include "common/model/info/ref.h"
@@ -196,7 +200,7 @@ static void add_env(struct renderer *k)
 
 /* ---- imports and volumes ---- */
 
-/* What is mounted there: the file's own, else ours. */
+/* The volume that is mounted there: the file's own, else ours. */
 static const char *volume_at(struct renderer *k, const char *path, const char *ours)
 {
     for (size_t i = 0; i < k->f->imports.n; i++)

@@ -10,6 +10,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "cli/run/file/file.h"
+#include "cli/run/file/places.h"
+#include "cli/run/step.h"
 #include "common/base/mem.h"
 #include "common/model/info/ref.h"
 
@@ -51,8 +54,7 @@ enum status run_place(struct run_keeper *k, const char *path, bool with_itself,
 static enum status import_git(struct run_keeper *k, const struct run_import *im, const char *to,
                               struct error *err)
 {
-    /* What a repository brings is files: no hook of its own runs, no transport that is a program.
-     */
+    /* A repository brings files only: no hook of its own runs, no transport that is a program. */
     const char *const init[] = {"git", "init", "-q", "--", to, NULL};
     const char *const fetch[] = {
         "git", "-c",     "protocol.ext.allow=never", "fetch", "-q", "--depth", "1", "--no-tags",
@@ -152,7 +154,8 @@ enum status run_import_all(struct run_keeper *k, struct error *err)
     return STATUS_OK;
 }
 
-/* What `cox up` will look for in the cache; where it is there already this writes nothing. */
+/* Pulls the model that `cox up` will look for in the cache; one that is there already is left
+ * alone. */
 enum status run_pull_model(struct run_keeper *k, struct error *err)
 {
     struct model_ref ref;
@@ -254,7 +257,7 @@ static bool is_of_option(const char *entry, const char *name)
     return *entry == '=';
 }
 
-/* What the file says counts, whatever the starter's environment has of the same. */
+/* Whether the file sets this variable: then the starter's value does not count. */
 static bool is_overruled(const struct run_keeper *k, const char *entry)
 {
     static const char *const own[] = {"config", "model", "run-id", "run-root", "runs-dir", "runs"};
@@ -286,7 +289,7 @@ static void add(struct run_keeper *k, size_t *n, const char *name, const char *v
     k->env[(*n)++] = entry;
 }
 
-/* Which of it is this run's: not another one's that is started from here. */
+/* Lists the variables that are this run's, and not those of a run that is started from here. */
 static void add_names(struct run_keeper *k, size_t *n)
 {
     struct strbuf names;

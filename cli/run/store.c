@@ -422,3 +422,9 @@ enum status run_store_find(const struct run_store *s, const char *who, struct ru
     run_records_free(all, n);
     return st;
 }
+
+json_t *run_process_json(const struct run_process *p)
+{
+    return json_pack("{s:i, s:I, s:s}", "pid", (int)p->pid, "began", (json_int_t)p->began, "boot",
+                     p->boot);
+}

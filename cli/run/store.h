@@ -1,5 +1,5 @@
 #pragma once
-/* Where runs are kept: RUNS/ID/ with run.yaml (its copy), state.json, env.json (what was taken of
+/* The folders of runs: RUNS/ID/ with run.yaml (its copy), state.json, env.json (what was taken of
  * the starter's environment), up.yaml, log, root/. state.json is written whole and renamed, by the
  * run's keeper alone; everybody else reads. A keeper is known by its pid and by when that process
  * began: a pid alone may be another one's by now. */
@@ -28,6 +28,7 @@ struct run_process {
 };
 /* False: there is no such process. */
 bool run_process_read(pid_t pid, struct run_process *out);
+json_t *run_process_json(const struct run_process *p); /* as state.json has it; a new reference */
 bool run_process_lives(const struct run_process *p);
 
 struct run_store {

@@ -62,7 +62,7 @@ static void print_scalar(const json_t *j, int depth, struct strbuf *out)
         strbuf_append_c(out, json_is_true(j) ? "true" : json_is_false(j) ? "false" : "null");
 }
 
-/* What stands behind "key:" or "-". */
+/* Prints the value behind "key:" or "-". */
 static void print_value(const json_t *j, int depth, struct strbuf *out)
 {
     bool is_empty = json_is_object(j) ? json_object_size(j) == 0 : json_array_size(j) == 0;

@@ -1,6 +1,6 @@
 #pragma once
-/* What sagemaker.h wants to know of this machine: GPUs, and the settings beside a model. */
-#include "cli/sagemaker/sagemaker.h"
+/* The machine as settings.h wants to know it: its GPUs, and the settings beside a model. */
+#include "cli/sagemaker/settings.h"
 
 enum { SAGEMAKER_PROPERTIES_MAX = 64 << 10 };
 

@@ -1,9 +1,9 @@
 /* The lines with which DJL Serving begins, as its users search for them. */
+#include "cli/sagemaker/log.h"
+
 #include <ctype.h>
 #include <string.h>
 #include <strings.h>
-
-#include "cli/sagemaker/sagemaker.h"
 
 /* Those that say how it was set up; VLLM_ and the rest of the environment are nobody's business. */
 static bool is_shown(const char *variable)

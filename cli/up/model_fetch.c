@@ -5,9 +5,9 @@
 #include <unistd.h>
 
 #include "cli/base/command_line.h"
-#include "cli/base/tables.h"
 #include "cli/pull/ensure.h"
-#include "cli/pull/pull.h"
+#include "cli/pull/options.h"
+#include "cli/up/plan/options.h"
 #include "common/base/arena.h"
 #include "common/base/log.h"
 #include "common/base/mem.h"

@@ -1,5 +1,5 @@
 #pragma once
-/* What can be known before a process is started: limits of this machine, ports that are taken. */
+/* Checks before a process is started: limits of this machine, ports that are taken. */
 #include <stdint.h>
 
 #include "common/base/str.h"

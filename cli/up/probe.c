@@ -6,7 +6,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "cli/client/admin_client.h"
+#include "cli/client/admin.h"
 #include "cli/up/ready.h"
 #include "common/base/clock.h"
 #include "common/base/mem.h"

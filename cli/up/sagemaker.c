@@ -1,6 +1,6 @@
-/* SageMaker's settings become arguments (sagemaker.c reads them), and the log gets the line with
- * which vLLM says how its engine was configured, where DJL's users look for it. Every value of it
- * is one that applies here; what vLLM's line has beyond these is of its own engine. */
+/* SageMaker's settings become arguments (cli/sagemaker/settings.c reads them), and the log gets the
+ * line with which vLLM says how its engine was configured, where DJL's users look for it. Every
+ * value of it is one that applies here; what vLLM's line has beyond these is of its own engine. */
 #include "cli/up/sagemaker.h"
 
 #include <ctype.h>
@@ -11,6 +11,8 @@
 
 #include "cli/base/command_line.h"
 #include "cli/sagemaker/host.h"
+#include "cli/sagemaker/log.h"
+#include "cli/up/plan/options.h"
 #include "common/base/mem.h"
 #include "common/base/version.h"
 #include "common/config/print.h"
@@ -78,8 +80,10 @@ static uint32_t max_seq_len(const struct up_options *o, const char *model)
     return n;
 }
 
-void up_sagemaker_engine(const struct up_options *o, const char *model, const char *name,
-                         struct strbuf *out)
+/* Appends one line, "… Initializing an LLM engine (v…) with config: …". model: as it was given;
+ * name: as it is served. Reads the model's files for its length. */
+static void append_engine(const struct up_options *o, const char *model, const char *name,
+                          struct strbuf *out)
 {
     struct strbuf yaml;
     strbuf_init(&yaml, 0);
@@ -117,6 +121,30 @@ void up_sagemaker_engine(const struct up_options *o, const char *model, const ch
             out->ptr[i] = '?'; /* one line, whatever the texts hold */
     strbuf_append_c(out, "\n");
     strbuf_fini(&yaml);
+}
+
+void up_sagemaker_say(const struct up_options *o, const struct up_sagemaker_model *model,
+                      void (*say)(const struct sagemaker_model *m, struct strbuf *out))
+{
+    static const char *const forms[] = {"vllm", "disable", "disable", "vllm"};
+    const struct sagemaker_model m = {.name = model->served_as,
+                                      .family = model->family,
+                                      .rolling_batch = forms[o->invocations],
+                                      .host = o->host,
+                                      .port = (uint32_t)o->port,
+                                      .tp = (uint32_t)o->tp,
+                                      .dp = (uint32_t)o->dp,
+                                      .n_gpus = sagemaker_gpus(environ),
+                                      .settings = model->settings};
+    struct strbuf b;
+    if (!o->sagemaker)
+        return;
+    strbuf_init(&b, 0);
+    say(&m, &b);
+    if (say == sagemaker_loading)
+        append_engine(o, model->name, model->served_as, &b);
+    fputs(strbuf_str(&b).ptr, stderr);
+    strbuf_fini(&b);
 }
 
 /* A command line that is wrong is left to the parser that says so. */

@@ -112,7 +112,7 @@ void supervisor_say(const struct supervisor *s, const char *fmt, ...)
     }
 }
 
-/* What the log has of our own events, for who keeps its lines. */
+/* Hands a line of our own events to the caller that keeps the log's lines. */
 static void keep(const struct supervisor *s, const char *fmt, ...) PRINTF_LIKE(2, 3);
 static void keep(const struct supervisor *s, const char *fmt, ...)
 {
@@ -172,7 +172,7 @@ static void on_line(void *ctx, struct loop_child *process, const char *line, siz
         write_line(c->s, c->plan->name, c->i + 1, line, n, is_stderr);
 }
 
-/* What several children say alike, and the end says again, is for one reading. */
+/* A line that several children write alike, and that the end repeats, is shown once. */
 static void write_held(struct child *c)
 {
     char sentence[LAST_WORDS_MAX];

@@ -1,7 +1,7 @@
 #pragma once
 /* Starts the children of `cox up` and `cox workers`, restarts those that die, ends all of them. One
  * line of log per line of theirs, with their name in front. Loop thread only. */
-#include "cli/up/plan/plan.h"
+#include "cli/up/plan/types.h"
 #include "common/loop/loop.h"
 
 struct supervisor;

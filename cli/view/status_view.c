@@ -118,7 +118,7 @@ static void render_nodes(const json_t *s, struct strbuf *b)
         strbuf_append_c(b, "  (no failures)\n");
 }
 
-/* Who is in no group: a spare of one that serves, or the beginning of the first. */
+/* The workers that are in no group: a spare of one that serves, or the beginning of the first. */
 static void render_free(const json_t *s, size_t n_free, size_t n_ready, struct strbuf *b)
 {
     double ranks = answer_number(s, "tp") * answer_number(s, "pp");
@@ -241,7 +241,7 @@ static void render_usage(const json_t *s, struct strbuf *b)
                   answer_integer(requests, "cancelled"), answer_integer(requests, "preemptions"));
 }
 
-/* What a device says of itself; of a CPU its name and the machine's memory. */
+/* The description of a device; for a CPU its name and the machine's memory. */
 static void render_device(const json_t *worker, struct strbuf *b)
 {
     const json_t *g = json_object_get(worker, "gpu");
@@ -263,7 +263,7 @@ static void render_device(const json_t *worker, struct strbuf *b)
                   answer_number(g, "power_watts"), answer_text(worker, "device_name"));
 }
 
-/* Of the null model there is none to speak of. */
+/* The null model has no device to show. */
 static void render_devices(const json_t *s, struct strbuf *b)
 {
     const json_t *o;
@@ -374,7 +374,7 @@ void status_view_render_standby(const json_t *s, struct strbuf *b)
     answer_hide_controls(b, from);
 }
 
-/* What it knows of a cluster is nothing: tables of it would look like a loss. */
+/* A standby knows nothing of the cluster: its tables would look like a loss. */
 static void render_waiting(const json_t *s, struct strbuf *b)
 {
     long long up = answer_integer(s, "uptime_s");

@@ -83,9 +83,9 @@ def test_vllm_s_flags_become_what_the_page_says(tables):
 
 
 def test_djl_s_settings_become_what_the_page_says(tables):
-    """Beside cli/sagemaker/sagemaker.c, which sagemaker_test.c has a case for each of."""
+    """Beside cli/sagemaker/settings.c, which sagemaker_test.c has a case for each of."""
     commands, _ = tables
-    source = (ROOT / "cli/sagemaker/sagemaker.c").read_text()
+    source = (ROOT / "cli/sagemaker/settings.c").read_text()
     given = {re.sub("^--no-", "--", f) for f in re.findall(r'"(--[a-z-]+)', source)}
     table = [r for r in rows("docs/migration/djl-lmi.md", "Settings") if re.fullmatch(r"`[a-z_]+`", r[0])]
     assert len(table) > 25

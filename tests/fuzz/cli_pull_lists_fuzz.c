@@ -7,6 +7,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "cli/pull/files/list.h"
 #include "cli/pull/sources/hub.h"
 #include "cli/pull/sources/index.h"
 #include "cli/pull/sources/s3_xml.h"

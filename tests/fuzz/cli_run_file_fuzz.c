@@ -5,6 +5,8 @@
 #include <string.h>
 
 #include "cli/run/file/file.h"
+#include "cli/run/file/options.h"
+#include "cli/run/file/problems.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

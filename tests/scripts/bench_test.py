@@ -10,17 +10,17 @@ import unittest
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-sys.path.insert(0, str(ROOT / "bench"))
+sys.path.insert(0, str(ROOT / "bench/python"))
 import options  # noqa: E402
 
-# script: {option: what it does not take}; what the types of bench/options.py take at all is tried without a script
+# script: {option: what it does not take}; what the types of bench/python/options.py take at all is tried without a script
 COUNTS = {
     "clients": {"--rounds": "0"},
     "cold_start": {"--poll": "inf"},
     "cpu-peers": {"--rounds": "-1", "--threads": "0,1", "--streams": "x", "--models": "demo,nope"},
     "dashboard": {"--seconds": "0"},
     "degrees": {"--degrees": "1,x"},
-    "drafts.py": {"--tokens": "0"},
+    "python/drafts.py": {"--tokens": "0"},
     "elastic": {"--seconds": "0"},
     "gap": {"--streams": "0"},
     "gateway": {"--peer-port": "65536", "--parts": "nope"},
@@ -33,7 +33,7 @@ COUNTS = {
     "recovery": {"--only": "nope"},
     "scale": {"--groups": "0"},
     "scheduler": {"--counts": "0"},
-    "serving.py": {"--threads": "0"},
+    "python/serving.py": {"--threads": "0"},
     "shapes": {"--models": "nope"},
     "sizes": {"--tp": "0"},
     "stalls": {"--rounds": "0", "--bodies": "nope"},
@@ -109,8 +109,8 @@ class Bench(unittest.TestCase):
                 self.assertEqual((got.returncode, len(got.stderr.splitlines())), (1, 1), got.stderr)
 
     def test_no_integer_is_read_in_another_way(self):
-        for path in (ROOT / "bench").glob("*.py"):
-            self.assertNotRegex(path.read_text(), r"type=(int|float|lambda)\b", f"{path.name}: bench/options.py has types with bounds")
+        for path in (ROOT / "bench/python").glob("*.py"):
+            self.assertNotRegex(path.read_text(), r"type=(int|float|lambda)\b", f"{path.name}: bench/python/options.py has types with bounds")
 
 
 if __name__ == "__main__":

@@ -103,7 +103,7 @@ static void append_line(struct strbuf *b, double x, const char *class, const cha
                   class, x, PLOT_TOP, x, PLOT_TOP + PLOT_HEIGHT, name, ms);
 }
 
-/* Where a value stands; what is above the bins stands in the last one. */
+/* The x of a value; a value above all bins stands in the last one. */
 static double x_of(const struct bench_histogram *h, double ms)
 {
     double bin = h->width_ms > 0 ? (ms - h->from_ms) / h->width_ms : 0.5;

@@ -154,7 +154,7 @@ static json_t *error_of(const struct bench_result *r)
     return json_stringn(text.ptr ? text.ptr : "", str_utf8_valid(text));
 }
 
-/* What each request had, in the order in which they were sent; seconds. */
+/* The figures of each request, in the order in which they were sent; seconds. */
 static void set_details(json_t *j, const struct bench_result *results, uint32_t n)
 {
     static const char *const keys[] = {"input_lens",  "output_lens",     "ttfts", "itls",

@@ -1,5 +1,5 @@
 #pragma once
-/* What a load is told as: vLLM's table, line for line, and the JSON with its keys. */
+/* The report of a load: vLLM's table, line for line, and the JSON with its keys. */
 #include <jansson.h>
 #include <stdio.h>
 

@@ -4,6 +4,12 @@
 
 #include "cli/base/command_line.h"
 #include "cli/bench/engine.h"
+#include "cli/bench/load.h"
+#include "cli/bench/progress.h"
+#include "cli/bench/report/metrics.h"
+#include "cli/bench/report/report.h"
+#include "cli/commands/command.h"
+#include "cli/commands/tables.h"
 #include "common/base/mem.h"
 
 struct latency_options {
@@ -33,7 +39,9 @@ const struct option_spec bench_latency_specs[] = {
 #undef S
 const size_t bench_latency_n_specs = sizeof bench_latency_specs / sizeof bench_latency_specs[0];
 
-void bench_latency_write(const struct bench_series *seconds, FILE *to, json_t *j)
+/* The mean and vLLM's percentiles of what was measured in seconds (ascending): printed, and as
+ * members of j. */
+static void write_latencies(const struct bench_series *seconds, FILE *to, json_t *j)
 {
     static const int told[] = {10, 25, 50, 75, 90, 99};
     char text[40], key[8];
@@ -92,7 +100,7 @@ static enum status measure(const void *options, const struct bench_target *targe
     bench_progress_end(&progress);
     if (s == STATUS_OK) {
         bench_series_sort(&all);
-        bench_latency_write(&all, stdout, j);
+        write_latencies(&all, stdout, j);
         fflush(stdout);
         if (o->output_json)
             s = bench_report_write(j, o->output_json, false, err);

@@ -11,9 +11,16 @@
 
 #include "cli/base/command_line.h"
 #include "cli/bench/arrivals.h"
-#include "cli/bench/bench.h"
+#include "cli/bench/interrupt.h"
+#include "cli/bench/load.h"
+#include "cli/bench/prepare.h"
+#include "cli/bench/progress.h"
+#include "cli/bench/report/metrics.h"
 #include "cli/bench/report/plot.h"
+#include "cli/bench/report/report.h"
 #include "cli/commands/bench/serve_flags.h"
+#include "cli/commands/command.h"
+#include "cli/commands/tables.h"
 #include "common/base/clock.h"
 #include "common/base/mem.h"
 
@@ -310,7 +317,7 @@ static void set_rate(json_t *j, const char *key, double v)
     json_object_set_new(j, key, isfinite(v) ? json_real(v) : json_string("inf"));
 }
 
-/* What was configured, by vLLM's keys, in its order; then the figures. */
+/* The JSON: the configuration by vLLM's keys, in its order; then the figures. */
 static json_t *make_json(const struct serve *v, const struct bench_result *results,
                          const char *date)
 {

@@ -11,6 +11,11 @@
 
 #include "cli/base/command_line.h"
 #include "cli/bench/engine.h"
+#include "cli/bench/interrupt.h"
+#include "cli/bench/report/metrics.h"
+#include "cli/bench/report/report.h"
+#include "cli/commands/command.h"
+#include "cli/commands/tables.h"
 #include "cli/up/model_fetch.h"
 #include "common/base/clock.h"
 #include "common/base/mem.h"
@@ -97,7 +102,7 @@ static enum status forget_model(const char *path, struct error *err)
     return S_ISDIR(st.st_mode) ? forget_folder(path, err) : forget_gguf(path, err);
 }
 
-/* Where the model lies; NULL of one without files. For mem_free. */
+/* Finds the model's path; NULL for a model without files. For mem_free. */
 static enum status find_model(const char *model, char **path, struct error *err)
 {
     char cache_dir[4096];

@@ -2,6 +2,12 @@
  * throughput` and benchmark_throughput.py. */
 #include "cli/base/command_line.h"
 #include "cli/bench/engine.h"
+#include "cli/bench/load.h"
+#include "cli/bench/progress.h"
+#include "cli/bench/report/metrics.h"
+#include "cli/bench/report/report.h"
+#include "cli/commands/command.h"
+#include "cli/commands/tables.h"
 #include "common/base/mem.h"
 
 enum { BACKEND_VLLM_CHAT = 1 };

@@ -1,5 +1,7 @@
 /* `cox run -f FILE` (its last part) and `cox run create`: what is to be started, from a file or
  * from the copy that a run has. */
+#include "cli/commands/run/create.h"
+
 #include <errno.h>
 #include <poll.h>
 #include <stdio.h>
@@ -8,7 +10,11 @@
 #include <unistd.h>
 
 #include "cli/base/command_line.h"
+#include "cli/commands/command.h"
+#include "cli/commands/run/options.h"
+#include "cli/commands/tables.h"
 #include "cli/run/keeper.h"
+#include "cli/run/prepare.h"
 #include "cli/run/source.h"
 #include "common/base/mem.h"
 
@@ -27,7 +33,8 @@ const struct option_spec run_create_specs[] = {
 #undef S
 const size_t run_create_n_specs = sizeof run_create_specs / sizeof run_create_specs[0];
 
-/* What env takes of the starter's environment, else of the run that this one is another of. */
+/* The values that `env` takes of the starter's environment, else of the run that is started again.
+ */
 static json_t *take_env(const struct run_source *source, const char *from_folder, const char *path)
 {
     json_t *before = from_folder ? run_store_read_json(from_folder, "env.json") : NULL;
@@ -119,8 +126,8 @@ enum status run_here(const char *path, const char *runs_dir, struct error *err)
     return start_file(path, runs_dir, true, err);
 }
 
-/* Of a run in which this one is asked for (the Runs page) nothing goes on to it: not the run's own
- * environment, nor what `cox up` has put there for its children. */
+/* A run that is started from within another run (the Runs page) inherits nothing of it: not that
+ * run's own environment, nor what `cox up` has put there for its children. */
 static void leave_environment(const char *runs_dir)
 {
     char dir[RUN_PATH_BYTES], name[64];

@@ -7,6 +7,9 @@
 #include <unistd.h>
 
 #include "cli/base/command_line.h"
+#include "cli/commands/command.h"
+#include "cli/commands/run/options.h"
+#include "cli/commands/tables.h"
 #include "cli/run/source.h"
 #include "cli/run/store.h"
 #include "common/base/mem.h"
@@ -37,7 +40,7 @@ const struct option_spec run_logs_specs[] = {
 #undef S
 const size_t run_logs_n_specs = sizeof run_logs_specs / sizeof run_logs_specs[0];
 
-/* Where the last *n lines begin; *n is what is wanted of the file before. */
+/* The offset of the last *n lines; *n becomes the number that is wanted of the file before. */
 static off_t begin_of_last(int fd, int64_t *n)
 {
     char *buf = mem_alloc(BLOCK);

@@ -4,6 +4,10 @@
 #include <string.h>
 
 #include "cli/base/command_line.h"
+#include "cli/commands/command.h"
+#include "cli/commands/run/options.h"
+#include "cli/commands/tables.h"
+#include "cli/run/file/problems.h"
 #include "cli/run/render.h"
 #include "cli/run/source.h"
 #include "cli/run/yaml_print.h"

@@ -11,7 +11,10 @@
 #include <unistd.h>
 
 #include "cli/base/command_line.h"
-#include "cli/pull/pull.h"
+#include "cli/commands/command.h"
+#include "cli/commands/run/options.h"
+#include "cli/commands/tables.h"
+#include "cli/pull/place.h"
 #include "cli/run/children.h"
 #include "cli/run/source.h"
 
@@ -88,7 +91,7 @@ static const char *reason_of(const struct run_record *r)
     return r->was_killed ? "the keeper was killed" : run_record_text(r, "reason");
 }
 
-/* What is known of a run, for programs: the state, but for how its keeper is found. */
+/* The record of a run for programs: its state, without the fields that find its keeper. */
 static json_t *record_json(const struct run_record *r)
 {
     json_t *j = json_deep_copy(r->state);

@@ -1,5 +1,7 @@
 /* A file's bytes are hashed as they come. What a run before this one has left is hashed first, so
  * that at the end the hash is of all that lies there, whoever wrote it. */
+#include "cli/pull/files/file.h"
+
 #include <fcntl.h>
 #include <limits.h>
 #include <stdio.h>
@@ -7,8 +9,13 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "cli/pull/files/list.h"
 #include "cli/pull/files/part.h"
+#include "cli/pull/files/progress.h"
 #include "cli/pull/files/ranges.h"
+#include "cli/pull/files/source.h"
+#include "cli/pull/request/aws_credentials.h"
+#include "cli/pull/request/retry.h"
 #include "common/base/mem.h"
 
 enum { TRIES = 2 };

@@ -7,7 +7,11 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "cli/pull/files/list.h"
 #include "cli/pull/files/part.h"
+#include "cli/pull/files/source.h"
+#include "cli/pull/request/aws_credentials.h"
+#include "cli/pull/request/retry.h"
 #include "common/base/mem.h"
 #include "common/model/gguf/gguf.h"
 

@@ -1,7 +1,8 @@
 #pragma once
-/* What a model is planned from, of a source of which the weights are not wanted: config.json, or of
- * a GGUF the bytes up to its tensors. */
-#include "cli/pull/files/files.h"
+/* The part of a model that a plan needs, without its weights: config.json, or the bytes of a GGUF
+ * up to its tensors. */
+#include "cli/pull/files/list.h"
+#include "cli/pull/files/source.h"
 
 /* Keeps of a listing what is such. */
 void pull_heads_choose(struct pull_list *l);

@@ -1,9 +1,12 @@
+#include "cli/pull/files/list.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "cli/pull/files/files.h"
 #include "common/base/mem.h"
+#include "common/base/str.h"
+#include "common/http/client/fetch.h"
 #include "common/keys/digest.h"
 #include "common/model/info/pulled.h"
 #include "common/model/info/ref.h"

@@ -213,7 +213,7 @@ static void look(struct pull_lock *l, const struct pull_lock_wait *w, struct wat
     (void)close(fd);
 }
 
-/* Whoever had it may have been done after our last look; or NFS told us of its names only now, as
+/* Another holder may have been done after our last look; or NFS told us of its names only now, as
  * making a file is what reads the folder anew. */
 static enum status hold_unless_done(struct pull_lock *l, const struct pull_lock_wait *w,
                                     struct error *err)

@@ -1,10 +1,16 @@
 /* Threads that take what is next from one list: a small file whole, or a range of a large one. Each
  * has a connection of its own, which it keeps; calls block, as the code below them reads better
  * for it. The first that fails stops the others. */
+#include "cli/pull/files/parallel.h"
+
 #include <pthread.h>
 #include <string.h>
 
+#include "cli/pull/files/file.h"
+#include "cli/pull/files/list.h"
+#include "cli/pull/files/progress.h"
 #include "cli/pull/files/ranges.h"
+#include "cli/pull/files/source.h"
 #include "common/base/mem.h"
 
 /* One large file that has begun. */
@@ -43,7 +49,7 @@ static void fail(struct work *w, const struct error *err)
     (void)pthread_cond_broadcast(&w->changed);
 }
 
-/* Of a large file that has begun. */
+/* Takes a range of a large file that has begun. */
 static bool take_range(struct work *w, struct unit *u)
 {
     for (uint32_t i = 0; i < w->i_next; i++) {

@@ -8,6 +8,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "cli/pull/files/list.h"
 #include "cli/pull/files/lock.h"
 #include "common/base/mem.h"
 

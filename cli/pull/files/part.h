@@ -1,7 +1,9 @@
 #pragma once
-/* What a file that comes in one stream (pull_file.c) and one that comes in ranges (pull_ranges.c)
- * have in common: paths, and the hashes that say whether it is the right one. */
-#include "cli/pull/files/files.h"
+/* The steps that a file in one stream (file.c) and a file in ranges (ranges.c) share: paths, and
+ * the hashes that say whether it is the right one. */
+#include "cli/pull/files/list.h"
+#include "cli/pull/files/source.h"
+#include "common/base/str.h"
 #include "common/keys/digest.h"
 
 /* FOLDER/NAME with end behind, of PATH_MAX bytes. */
@@ -32,3 +34,9 @@ MUST_USE enum status pull_digests_read(struct pull_digests *d, const struct fetc
 /* Are they f's? sha256 gets what was found. */
 bool pull_digests_end(struct pull_digests *d, const struct pull_file *f, char *sha256);
 void pull_digests_free(struct pull_digests *d);
+/* Are path's bytes those that f's hashes stand for? PROTOCOL: no; CLOSED: stopped. */
+MUST_USE enum status pull_file_check(const struct fetch_net *net, const struct pull_file *f,
+                                     const char *path, struct error *err);
+/* The SHA-256 of a file here; CLOSED when stopped. */
+MUST_USE enum status pull_file_hash(const struct fetch_net *net, const char *path, char *sha256,
+                                    struct error *err);

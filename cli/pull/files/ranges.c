@@ -9,6 +9,12 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "cli/pull/files/list.h"
+#include "cli/pull/files/part.h"
+#include "cli/pull/files/progress.h"
+#include "cli/pull/files/source.h"
+#include "cli/pull/request/aws_credentials.h"
+#include "cli/pull/request/retry.h"
 #include "common/base/mem.h"
 
 enum { TRIES = 2 };
@@ -300,7 +306,7 @@ static enum status receive(const struct pull_source *source, struct incoming *in
     }
 }
 
-/* What is whole behind the hash; one thread at a time, who comes meanwhile need not wait. */
+/* Hashes the whole ranges that follow; one thread at a time, others need not wait. */
 static enum status hash_on(struct pull_ranges *r, const struct fetch_net *net, struct error *err)
 {
     enum status s = STATUS_OK;

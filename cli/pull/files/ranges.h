@@ -6,8 +6,10 @@
  * and lost the range: the hash sees that, and the file comes once more.
  *
  * A server that knows no ranges, or whose file has changed, answers with all of it: then the file
- * comes in one stream (pull_file.c). */
-#include "cli/pull/files/part.h"
+ * comes in one stream (file.c). */
+#include "cli/pull/files/list.h"
+#include "cli/pull/files/progress.h"
+#include "cli/pull/files/source.h"
 
 #define PULL_RANGE_BYTES (UINT64_C(16) << 20)
 
@@ -33,6 +35,6 @@ MUST_USE enum status pull_ranges_fetch(struct pull_ranges *r, const struct pull_
  * to come once more; PROTOCOL: a second time. */
 MUST_USE enum status pull_ranges_finish(struct pull_ranges *r, const struct pull_source *source,
                                         char *sha256, struct error *err);
-/* What was fetched so is no use: the file comes in one stream. */
+/* Drops what was fetched: the file comes in one stream. */
 MUST_USE enum status pull_ranges_drop(struct pull_ranges *r, struct error *err);
 void pull_ranges_close(struct pull_ranges *r);

@@ -65,7 +65,7 @@ static bool take(struct str id, struct str secret, struct str session, struct st
     return true;
 }
 
-/* What stands between <NAME> and the next <, without blanks around it. */
+/* The text between <NAME> and the next <, without blanks around it. */
 static struct str element(struct str text, const char *name)
 {
     size_t n = strlen(name);

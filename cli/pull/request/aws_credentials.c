@@ -12,6 +12,7 @@
 
 #include "cli/pull/request/aws_answer.h"
 #include "cli/pull/request/aws_profile.h"
+#include "cli/pull/request/retry.h"
 #include "common/base/mem.h"
 #include "common/host/loopback.h"
 #include "common/http/client/client.h"
@@ -413,7 +414,7 @@ static enum status read_files(const struct aws_credentials *c, struct files *f, 
     return STATUS_OK;
 }
 
-/* Of the environment, or of the profile. */
+/* Takes a web identity of the environment, or of the profile. */
 static bool set_web_identity(struct aws_credentials *c, const struct files *f)
 {
     const char *arn = env_of(c, "AWS_ROLE_ARN"), *file = env_of(c, "AWS_WEB_IDENTITY_TOKEN_FILE"),

@@ -1,9 +1,9 @@
 #pragma once
-/* Whose keys sign what is asked of S3, in the order of AWS's SDKs: the environment; a web identity
- * (IRSA); the profile's keys in ~/.aws/credentials, then in ~/.aws/config; a container's role (ECS,
- * EKS pod identity); the instance's role. What is found first is meant: when it fails it is an
- * error. Nothing found: requests go unsigned, as of public buckets. Keys that end are fetched again
- * before they do. aws_credentials_keys may be called by several threads. */
+/* The keys that sign requests to S3, looked for in the order of AWS's SDKs: the environment; a web
+ * identity (IRSA); the profile's keys in ~/.aws/credentials, then in ~/.aws/config; a container's
+ * role (ECS, EKS pod identity); the instance's role. What is found first is meant: when it fails it
+ * is an error. Nothing found: requests go unsigned, as of public buckets. Keys that end are fetched
+ * again before they do. aws_credentials_keys may be called by several threads. */
 #include "cli/pull/request/retry.h"
 #include "common/keys/aws_sign.h"
 
@@ -24,6 +24,6 @@ MUST_USE enum status aws_credentials_open(const struct aws_setup *setup,
 MUST_USE enum status aws_credentials_keys(struct aws_credentials *c, struct aws_keys *out,
                                           struct error *err);
 const char *aws_credentials_source(const struct aws_credentials *c); /* "of the instance's role" */
-/* What the hosts of a region's services end in: China's are a partition of their own. */
+/* The end of the host names of a region's services: China's are a partition of their own. */
 const char *aws_domain(const char *region);
 void aws_credentials_close(struct aws_credentials *c);

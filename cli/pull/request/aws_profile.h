@@ -7,6 +7,6 @@ enum aws_file { AWS_FILE_CREDENTIALS, AWS_FILE_CONFIG };
 
 /* Is there such a profile? */
 bool aws_profile_is_there(struct str text, enum aws_file file, const char *profile);
-/* What key has in it, the last one counts; for mem_free. NULL: it has none. Settings that are
+/* The value of a key, the last one counts; for mem_free. NULL: it has none. Settings that are
  * indented belong to another setting ("s3 =") and are passed over. */
 char *aws_profile_get(struct str text, enum aws_file file, const char *profile, const char *key);

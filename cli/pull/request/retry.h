@@ -1,8 +1,8 @@
 #pragma once
-/* What is tried again, when, and what is said of an answer that is none. */
+/* Requests that are tried again, and the error of an answer that is no use. */
 #include "common/http/client/fetch.h"
 
-/* Of one thing that is fetched. */
+/* The attempts at one thing that is fetched. */
 struct pull_retry {
     const struct fetch_net *net;
     uint32_t n_failures; /* in a row; the caller sets it to 0 when something new came */
@@ -14,7 +14,7 @@ struct pull_retry {
 bool pull_retry_again(struct pull_retry *r, enum status s, const struct fetch_answer *a,
                       const struct error *err);
 
-/* Who was asked for what: the sentences of 401, 403 and 404. */
+/* The parts of an error's sentence: what was asked for, and what to do about 401, 403 and 404. */
 struct pull_words {
     const char *what;    /* "org/name" */
     const char *denied;  /* what to do about 401 and 403 */

@@ -13,6 +13,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "cli/pull/files/list.h"
+#include "cli/pull/files/part.h"
 #include "common/base/mem.h"
 
 enum { BLOCK = 1 << 20 };
@@ -172,8 +174,8 @@ static enum status copy(const char *from, const char *part, const char *to, bool
     return s;
 }
 
-/* Of the file itself: blobs may be symbolic links to another disk's, and one of those here would
- * point out of our cache. */
+/* Links to the file itself: blobs may be symbolic links to another disk's, and one of those here
+ * would point out of our cache. */
 static bool has_linked(const char *from, const char *to)
 {
     return linkat(AT_FDCWD, from, AT_FDCWD, to, AT_SYMLINK_FOLLOW) == 0;
@@ -234,8 +236,8 @@ static enum status check_blob(const struct fetch_net *net, const struct pull_fil
     return s == STATUS_CLOSED ? s : STATUS_OK;
 }
 
-/* What is wrong there (half a one, of a disk that was full; one whose disk has rotted) is replaced
- * in one step: who has it open keeps what it had. */
+/* A damaged blob (half of one, from a disk that was full; one whose disk has rotted) is replaced in
+ * one step: a process that has it open keeps the old bytes. */
 static enum status give_blob(const struct hf_cache *c, const struct fetch_net *net,
                              const struct pull_file *f, const char *from, const char *blob,
                              struct error *err)

@@ -6,7 +6,8 @@
  *                            refs/REVISION        a text, COMMIT
  * A file appears in it whole, by one link or rename, and links and refs after what they point to:
  * its locks keep two from fetching the same, and there is nothing to keep from here. */
-#include "cli/pull/files/files.h"
+#include "cli/pull/files/list.h"
+#include "common/http/client/fetch.h"
 #include "common/model/info/ref.h"
 
 struct hf_cache {
@@ -15,7 +16,7 @@ struct hf_cache {
     bool copies;  /* also where that takes as much room again */
 };
 
-/* What says where it is; each may be NULL. */
+/* The settings that say where it is; each may be NULL. */
 struct hf_cache_places {
     const char *choice; /* "auto", "off" or a folder (--hf-cache, HF_HUB_CACHE) */
     const char *hf_home, *xdg_cache_home, *home;
@@ -30,11 +31,6 @@ void hf_cache_fini(struct hf_cache *c);
  * signal came. */
 bool hf_cache_take(const struct hf_cache *c, const struct fetch_net *net, const char *repo,
                    struct pull_file *f, const char *folder, struct error *err);
-/* Lists a model of the cache without a network: the commit that refs/REVISION names (or
- * REVISION itself), and the files of its snapshot that serve, as pull_hub_list would list them.
- * NOT_FOUND: no such snapshot, or not all of it; the text says what is missing. */
-MUST_USE enum status hf_cache_list(const struct hf_cache *c, const struct model_ref *r,
-                                   struct pull_list *l, struct error *err);
 /* All files of l, which lie whole in folder, into the cache; what lies there under a name of theirs
  * with other bytes is replaced. */
 MUST_USE enum status hf_cache_give(const struct hf_cache *c, const struct fetch_net *net,

@@ -3,6 +3,8 @@
  * program's: names are checked as a server's are, and the bytes of each blob when it is taken. A
  * download that was broken off has left a part of the snapshot, which is no model: each set of
  * numbered files has to be complete, and so has each index. */
+#include "cli/pull/sources/hf_snapshot.h"
+
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -14,6 +16,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "cli/pull/files/list.h"
 #include "cli/pull/sources/hf_cache.h"
 #include "cli/pull/sources/hub.h"
 #include "common/base/mem.h"

@@ -4,6 +4,9 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "cli/pull/files/list.h"
+#include "cli/pull/files/source.h"
+#include "cli/pull/request/retry.h"
 #include "common/base/mem.h"
 
 enum { ANSWER_MAX = 8 << 20, NAMED_GGUFS = 6 };
@@ -116,7 +119,7 @@ static int weights_there(const json_t *siblings)
     return best;
 }
 
-/* What somebody who named no file is told. */
+/* The error for a reference that names no file. */
 static enum status no_folder(const json_t *siblings, const struct model_ref *r, struct error *err)
 {
     struct strbuf b;

@@ -1,8 +1,9 @@
 #pragma once
-/* What a model hub has of a model: Hugging Face's API (GET
+/* The files that a model hub has of a model: Hugging Face's API (GET
  * /api/models/REPO/revision/REV?blobs=true, files at /REPO/resolve/COMMIT/NAME) at any endpoint
  * that speaks it. */
-#include "cli/pull/files/files.h"
+#include "cli/pull/files/list.h"
+#include "cli/pull/files/source.h"
 #include "common/model/info/ref.h"
 
 /* The API's answer into l, the files that serve: config, tokenizer, templates, weights. */

@@ -53,7 +53,7 @@ static enum status read_json(const json_t *files, const char *name, struct index
     return error_set(err, STATUS_NOT_FOUND, "the package index has no %s", name);
 }
 
-/* Of HTML the links are enough: href="…" of whatever has one. */
+/* Reads the links of HTML: each href="…", of any element. */
 static enum status read_html(struct str page, const char *name, struct index_file *out,
                              struct error *err)
 {

@@ -3,6 +3,10 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "cli/pull/files/list.h"
+#include "cli/pull/files/source.h"
+#include "cli/pull/request/aws_credentials.h"
+#include "cli/pull/request/retry.h"
 #include "cli/pull/sources/hub.h"
 #include "cli/pull/sources/s3_xml.h"
 #include "common/base/mem.h"
@@ -43,7 +47,7 @@ static bool is_one_gguf(const struct model_ref *r)
     return n > 5 && strcmp(r->prefix + n - 5, ".gguf") == 0;
 }
 
-/* Of a GGUF: what all its parts begin with. */
+/* The prefix that all parts of a GGUF have. */
 static void set_prefix(struct listing *g)
 {
     const char *prefix = g->r->prefix;

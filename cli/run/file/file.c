@@ -1,5 +1,5 @@
 /* The top of a run file: what each key is, and what has to fit together. imports and volumes are in
- * run_places.c, options in run_options.c. */
+ * places.c, options in options.c. */
 #include "cli/run/file/file.h"
 
 #include <ctype.h>
@@ -7,7 +7,11 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "cli/run/file/options.h"
+#include "cli/run/file/places.h"
+#include "cli/run/file/problems.h"
 #include "cli/run/file/reader.h"
+#include "cli/up/plan/options.h"
 #include "common/base/mem.h"
 #include "common/model/info/ref.h"
 
@@ -240,7 +244,7 @@ static bool is_env_name(const char *s)
     return true;
 }
 
-/* Of the words that an environment's secrets are called by; a key of a map is none. */
+/* Whether the name has a word that secrets are called by; a key of a map is none. */
 static bool is_secret_name(const char *name)
 {
     static const char *const words[] = {"KEY", "TOKEN", "SECRET", "PASSWORD"};

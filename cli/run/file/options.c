@@ -1,13 +1,16 @@
 /* `options` and `resources` of a run file. An option is checked by the table of `cox up` itself,
  * which reads it from a small file as it reads --config: in memory, one option at a time, so that
  * each has its line. What only fails together is told at `model`. */
+#include "cli/run/file/options.h"
+
 #include <ctype.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "cli/run/file/reader.h"
+#include "cli/run/file/problems.h"
+#include "cli/up/plan/options.h"
 #include "cli/up/plan/plan.h"
 #include "common/base/mem.h"
 

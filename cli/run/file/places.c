@@ -2,10 +2,13 @@
  * run's folder, or of a pod; no place lies in another one, so that none is written through another.
  * What goes to `git` is a URL of a transport that is named here: `ext::` and its like run programs.
  */
+#include "cli/run/file/places.h"
+
 #include <ctype.h>
 #include <string.h>
 
-#include "cli/run/file/reader.h"
+#include "cli/run/file/options.h"
+#include "cli/run/file/problems.h"
 #include "common/model/info/ref.h"
 
 enum { PLACES_MAX = 64, PATH_MAX_BYTES = 1024, ARTIFACT_NAME_MAX = 100 };

@@ -1,5 +1,5 @@
 #pragma once
-/* What is wrong with a file, and what it should be known of it: all of it, a line each, in the
+/* The problems of a file, and notes about it: all of them, a line each, in the
  * order of the lines. Bounded: of a file with more problems the rest is counted. */
 #include "common/base/arena.h"
 #include "common/config/yaml_tree.h"

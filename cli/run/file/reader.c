@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "cli/run/file/problems.h"
 #include "common/base/mem.h"
 #include "common/config/distance.h"
 

@@ -1,7 +1,10 @@
 #pragma once
-/* Private to cli/run: the tables with which the parts of a run file are read. A key's function gets
- * the value's node; what is wrong goes to the problems, and reading goes on. */
-#include "cli/run/file/file.h"
+/* Private to cli/run/file: the tables with which the parts of a run file are read. A key's function
+ * gets the value's node; what is wrong goes to the problems, and reading goes on. */
+#include "cli/run/file/problems.h"
+#include "cli/run/file/types.h"
+#include "common/base/arena.h"
+#include "common/config/yaml_tree.h"
 
 struct run_reader {
     struct arena *arena;
@@ -31,19 +34,3 @@ void *run_list_add(struct arena *arena, void *items, size_t *n, size_t *cap, siz
     run_list_add((r)->arena, (void *)&(list).items, &(list).n, &(list).cap, sizeof *(list).items)
 /* On the arena. */
 const char *run_print(struct run_reader *r, const char *fmt, ...) PRINTF_LIKE(2, 3);
-
-/* ---- parts, by file ---- */
-void run_read_imports(struct run_reader *r, const struct yaml_node *v, void *ctx);
-void run_read_exports(struct run_reader *r, const struct yaml_node *v, void *ctx);
-void run_read_volumes(struct run_reader *r, const struct yaml_node *v, void *ctx);
-void run_check_places(struct run_reader *r);
-/* "/code" of "/code/"; NULL and a problem: not absolute, "..", "/" itself. */
-const char *run_read_path(struct run_reader *r, const char *text, struct yaml_mark at);
-
-void run_read_options(struct run_reader *r, const struct yaml_node *v, void *ctx);
-void run_read_resources(struct run_reader *r, const struct yaml_node *v, void *ctx);
-/* Of `resources` and `ports`, where `options` says nothing about it. */
-void run_add_option(struct run_reader *r, struct yaml_mark at, const char *from, const char *name,
-                    const char *json);
-void run_check_options(struct run_reader *r);
-bool run_is_quantity(const char *s);

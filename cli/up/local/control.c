@@ -44,7 +44,7 @@ static void respond_json(struct http_request *r, int status, json_t *owned)
     json_decref(owned);
 }
 
-/* What is too old is left out; the reader sees by the number that it has missed some. */
+/* Lines that are too old are left out; the reader sees by the number that it has missed some. */
 static void give_lines(const struct up_control *c, struct http_request *r)
 {
     uint64_t since = 0, first = c->n_lines > LINES_KEPT ? c->n_lines - LINES_KEPT : 0;

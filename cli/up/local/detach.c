@@ -14,7 +14,7 @@
 #include <unistd.h>
 
 #include "cli/base/command_line.h"
-#include "cli/up/local/local_cluster.h"
+#include "cli/up/local/find.h"
 
 #define READY '\006' /* the last byte in the pipe of a cluster that serves: no text has it */
 

@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "cli/up/local/local_cluster.h"
+#include "cli/up/local/find.h"
 #include "common/base/mem.h"
 #include "common/model/info/info.h"
 #include "common/model/info/ref.h"

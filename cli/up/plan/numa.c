@@ -3,13 +3,14 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "cli/up/plan/options.h"
 #include "common/options/worker.h"
 
 /* Spares wait: the cores belong to those that are in a group. */
 static uint32_t n_computing(const struct up_options *o, int64_t n_workers)
 {
     uint32_t group = (uint32_t)(o->tp * o->pp), n = (uint32_t)n_workers, spares = n % group;
-    uint32_t most = up_plan_max_groups(o) * group;
+    uint32_t most = up_options_max_groups(o) * group;
     n = n > spares ? n - spares : n;
     return most > 0 && n > most ? most : n;
 }
@@ -21,7 +22,7 @@ struct up_numa up_numa_of(const struct up_options *o, const struct up_place *pla
                             .place = place,
                             .n_workers = (uint32_t)n_workers,
                             .n_computing = n_computing(o, n_workers),
-                            .n_in_order = n_computing(o, up_plan_n_workers(o))};
+                            .n_in_order = n_computing(o, up_options_n_workers(o))};
 }
 
 bool up_numa_is_wanted(const struct up_options *o)
@@ -42,7 +43,7 @@ static struct numa_words words_of(const struct up_options *o, uint32_t i)
                                "--numa-bind-cpus", i < cpus->n_items ? cpus->items[i] : NULL};
 }
 
-/* Of worker i. STATUS_NOT_FOUND: nobody knows before it runs. */
+/* The node and the CPUs of worker i. STATUS_NOT_FOUND: unknown before it runs. */
 static enum status bind_worker(const struct up_numa *u, uint32_t i, struct numa_binding *out,
                                struct error *err)
 {
@@ -94,8 +95,8 @@ void up_numa_flags(const struct up_numa *u, uint32_t i, struct up_numa_flags *ou
     }
 }
 
-/* Of the CPUs that worker i is bound to, those that no other one that computes is to have; 0: it is
- * not bound, or nobody knows. */
+/* The number of CPUs of worker i's binding that no other computing worker is to have; 0: it is not
+ * bound, or its binding is unknown. */
 static uint32_t own_cpus(const struct up_numa *u, uint32_t i)
 {
     struct numa_binding own, other;

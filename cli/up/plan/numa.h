@@ -1,8 +1,10 @@
 #pragma once
-/* Where each worker of `cox up` computes: --numa-bind, --numa-bind-nodes and --numa-bind-cpus as
+/* The NUMA node of each worker of `cox up`: --numa-bind, --numa-bind-nodes and --numa-bind-cpus as
  * cox-worker's --numa-node and --cpus. A worker's number alone says its place, so that one that is
  * started again is where it was; those that come later take turns. Pure. */
-#include "cli/up/plan/plan.h"
+#include "cli/up/plan/options.h"
+#include "cli/up/plan/types.h"
+#include "common/base/status.h"
 
 struct up_numa {
     const struct up_options *o;
@@ -19,7 +21,7 @@ bool up_numa_is_wanted(const struct up_options *o);
  * place->numa, as of another machine, only the former. */
 MUST_USE enum status up_numa_check(const struct up_numa *u, struct error *err);
 
-/* What is wanted of worker i; NULL: nothing. */
+/* The flags of worker i; NULL: not given. */
 struct up_numa_flags {
     const char *node, *cpus;
     char node_text[12];

@@ -1,8 +1,8 @@
+#include "cli/up/plan/options.h"
+
 #include <stdlib.h>
 #include <string.h>
 
-#include "cli/base/tables.h"
-#include "cli/up/plan/plan.h"
 #include "common/options/capacity.h"
 #include "common/options/kv_dtype.h"
 #include "common/options/model.h"
@@ -507,7 +507,7 @@ static bool is_usual(const char *name, double value)
     return false;
 }
 
-void up_plan_warnings(const struct up_options *o, struct strbuf *lines)
+void up_options_warnings(const struct up_options *o, struct strbuf *lines)
 {
     const struct {
         const char *name;
@@ -524,4 +524,17 @@ void up_plan_warnings(const struct up_options *o, struct strbuf *lines)
                           "--%s has no effect without --standby (and --redis URL): one head "
                           "serves alone\n",
                           flags[i].name);
+}
+
+int64_t up_options_n_workers(const struct up_options *o)
+{
+    int64_t n_roles = o->prefill_workers + o->decode_workers, all = o->tp * o->pp * o->dp;
+    return o->workers > 0 ? o->workers : n_roles > all ? n_roles : all;
+}
+
+/* With workers of two roles --dp alone would leave one of them out. */
+uint32_t up_options_max_groups(const struct up_options *o)
+{
+    bool has_roles = o->prefill_workers + o->decode_workers > 0;
+    return o->workers > 0 && o->dp > 1 && !has_roles ? (uint32_t)o->dp : 0;
 }

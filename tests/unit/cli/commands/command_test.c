@@ -1,6 +1,9 @@
 /* Names and their neighbours; completion and docs/flags.md as the tables say; events in pieces;
  * limits of a machine. */
 #include "cli/base/command_line.h"
+#include "cli/commands/flags.h"
+#include "cli/commands/list.h"
+#include "cli/up/plan/options.h"
 
 #include <jansson.h>
 #include <setjmp.h>
@@ -12,7 +15,6 @@
 
 #include <cmocka.h>
 
-#include "cli/base/tables.h"
 #include "cli/client/sse_reader.h"
 #include "cli/commands/completion.h"
 #include "cli/up/preflight.h"

@@ -7,7 +7,7 @@
 
 #include <cmocka.h>
 
-#include "cli/sagemaker/sagemaker.h"
+#include "cli/sagemaker/settings.h"
 
 /* Whether the arguments have `flag value`, or, without a flag, a warning has value. */
 static bool gives(char *const *environ_, const char *flag, const char *value)

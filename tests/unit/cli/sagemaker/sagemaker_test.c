@@ -1,5 +1,6 @@
 /* Settings of DJL Serving's containers as arguments of `cox up`. */
-#include "cli/sagemaker/sagemaker.h"
+#include "cli/sagemaker/log.h"
+#include "cli/sagemaker/settings.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

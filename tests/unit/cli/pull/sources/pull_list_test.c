@@ -8,6 +8,7 @@
 
 #include <cmocka.h>
 
+#include "cli/pull/files/list.h"
 #include "cli/pull/sources/hub.h"
 #include "cli/pull/sources/index.h"
 #include "common/base/mem.h"

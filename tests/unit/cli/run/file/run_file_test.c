@@ -1,5 +1,7 @@
 /* Run files: what is taken, and every problem with its line and column. */
 #include "cli/run/file/file.h"
+#include "cli/run/file/places.h"
+#include "cli/run/file/problems.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

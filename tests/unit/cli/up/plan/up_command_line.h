@@ -1,5 +1,6 @@
 #pragma once
 /* The command lines of `cox up` for its tests: real flags, parsed through the real table. */
+#include "cli/up/plan/options.h"
 #include "cli/up/plan/plan.h"
 
 #include <setjmp.h>

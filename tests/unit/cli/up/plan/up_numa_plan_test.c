@@ -1,4 +1,5 @@
 /* Nodes, CPUs and threads that `cox up` gives its workers (--numa-bind). */
+#include "cli/up/plan/plan.h"
 #include "tests/unit/cli/up/plan/up_command_line.h"
 
 static struct machine machine = {.n_cores = 12};

@@ -1,4 +1,7 @@
 /* The command lines of the children of `cox up`. */
+#include "cli/up/plan/argv.h"
+#include "cli/up/plan/options.h"
+#include "cli/up/plan/plan.h"
 #include "common/options/gateway.h"
 #include "common/options/head.h"
 #include "common/options/worker.h"
@@ -93,7 +96,7 @@ static void test_flags_without_a_standby(void **state)
         uint32_t n = 0;
         strbuf_init(&lines, 0);
         assert_int_equal(plan(&p, "null", cases[i].args, &err), STATUS_OK);
-        up_plan_warnings(&p.o, &lines);
+        up_options_warnings(&p.o, &lines);
         for (size_t k = 0; k < lines.len; k++)
             n += lines.ptr[k] == '\n';
         assert_int_equal(n, cases[i].n);
@@ -546,7 +549,7 @@ static void test_reachable(void **state)
     struct arena arena;
     arena_init(&arena, 0);
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++)
-        assert_string_equal(up_plan_reachable(&arena, cases[i][0], 80), cases[i][1]);
+        assert_string_equal(up_reachable(&arena, cases[i][0], 80), cases[i][1]);
     arena_fini(&arena);
 }
 

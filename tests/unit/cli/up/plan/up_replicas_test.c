@@ -1,4 +1,5 @@
 /* --dp counts beside --workers: it bounds the groups, and the others are spares without cores. */
+#include "cli/up/plan/options.h"
 #include "cli/up/plan/plan.h"
 
 #include <setjmp.h>

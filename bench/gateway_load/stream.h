@@ -1,0 +1,6 @@
+#pragma once
+/* The streams of the load: every wrong byte ends the program. */
+#include "bench/gateway_load/load.h"
+
+void load_stream_open(struct load *l, uint32_t i);
+void load_stream_read(struct load *l, uint32_t i);

@@ -1,0 +1,119 @@
+"""Where bench/tp's ranks run: here, and on two hosts that are network namespaces."""
+import os
+import sys
+import tempfile
+import time
+
+import cpu_peers_setup as peers
+import hosts
+import random_q4
+from cluster import ROOT, Cluster
+from cpu_peers import Child
+from serving import cpu_ns
+
+MODELS = ("demo", "1b")
+CLIENT = [sys.executable, ROOT / "bench/python/tp_client.py"]
+VOCABULARY = 30000  # ids below it are any model's
+ROOM = ["--max-model-len", 2048]
+
+
+def model_path(name):
+    return peers.model_file(name) if name == "demo" else random_q4.gguf_file()
+
+
+def settle(pids):
+    """Until the processes rest: what a start leaves to be done beside requests (a grammar's vocabulary) takes seconds."""
+    end = time.monotonic() + 60
+    last = 0
+    while time.monotonic() < end:
+        used = sum(cpu_ns(pid) for pid in pids)
+        if used - last < 0.02e9:
+            return
+        last = used
+        time.sleep(0.5)
+
+
+class Place:
+    """A cluster with a client beside its gateway."""
+    client = port = None
+
+    def decode(self, streams, tokens):
+        return self.client.ask(f"decode {self.port} {streams} {tokens}")["rate"]
+
+    def prompt(self, tokens):
+        return self.client.ask(f"prompt {self.port} {tokens} {VOCABULARY}")["rate"]
+
+
+class Here(Place):
+    """tp x pp ranks on this machine, on `cores` of it in all."""
+
+    def __init__(self, path, tp, pp, cores, threads=None):
+        threads = threads or max(1, len(cores) // (tp * pp))
+        self.name = f"`--pp {pp}`" if pp > 1 else f"`--tp {tp}`"
+        self.cluster = Cluster("--device", "cpu", "--pp", pp, "--threads", threads, *ROOM, model=path, workers=tp * pp, tp=tp)
+        self.cluster.command = ["taskset", "-c", ",".join(map(str, cores)), *self.cluster.command]
+
+    def __enter__(self):
+        begin = time.perf_counter()
+        self.cluster.__enter__()  # which ends what it has started where that is never ready
+        self.ready_s = time.perf_counter() - begin
+        settle(self.cluster.pids().values())
+        self.client, self.port = Child(CLIENT), self.cluster.ports[0]
+        return self
+
+    def __exit__(self, *_):
+        self.client.close()
+        self.cluster.stop()
+
+
+class Pair(hosts.HostCluster):
+    """Two hosts and one cable: head, gateway and rank 0 are on the first, rank 1 is on the second. cores: rank i has the ith."""
+    cores = ()
+
+    def start_worker(self, i, *args, **kwargs):
+        before = os.sched_getaffinity(0)
+        os.sched_setaffinity(0, self.cores[i:i + 1] or before)  # what is started has it, too
+        try:
+            return super().start_worker(i, *args, **kwargs)
+        finally:
+            os.sched_setaffinity(0, before)
+
+    def __enter__(self):
+        try:
+            self.workers = self.add("one", "two")
+            self.head = self.workers[0]
+            self.connect(1)
+        except BaseException:
+            self.__exit__()
+            raise
+        return self
+
+    def head_at(self, i):
+        return super().head_at(1)
+
+
+class TwoHosts(Place):
+    """--tp 2 over the cable of a Pair, a thread for each rank."""
+    name, port = "`--tp 2`, two hosts", hosts.HTTP_PORT
+
+    def __init__(self, path, cores):
+        self.folder = tempfile.TemporaryDirectory(prefix="coxbench-")
+        self.pair = Pair(self.folder.name, path, ["--device", "cpu", "--threads", 1, *ROOM])
+        self.pair.cores = cores[:2]
+
+    def __enter__(self):
+        begin = time.perf_counter()
+        self.pair.__enter__()
+        try:
+            self.pair.start_all()
+        except BaseException:
+            self.pair.__exit__()
+            raise
+        self.ready_s = time.perf_counter() - begin
+        settle([process.pid for process in self.pair.processes.values()])
+        self.client = Child(self.pair.head.inside(*CLIENT))
+        return self
+
+    def __exit__(self, *_):
+        self.client.close()
+        self.pair.__exit__()

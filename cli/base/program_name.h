@@ -1,0 +1,8 @@
+#pragma once
+/* The name that this program was called by: `cox`, or `vllm` through a link of that name. It is set
+ * at most once, by the main thread, before a command runs. */
+#include <stdbool.h>
+
+void program_name_set_vllm(void);
+bool program_is_vllm(void);
+const char *program_name(void); /* "cox" or "vllm", for usages */

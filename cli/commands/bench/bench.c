@@ -1,0 +1,29 @@
+/* `cox bench BENCHMARK`: the way to the benchmarks. */
+#include <stdio.h>
+#include <string.h>
+
+#include "cli/base/command_line.h"
+#include "cli/base/program_name.h"
+#include "cli/commands/list.h"
+
+int cmd_bench(int argc, char **argv)
+{
+    char name[40];
+    if (argc > 1 && argv[1][0] != '-') {
+        snprintf(name, sizeof name, "bench %.20s", argv[1]);
+        const struct command *c = command_find(name);
+        if (c) {
+            argv[1] = name;
+            return c->run(argc - 1, argv + 1);
+        }
+        fprintf(stderr, "cox bench: no benchmark \"%.20s\"; ", argv[1]);
+    }
+    bool asked = argc == 2 && (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0);
+    FILE *to = asked ? stdout : stderr;
+    fprintf(to, "usage: %s bench BENCHMARK [OPTION...]\n\n", program_name());
+    for (size_t i = 0; i < n_commands; i++)
+        if (strncmp(commands[i].name, "bench ", 6) == 0)
+            fprintf(to, "  %-11s %s\n", commands[i].name + 6, commands[i].help);
+    fprintf(to, "\n`%s bench BENCHMARK --help` lists its options.\n", program_name());
+    return asked ? EXIT_FINE : EXIT_USAGE;
+}

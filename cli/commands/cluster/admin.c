@@ -1,0 +1,371 @@
+/* status, events, drain, debug: HTTP and JSON to the head's admin port. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "cli/base/command_line.h"
+#include "cli/client/admin.h"
+#include "cli/commands/command.h"
+#include "cli/commands/tables.h"
+#include "cli/view/answer.h"
+#include "cli/view/status_paint.h"
+#include "cli/view/status_sort.h"
+#include "cli/view/status_view.h"
+
+enum { EXIT_UNREACHABLE = 2, WATCH_MS = 1000 };
+
+const struct option_spec status_specs[] = {
+    ADMIN_ROWS,
+    ADMIN_FOLLOW_ROW,
+    OPT_BOOL(admin_access, json, "json", NULL, "the answer as it came, for programs"),
+    OPT_BOOL(admin_access, watch, "watch", NULL, "again every second, until Ctrl-C"),
+};
+const size_t status_n_specs = sizeof status_specs / sizeof status_specs[0];
+
+const struct option_spec events_specs[] = {
+    ADMIN_ROWS,
+    ADMIN_FOLLOW_ROW,
+    OPT_INT(admin_access, since, "since", 0, 9007199254740992.0, "0",
+            "only events from this number on"),
+    OPT_BOOL(admin_access, json, "json", NULL, "one JSON object a line"),
+    OPT_BOOL(admin_access, watch, "watch", NULL, "go on, until Ctrl-C"),
+};
+const size_t events_n_specs = sizeof events_specs / sizeof events_specs[0];
+
+#define DRAIN_JSON_ROW                                                                             \
+    OPT_BOOL(admin_access, json, "json", NULL, "Print the head's answer as JSON, for programs.")
+
+const struct option_spec drain_specs[] = {
+    ADMIN_ROWS,
+    ADMIN_FOLLOW_ROW,
+    DRAIN_JSON_ROW,
+    OPT_BOOL(admin_access, undo, "undo", NULL, "Let the worker have work again: `cox undrain`."),
+};
+const size_t drain_n_specs = sizeof drain_specs / sizeof drain_specs[0];
+
+const struct option_spec undrain_specs[] = {ADMIN_ROWS, ADMIN_FOLLOW_ROW, DRAIN_JSON_ROW};
+const size_t undrain_n_specs = sizeof undrain_specs / sizeof undrain_specs[0];
+
+const struct option_spec debug_specs[] = {ADMIN_ROWS, ADMIN_FOLLOW_ROW};
+const size_t debug_n_specs = sizeof debug_specs / sizeof debug_specs[0];
+
+static int fail(const char *command, enum status s, const struct error *err)
+{
+    fprintf(stderr, "cox %s: %s\n", command, err->text);
+    return s == STATUS_IO || s == STATUS_TIMEOUT || s == STATUS_DENIED ? EXIT_UNREACHABLE
+                                                                       : EXIT_FAILED;
+}
+
+static void print_json(const json_t *j, size_t flags)
+{
+    json_dumpf(j, stdout, flags);
+    putchar('\n');
+}
+
+static int show_status(struct admin_access *o)
+{
+    struct error err = {0};
+    json_t *answer;
+    if (!admin_follow(o, "status", false))
+        return EXIT_UNREACHABLE;
+    enum status s = admin_call(o, "GET", "/api/status", NULL, &answer, &err);
+    if (o->watch && isatty(STDOUT_FILENO))
+        fputs("\033[H\033[2J", stdout);
+    if (s != STATUS_OK) {
+        char text[sizeof err.text];
+        snprintf(text, sizeof text, "%s", err.text);
+        if (!strstr(text, admin_address(o)))
+            (void)error_set(&err, s, "%s: %.400s", admin_address(o), text);
+        (void)fail("status", s, &err);
+        if (s == STATUS_INVALID || s == STATUS_NOT_FOUND || s == STATUS_PROTOCOL)
+            fprintf(stderr, "cox status: is that the head's admin port (--admin-port)?\n");
+        return EXIT_UNREACHABLE; /* whatever answered, it is no head of ours */
+    }
+    if (o->json) {
+        print_json(answer, o->watch ? JSON_COMPACT : JSON_INDENT(2));
+    } else {
+        struct strbuf b, painted;
+        strbuf_init(&b, 0);
+        strbuf_init(&painted, 0);
+        status_sort(answer, STATUS_BY_NAME, false);
+        status_view_render(answer, &b);
+        if (status_paint_wanted(STDOUT_FILENO, getenv("NO_COLOR"), getenv("TERM")))
+            status_paint(strbuf_str(&b), &painted);
+        const struct strbuf *out = painted.len > 0 ? &painted : &b;
+        fwrite(out->ptr, 1, out->len, stdout);
+        strbuf_fini(&painted);
+        strbuf_fini(&b);
+    }
+    fflush(stdout);
+    int code = status_view_is_fine(answer) ? EXIT_FINE : EXIT_FAILED;
+    json_decref(answer);
+    return code;
+}
+
+int cmd_status(int argc, char **argv)
+{
+    struct admin_access o = {0};
+    struct config_result res;
+    int code;
+    const struct command_line line = {
+        .usage = "cox status [OPTION...]", .specs = status_specs, .n_specs = status_n_specs};
+    if (command_parse(&line, argc, argv, &o, &res, &code)) {
+        code = show_status(&o);
+        while (o.watch && !ferror(stdout)) {
+            usleep(WATCH_MS * 1000);
+            code = show_status(&o);
+        }
+    }
+    config_fini(&res);
+    return code;
+}
+
+/* fields as key=value, in the order they came */
+static void print_event(const json_t *e)
+{
+    double seconds = json_number_value(json_object_get(e, "time")); /* Unix time */
+    time_t whole = seconds > 0 && seconds < 1e11 ? (time_t)seconds : 0;
+    char time[64] = "-", when[32];
+    struct tm tm;
+    if (whole > 0 && gmtime_r(&whole, &tm) &&
+        strftime(when, sizeof when, "%Y-%m-%dT%H:%M:%S", &tm) > 0)
+        snprintf(time, sizeof time, "%s.%03dZ", when, (int)((seconds - (double)whole) * 1000));
+    const char *event = json_string_value(json_object_get(e, "event"));
+    const char *key;
+    json_t *value;
+    printf("%-26s %-24s", time, event ? event : "-");
+    json_object_foreach(json_object_get(e, "fields"), key, value)
+    {
+        char *text = json_dumps(value, JSON_ENCODE_ANY | JSON_COMPACT);
+        printf(" %s=%s", key, text ? text : "-");
+        free(text);
+    }
+    putchar('\n');
+}
+
+static int show_events(const struct admin_access *o, long long *since)
+{
+    struct error err = {0};
+    json_t *answer, *e;
+    char path[64];
+    size_t i;
+    snprintf(path, sizeof path, "/api/events?since=%lld", *since);
+    enum status s = admin_call(o, "GET", path, NULL, &answer, &err);
+    if (s != STATUS_OK)
+        return fail("events", s, &err);
+    json_array_foreach(json_object_get(answer, "events"), i, e)
+    {
+        if (o->json)
+            print_json(e, JSON_COMPACT);
+        else
+            print_event(e);
+    }
+    fflush(stdout);
+    const json_t *next = json_object_get(answer, "next");
+    if (json_is_integer(next))
+        *since = json_integer_value(next);
+    json_decref(answer);
+    return EXIT_FINE;
+}
+
+int cmd_events(int argc, char **argv)
+{
+    struct admin_access o = {0};
+    struct config_result res;
+    int code;
+    const struct command_line line = {
+        .usage = "cox events [OPTION...]", .specs = events_specs, .n_specs = events_n_specs};
+    if (command_parse(&line, argc, argv, &o, &res, &code)) {
+        long long since = o.since;
+        code = admin_follow(&o, "events", true) ? show_events(&o, &since) : EXIT_UNREACHABLE;
+        while (o.watch && !ferror(stdout)) {
+            usleep(WATCH_MS * 1000);
+            code = show_events(&o, &since);
+        }
+    }
+    config_fini(&res);
+    return code;
+}
+
+/* The worker's row in a status that was read before the drain; NULL: the status has none. */
+static const json_t *worker_of(const json_t *status, const char *instance)
+{
+    size_t i;
+    const json_t *w;
+    json_array_foreach(json_object_get(status, "workers"), i,
+                       w) if (strcmp(answer_text(w, "instance"), instance) == 0) return w;
+    return NULL;
+}
+
+static const char *plural(long long n)
+{
+    return n == 1 ? "" : "s";
+}
+
+/* The sentence about the requests of the worker's group: other groups take them, or a spare takes
+ * the worker's place. */
+static void say_of_group(const json_t *status, const json_t *worker)
+{
+    const json_t *group = json_object_get(worker, "group"), *o;
+    long long n = 0, n_other = 0, n_spare = 0;
+    size_t i;
+    json_array_foreach(json_object_get(status, "groups"), i, o)
+    {
+        bool is_its =
+            json_is_integer(group) && answer_integer(o, "id") == json_integer_value(group);
+        n = is_its ? answer_integer(o, "running") + answer_integer(o, "waiting") : n;
+        n_other += !is_its && answer_state_is(o, "ready");
+    }
+    json_array_foreach(json_object_get(status, "workers"), i, o) n_spare +=
+        answer_state_is(o, "free") && o != worker;
+    if (!json_is_integer(group))
+        printf("It was in no group, so no request moves.\n");
+    else if (n == 0 && (n_other > 0 || n_spare > 0))
+        printf("No request runs in its group %lld; other workers take what comes.\n",
+               (long long)json_integer_value(group));
+    else if (n_other > 0 || n_spare > 0)
+        printf("%lld request%s of its group %lld move%s to other workers.\n", n, plural(n),
+               (long long)json_integer_value(group), n == 1 ? "s" : "");
+    else
+        printf("No other group serves and no worker is spare: %lld request%s wait%s until one "
+               "does.\n",
+               n, plural(n), n == 1 ? "s" : "");
+}
+
+static void say_drained(const json_t *status, const json_t *answer, const char *word, bool undo)
+{
+    const char *instance = answer_text(answer, "worker");
+    const json_t *w = worker_of(status, instance), *requests = json_object_get(status, "requests");
+    char name[64];
+    if (strcmp(instance, "all") == 0) {
+        long long n = answer_integer(requests, "running") + answer_integer(requests, "waiting");
+        if (undo)
+            printf("The cluster takes new requests again.\n");
+        else
+            printf(
+                "The cluster is draining: it refuses new requests, and %lld that it has go on to "
+                "their end.\n`cox undrain all` undoes it.\n",
+                n);
+        return;
+    }
+    if (w && json_is_integer(json_object_get(w, "ordinal")))
+        snprintf(name, sizeof name, "worker-%lld", answer_integer(w, "ordinal"));
+    else
+        snprintf(name, sizeof name, "%.40s", instance);
+    struct strbuf b;
+    strbuf_init(&b, 0);
+    strbuf_printf(&b, "%s on %.120s", name, answer_text(w, "node"));
+    answer_hide_controls(&b, 0);
+    if (undo) {
+        printf(STR_FMT " takes work again.\n", STR_ARG(strbuf_str(&b)));
+    } else {
+        printf(STR_FMT " is draining: it takes no more work. ", STR_ARG(strbuf_str(&b)));
+        say_of_group(status, w);
+        printf("`cox undrain %s` undoes it.\n", word);
+    }
+    strbuf_fini(&b);
+}
+
+/* Exit codes: 2 as well for a name that is several workers', or nobody's kind of name. */
+static int drain(const char *command, struct admin_access *o, const char *worker)
+{
+    struct error err = {0};
+    json_t *answer = NULL;
+    if (!worker || !worker[0]) {
+        fprintf(stderr,
+                "cox %s: which worker? Its 16 hex digits, its node (of a pod that is the pod's "
+                "name) or its ordinal, as `cox status` shows them, or all\n",
+                command);
+        return EXIT_USAGE;
+    }
+    if (!admin_follow(o, command, false)) /* a standby's own answer says that it waits */
+        return EXIT_UNREACHABLE;
+    json_t *before = NULL; /* for the sentence alone: without it there is less to say */
+    if (!o->json && admin_call(o, "GET", "/api/status", NULL, &before, &err) != STATUS_OK)
+        before = NULL;
+    json_t *ask = json_pack("{s:s,s:b}", "worker", worker, "on", o->undo ? 0 : 1);
+    char *body = ask ? json_dumps(ask, JSON_COMPACT) : NULL;
+    enum status s = body ? admin_call(o, "POST", "/api/drain", body, &answer, &err)
+                         : error_set(&err, STATUS_INVALID, "the name is not UTF-8");
+    free(body);
+    json_decref(ask);
+    if (s != STATUS_OK) {
+        int code = fail(command, s, &err);
+        json_decref(before);
+        return s == STATUS_INVALID ? EXIT_USAGE : code;
+    }
+    if (o->json)
+        print_json(answer, JSON_COMPACT);
+    else
+        say_drained(before, answer, worker, o->undo);
+    json_decref(before);
+    json_decref(answer);
+    return EXIT_FINE;
+}
+
+/* Runs drain and undrain, which is `drain --undo`. */
+static int run_drain(int argc, char **argv, const struct command_line *line, bool undo)
+{
+    struct admin_access o = {0};
+    struct config_result res;
+    int code;
+    if (command_parse(line, argc, argv, &o, &res, &code)) {
+        o.undo = o.undo || undo;
+        code = drain(argv[0], &o, res.positional.n_items > 0 ? res.positional.items[0] : NULL);
+    }
+    config_fini(&res);
+    return code;
+}
+
+int cmd_drain(int argc, char **argv)
+{
+    const struct command_line line = {.usage = "cox drain WORKER|all [OPTION...]",
+                                      .specs = drain_specs,
+                                      .n_specs = drain_n_specs,
+                                      .max_positional = 1};
+    return run_drain(argc, argv, &line, false);
+}
+
+int cmd_undrain(int argc, char **argv)
+{
+    const struct command_line line = {.usage = "cox undrain WORKER|all [OPTION...]",
+                                      .specs = undrain_specs,
+                                      .n_specs = undrain_n_specs,
+                                      .max_positional = 1};
+    return run_drain(argc, argv, &line, true);
+}
+
+static int dump(const struct admin_access *o)
+{
+    json_t *answer = NULL;
+    struct error err = {0};
+    enum status s = admin_call(o, "GET", "/api/debug", NULL, &answer, &err);
+    if (s != STATUS_OK)
+        return fail("debug", s, &err);
+    print_json(answer, JSON_INDENT(2));
+    json_decref(answer);
+    return EXIT_FINE;
+}
+
+int cmd_debug(int argc, char **argv)
+{
+    struct admin_access o = {0};
+    struct config_result res;
+    int code;
+    const struct command_line line = {.usage = "cox debug dump [OPTION...]",
+                                      .specs = debug_specs,
+                                      .n_specs = debug_n_specs,
+                                      .max_positional = 1};
+    if (command_parse(&line, argc, argv, &o, &res, &code)) {
+        if (res.positional.n_items == 0 || strcmp(res.positional.items[0], "dump") != 0) {
+            fprintf(stderr, "cox debug: usage: %s\n", line.usage);
+            code = EXIT_USAGE;
+        } else {
+            code = admin_follow(&o, "debug", true) ? dump(&o) : EXIT_UNREACHABLE;
+        }
+    }
+    config_fini(&res);
+    return code;
+}

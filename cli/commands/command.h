@@ -1,0 +1,65 @@
+#pragma once
+/* The subcommands of `cox`: one row each, one function each. A command gets argv with its own name
+ * at argv[0] and returns the process's exit code (enum exit_code). Each function is defined in the
+ * file that has the command's name; table.c has the rows. */
+#include <stddef.h>
+
+#include "common/config/config.h"
+
+struct command {
+    const char *name; /* "bench serve": a second word chooses among those of the first */
+    const char *arguments, *help; /* help NULL: not listed */
+    int (*run)(int argc, char **argv);
+    const struct option_spec *specs; /* for completion and docs/flags.md; may be NULL */
+    const size_t *n_specs;
+};
+
+extern const struct command commands[];
+extern const size_t n_commands;
+
+int cmd_up(int argc, char **argv);
+int cmd_serve(int argc, char **argv);
+int cmd_head(int argc, char **argv);
+int cmd_worker(int argc, char **argv);
+int cmd_workers(int argc, char **argv);
+int cmd_gateway(int argc, char **argv);
+int cmd_status(int argc, char **argv);
+int cmd_top(int argc, char **argv);
+int cmd_events(int argc, char **argv);
+int cmd_logs(int argc, char **argv);
+int cmd_ps(int argc, char **argv);
+int cmd_stop(int argc, char **argv);
+int cmd_scale(int argc, char **argv);
+int cmd_drain(int argc, char **argv);
+int cmd_undrain(int argc, char **argv);
+int cmd_debug(int argc, char **argv);
+int cmd_lora(int argc, char **argv);
+int cmd_chat(int argc, char **argv);
+int cmd_complete(int argc, char **argv);
+int cmd_smoke(int argc, char **argv);
+int cmd_pull(int argc, char **argv);
+int cmd_models(int argc, char **argv);
+int cmd_rm(int argc, char **argv);
+int cmd_run_batch(int argc, char **argv);
+int cmd_keys(int argc, char **argv);
+int cmd_join_token(int argc, char **argv);
+int cmd_plan(int argc, char **argv);
+int cmd_replay(int argc, char **argv);
+int cmd_version(int argc, char **argv);
+int cmd_completion(int argc, char **argv);
+int cmd_help(int argc, char **argv);
+int cmd_flags(int argc, char **argv);
+
+int cmd_run(int argc, char **argv); /* -f FILE, or which of them */
+int cmd_run_create(int argc, char **argv);
+int cmd_run_list(int argc, char **argv);
+int cmd_run_show(int argc, char **argv);
+int cmd_run_logs(int argc, char **argv);
+int cmd_run_terminate(int argc, char **argv);
+int cmd_run_delete(int argc, char **argv);
+int cmd_run_render(int argc, char **argv);
+int cmd_bench(int argc, char **argv); /* which of them */
+int cmd_bench_serve(int argc, char **argv);
+int cmd_bench_throughput(int argc, char **argv);
+int cmd_bench_latency(int argc, char **argv);
+int cmd_bench_startup(int argc, char **argv);

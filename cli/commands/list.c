@@ -1,0 +1,64 @@
+/* The table of commands as a list: a command by its name, the nearest name, `cox help` and `cox
+ * version`. */
+#include "cli/commands/list.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "cli/base/command_line.h"
+#include "common/base/str.h"
+#include "common/base/version.h"
+#include "common/config/distance.h"
+
+const struct command *command_find(const char *name)
+{
+    for (size_t i = 0; i < n_commands; i++)
+        if (strcmp(commands[i].name, name) == 0)
+            return &commands[i];
+    return NULL;
+}
+
+const struct command *command_nearest(const char *name)
+{
+    const struct command *best = NULL;
+    size_t best_distance = strlen(name) / 3 + 2;
+    for (size_t i = 0; i < n_commands; i++) {
+        bool is_first = commands[i].help && !strchr(commands[i].name, ' ');
+        size_t d =
+            is_first ? str_distance(str_from(name), str_from(commands[i].name)) : best_distance;
+        if (d < best_distance) {
+            best_distance = d;
+            best = &commands[i];
+        }
+    }
+    return best;
+}
+
+int cmd_version(int argc, char **argv)
+{
+    (void)argc;
+    (void)argv;
+    printf("cox %s\n", COX_VERSION);
+    return EXIT_FINE;
+}
+
+int cmd_help(int argc, char **argv)
+{
+    if (argc > 1) {
+        const struct command *c = command_find(argv[1]);
+        if (!c || c->run == cmd_help) {
+            fprintf(stderr, "cox help: no command \"%s\"; `cox help` lists them\n", argv[1]);
+            return EXIT_USAGE;
+        }
+        char name[32], help[] = "--help";
+        snprintf(name, sizeof name, "%s", c->name);
+        return c->run(2, (char *[]){name, help, NULL});
+    }
+    printf("cox: LLM inference on a cluster\n\nusage: cox COMMAND [OPTION...]\n\n");
+    for (size_t i = 0; i < n_commands; i++)
+        if (commands[i].help && !strchr(commands[i].name, ' '))
+            printf("  %-11s %s\n", commands[i].name, commands[i].help);
+    printf("\n`cox COMMAND --help` lists a command's options. Exit codes: 0 fine, 1 failed, "
+           "2 wrong usage or configuration.\n");
+    return EXIT_FINE;
+}

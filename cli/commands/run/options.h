@@ -1,0 +1,21 @@
+#pragma once
+/* The options of `cox run` and its subcommands, and the rows that their tables share. */
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "common/config/config.h"
+
+struct run_options {
+    const char *file, *runs_dir;
+    bool check;
+};
+
+#define RUN_ROW_FILE(S)                                                                            \
+    {                                                                                              \
+        .name = "file", .aliases = "f", .type = OPTION_STRING, .offset = offsetof(struct S, file), \
+        .help = "the run file (docs/runs.md)"                                                      \
+    }
+#define RUN_ROW_DIR(S)                                                                             \
+    OPT_STRING(S, runs_dir, "runs-dir", NULL,                                                      \
+               "where runs are kept; default: COX_RUNS_DIR, XDG_STATE_HOME/coxswain/runs, "        \
+               "~/.local/state/coxswain/runs")

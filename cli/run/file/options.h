@@ -1,0 +1,14 @@
+#pragma once
+/* The parts of a run file that become options of `cox up`: options, resources, ports. */
+#include "cli/run/file/reader.h"
+
+void run_read_options(struct run_reader *r, const struct yaml_node *v, void *ctx);
+void run_read_resources(struct run_reader *r, const struct yaml_node *v, void *ctx);
+/* Adds an option that follows from `resources` or `ports`, if `options` does not set it. */
+void run_add_option(struct run_reader *r, struct yaml_mark at, const char *from, const char *name,
+                    const char *json);
+void run_check_options(struct run_reader *r);
+bool run_is_quantity(const char *s);
+
+/* The options as a --config file of `cox up`: a member a line. */
+void run_file_options(const struct run_file *f, struct strbuf *out);

@@ -1,0 +1,432 @@
+/* The processes of `cox up` run under the supervisor, on the loop of this thread. A small thread
+ * (probe.h) asks the first gateway for its health and tells the loop when it serves. A terminal
+ * shows the short form of the log (screen.h); the control socket (local/control.h) serves `cox
+ * logs`, `cox scale` and `cox stop`. */
+#include "cli/up/cluster.h"
+
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "cli/base/command_line.h"
+#include "cli/pull/options.h"
+#include "cli/pull/stop.h"
+#include "cli/sagemaker/log.h"
+#include "cli/up/local/control.h"
+#include "cli/up/local/detach.h"
+#include "cli/up/local/find.h"
+#include "cli/up/local/name.h"
+#include "cli/up/machine.h"
+#include "cli/up/model.h"
+#include "cli/up/plan/argv.h"
+#include "cli/up/plan/plan.h"
+#include "cli/up/probe.h"
+#include "cli/up/ready.h"
+#include "cli/up/sagemaker.h"
+#include "cli/up/screen.h"
+#include "cli/up/supervisor.h"
+#include "common/base/clock.h"
+#include "common/base/log.h"
+#include "common/base/mem.h"
+
+enum { LAST_WORDS_MS = 9000 }; /* more than a gateway gives its clients to read them */
+enum { LOG_NAME_BYTES = 14 };
+
+struct up {
+    struct up_options *o;
+    struct up_model model;
+    struct up_machine machine;
+    struct arena arena;
+    struct up_plan plan;
+    const char *sagemaker_settings; /* of the model, for the log; NULL: none */
+    struct loop *loop;
+    struct supervisor *supervisor;
+    struct up_control *control; /* NULL: none; cox logs and cox scale find nothing */
+    const char *name;           /* as it was called: up or serve */
+    uint64_t begin_ns;
+    struct up_probe *probe;
+    struct up_screen *screen; /* NULL: the whole log is on stderr and nothing else */
+    struct up_screen_options screen_options;
+    struct up_detach detach;
+    char cluster_name[UP_NAME_BYTES];
+    bool is_only; /* no other cluster ran here when it was started */
+    bool is_ready, is_late, is_stopping;
+    char url[300];
+    const char *admin; /* HOST:PORT; on the arena */
+};
+
+/* ---- readiness ---- */
+
+static void say_of_model(const struct up *u,
+                         void (*say)(const struct sagemaker_model *m, struct strbuf *out))
+{
+    const struct up_sagemaker_model m = {.name = u->model.name,
+                                         .served_as = u->plan.model_name,
+                                         .family = u->model.family,
+                                         .settings = u->sagemaker_settings};
+    up_sagemaker_say(u->o, &m, say);
+}
+
+/* Groups that can be whole at once, with no more than --dp where it was given beside --workers. */
+static uint32_t n_groups(const struct up *u)
+{
+    uint32_t group = (uint32_t)(u->o->tp * u->o->pp), n = u->plan.n_workers / group;
+    return up_options_max_groups(u->o) > 0 && n > up_options_max_groups(u->o)
+               ? up_options_max_groups(u->o)
+               : n;
+}
+
+static void say_ready(struct up *u, const json_t *status)
+{
+    struct strbuf text;
+    const struct up_ready r = {.url = u->url,
+                               .uds = u->o->uds,
+                               .admin = u->admin,
+                               .model = u->plan.model_name,
+                               .name = u->cluster_name,
+                               .log_file = u->detach.log_file[0] ? u->detach.log_file : NULL,
+                               .has_key = u->o->api_keys.n_items > 0 || u->o->api_key_file,
+                               .wants_ca = u->o->ssl.certfile,
+                               .wants_certificate = u->o->ssl.cert_reqs == 2,
+                               .has_chat_page = !u->o->front.no_chat_page && !u->o->sagemaker,
+                               .pid = u->control ? 0 : getpid(),
+                               .is_only = u->is_only,
+                               .is_usual_admin = strcmp(u->admin, "127.0.0.1:8265") == 0,
+                               .n_workers = u->plan.n_workers,
+                               .group = (uint32_t)(u->o->tp * u->o->pp),
+                               .n_groups = n_groups(u),
+                               .n_gateways = (uint32_t)u->o->gateways,
+                               .took_ms = (clock_mono_ns() - u->begin_ns) / NS_PER_MS,
+                               .status = status};
+    strbuf_init(&text, 0);
+    if (u->screen) {
+        up_ready_frame(&r, up_screen_columns(u->screen), up_screen_is_utf8(u->screen), &text);
+        up_screen_print(u->screen, text.ptr);
+        strbuf_reset(&text);
+    }
+    if (u->detach.fd >= 0) { /* the log has all from here on, and nobody else reads */
+        up_screen_free(u->screen);
+        u->screen = NULL;
+    }
+    up_ready_plain(&r, &text);
+    for (char *line = strtok(text.ptr, "\n"); line; line = strtok(NULL, "\n")) {
+        if (!u->screen)
+            supervisor_say(u->supervisor, "%s", line);
+        else if (u->control)
+            up_control_add_line(u->control, "cox", line, strlen(line));
+    }
+    strbuf_fini(&text);
+    up_detach_ready(&u->detach);
+}
+
+static void on_probe(void *ctx)
+{
+    struct up *u = ctx;
+    struct up_probe_state now;
+    up_probe_look(u->probe, &now);
+    if (u->is_ready || u->is_stopping)
+        return;
+    if (now.is_late) {
+        u->is_late = u->is_stopping = true;
+        up_probe_stop(u->probe);
+        supervisor_stop(u->supervisor);
+    } else if (now.serves) {
+        u->is_ready = true;
+        say_of_model(u, sagemaker_ready);
+        say_ready(u, now.status);
+    } else if (u->screen && now.progress[0]) {
+        up_screen_progress(u->screen, now.progress);
+    }
+}
+
+static void stop(void *ctx)
+{
+    struct up *u = ctx;
+    if (u->screen && !u->is_stopping)
+        up_screen_print(u->screen, u->detach.fd >= 0
+                                       ? "Stopping.\n"
+                                       : "Stopping. Ctrl-C again ends all processes at once.\n");
+    u->is_stopping = true;
+    up_probe_stop(u->probe);
+    supervisor_stop(u->supervisor);
+}
+
+static void on_signal(void *ctx, int signum)
+{
+    stop(ctx);
+}
+
+/* `cox stop` never ends open requests at once, however often it is typed. */
+static void stop_in_order(void *ctx)
+{
+    if (!((struct up *)ctx)->is_stopping)
+        stop(ctx);
+}
+
+/* ---- start ---- */
+
+static enum status prepare(struct up *u, struct error *err)
+{
+    const char *tmp_dir = getenv("TMPDIR");
+    tmp_dir = tmp_dir && tmp_dir[0] ? tmp_dir : "/tmp";
+    TRY(up_model_open(&u->model, u->o, u->name, tmp_dir, &u->arena, err));
+    if (u->model.fetched_ns > 0) /* the times that are said and bounded begin behind it */
+        u->begin_ns = u->model.fetched_ns;
+    TRY(up_machine_export_secrets(u->o, err));
+    (void)unsetenv("COX_CONFIG"); /* it holds this command's options, which the children lack */
+    (void)unsetenv("COX_MODEL");  /* the head would take it for a name */
+    TRY(up_machine_find_programs(&u->machine, err));
+    /* Before the keys are written: a Ctrl-C from here on waits for the loop, which ends at once and
+     * removes them, instead of killing us and leaving private keys behind. */
+    TRY(loop_new(&u->loop, err));
+    TRY(loop_on_signal(u->loop, SIGINT, on_signal, u));
+    TRY(loop_on_signal(u->loop, SIGTERM, on_signal, u));
+    TRY(loop_on_signal(u->loop, SIGHUP, on_signal, u));
+    if (pull_is_stopped()) { /* after the last byte had come: nobody has looked since */
+        u->model.has_not_come = true;
+        return error_set(err, STATUS_CLOSED, "stopped");
+    }
+    TRY(up_machine_prepare(&u->machine, u->o, u->name, tmp_dir, err));
+    TRY(up_plan_build(u->o, u->model.name, &u->machine.place, &u->arena, &u->plan, err));
+    snprintf(u->url, sizeof u->url, "%s://%s", u->o->ssl.certfile ? "https" : "http",
+             u->o->uds ? "localhost" : up_reachable(&u->arena, u->o->host, u->o->port));
+    u->admin = up_reachable(&u->arena, u->o->admin_host, u->o->admin_port);
+    say_of_model(u, sagemaker_loading);
+    return up_machine_check(u->o, &u->plan, u->name, err);
+}
+
+/* ---- cox logs, cox scale ---- */
+
+static void on_line(void *ctx, const char *name, const char *line, size_t n, bool is_stderr)
+{
+    struct up *u = ctx;
+    if (u->screen)
+        up_screen_line(u->screen, name, line, n, is_stderr);
+    up_detach_logged(&u->detach, n + LOG_NAME_BYTES);
+    if (u->control)
+        up_control_add_line(u->control, name, line, n);
+}
+
+static const char *state(void *ctx)
+{
+    const struct up *u = ctx;
+    return u->is_stopping ? "stopping" : u->is_ready ? "serving" : "starting";
+}
+
+static const char *process(void *ctx, uint32_t i)
+{
+    return supervisor_name(((struct up *)ctx)->supervisor, i);
+}
+
+static uint32_t n_workers(void *ctx)
+{
+    return supervisor_count(((struct up *)ctx)->supervisor, UP_WORKER);
+}
+
+static enum status add_worker(struct up *u, uint32_t i, struct error *err)
+{
+    const struct up_child *c;
+    TRY(up_plan_worker(u->o, u->model.name, &u->machine.place, &u->arena, i, &c, err));
+    TRY(up_machine_check_ports(c, err));
+    return supervisor_add(u->supervisor, c, err);
+}
+
+/* Worker i runs when i is below n: the last ones go, and come back. */
+static enum status scale(void *ctx, uint32_t n, struct error *err)
+{
+    struct up *u = ctx;
+    char name[32];
+    for (uint32_t i = 0;; i++) {
+        snprintf(name, sizeof name, "worker-%u", i);
+        if (supervisor_has(u->supervisor, name))
+            supervisor_leave(u->supervisor, name, i >= n);
+        else if (i < n)
+            TRY(add_worker(u, i, err));
+        else
+            return STATUS_OK;
+    }
+}
+
+/* Not being able to is no reason not to serve. */
+static void start_control(struct up *u)
+{
+    struct error err = {0};
+    const struct up_control_options o = {.loop = u->loop,
+                                         .folder = u->machine.throw_away.path,
+                                         .admin = u->admin,
+                                         .admin_key_file = u->o->admin_key_file,
+                                         .name = u->cluster_name,
+                                         .model = u->plan.model_name,
+                                         .url = u->o->uds ? u->o->uds : u->url,
+                                         .log_file =
+                                             u->detach.log_file[0] ? u->detach.log_file : NULL,
+                                         .state = state,
+                                         .process = process,
+                                         .stop = stop_in_order,
+                                         .group = (uint32_t)(u->o->tp * u->o->pp),
+                                         .max_groups = up_options_max_groups(u->o),
+                                         .n_workers = n_workers,
+                                         .scale = scale,
+                                         .ctx = u};
+    enum status s = u->machine.throw_away.path[0]
+                        ? up_control_start(&o, &u->control, &err)
+                        : error_set(&err, STATUS_IO, "no folder can be made in %s (TMPDIR)",
+                                    local_cluster_folder());
+    if (s == STATUS_OK)
+        return;
+    u->control = NULL;
+    char text[sizeof err.text + 128];
+    snprintf(text, sizeof text,
+             "`cox ps`, `cox stop`, `cox logs` and `cox scale` do not find this cluster; all else "
+             "works: %s",
+             err.text);
+    if (u->screen)
+        command_warn(u->name, text);
+    else
+        log_warn("no_control", "why=%s", log_quote(text));
+}
+
+/* ---- the run ---- */
+
+/* The gateways end by themselves when the time is over, and tell their clients first. */
+static uint32_t drain_ms(double shutdown_timeout_s)
+{
+    return shutdown_timeout_s > 0 ? (uint32_t)(shutdown_timeout_s * 1000) + LAST_WORDS_MS : 0;
+}
+
+static enum status run(struct up *u, struct error *err)
+{
+    bool color = u->o->color == 1 || (u->o->color == 0 && isatty(STDERR_FILENO));
+    const struct supervisor_options so = {.loop = u->loop,
+                                          .plan = &u->plan,
+                                          .pids_file = u->o->print_pids,
+                                          .drain_role = UP_GATEWAY,
+                                          .drain_ms = drain_ms(u->o->shutdown_timeout_s),
+                                          .color = color,
+                                          .quiet = u->screen && u->detach.fd < 0,
+                                          .on_line = on_line,
+                                          .ctx = u};
+    start_control(u); /* what it warns of is seen where a background start was typed */
+    up_detach_begin_log(&u->detach);
+    enum status s = supervisor_start(&so, &u->supervisor, err);
+    if (s != STATUS_OK)
+        supervisor_stop(u->supervisor);
+    const struct up_probe_options po = {.loop = u->loop,
+                                        .url = u->url,
+                                        .uds = u->o->uds,
+                                        .admin = u->admin,
+                                        .admin_key_file = u->o->admin_key_file,
+                                        .by_head = u->o->ssl.cert_reqs == 2,
+                                        .wants_status = u->screen != NULL,
+                                        .timeout_s = u->o->startup_timeout_s,
+                                        .begin_ns = u->begin_ns,
+                                        .n_workers = u->plan.n_workers,
+                                        .on_change = on_probe,
+                                        .ctx = u};
+    u->probe = s == STATUS_OK ? up_probe_start(&po) : NULL;
+    loop_run(u->loop);
+    up_probe_stop(u->probe);
+    if (s == STATUS_OK && u->is_late)
+        s = error_set(err, STATUS_TIMEOUT,
+                      "no request could be served within %g s (--startup-timeout): %s says what "
+                      "was waited for",
+                      u->o->startup_timeout_s,
+                      u->detach.log_file[0] ? "its log"
+                      : u->screen           ? "`cox up --verbose`"
+                                            : "the log above");
+    if (s == STATUS_OK && supervisor_failure(u->supervisor)[0])
+        s = error_set(err, STATUS_INVALID, "%s", supervisor_failure(u->supervisor));
+    return s;
+}
+
+static void finish(struct up *u)
+{
+    up_probe_free(u->probe);
+    supervisor_free(u->supervisor);
+    up_control_free(u->control);
+    if (u->loop)
+        loop_free(u->loop);
+    up_screen_free(u->screen);
+    throw_away_remove(&u->machine.throw_away);
+    up_model_close(&u->model);
+    arena_fini(&u->arena);
+}
+
+/* Says it; the exit code. */
+static int fail(const struct up *u, enum status s, const struct error *err)
+{
+    bool is_log = u->detach.fd >= 0 && u->detach.log_fd < 0; /* what stderr is */
+    if (u->screen && (is_log || u->detach.fd < 0)) {
+        char text[sizeof err->text + 32];
+        snprintf(text, sizeof text, "cox %s: %s\n", u->name, err->text);
+        up_screen_print(u->screen, text);
+    }
+    if (u->screen && u->detach.fd < 0)
+        (void)0; /* that was standard error */
+    else if (log_is_json())
+        log_error("failed", "text=%s", log_quote(err->text));
+    else
+        fprintf(stderr, "cox %s: %s\n", u->name, err->text);
+    if (u->model.has_not_come)
+        return pull_exit_code(s);
+    return s == STATUS_IO || s == STATUS_TIMEOUT ? EXIT_FAILED : EXIT_USAGE;
+}
+
+/* On a terminal, or for the command that waits for a cluster in the background. */
+static void open_screen(struct up *u)
+{
+    bool is_short = u->detach.fd >= 0 || (isatty(STDERR_FILENO) == 1 && !u->o->verbose &&
+                                          u->o->log_level >= LOG_INFO && !log_is_json());
+    if (!is_short)
+        return;
+    if (u->detach.fd >= 0)
+        u->screen_options.fd = u->detach.fd;
+    else if (u->o->log_level < LOG_WARN) /* what matters of our own events the supervisor shows */
+        log_init("cox", LOG_WARN, (enum log_format)u->o->log_format);
+    u->screen = up_screen_new(&u->screen_options);
+}
+
+/* *code: of the command, when the cluster is another process. */
+static enum status begin(struct up *u, enum up_side *side, int *code, struct error *err)
+{
+    bool color = u->o->color == 1 || (u->o->color == 0 && isatty(STDERR_FILENO) == 1);
+    const struct option_list *names = &u->o->served_model_names;
+    *side = UP_SIDE_CLUSTER;
+    up_detach_init(&u->detach);
+    TRY(up_name_choose(u->o->name, names->n_items > 0 ? names->items[0] : u->model.name,
+                       u->cluster_name, &u->is_only, err));
+    u->screen_options = up_screen_of_stderr(color);
+    if (u->o->detach) {
+        u->screen_options.columns = up_screen_width(&u->screen_options); /* a pipe has none */
+        TRY(up_detach(u->name, u->cluster_name, &u->detach, side, code, err));
+    }
+    if (*side == UP_SIDE_CLUSTER)
+        open_screen(u);
+    return STATUS_OK;
+}
+
+int up_cluster_run(const struct up_start *start)
+{
+    struct up *u = mem_zalloc(sizeof *u);
+    struct error err = {0};
+    enum up_side side;
+    int code = EXIT_FINE;
+    u->o = start->options;
+    u->model.name = start->model;
+    u->name = start->command;
+    u->sagemaker_settings = start->sagemaker_settings;
+    u->begin_ns = start->begin_ns;
+    arena_init(&u->arena, 0);
+    enum status s = begin(u, &side, &code, &err);
+    if (s == STATUS_OK && side == UP_SIDE_CLUSTER)
+        s = prepare(u, &err);
+    if (s == STATUS_OK && side == UP_SIDE_CLUSTER)
+        s = run(u, &err);
+    if (s != STATUS_OK)
+        code = fail(u, s, &err);
+    finish(u);
+    mem_free(u);
+    return code;
+}

@@ -1,0 +1,223 @@
+#include "cli/up/local/find.h"
+
+#include <dirent.h>
+#include <jansson.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "cli/base/natural.h"
+#include "common/base/mem.h"
+#include "common/http/client/client.h"
+
+enum { ASK_TIMEOUT_MS = 5000, ANSWER_LIMIT = 10 << 20, NAMES_BYTES = 600 };
+
+static enum status call(const char *uds, const char *path, const char *body, uint32_t wait_ms,
+                        int *code, struct strbuf *answer, struct error *err)
+{
+    char url[128];
+    snprintf(url, sizeof url, "http://localhost%s", path);
+    const struct http_call c = {
+        .url = url, .uds = uds, .body = str_from(body), .timeout_ms = wait_ms};
+    return http_client_call(&c, code, answer, err);
+}
+
+static void copy_text(const json_t *j, const char *key, char *out, size_t size)
+{
+    const char *text = json_string_value(json_object_get(j, key));
+    snprintf(out, size, "%s", text ? text : "");
+    for (char *c = out; *c; c++) /* it goes to a terminal */
+        if ((unsigned char)*c < 0x20 || *c == 0x7F)
+            *c = '?';
+}
+
+/* NULL: nobody answers there, or it is no `cox up`. The caller's to free. */
+static json_t *about(const char *socket, uint32_t wait_ms)
+{
+    struct strbuf answer;
+    struct error err;
+    int code = 0;
+    strbuf_init(&answer, ANSWER_LIMIT);
+    bool ok = call(socket, "/", NULL, wait_ms, &code, &answer, &err) == STATUS_OK && code == 200;
+    json_t *j = ok ? json_loadb(answer.ptr, answer.len, 0, NULL) : NULL;
+    strbuf_fini(&answer);
+    if (json_is_string(json_object_get(j, "admin")))
+        return j;
+    json_decref(j);
+    return NULL;
+}
+
+static bool look_at(const char *socket, uint32_t wait_ms, struct local_cluster *out)
+{
+    json_t *j = about(socket, wait_ms);
+    *out = (struct local_cluster){.group = 1};
+    if (!j)
+        return false;
+    snprintf(out->socket, sizeof out->socket, "%s", socket);
+    copy_text(j, "admin", out->admin, sizeof out->admin);
+    copy_text(j, "name", out->name, sizeof out->name);
+    copy_text(j, "model", out->model, sizeof out->model);
+    copy_text(j, "url", out->url, sizeof out->url);
+    copy_text(j, "state", out->state, sizeof out->state);
+    copy_text(j, "log", out->log_file, sizeof out->log_file);
+    out->pid = json_integer_value(json_object_get(j, "pid"));
+    out->uptime_s = json_integer_value(json_object_get(j, "uptime_s"));
+    out->workers = json_integer_value(json_object_get(j, "workers"));
+    out->group = json_integer_value(json_object_get(j, "group"));
+    out->group = out->group > 0 ? out->group : 1;
+    out->max_groups = json_integer_value(json_object_get(j, "max_groups"));
+    json_decref(j);
+    return true;
+}
+
+/* A folder of `cox up`, of this user: in a folder that all may write to others could have made it.
+ */
+static bool is_ours(const char *path)
+{
+    struct stat st;
+    return lstat(path, &st) == 0 && S_ISDIR(st.st_mode) && st.st_uid == geteuid() &&
+           (st.st_mode & 0077) == 0;
+}
+
+const char *local_cluster_folder(void)
+{
+    const char *tmp = getenv("TMPDIR");
+    return tmp && tmp[0] ? tmp : "/tmp";
+}
+
+static int by_name(const void *a, const void *b)
+{
+    const struct local_cluster *x = a, *y = b;
+    int order = natural_compare(x->name, y->name);
+    return order != 0 ? order : natural_compare(x->admin, y->admin);
+}
+
+size_t local_cluster_list(uint32_t wait_ms, struct local_cluster **owned_list)
+{
+    const char *tmp = local_cluster_folder();
+    struct local_cluster *all = NULL, found;
+    size_t n = 0;
+    DIR *d = opendir(tmp);
+    for (const struct dirent *e; d && (e = readdir(d)) && n < LOCAL_CLUSTERS_MAX;) {
+        char folder[200], socket[220];
+        if ((strncmp(e->d_name, "cox-keys-", 9) != 0 && strncmp(e->d_name, "cox-up-", 7) != 0) ||
+            snprintf(folder, sizeof folder, "%s/%s", tmp, e->d_name) >= (int)sizeof folder ||
+            !is_ours(folder))
+            continue;
+        snprintf(socket, sizeof socket, "%s/control", folder);
+        if (access(socket, F_OK) != 0 || !look_at(socket, wait_ms, &found))
+            continue;
+        all = mem_realloc(all, (n + 1) * sizeof *all);
+        all[n++] = found;
+    }
+    if (d)
+        closedir(d);
+    if (n > 0)
+        qsort(all, n, sizeof *all, by_name);
+    *owned_list = all;
+    return n;
+}
+
+static bool is_meant(const struct local_cluster *c, const char *name, const char *address)
+{
+    return (!name || strcmp(name, c->name) == 0) && (!address || strcmp(address, c->admin) == 0);
+}
+
+/* "demo (127.0.0.1:8265), demo-2 (127.0.0.1:9265)" */
+static void append_names(const struct local_cluster *all, size_t n, const char *name,
+                         const char *address, struct strbuf *out)
+{
+    for (size_t i = 0; i < n; i++)
+        if (is_meant(&all[i], name, address))
+            strbuf_printf(out, "%s%s (%s)", out->len > 0 ? ", " : "",
+                          all[i].name[0] ? all[i].name : "-", all[i].admin);
+}
+
+/* " called NAME at ADDRESS", as far as they are given. */
+static void append_wish(const char *name, const char *address, struct strbuf *out)
+{
+    if (name)
+        strbuf_printf(out, " called %.60s", name);
+    if (address)
+        strbuf_printf(out, " at %.100s", address);
+    strbuf_append(out, "", 1);
+}
+
+/* The error for a cluster that is not there names those that are. */
+static enum status none_is_meant(const char *name, const char *address,
+                                 const struct local_cluster *all, size_t n, struct error *err)
+{
+    struct strbuf wish, names;
+    enum status s;
+    strbuf_init(&wish, 0);
+    strbuf_init(&names, NAMES_BYTES);
+    append_wish(name, address, &wish);
+    append_names(all, n, NULL, NULL, &names);
+    if (n > 0)
+        s = error_set(err, STATUS_NOT_FOUND,
+                      "no cluster%s that `cox up` runs here as this user; these run: " STR_FMT,
+                      wish.ptr, STR_ARG(strbuf_str(&names)));
+    else
+        s = error_set(err, STATUS_NOT_FOUND,
+                      "no cluster%s that `cox up` runs here as this user (control sockets in %s, "
+                      "TMPDIR): start one, or ask as its user and with its TMPDIR",
+                      wish.ptr, local_cluster_folder());
+    strbuf_fini(&names);
+    strbuf_fini(&wish);
+    return s;
+}
+
+enum status local_cluster_find(const char *name, const char *address, struct local_cluster *out,
+                               struct error *err)
+{
+    struct local_cluster *all;
+    size_t n = local_cluster_list(ASK_TIMEOUT_MS, &all), n_meant = 0;
+    enum status s = STATUS_OK;
+    for (size_t i = 0; i < n; i++)
+        if (is_meant(&all[i], name, address) && n_meant++ == 0)
+            *out = all[i];
+    if (n_meant > 1) {
+        struct strbuf names;
+        strbuf_init(&names, NAMES_BYTES);
+        append_names(all, n, name, address, &names);
+        s = error_set(err, STATUS_INVALID,
+                      "%zu clusters run here: which? Give its name, or --address: " STR_FMT,
+                      n_meant, STR_ARG(strbuf_str(&names)));
+        strbuf_fini(&names);
+    } else if (n_meant == 0) {
+        s = none_is_meant(name, address, all, n, err);
+    }
+    mem_free(all);
+    return s;
+}
+
+json_t *local_cluster_processes(const struct local_cluster *c)
+{
+    json_t *j = about(c->socket, ASK_TIMEOUT_MS);
+    json_t *names = json_incref(json_object_get(j, "processes"));
+    json_decref(j);
+    return names;
+}
+
+bool local_cluster_is_there(const struct local_cluster *c)
+{
+    json_t *j = access(c->socket, F_OK) == 0 ? about(c->socket, ASK_TIMEOUT_MS) : NULL;
+    json_decref(j);
+    return j != NULL;
+}
+
+enum status local_cluster_ask(const struct local_cluster *c, const char *path, const char *body,
+                              struct strbuf *answer, struct error *err)
+{
+    int code = 0;
+    TRY(call(c->socket, path, body, ASK_TIMEOUT_MS, &code, answer, err));
+    if (code == 200)
+        return STATUS_OK;
+    json_t *j = json_loadb(answer->ptr ? answer->ptr : "", answer->len, 0, NULL);
+    const char *text = json_string_value(json_object_get(j, "error"));
+    enum status s = error_set(err, STATUS_INVALID, "%s", text ? text : "`cox up` refuses that");
+    json_decref(j);
+    return s;
+}

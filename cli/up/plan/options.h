@@ -1,0 +1,86 @@
+#pragma once
+/* The options of `cox up`: the struct, the table that fills it, and what follows from them alone.
+ * Pure. */
+#include "common/config/config.h"
+#include "common/options/bounds.h"
+#include "common/options/front.h"
+#include "common/options/speculation.h"
+#include "common/options/ssl.h"
+#include "common/options/trace.h"
+
+enum { UP_LOAD_STREAM = 7 }; /* and what is behind it in --load-format's choices */
+enum up_device { UP_DEVICE_AUTO, UP_DEVICE_NULL, UP_DEVICE_CPU, UP_DEVICE_CUDA };
+struct up_options {
+    const char *host, *head_host, *admin_host, *comm_host, *cache_dir, *chat_template;
+    const char *revision; /* of a hub's MODEL; NULL: what MODEL says */
+    const char *nccl_library, *zone;
+    int device;                    /* enum up_device */
+    double gpu_memory_utilization; /* 0: as cox worker */
+    int64_t port, head_port, admin_port, worker_http_port;
+    int64_t comm_port; /* of worker 0, the next one of worker 1, ...; 0: any */
+    int64_t kv_port;   /* the same; -1: none */
+    int64_t gpu;       /* the same; -1: shared out */
+    int64_t step_timeout_s;
+    int64_t workers, gateways, tp, pp, dp;
+    int64_t prefill_workers, decode_workers; /* the first ones, then the next; the rest: both */
+    struct option_list served_model_names, api_keys;
+    const char *api_key_file, *admin_key_file, *state_dir, *keys_dir, *print_pids, *redis;
+    const char *cluster_name, *name;
+    bool standby, detach, verbose;
+    int64_t standby_port, standby_admin_port;
+    double lease_ttl_s, peer_timeout_s;
+    double shutdown_timeout_s, keep_alive_s;
+    bool metrics_public, enable_prefix_caching, async_scheduling, no_shared_memory;
+    bool elastic_tp;
+    double elastic_tp_wait_s;
+    bool enable_expert_parallel, enforce_eager, no_early_launch, no_one_shot;
+    int64_t max_model_len, max_num_seqs, max_num_batched_tokens, max_waiting, max_waiting_per_key;
+    int64_t max_request_bytes;
+    int64_t long_prefill_token_threshold, step_target_ms, block_size, num_gpu_blocks_override;
+    int64_t kv_cache_memory_bytes, grammar_room, vocab_size;
+    int64_t threads, null_step_us, null_token_us;
+    bool numa_bind;
+    struct option_list numa_bind_nodes, numa_bind_cpus; /* one of each worker */
+    struct speculation_options speculation;             /* the workers' */
+    /* as cox-worker has them; 0: auto, none */
+    int cpu_isa, kv_cache_dtype, dtype, load_format, quantization;
+    const char *step_log;
+    int64_t step_log_max_bytes, max_partial_prefills;
+    double stats_interval_s;
+    int stats_format, scheduling_policy;
+    int log_level, log_format, color;
+    bool enable_lora;
+    int64_t max_loras, max_lora_rank;
+    const char *lora_root;
+    struct option_list lora_modules;
+    struct ssl_options ssl;
+    const char *uds, *gateway_admin_host; /* of gateway-0; further ones are numbered */
+    int64_t gateway_admin_port;           /* -1: none */
+    const char *reasoning_parser, *tool_call_parser, *pooler_config;
+    const char *structured_outputs_config;
+    int64_t grammar_processes, grammar_memory;
+    bool enable_auto_tool_choice, trust_request_chat_template, disable_any_whitespace;
+    int64_t max_logprobs;
+    int unknown_fields, invocations;
+    struct bounds_options bounds; /* the gateways', as is, with front */
+    struct front_options front;
+    struct trace_options trace;
+    const char *generation_config;
+    struct option_list invocations_statuses;
+    int64_t max_body_bytes;
+    int64_t max_state_bytes, batch_lines, max_connections, max_open_choices; /* of each gateway */
+    int64_t tokenizer_threads, tokenizer_queue;
+    double queue_timeout_s, head_timeout_s, pause_timeout_s;
+    double chunk_timeout_s, startup_timeout_s;
+    bool sagemaker, offline;
+};
+extern const struct option_spec up_specs[];
+extern const size_t up_n_specs;
+
+/* Workers that the cluster has from the start. */
+int64_t up_options_n_workers(const struct up_options *o);
+/* Groups that serve at once at most; further workers are spares: --dp beside --workers. 0: as many
+ * as there are workers for. */
+uint32_t up_options_max_groups(const struct up_options *o);
+/* A line for each flag that does nothing without --standby. */
+void up_options_warnings(const struct up_options *o, struct strbuf *lines);

@@ -1,0 +1,53 @@
+/* How far an adapter is, by the head's list: while one takes another's place the name is in it
+ * twice, in either order. */
+#include "cli/commands/cluster/lora.c"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+
+#include <cmocka.h>
+
+static void test_look(void **state)
+{
+    static const struct {
+        const char *states[3]; /* of the name's entries; NULL: no more */
+        enum progress on, off;
+    } cases[] = {
+        {{0}, PROGRESS_GONE, PROGRESS_GONE},
+        {{"loading"}, PROGRESS_WAITS, PROGRESS_WAITS},
+        {{"ready"}, PROGRESS_READY, PROGRESS_READY},
+        {{"leaving"}, PROGRESS_GONE, PROGRESS_WAITS},
+        {{"unloading"}, PROGRESS_GONE, PROGRESS_WAITS},
+        {{"failed"}, PROGRESS_FAILED, PROGRESS_FAILED},
+        /* in place: the old one serves, leaves, goes */
+        {{"ready", "loading"}, PROGRESS_WAITS, PROGRESS_WAITS},
+        {{"loading", "ready"}, PROGRESS_WAITS, PROGRESS_WAITS},
+        {{"ready", "failed"}, PROGRESS_FAILED, PROGRESS_FAILED},
+        {{"leaving", "ready"}, PROGRESS_READY, PROGRESS_WAITS},
+        {{"ready", "leaving"}, PROGRESS_READY, PROGRESS_WAITS},
+        {{"unloading", "ready", "leaving"}, PROGRESS_READY, PROGRESS_WAITS},
+        {{"leaving", "loading"}, PROGRESS_WAITS, PROGRESS_WAITS},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        char text[32];
+        json_t *all = json_pack("[{s:s,s:s}]", "name", "y", "state", "loading"); /* another's */
+        for (size_t k = 0; k < 3 && cases[i].states[k]; k++)
+            json_array_append_new(all, json_pack("{s:s,s:s,s:s}", "name", "x", "state",
+                                                 cases[i].states[k], "text", "why"));
+        json_t *answer = json_pack("{s:o}", "adapters", all);
+        for (int on = 0; on < 2; on++) {
+            enum progress want = on ? cases[i].on : cases[i].off;
+            enum progress got = look(answer, "x", on, text, sizeof text);
+            if (got != want || (got == PROGRESS_FAILED && strcmp(text, "why") != 0))
+                fail_msg("case %zu, on %d: %d, want %d", i, on, got, want);
+        }
+        json_decref(answer);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_look)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
