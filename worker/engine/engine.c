@@ -217,7 +217,7 @@ static void drop_shard(struct engine *e)
 static uint32_t default_threads(void)
 {
     uint32_t n = host_cpus();
-    return n < CPU_MAX_THREADS ? n : CPU_MAX_THREADS;
+    return n < POOL_MAX_THREADS ? n : POOL_MAX_THREADS;
 }
 
 static enum status open_device(struct engine *e, const struct engine_setup *s, struct error *err)

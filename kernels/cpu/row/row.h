@@ -1,7 +1,7 @@
 #pragma once
-/* The functions of row_impl.h, attention_impl.h and linear_level_impl.h, one set per ISA. An ISA
- * file defines ISA as its suffix, includes its vec_*.h and then the *_impl.h; kernels/cpu/kernels.h
- * says what each does. */
+/* The functions of row_impl.h, attention_impl.h and linear/level_impl.h, one set per ISA. An ISA
+ * file defines ISA as its suffix, includes its vec/ISA.h and then the *_impl.h;
+ * kernels/cpu/kernels.h says what each does. */
 #include "kernels/cpu/kernels.h"
 
 #define ISA_JOIN2(name, isa) name##_##isa
