@@ -1,8 +1,10 @@
 /* Adapters: two narrow matrix products over gathered rows. Sums are those of `linear`, what comes
  * out is added element by element: a row's bits depend on the row and its adapter alone. */
+#include "kernels/cpu/backend/lora.h"
+
 #include <string.h>
 
-#include "kernels/cpu/backend/state.h"
+#include "kernels/cpu/backend/units.h"
 
 /* Rows of one adapter that fit into the rooms. */
 struct chunk {

@@ -1,10 +1,12 @@
 /* Mixtures of experts: which experts a row goes to, and their sum. A row's result depends on that
  * row alone: its experts are added in ascending order, whoever else goes to them. */
+#include "kernels/cpu/backend/moe.h"
+
 #include <float.h>
 #include <math.h>
 #include <string.h>
 
-#include "kernels/cpu/backend/state.h"
+#include "kernels/cpu/backend/units.h"
 
 /* ---- the choice ---- */
 
