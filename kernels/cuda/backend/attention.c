@@ -1,5 +1,8 @@
+#include "kernels/cuda/backend/attention.h"
+
 #include "kernels/cuda/attention/abi.h"
-#include "kernels/cuda/backend/state.h"
+#include "kernels/cuda/backend/enqueue.h"
+#include "kernels/cuda/backend/staging.h"
 
 void cuda_backend_kv_write(struct device *d, const struct kv_write_params *p)
 {

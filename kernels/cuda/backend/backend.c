@@ -5,28 +5,21 @@
 #include "common/base/mem.h"
 #include "common/host/host.h"
 #include "kernels/cuda/attention/abi.h"
-#include "kernels/cuda/backend/state.h"
+#include "kernels/cuda/backend/attention.h"
+#include "kernels/cuda/backend/draw.h"
+#include "kernels/cuda/backend/enqueue.h"
+#include "kernels/cuda/backend/latent.h"
+#include "kernels/cuda/backend/linear.h"
+#include "kernels/cuda/backend/moe.h"
+#include "kernels/cuda/backend/pack.h"
+#include "kernels/cuda/backend/record.h"
+#include "kernels/cuda/backend/rows.h"
+#include "kernels/cuda/backend/staging.h"
 #include "kernels/cuda/linear/abi.h"
 
 enum { LOGITS_ROWS = 256, MAX_THREADS = 64 };
 
 /* ---- what failed ---- */
-
-void cuda_note(struct cuda_device *x, enum status s, const struct error *err)
-{
-    if (s == STATUS_OK || x->failed != STATUS_OK)
-        return;
-    x->failed = s;
-    x->error = *err;
-}
-
-bool cuda_goes_on(struct cuda_device *x)
-{
-    struct error err;
-    if (x->failed == STATUS_OK && cuda_staging_is_dirty(x))
-        cuda_note(x, cuda_staging_send(x, &err), &err);
-    return x->failed == STATUS_OK;
-}
 
 static enum status told(const struct cuda_device *x, struct error *err)
 {
@@ -188,6 +181,18 @@ static void cuda_parallel_for(struct device *d, uint32_t n, void (*fn)(void *ctx
     pool_run(cuda_of(d)->pool, n, loop_task, &(struct loop){fn, ctx});
 }
 
+/* ---- passes ---- */
+
+static void cuda_begin(struct device *d)
+{
+    struct cuda_device *x = cuda_of(d);
+    x->n_row_groups = 0;
+    x->may_be_recorded = false;
+    cuda_latent_begin(x);
+    x->adapters = (struct cuda_adapter_rows){0};
+    cuda_staging_begin(x);
+}
+
 /* ---- what it is ---- */
 
 static uint32_t cuda_isa_level(const struct device *d)
@@ -245,7 +250,7 @@ static const struct ops cuda_ops = {
     .write = cuda_write,
     .read = cuda_read,
     .available_bytes = cuda_available_bytes,
-    .begin = cuda_backend_begin,
+    .begin = cuda_begin,
     .upload = cuda_backend_upload,
     .upload_rows = cuda_backend_upload_rows,
     .upload_adapters = cuda_backend_upload_adapters,

@@ -1,14 +1,15 @@
-/* Drawing for a worker (cuda_draw.h): a step's lists go to the device in one piece of pinned
+/* Drawing for a worker (draw.h): a step's lists go to the device in one piece of pinned
  * memory, the kernels of sample.cu put ids into `last` and into the step's results, and these come
  * back in one copy with an event behind it. The host's side is there for each step under way, the
  * device's once: what is enqueued is done in order. So a step's first rows find their lists where
  * the last step's found theirs, and drawing them may be recorded; lists of any length lie behind
  * the rows and are found by the rows' own numbers. */
+#include "kernels/cuda/backend/draw.h"
+
 #include <string.h>
 
 #include "common/base/mem.h"
-#include "kernels/cuda/backend/draw.h"
-#include "kernels/cuda/backend/state.h"
+#include "kernels/cuda/backend/enqueue.h"
 
 struct step {
     uint8_t *host_lists; /* pinned, as all of the host's: places as of the device's */

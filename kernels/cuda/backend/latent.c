@@ -25,9 +25,12 @@
  * of one turn. A turn has as many heads as fit into EXPANDED_BYTES with all keys of a batch of
  * sequences or, where one head's keys do not fit, one head and a part of one sequence's keys, whose
  * results are parts that are merged as splits are. */
+#include "kernels/cuda/backend/latent.h"
+
 #include "common/base/mem.h"
 #include "kernels/cuda/attention/abi.h"
-#include "kernels/cuda/backend/state.h"
+#include "kernels/cuda/backend/enqueue.h"
+#include "kernels/cuda/backend/staging.h"
 #include "kernels/cuda/linear/abi.h"
 
 enum { ALIGN = 256, LEAST_ROWS = GPU_TILE_ROWS, PIECE_KEYS = 8192, KEYS_UNIT = 32 };

@@ -1,7 +1,9 @@
 /* Mixtures, heads and adapters of struct ops over their kernels: tables made on the host and
  * written once, and the device's scratch. */
+#include "kernels/cuda/backend/moe.h"
+
 #include "common/base/mem.h"
-#include "kernels/cuda/backend/state.h"
+#include "kernels/cuda/backend/enqueue.h"
 #include "kernels/cuda/moe/abi.h"
 
 /* Of an adapter, and inputs of a matrix that has one: for the scratch, which less of makes slower

@@ -1,6 +1,6 @@
 #pragma once
 /* The operators on rows that are no product, of bfloat16 but where float is said: C ABI, pointers
- * are the device's, all enqueued (cuda_ops.h says how errors come). Any alignment works; rows at
+ * are the device's, all enqueued (device/abi.h says how errors come). Any alignment works; rows at
  * multiples of 16 bytes move in words of that size, with the same bits. */
 #include "kernels/cuda/device/abi.h"
 
