@@ -15,7 +15,7 @@
 #include "kernels/cpu/cpu.h"
 #include "kernels/cuda/attention/abi.h"
 #include "kernels/kv_layout.h"
-#include "tests/cuda/rig/gpu_numbers.h"
+#include "tests/cuda/rig/gpu_open.h"
 
 #define MAX_SEQUENCES 8u
 #define POISON        0xabcdu
@@ -720,15 +720,8 @@ int main(int argc, char **argv)
     struct rig r = {.rng = {.state = 88172645463325252ull}};
     struct gpu_info info;
     struct error err = {0};
-    enum status s = gpu_info(0, &info, &err);
-    if (s == STATUS_OK)
-        s = gpu_device_open(0, &r.device, &err);
-    if (s == STATUS_UNSUPPORTED) {
-        printf("SKIPPED: %s\n", err.text);
+    if (gpu_open(&r.device, &r.stream, &info) != 0)
         return 77;
-    }
-    must(s, &err, "open");
-    must(gpu_stream_new(r.device, &r.stream, &err), &err, "stream");
     must(cpu_device_open(&cpu, &r.cpu, &err), &err, "CPU");
     run_tiles(&r);
     run_refused(&r);
@@ -739,7 +732,6 @@ int main(int argc, char **argv)
     printf("attention_test: %u cases on %s, largest error %.2f of its bound, %u failures\n",
            r.n_cases, info.name, r.worst, r.n_failures);
     r.cpu->ops->close(r.cpu);
-    gpu_stream_free(r.stream);
-    gpu_device_close(r.device);
+    gpu_close(r.device, r.stream);
     return r.n_failures ? 1 : 0;
 }

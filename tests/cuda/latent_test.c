@@ -231,7 +231,7 @@ static struct counted run_gpu(struct scene *s, struct device *gpu, uint64_t scra
 
 /* ---- what is counted ---- */
 
-/* The formula of backend_latent.c, from a tile's rows on. */
+/* The formula of kernels/cuda/backend/latent.c, from a tile's rows on. */
 static bool is_chosen(const struct latent_case *c, const struct sequence *s)
 {
     const int64_t head = c->nope + (c->v + 7) / 8 * 8, gain = 2 * (int64_t)c->kv_rank - head;
