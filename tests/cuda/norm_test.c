@@ -11,7 +11,7 @@
 #include <string.h>
 
 #include "common/base/mem.h"
-#include "kernels/cuda/device/abi.h"
+#include "kernels/cuda/rows/abi.h"
 #include "tests/cuda/rig/gpu_open.h"
 
 /* FNV-1a over the outputs of small_cases. All of the kernel's arithmetic is IEEE's and in a fixed

@@ -3,6 +3,7 @@
  * On the emulation also with each call of a recording refused: the same bits, and no lost device.
  * Exit status 0 fine, 1 failures, 77 no device; --small: the same, there is nothing larger. */
 #include "kernels/cuda/device/abi.h"
+#include "kernels/cuda/rows/abi.h"
 #include "tests/cuda/emulate/faults.h"
 #include "tests/cuda/rig/runner_rig.h"
 #include "worker/runner/logits.h"

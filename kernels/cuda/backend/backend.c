@@ -16,6 +16,7 @@
 #include "kernels/cuda/backend/rows.h"
 #include "kernels/cuda/backend/staging.h"
 #include "kernels/cuda/linear/abi.h"
+#include "kernels/cuda/rows/abi.h"
 
 enum { LOGITS_ROWS = 256, MAX_THREADS = 64 };
 
