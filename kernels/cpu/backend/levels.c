@@ -1,4 +1,5 @@
 /* The table of kernels of each level, out of the functions that its ISA files define. */
+#include "kernels/cpu/attention/attention.h"
 #include "kernels/cpu/kernels.h"
 #include "kernels/cpu/linear/linear.h"
 #include "kernels/cpu/row/row.h"
