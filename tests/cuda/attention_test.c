@@ -384,9 +384,9 @@ static void write_cpu(struct rig *r, struct scene *s, struct written *w, const u
                                .interleaved = (c->flags & PAIRED) != 0,
                                .cos_sin = w->cs};
     if (c->flags & ROPE) {
-        r->cpu->ops->rope(r->cpu, &rope);
+        r->cpu->ops->math.rope(r->cpu, &rope);
         rope.x.data = w->k + w->rope_first;
-        r->cpu->ops->rope(r->cpu, &rope);
+        r->cpu->ops->math.rope(r->cpu, &rope);
         round_all(w->k, n);
     }
     for (uint64_t i = 0; i < n; i++)
@@ -394,11 +394,11 @@ static void write_cpu(struct rig *r, struct scene *s, struct written *w, const u
             fail(r, c, "Q behind its rope", (double)from_bf16(q_device[i]), (double)w->q[i]);
             break;
         }
-    r->cpu->ops->kv_write(r->cpu, &p);
+    r->cpu->ops->math.kv_write(r->cpu, &p);
     for (uint64_t i = 0; i < n; i++)
         w->v[i] = fabsf(w->v[i]);
     p.kv = &s->bound;
-    r->cpu->ops->kv_write(r->cpu, &p);
+    r->cpu->ops->math.kv_write(r->cpu, &p);
 }
 
 /* Positions that are computed and those of the pass. */
@@ -608,10 +608,10 @@ static void run_case(struct rig *r, const struct att_case *c)
     scene_write(r, &s);
     pass_make(r, &s, &p);
     struct attention_params cpu = params_of(&s, &p);
-    r->cpu->ops->attention(r->cpu, &cpu);
+    r->cpu->ops->math.attention(r->cpu, &cpu);
     cpu.out.data = p.bound;
     cpu.kv = &s.bound;
-    r->cpu->ops->attention(r->cpu, &cpu);
+    r->cpu->ops->math.attention(r->cpu, &cpu);
     uint16_t *out = mem_array((uint64_t)p.n * p.out_width, sizeof *out);
     attend_twice(r, &s, &p, out);
     compare(r, &s, &p, out);

@@ -24,8 +24,9 @@ static void add_unit(struct cpu_device *d, const void *params, uint32_t i, uint3
 static void multiply(struct device *d, const struct weight *w, struct view x, struct view out,
                      uint32_t n_rows)
 {
-    d->ops->linear(d, &(struct linear_params){
-                          .x = x, .n_rows = n_rows, .n_parts = 1, .parts = {{.w = w, .out = out}}});
+    d->ops->math.linear(
+        d, &(struct linear_params){
+               .x = x, .n_rows = n_rows, .n_parts = 1, .parts = {{.w = w, .out = out}}});
 }
 
 static void add_chunk(struct device *d, const struct chunk *c)

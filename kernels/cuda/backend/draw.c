@@ -71,7 +71,7 @@ static void draws_close(struct gpu_draws *base)
         gpu_event_free(w->steps[i].event);
     gpu_host_release(w->device->gpu, w->pinned);
     if (w->memory)
-        w->device->base.ops->release(&w->device->base, w->memory, w->base.n_bytes);
+        w->device->base.ops->memory.release(&w->device->base, w->memory, w->base.n_bytes);
     mem_free(w);
 }
 
@@ -237,7 +237,7 @@ static enum status open_parts(struct draws *w, struct error *err)
 {
     const struct gpu_draws_options *o = &w->base.o;
     struct device *d = &w->device->base;
-    w->memory = d->ops->alloc(d, gpu_draws_bytes(o));
+    w->memory = d->ops->memory.alloc(d, gpu_draws_bytes(o));
     if (!w->memory)
         return error_set(err, STATUS_NO_MEMORY,
                          "this worker's part of the device has no %.1f MiB to draw tokens with: "
