@@ -38,8 +38,8 @@ struct adapter_rows {
 struct adapters_params {
     struct view x;
     uint32_t k;           /* inputs */
-    const uint32_t *rows; /* as upload_adapters gave them */
-    const void *table;    /* of adapter 0, as adapter_table made it; the others' behind it, */
+    const uint32_t *rows; /* as adapters.upload gave them */
+    const void *table;    /* of adapter 0, as adapters.table made it; the others' behind it, */
     uint64_t stride;      /* bytes apart */
     uint32_t first, n_parts, most_rank;
     bool to_float; /* every out is, as of linear_part */

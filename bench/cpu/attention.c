@@ -14,8 +14,8 @@
 
 #include "bench/count.h"
 #include "common/base/mem.h"
+#include "kernels/cpu/attention/attention.h"
 #include "kernels/cpu/kernels.h"
-#include "kernels/cpu/row/row.h"
 #include "kernels/kv_layout.h"
 
 enum { MAX_ROUNDS = 15, BLOCK = 16, CONTEXT = 4096, N_SEQUENCES = 8 };

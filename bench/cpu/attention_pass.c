@@ -146,7 +146,7 @@ static double pass_run(struct pass *x, struct bench *b)
     double start = now_s(b);
     for (uint32_t l = 0; l < x->n_layers; l++) {
         kv_layout(&kv, b->memory + 2 * keys * l, false);
-        b->device->ops->attention(b->device, &p);
+        b->device->ops->math.attention(b->device, &p);
     }
     return now_s(b) - start;
 }

@@ -57,7 +57,7 @@ struct part_time cpu_parts_linears(struct engine *e, uint32_t n_rows, uint32_t n
             t.flops += 2.0 * l.n_rows * w->n_len * w->k_len;
         }
         if (l.n_parts > 0)
-            e->device->ops->linear(e->device, &l);
+            e->device->ops->math.linear(e->device, &l);
     }
     t.seconds = now_s() - begin;
     for (int i = 0; i < LINEAR_MAX_PARTS; i++)
@@ -97,7 +97,7 @@ struct part_time cpu_parts_attention(struct engine *e, uint32_t n_rows, uint32_t
             .sinks = o->attention.sinks,
             .kv = kv_store_layer(e->kv, o->layer),
         };
-        e->device->ops->attention(e->device, &a);
+        e->device->ops->math.attention(e->device, &a);
         for (uint32_t i = 0; i < n_rows; i++) {
             uint32_t seen = position + i + 1;
             seen = window > 0 && seen > window ? window : seen;

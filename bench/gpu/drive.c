@@ -156,7 +156,7 @@ static void forward(struct drive *d, struct rows *r, uint32_t position)
 static void wait_for_device(struct drive *d)
 {
     struct error err = {0};
-    must(d->engine->device->ops->sync(d->engine->device, &err), &err, "sync");
+    must(d->engine->device->ops->pass.sync(d->engine->device, &err), &err, "sync");
 }
 
 double drive_passes(struct drive *d, uint32_t batch, uint32_t first, uint32_t n)
@@ -199,7 +199,7 @@ static void probed_route(struct device *d, const struct route_params *p)
     uint32_t *ids = mem_array(n, sizeof *ids);
     bool *seen = mem_array(p->n_experts, sizeof *seen);
     probe.route(d, p);
-    must(d->ops->read(d, ids, p->ids, n * sizeof *ids, &err), &err, "experts");
+    must(d->ops->memory.read(d, ids, p->ids, n * sizeof *ids, &err), &err, "experts");
     for (size_t i = 0; i < n; i++)
         if (ids[i] < p->n_experts && !seen[ids[i]]) {
             seen[ids[i]] = true;
@@ -222,13 +222,13 @@ double drive_experts(struct drive *d, uint32_t batch, uint32_t position)
     const struct ops *ops = runner->ops;
     struct ops probed = *ops;
     struct rows r;
-    probe.route = ops->route;
+    probe.route = ops->math.route;
     probe.n_rows = batch;
     probe.n_experts = 0;
     if (d->engine->config.moe.n_experts == 0)
         return 0;
-    probed.route = probed_route;
-    probed.record = never_recorded;
+    probed.math.route = probed_route;
+    probed.recording.begin = never_recorded;
     rows_open(d, batch, &r);
     runner->ops = &probed;
     forward(d, &r, position);

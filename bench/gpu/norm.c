@@ -11,6 +11,7 @@
 
 #include "bench/gpu/ceilings.h"
 #include "common/base/clock.h"
+#include "kernels/cuda/rows/abi.h"
 
 #define N_ROUNDS      9
 #define POOL_BYTES    (1ull << 30) /* of each of x, y, out: many times the largest L2 */

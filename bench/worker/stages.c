@@ -126,8 +126,9 @@ static void sleep_and_attend(struct device *d, const struct attention_params *p)
 static void make_sleepy(struct runner *r)
 {
     sleepy = *r->ops;
-    real_attention = r->ops->attention == sleep_and_attend ? real_attention : r->ops->attention;
-    sleepy.attention = sleep_and_attend;
+    real_attention =
+        r->ops->math.attention == sleep_and_attend ? real_attention : r->ops->math.attention;
+    sleepy.math.attention = sleep_and_attend;
     r->ops = &sleepy;
 }
 

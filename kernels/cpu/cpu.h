@@ -4,6 +4,7 @@
  * F16C or NEON, 2 AVX-512 F/BW/VL/DQ. All but level 0, which rounds each product, give equal bits,
  * of either architecture: the same order of fused operations in 16 lanes. All read one layout of
  * weights, so the level may change between steps. */
+#include "kernels/host/threads.h"
 #include "kernels/ops.h"
 
 /* The levels of vectors of the architecture that this is compiled for, lowest first: do_(of the
@@ -28,9 +29,8 @@ enum cpu_isa {
  * is; with one of bfloat16, bfloat16 (kernels/cpu/linear/rounded.h). */
 enum cpu_activations { CPU_ACTIVATIONS_F32, CPU_ACTIVATIONS_NARROW };
 
-#define CPU_MAX_THREADS 256u
 struct cpu_device_options {
-    uint32_t n_threads; /* the caller's own included; 1 .. CPU_MAX_THREADS */
+    uint32_t n_threads; /* the caller's own included; 1 .. POOL_MAX_THREADS */
     int32_t isa_level;  /* highest to use; -1: the best that this CPU has */
     bool level_only;    /* no dot products beyond the level (VNNI, BF16, dotprod, i8mm): the same
                          * bits, slower */

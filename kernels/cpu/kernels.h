@@ -32,10 +32,10 @@ struct linear_task {
 
 struct cpu_kernels {
     const char *isa;
-    /* linear_*.c */
+    /* linear/ISA.c */
     void (*linear)(const struct linear_task *t);
     void (*embed_row)(const struct weight *w, uint32_t id, float scale, float *out);
-    /* row_*.c: one row */
+    /* row/ISA.c: one row */
     float (*sum_squares)(const float *x, uint32_t dim);
     void (*norm)(float *out, const float *x, const float *w, uint32_t dim, float mean_square);
     void (*rope)(float *x, const float *cos_sin, uint32_t n_rot, bool interleaved); /* one head */
@@ -47,7 +47,7 @@ struct cpu_kernels {
     void (*softcap)(float *x, uint32_t dim, float cap);
     struct logits_top (*logits_top)(const float *x, uint32_t dim);
     double (*sum_exp)(const float *x, uint32_t dim, float shift);
-    /* attention_*.c */
+    /* attention/ISA.c */
     /* dim numbers as the cache keeps them; *scale: of codes. A NaN makes the scale one. */
     void (*kv_store)(void *to, enum dtype dtype, float *scale, const float *from, uint32_t dim);
     /* All query heads of one KV head of one row. scratch: attention_scratch_floats() of this

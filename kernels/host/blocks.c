@@ -3,7 +3,6 @@
 #include <math.h>
 #include <string.h>
 
-#include "kernels/cpu/pack/pack.h"
 #include "kernels/host/byte_vectors.h"
 #include "kernels/host/f16.h"
 

@@ -44,7 +44,12 @@ struct format {
     void (*unpack)(struct block *b, const uint8_t *p);
 };
 
+/* Twice the values of e2m1, the codes of MXFP4; the values of IQ4_NL. */
+extern const int8_t mxfp4_values[16], iq4_nl_values[16];
+
 /* NULL: there is no kernel for this dtype. */
 const struct format *format_of(enum dtype dtype);
 /* Element i of a block. */
 float block_value(const struct format *f, const struct block *b, uint32_t i);
+/* One row of the file's layout as floats: norms, biases, tests. False: unknown dtype. */
+bool dequantize_row(enum dtype dtype, const void *row, uint32_t k, float *out);

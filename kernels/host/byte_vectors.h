@@ -1,6 +1,6 @@
 #pragma once
-/* Private to kernels/cpu: what both packers (pack.c, dot_pack.c) turn rows round with, in vectors
- * of 16 bytes, which every processor has. */
+/* Vectors of 16 bytes, which every processor has, and their transposition: for blocks.c and both
+ * packers of a CPU (kernels/cpu/pack, kernels/cpu/dot). */
 #include <stdint.h>
 
 typedef uint8_t vb __attribute__((vector_size(16)));

@@ -21,7 +21,6 @@
 #include "common/base/spin.h"
 #include "common/host/numa.h"
 #include "common/host/thread.h"
-#include "kernels/cpu/cpu.h"
 
 /* Long enough for the pieces of a step that run in the caller alone (a norm, a rope), short against
  * a time slice. */
@@ -259,9 +258,9 @@ static enum status start(struct pool *p, struct error *err)
 enum status pool_new(uint32_t n_threads, struct pool **out, struct error *err)
 {
     *out = NULL;
-    if (n_threads == 0 || n_threads > CPU_MAX_THREADS)
+    if (n_threads == 0 || n_threads > POOL_MAX_THREADS)
         return error_set(err, STATUS_INVALID, "%u threads; 1 to %u are possible", n_threads,
-                         CPU_MAX_THREADS);
+                         POOL_MAX_THREADS);
     struct pool *p = aligned_alloc(alignof(struct pool), sizeof *p);
     if (!p)
         return error_set(err, STATUS_NO_MEMORY, "no memory for a pool of threads");

@@ -11,8 +11,11 @@
 
 struct numa; /* common/host/numa.h */
 
+/* Of a pool, the caller included. */
+#define POOL_MAX_THREADS 256u
+
 struct pool;
-/* n_threads counts the caller; 1 starts none. */
+/* n_threads counts the caller, 1 .. POOL_MAX_THREADS; 1 starts none. */
 MUST_USE enum status pool_new(uint32_t n_threads, struct pool **out, struct error *err);
 void pool_free(struct pool *p); /* NULL is fine */
 uint32_t pool_n_threads(const struct pool *p);

@@ -15,7 +15,7 @@
 #include "kernels/cpu/cpu.h"
 #include "kernels/cuda/attention/abi.h"
 #include "kernels/kv_layout.h"
-#include "tests/cuda/rig/gpu_numbers.h"
+#include "tests/cuda/rig/gpu_open.h"
 
 #define MAX_SEQUENCES 8u
 #define POISON        0xabcdu
@@ -384,9 +384,9 @@ static void write_cpu(struct rig *r, struct scene *s, struct written *w, const u
                                .interleaved = (c->flags & PAIRED) != 0,
                                .cos_sin = w->cs};
     if (c->flags & ROPE) {
-        r->cpu->ops->rope(r->cpu, &rope);
+        r->cpu->ops->math.rope(r->cpu, &rope);
         rope.x.data = w->k + w->rope_first;
-        r->cpu->ops->rope(r->cpu, &rope);
+        r->cpu->ops->math.rope(r->cpu, &rope);
         round_all(w->k, n);
     }
     for (uint64_t i = 0; i < n; i++)
@@ -394,11 +394,11 @@ static void write_cpu(struct rig *r, struct scene *s, struct written *w, const u
             fail(r, c, "Q behind its rope", (double)from_bf16(q_device[i]), (double)w->q[i]);
             break;
         }
-    r->cpu->ops->kv_write(r->cpu, &p);
+    r->cpu->ops->math.kv_write(r->cpu, &p);
     for (uint64_t i = 0; i < n; i++)
         w->v[i] = fabsf(w->v[i]);
     p.kv = &s->bound;
-    r->cpu->ops->kv_write(r->cpu, &p);
+    r->cpu->ops->math.kv_write(r->cpu, &p);
 }
 
 /* Positions that are computed and those of the pass. */
@@ -608,10 +608,10 @@ static void run_case(struct rig *r, const struct att_case *c)
     scene_write(r, &s);
     pass_make(r, &s, &p);
     struct attention_params cpu = params_of(&s, &p);
-    r->cpu->ops->attention(r->cpu, &cpu);
+    r->cpu->ops->math.attention(r->cpu, &cpu);
     cpu.out.data = p.bound;
     cpu.kv = &s.bound;
-    r->cpu->ops->attention(r->cpu, &cpu);
+    r->cpu->ops->math.attention(r->cpu, &cpu);
     uint16_t *out = mem_array((uint64_t)p.n * p.out_width, sizeof *out);
     attend_twice(r, &s, &p, out);
     compare(r, &s, &p, out);
@@ -720,15 +720,8 @@ int main(int argc, char **argv)
     struct rig r = {.rng = {.state = 88172645463325252ull}};
     struct gpu_info info;
     struct error err = {0};
-    enum status s = gpu_info(0, &info, &err);
-    if (s == STATUS_OK)
-        s = gpu_device_open(0, &r.device, &err);
-    if (s == STATUS_UNSUPPORTED) {
-        printf("SKIPPED: %s\n", err.text);
+    if (gpu_open(&r.device, &r.stream, &info) != 0)
         return 77;
-    }
-    must(s, &err, "open");
-    must(gpu_stream_new(r.device, &r.stream, &err), &err, "stream");
     must(cpu_device_open(&cpu, &r.cpu, &err), &err, "CPU");
     run_tiles(&r);
     run_refused(&r);
@@ -739,7 +732,6 @@ int main(int argc, char **argv)
     printf("attention_test: %u cases on %s, largest error %.2f of its bound, %u failures\n",
            r.n_cases, info.name, r.worst, r.n_failures);
     r.cpu->ops->close(r.cpu);
-    gpu_stream_free(r.stream);
-    gpu_device_close(r.device);
+    gpu_close(r.device, r.stream);
     return r.n_failures ? 1 : 0;
 }

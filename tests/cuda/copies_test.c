@@ -47,19 +47,19 @@ static void run(struct device *d, struct cuda_copies *c, uint64_t n_bytes)
 {
     uint64_t all = N_BLOCKS * n_bytes;
     uint8_t *host = mem_array(all, 1), *got = mem_array(all, 1);
-    uint8_t *from = d->ops->alloc(d, all), *to = d->ops->alloc(d, all);
-    uint8_t *busy = d->ops->alloc(d, all);
+    uint8_t *from = d->ops->memory.alloc(d, all), *to = d->ops->memory.alloc(d, all);
+    uint8_t *busy = d->ops->memory.alloc(d, all);
     struct error err;
     if (!from || !to || !busy)
         exit(1);
     for (uint64_t i = 0; i < all; i++)
         host[i] = byte_of(i / n_bytes, i % n_bytes);
-    d->ops->write(d, from, host, all);
-    must(d->ops->sync(d, &err), &err, "sync");
+    d->ops->memory.write(d, from, host, all);
+    must(d->ops->pass.sync(d, &err), &err, "sync");
     for (int i = 0; i < 8; i++) /* the device's own */
-        d->ops->copy(d, busy, from, all);
+        d->ops->memory.copy(d, busy, from, all);
     move(c, from, to, n_bytes);
-    must(d->ops->read(d, got, to, all, &err), &err, "read back");
+    must(d->ops->memory.read(d, got, to, all, &err), &err, "read back");
     for (uint64_t i = 0; i < all; i++) {
         uint64_t b = i / n_bytes;
         uint8_t want = b % 2 ? byte_of(b - 1, i % n_bytes) : 0;
@@ -68,9 +68,9 @@ static void run(struct device *d, struct cuda_copies *c, uint64_t n_bytes)
                     (unsigned long long)n_bytes, (unsigned long long)(i % n_bytes),
                     (unsigned long long)b, got[i], want);
     }
-    d->ops->release(d, from, all);
-    d->ops->release(d, to, all);
-    d->ops->release(d, busy, all);
+    d->ops->memory.release(d, from, all);
+    d->ops->memory.release(d, to, all);
+    d->ops->memory.release(d, busy, all);
     mem_free(host);
     mem_free(got);
 }

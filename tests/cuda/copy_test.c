@@ -1,11 +1,7 @@
 /* cuda_copy_words: every byte arrives, nothing beside them is written, and odd sizes are refused.
  * Sizes are around a block's piece; --small changes nothing. Exit status 77 without a device. */
-#include <stdio.h>
-#include <stdlib.h>
-
 #include "common/base/mem.h"
-#include "common/base/random.h"
-#include "kernels/cuda/device/abi.h"
+#include "tests/cuda/rig/gpu_open.h"
 
 #define GUARD 64u
 
@@ -14,14 +10,6 @@ struct rig {
     struct gpu_stream *stream;
     unsigned n_failures;
 };
-
-static void must(enum status s, const struct error *err, const char *what)
-{
-    if (s == STATUS_OK)
-        return;
-    fprintf(stderr, "copy_test: %s: %s: %s\n", what, status_name(s), err->text);
-    exit(1);
-}
 
 static void run_copy(struct rig *r, uint64_t n_bytes)
 {
@@ -58,15 +46,8 @@ int main(void)
     struct rig r = {0};
     struct gpu_info info;
     struct error err = {0};
-    enum status s = gpu_info(0, &info, &err);
-    if (s == STATUS_OK)
-        s = gpu_device_open(0, &r.gpu, &err);
-    if (s == STATUS_UNSUPPORTED) {
-        printf("SKIPPED: %s\n", err.text);
+    if (gpu_open(&r.gpu, &r.stream, &info) != 0)
         return 77;
-    }
-    must(s, &err, "open");
-    must(gpu_stream_new(r.gpu, &r.stream, &err), &err, "stream");
     printf("device: %s\n", info.name);
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
         run_copy(&r, sizes[i]);
@@ -74,8 +55,7 @@ int main(void)
         fprintf(stderr, "FAILED: half a word was not refused\n");
         r.n_failures++;
     }
-    gpu_stream_free(r.stream);
-    gpu_device_close(r.gpu);
+    gpu_close(r.gpu, r.stream);
     printf("%zu copies, %u failures\n", sizeof sizes / sizeof *sizes, r.n_failures);
     return r.n_failures > 0;
 }

@@ -103,8 +103,8 @@ static void to_device(struct rig *r, const struct rows *x)
     uint16_t *narrow = mem_array(x->n, sizeof *narrow);
     for (uint64_t i = 0; i < x->n; i++)
         narrow[i] = bf16_round(x->host[i]);
-    r->gpu->ops->write(r->gpu, x->device, x->is_float ? (const void *)x->host : narrow,
-                       bytes_of(x));
+    r->gpu->ops->memory.write(r->gpu, x->device, x->is_float ? (const void *)x->host : narrow,
+                              bytes_of(x));
     mem_free(narrow);
 }
 
@@ -114,7 +114,7 @@ static struct rows make(struct rig *r, struct shape s, float scale, bool is_floa
     x.is_float = is_float;
     x.host = mem_array(x.n, sizeof *x.host);
     x.before = mem_array(x.n, sizeof *x.before);
-    x.device = r->gpu->ops->alloc(r->gpu, bytes_of(&x));
+    x.device = r->gpu->ops->memory.alloc(r->gpu, bytes_of(&x));
     for (uint64_t i = 0; i < x.n; i++)
         x.host[i] = bf16_value(bf16_round(next_float(r, scale)));
     memcpy(x.before, x.host, x.n * sizeof *x.host);
@@ -124,7 +124,7 @@ static struct rows make(struct rig *r, struct shape s, float scale, bool is_floa
 
 static void drop(struct rig *r, struct rows *x)
 {
-    r->gpu->ops->release(r->gpu, x->device, bytes_of(x));
+    r->gpu->ops->memory.release(r->gpu, x->device, bytes_of(x));
     mem_free(x->host);
     mem_free(x->before);
 }
@@ -147,7 +147,7 @@ static void compare(struct rig *r, const struct rows *x, uint32_t dim, float sla
     struct error err;
     uint8_t *raw = mem_array(bytes_of(x), 1);
     uint64_t n_bad = 0, first = 0;
-    must(r->gpu->ops->read(r->gpu, raw, x->device, bytes_of(x), &err), &err, what);
+    must(r->gpu->ops->memory.read(r->gpu, raw, x->device, bytes_of(x), &err), &err, what);
     for (uint64_t i = 0; i < x->n; i++) {
         uint16_t narrow;
         float got;
@@ -176,8 +176,8 @@ static void compare(struct rig *r, const struct rows *x, uint32_t dim, float sla
 /* A list of the host's for a pass of the GPU. */
 static const void *up(struct rig *r, const void *host, uint64_t n_bytes)
 {
-    r->gpu->ops->begin(r->gpu);
-    return r->gpu->ops->upload(r->gpu, host, n_bytes);
+    r->gpu->ops->pass.begin(r->gpu);
+    return r->gpu->ops->pass.upload(r->gpu, host, n_bytes);
 }
 
 /* ---- operators ---- */
@@ -186,21 +186,23 @@ static void test_add_gated_clear(struct rig *r, struct shape s)
 {
     static const char *const names[] = {"silu", "gelu", "limited"};
     struct rows x = make(r, s, 2, false), y = make(r, s, 3, false);
-    r->cpu->ops->add(r->cpu, &(struct add_params){of_cpu(&x), of_cpu(&y), s.n_rows, s.dim});
-    r->gpu->ops->add(r->gpu, &(struct add_params){of_gpu(&x), of_gpu(&y), s.n_rows, s.dim});
+    r->cpu->ops->math.add(r->cpu, &(struct add_params){of_cpu(&x), of_cpu(&y), s.n_rows, s.dim});
+    r->gpu->ops->math.add(r->gpu, &(struct add_params){of_gpu(&x), of_gpu(&y), s.n_rows, s.dim});
     compare(r, &x, s.dim, 0, "add");
     for (enum activation act = 0; act < ACT_COUNT; act++) {
         struct rows out = make(r, s, 1, false), gate = make(r, s, 6, false);
-        r->cpu->ops->gated(r->cpu, &(struct gated_params){of_cpu(&gate), of_cpu(&y), of_cpu(&out),
-                                                          s.n_rows, s.dim, act, 2.5f});
-        r->gpu->ops->gated(r->gpu, &(struct gated_params){of_gpu(&gate), of_gpu(&y), of_gpu(&out),
-                                                          s.n_rows, s.dim, act, 2.5f});
+        r->cpu->ops->math.gated(r->cpu,
+                                &(struct gated_params){of_cpu(&gate), of_cpu(&y), of_cpu(&out),
+                                                       s.n_rows, s.dim, act, 2.5f});
+        r->gpu->ops->math.gated(r->gpu,
+                                &(struct gated_params){of_gpu(&gate), of_gpu(&y), of_gpu(&out),
+                                                       s.n_rows, s.dim, act, 2.5f});
         compare(r, &out, s.dim, 2e-5f, names[act]);
         drop(r, &out);
         drop(r, &gate);
     }
-    r->cpu->ops->clear(r->cpu, of_cpu(&y), s.n_rows, s.dim);
-    r->gpu->ops->clear(r->gpu, of_gpu(&y), s.n_rows, s.dim);
+    r->cpu->ops->math.clear(r->cpu, of_cpu(&y), s.n_rows, s.dim);
+    r->gpu->ops->math.clear(r->gpu, of_gpu(&y), s.n_rows, s.dim);
     compare(r, &y, s.dim, 0, "clear");
     drop(r, &x);
     drop(r, &y);
@@ -212,9 +214,9 @@ static void test_gather(struct rig *r, struct shape s)
     uint32_t *list = mem_array(s.n_rows, sizeof *list);
     for (uint32_t i = 0; i < s.n_rows; i++)
         list[i] = (i * 7 + 3) % s.n_rows;
-    r->cpu->ops->gather(r->cpu, of_cpu(&out), of_cpu(&x), list, s.n_rows, s.dim);
-    r->gpu->ops->gather(r->gpu, of_gpu(&out), of_gpu(&x), up(r, list, s.n_rows * sizeof *list),
-                        s.n_rows, s.dim);
+    r->cpu->ops->math.gather(r->cpu, of_cpu(&out), of_cpu(&x), list, s.n_rows, s.dim);
+    r->gpu->ops->math.gather(r->gpu, of_gpu(&out), of_gpu(&x), up(r, list, s.n_rows * sizeof *list),
+                             s.n_rows, s.dim);
     compare(r, &out, s.dim, 0, "gather");
     mem_free(list);
     drop(r, &x);
@@ -225,8 +227,8 @@ static void test_gate_rows(struct rig *r, struct shape s)
 {
     const struct shape one = {s.n_rows, 1, 2, 1};
     struct rows x = make(r, s, 1, false), gate = make(r, one, 4, false);
-    r->cpu->ops->gate_rows(r->cpu, of_cpu(&x), s.n_rows, s.dim, of_cpu(&gate));
-    r->gpu->ops->gate_rows(r->gpu, of_gpu(&x), s.n_rows, s.dim, of_gpu(&gate));
+    r->cpu->ops->math.gate_rows(r->cpu, of_cpu(&x), s.n_rows, s.dim, of_cpu(&gate));
+    r->gpu->ops->math.gate_rows(r->gpu, of_gpu(&x), s.n_rows, s.dim, of_gpu(&gate));
     compare(r, &x, s.dim, 1e-5f, "gate_rows");
     drop(r, &x);
     drop(r, &gate);
@@ -238,8 +240,8 @@ static float *put_floats(struct rig *r, uint32_t n, float base, float scale, voi
     float *host = mem_array(n, sizeof *host);
     for (uint32_t i = 0; i < n; i++)
         host[i] = base + next_float(r, scale);
-    *device = r->gpu->ops->alloc(r->gpu, n * sizeof *host);
-    r->gpu->ops->write(r->gpu, *device, host, n * sizeof *host);
+    *device = r->gpu->ops->memory.alloc(r->gpu, n * sizeof *host);
+    r->gpu->ops->memory.write(r->gpu, *device, host, n * sizeof *host);
     return host;
 }
 
@@ -251,9 +253,9 @@ static void test_norm_of_sums(struct rig *r, struct shape s)
     struct error err;
     sums = put_floats(r, s.n_rows, 0, 0, &d_sums);
     got = mem_array(s.n_rows, sizeof *got);
-    r->cpu->ops->sum_squares(r->cpu, of_cpu(&x), s.n_rows, s.dim, sums);
-    r->gpu->ops->sum_squares(r->gpu, of_gpu(&x), s.n_rows, s.dim, d_sums);
-    must(r->gpu->ops->read(r->gpu, got, d_sums, s.n_rows * sizeof *got, &err), &err, "sums");
+    r->cpu->ops->math.sum_squares(r->cpu, of_cpu(&x), s.n_rows, s.dim, sums);
+    r->gpu->ops->math.sum_squares(r->gpu, of_gpu(&x), s.n_rows, s.dim, d_sums);
+    must(r->gpu->ops->memory.read(r->gpu, got, d_sums, s.n_rows * sizeof *got, &err), &err, "sums");
     /* Of the same squares in two orders. Each sum is off by at most 2^-24 for each addition in its
      * longest chain (a CPU's 16 lanes: dim / 16 of them), as a rule by the root of their number:
      * 2e-6 for the widest row here. */
@@ -270,14 +272,14 @@ static void test_norm_of_sums(struct rig *r, struct shape s)
                             .eps = EPS,
                             .sums = sums,
                             .whole = 2 * s.dim};
-    r->cpu->ops->norm(r->cpu, &p);
+    r->cpu->ops->math.norm(r->cpu, &p);
     p.out = p.x = of_gpu(&x);
     p.w = d_w;
     p.sums = d_sums;
-    r->gpu->ops->norm(r->gpu, &p);
+    r->gpu->ops->math.norm(r->gpu, &p);
     compare(r, &x, s.dim, 1e-5f, "norm of sums");
-    r->gpu->ops->release(r->gpu, d_w, s.dim * sizeof *w);
-    r->gpu->ops->release(r->gpu, d_sums, s.n_rows * sizeof *sums);
+    r->gpu->ops->memory.release(r->gpu, d_w, s.dim * sizeof *w);
+    r->gpu->ops->memory.release(r->gpu, d_sums, s.n_rows * sizeof *sums);
     mem_free(w);
     mem_free(sums);
     mem_free(got);
@@ -291,19 +293,19 @@ static void test_add_norm(struct rig *r, struct shape s)
     float *w = put_floats(r, s.dim, 1, 0.5f, &d_w);
     struct norm_params p = {
         .w = w, .n_rows = s.n_rows, .n_parts = 1, .dim = s.dim, .eps = EPS, .x = of_cpu(&x)};
-    r->cpu->ops->add(r->cpu, &(struct add_params){of_cpu(&x), of_cpu(&y), s.n_rows, s.dim});
+    r->cpu->ops->math.add(r->cpu, &(struct add_params){of_cpu(&x), of_cpu(&y), s.n_rows, s.dim});
     for (uint64_t i = 0; i < x.n; i++) /* what the GPU's residual stream is */
         x.host[i] = bf16_value(bf16_round(x.host[i]));
     p.out = of_cpu(&out);
-    r->cpu->ops->norm(r->cpu, &p);
+    r->cpu->ops->math.norm(r->cpu, &p);
     p.w = d_w;
     p.x = of_gpu(&x);
     p.out = of_gpu(&out);
-    r->gpu->ops->add_norm(r->gpu, &(struct add_params){of_gpu(&x), of_gpu(&y), s.n_rows, s.dim},
-                          &p);
+    r->gpu->ops->math.add_norm(r->gpu,
+                               &(struct add_params){of_gpu(&x), of_gpu(&y), s.n_rows, s.dim}, &p);
     compare(r, &x, s.dim, 0, "add_norm: sum");
     compare(r, &out, s.dim, 1e-5f, "add_norm: norm");
-    r->gpu->ops->release(r->gpu, d_w, s.dim * sizeof *w);
+    r->gpu->ops->memory.release(r->gpu, d_w, s.dim * sizeof *w);
     mem_free(w);
     drop(r, &x);
     drop(r, &y);
@@ -331,14 +333,15 @@ static void test_rope(struct rig *r, const struct rope_case *c)
     for (uint32_t i = 0; i < c->n_rows; i++)
         positions[i] = i * 1001;
     struct rope_table_params t = {positions, c->n_rows, c->n_rot / 2, freqs, 1.2f, angles.host};
-    r->cpu->ops->rope_table(r->cpu, &t);
+    r->cpu->ops->math.rope_table(r->cpu, &t);
     t.positions = up(r, positions, c->n_rows * sizeof *positions);
     t.inv_freqs = d_freqs;
     t.out = angles.device;
-    r->gpu->ops->rope_table(r->gpu, &t);
+    r->gpu->ops->math.rope_table(r->gpu, &t);
     struct error err;
     float *got = mem_array(angles.n, sizeof *got);
-    must(r->gpu->ops->read(r->gpu, got, angles.device, bytes_of(&angles), &err), &err, "angles");
+    must(r->gpu->ops->memory.read(r->gpu, got, angles.device, bytes_of(&angles), &err), &err,
+         "angles");
     bool same = true;
     for (uint64_t i = 0; i < angles.n; i++)
         same = same && fabsf(got[i] - angles.host[i]) <= 1e-6f;
@@ -351,13 +354,13 @@ static void test_rope(struct rig *r, const struct rope_case *c)
                             .interleaved = c->interleaved,
                             .cos_sin = got};
     p.x.data = (float *)p.x.data + c->first;
-    r->cpu->ops->rope(r->cpu, &p);
+    r->cpu->ops->math.rope(r->cpu, &p);
     p.x = of_gpu(&x);
     p.x.data = (uint16_t *)p.x.data + c->first;
     p.cos_sin = angles.device;
-    r->gpu->ops->rope(r->gpu, &p);
+    r->gpu->ops->math.rope(r->gpu, &p);
     compare(r, &x, s.dim, 1e-6f, "rope");
-    r->gpu->ops->release(r->gpu, d_freqs, c->n_rot / 2 * sizeof *freqs);
+    r->gpu->ops->memory.release(r->gpu, d_freqs, c->n_rot / 2 * sizeof *freqs);
     mem_free(freqs);
     mem_free(got);
     drop(r, &x);
@@ -371,11 +374,11 @@ static void test_copy_heads(struct rig *r, const struct rope_case *c)
     struct copy_heads_params p = {of_cpu(&x),  of_cpu(&to), c->n_rows, c->n_heads,
                                   c->head_dim, c->head_dim, c->n_rot};
     p.from.data = (float *)p.from.data + c->first;
-    r->cpu->ops->copy_heads(r->cpu, &p);
+    r->cpu->ops->math.copy_heads(r->cpu, &p);
     p.from = of_gpu(&x);
     p.from.data = (uint16_t *)p.from.data + c->first;
     p.to = of_gpu(&to);
-    r->gpu->ops->copy_heads(r->gpu, &p);
+    r->gpu->ops->math.copy_heads(r->gpu, &p);
     compare(r, &to, s.dim, 0, "copy_heads");
     drop(r, &x);
     drop(r, &to);
@@ -406,30 +409,31 @@ static void test_logits(struct rig *r, struct shape s)
     struct error err;
     if (s.n_rows > 64)
         s.n_rows = 64;
-    r->cpu->ops->softcap(r->cpu, of_cpu(&x), s.n_rows, s.dim, 5);
-    r->gpu->ops->softcap(r->gpu, of_gpu(&x), s.n_rows, s.dim, 5);
+    r->cpu->ops->math.softcap(r->cpu, of_cpu(&x), s.n_rows, s.dim, 5);
+    r->gpu->ops->math.softcap(r->gpu, of_gpu(&x), s.n_rows, s.dim, 5);
     if (x.s.n_rows == s.n_rows)
         compare(r, &x, s.dim, 2e-6f, "softcap");
     spoil(r, &x);
-    void *d_top = r->gpu->ops->alloc(r->gpu, sizeof got);
-    void *d_sums = r->gpu->ops->alloc(r->gpu, sizeof sums);
-    r->cpu->ops->logits_top(r->cpu, of_cpu(&x), s.n_rows, s.dim, want);
-    r->gpu->ops->logits_top(r->gpu, of_gpu(&x), s.n_rows, s.dim, d_top);
-    must(r->gpu->ops->read(r->gpu, got, d_top, s.n_rows * sizeof *got, &err), &err, "top");
+    void *d_top = r->gpu->ops->memory.alloc(r->gpu, sizeof got);
+    void *d_sums = r->gpu->ops->memory.alloc(r->gpu, sizeof sums);
+    r->cpu->ops->math.logits_top(r->cpu, of_cpu(&x), s.n_rows, s.dim, want);
+    r->gpu->ops->math.logits_top(r->gpu, of_gpu(&x), s.n_rows, s.dim, d_top);
+    must(r->gpu->ops->memory.read(r->gpu, got, d_top, s.n_rows * sizeof *got, &err), &err, "top");
     for (uint32_t i = 0; i < s.n_rows; i++) {
         expect(r, memcmp(&got[i], &want[i], sizeof *got) == 0, "logits_top");
         shift[i] = want[i].best > -1e30f ? want[i].best : 0;
     }
-    r->cpu->ops->sum_exp(r->cpu, of_cpu(&x), s.n_rows, s.dim, shift, sums);
-    r->gpu->ops->sum_exp(r->gpu, of_gpu(&x), s.n_rows, s.dim,
-                         up(r, shift, s.n_rows * sizeof *shift), d_sums);
-    must(r->gpu->ops->read(r->gpu, got_sums, d_sums, s.n_rows * sizeof *sums, &err), &err, "sums");
+    r->cpu->ops->math.sum_exp(r->cpu, of_cpu(&x), s.n_rows, s.dim, shift, sums);
+    r->gpu->ops->math.sum_exp(r->gpu, of_gpu(&x), s.n_rows, s.dim,
+                              up(r, shift, s.n_rows * sizeof *shift), d_sums);
+    must(r->gpu->ops->memory.read(r->gpu, got_sums, d_sums, s.n_rows * sizeof *sums, &err), &err,
+         "sums");
     for (uint32_t i = 0; i < s.n_rows; i++)
         expect(r,
                isnan(sums[i]) ? isnan(got_sums[i]) : fabs(got_sums[i] - sums[i]) <= 1e-5 * sums[i],
                "sum_exp");
-    r->gpu->ops->release(r->gpu, d_top, sizeof got);
-    r->gpu->ops->release(r->gpu, d_sums, sizeof sums);
+    r->gpu->ops->memory.release(r->gpu, d_top, sizeof got);
+    r->gpu->ops->memory.release(r->gpu, d_sums, sizeof sums);
     drop(r, &x);
 }
 
@@ -448,18 +452,19 @@ static void test_uploads(struct rig *r)
     for (uint32_t pass = 0; pass < 9; pass++) { /* more than there are copies of the host's */
         uint32_t ids[ROWS] = {pass, pass + 1}, back[ROWS];
         const void *d_ids = up(r, ids, sizeof ids);
-        const struct kv_row *d_rows = r->gpu->ops->upload_rows(r->gpu, rows, ROWS, TOKENS);
+        const struct kv_row *d_rows = r->gpu->ops->pass.upload_rows(r->gpu, rows, ROWS, TOKENS);
         expect(r, pass == 0 || d_rows == was, "the same place in the next pass");
         was = d_rows;
-        r->gpu->ops->copy(r->gpu, NULL, NULL, 0);
-        must(r->gpu->ops->read(r->gpu, back, d_ids, sizeof ids, &err), &err, "ids");
+        r->gpu->ops->memory.copy(r->gpu, NULL, NULL, 0);
+        must(r->gpu->ops->memory.read(r->gpu, back, d_ids, sizeof ids, &err), &err, "ids");
         expect(r, memcmp(ids, back, sizeof ids) == 0, "what was uploaded");
-        must(r->gpu->ops->read(r->gpu, got, d_rows, sizeof got, &err), &err, "rows");
+        must(r->gpu->ops->memory.read(r->gpu, got, d_rows, sizeof got, &err), &err, "rows");
         for (uint32_t i = 0; i < ROWS; i++) {
             uint32_t table[8];
             expect(r, got[i].position == rows[i].position && got[i].n_dropped == rows[i].n_dropped,
                    "a row's position");
-            must(r->gpu->ops->read(r->gpu, table, got[i].blocks, n_blocks[i] * sizeof *table, &err),
+            must(r->gpu->ops->memory.read(r->gpu, table, got[i].blocks, n_blocks[i] * sizeof *table,
+                                          &err),
                  &err, "table");
             expect(r,
                    n_blocks[i] == 0 ||
@@ -470,13 +475,13 @@ static void test_uploads(struct rig *r)
     }
     uint8_t *much = mem_array(STAGING_BYTES, 1);
     (void)up(r, much, STAGING_BYTES);
-    expect(r, r->gpu->ops->sync(r->gpu, &err) == STATUS_LIMIT && strstr(err.text, "staging"),
+    expect(r, r->gpu->ops->pass.sync(r->gpu, &err) == STATUS_LIMIT && strstr(err.text, "staging"),
            "too much for a pass");
     (void)up(r, much, STAGING_BYTES);
     (void)up(r, much, 100); /* of the same step, perhaps: its rows would find no KV */
-    expect(r, r->gpu->ops->sync(r->gpu, &err) == STATUS_LIMIT, "kept until it is told");
+    expect(r, r->gpu->ops->pass.sync(r->gpu, &err) == STATUS_LIMIT, "kept until it is told");
     (void)up(r, much, 100);
-    expect(r, r->gpu->ops->sync(r->gpu, &err) == STATUS_OK, "the step after it");
+    expect(r, r->gpu->ops->pass.sync(r->gpu, &err) == STATUS_OK, "the step after it");
     mem_free(much);
 }
 
@@ -486,13 +491,14 @@ static enum record_state record_pass(struct rig *r, struct rows *x, struct rows 
 {
     const uint32_t list[] = {i_first, i_first + 1};
     const uint32_t *d_list = up(r, list, sizeof list);
-    r->cpu->ops->gather(r->cpu, of_cpu(out), of_cpu(x), list, 2, x->s.dim);
+    r->cpu->ops->math.gather(r->cpu, of_cpu(out), of_cpu(x), list, 2, x->s.dim);
     struct error why;
-    enum record_state state = r->gpu->ops->record(r->gpu, key, true, &why);
+    enum record_state state = r->gpu->ops->recording.begin(r->gpu, key, true, &why);
     if (state == RECORD_PLAYED)
         return state;
-    r->gpu->ops->gather(r->gpu, of_gpu(out), of_gpu(x), d_list, 2, x->s.dim);
-    if (state == RECORD_BEGUN && r->gpu->ops->record_end(r->gpu, key, true, &why) != RECORD_PLAYED)
+    r->gpu->ops->math.gather(r->gpu, of_gpu(out), of_gpu(x), d_list, 2, x->s.dim);
+    if (state == RECORD_BEGUN &&
+        r->gpu->ops->recording.end(r->gpu, key, true, &why) != RECORD_PLAYED)
         return RECORD_REFUSED;
     return state;
 }
@@ -510,7 +516,7 @@ static void test_records(struct rig *r)
         }
         expect(r, record_pass(r, &x, &out, 78, 2) == RECORD_NONE, "another key");
         compare(r, &out, s.dim, 0, "another key");
-        r->gpu->ops->record_drop(r->gpu);
+        r->gpu->ops->recording.drop(r->gpu);
     }
     drop(r, &x);
     drop(r, &out);
@@ -518,19 +524,19 @@ static void test_records(struct rig *r)
 
 static void test_memory(struct rig *r)
 {
-    uint64_t before = r->gpu->ops->available_bytes(r->gpu);
-    void *a = r->gpu->ops->alloc(r->gpu, 1000);
+    uint64_t before = r->gpu->ops->memory.available_bytes(r->gpu);
+    void *a = r->gpu->ops->memory.alloc(r->gpu, 1000);
     uint8_t zeros[1000];
     struct error err;
-    must(r->gpu->ops->read(r->gpu, zeros, a, sizeof zeros, &err), &err, "read");
+    must(r->gpu->ops->memory.read(r->gpu, zeros, a, sizeof zeros, &err), &err, "read");
     bool all = true;
     for (size_t i = 0; i < sizeof zeros; i++)
         all = all && zeros[i] == 0;
     expect(r, all, "memory is zeroed");
-    expect(r, before - r->gpu->ops->available_bytes(r->gpu) == 1000, "bytes that are left");
-    expect(r, !r->gpu->ops->alloc(r->gpu, before), "no more than there is");
-    r->gpu->ops->release(r->gpu, a, 1000);
-    expect(r, r->gpu->ops->available_bytes(r->gpu) == before, "bytes that came back");
+    expect(r, before - r->gpu->ops->memory.available_bytes(r->gpu) == 1000, "bytes that are left");
+    expect(r, !r->gpu->ops->memory.alloc(r->gpu, before), "no more than there is");
+    r->gpu->ops->memory.release(r->gpu, a, 1000);
+    expect(r, r->gpu->ops->memory.available_bytes(r->gpu) == before, "bytes that came back");
     expect(r,
            r->gpu->ops->isa_level(r->gpu) == 0 &&
                strncmp(r->gpu->ops->isa_name(r->gpu), "sm_", 3) == 0,
@@ -571,7 +577,7 @@ int main(int argc, char **argv)
         test_shape(&r, small_shapes[i]);
     for (size_t i = 0; !small && i < sizeof large_shapes / sizeof *large_shapes; i++)
         test_shape(&r, large_shapes[i]);
-    must(r.gpu->ops->sync(r.gpu, &err), &err, "at the end");
+    must(r.gpu->ops->pass.sync(r.gpu, &err), &err, "at the end");
     r.gpu->ops->close(r.gpu);
     r.cpu->ops->close(r.cpu);
     printf("elementwise_test: %u checks, %u failures\n", r.n_cases, r.n_failures);

@@ -193,7 +193,7 @@ static struct counted run_gpu(struct scene *s, struct device *gpu, uint64_t scra
                                         .max_len = s->n_all,
                                         .most_weight_elements = 1024};
     if (scratch_bytes == 0)
-        scratch_bytes = ops->scratch_bytes(gpu, &shape);
+        scratch_bytes = ops->memory.scratch_bytes(gpu, &shape);
     float *latents = pass_latents(s);
     uint16_t *q = narrow(s->q, n * q_width(c)), *k = narrow(latents, n * latent_dim(c));
     uint16_t *out = mem_array(n * heads * c->v, sizeof *out);
@@ -205,22 +205,23 @@ static struct counted run_gpu(struct scene *s, struct device *gpu, uint64_t scra
     const void *const host[6] = {q, NULL, k, NULL, out, NULL};
     for (int i = 0; i < 6; i++)
         rooms[i] = gpu_new(gpu, host[i], sizes[i]);
-    ops->write(gpu, s->kv[CUDA].k, s->kv[CPU].k, s->cache_bytes);
+    ops->memory.write(gpu, s->kv[CUDA].k, s->kv[CPU].k, s->cache_bytes);
     struct latent_params p = params_of(s, CUDA);
     views_set(&p, rooms[0], rooms[1], rooms[2], rooms[3], rooms[4], 2);
-    ops->begin(gpu);
-    ops->use_scratch(gpu, rooms[5], scratch_bytes);
-    p.attention.rows = p.write.rows = ops->upload_rows(gpu, s->rows, s->n_rows, c->block_tokens);
+    ops->pass.begin(gpu);
+    ops->memory.use_scratch(gpu, rooms[5], scratch_bytes);
+    p.attention.rows = p.write.rows =
+        ops->pass.upload_rows(gpu, s->rows, s->n_rows, c->block_tokens);
     const struct counted before = counted_now();
     struct error err = {0};
-    if (key && ops->record(gpu, key, true, &err) != RECORD_NONE)
+    if (key && ops->recording.begin(gpu, key, true, &err) != RECORD_NONE)
         failed(c, "the first pass of a key is enqueued as it is", 1, 0);
-    ops->latent(gpu, &p);
-    must(ops->read(gpu, out, rooms[4], sizes[4], &err), &err, how);
+    ops->math.latent(gpu, &p);
+    must(ops->memory.read(gpu, out, rooms[4], sizes[4], &err), &err, how);
     const struct counted after = counted_now();
     compare(s, out, how);
     for (int i = 0; i < 6; i++)
-        ops->release(gpu, rooms[i], sizes[i]);
+        ops->memory.release(gpu, rooms[i], sizes[i]);
     mem_free(latents);
     mem_free(q);
     mem_free(k);
@@ -231,7 +232,7 @@ static struct counted run_gpu(struct scene *s, struct device *gpu, uint64_t scra
 
 /* ---- what is counted ---- */
 
-/* The formula of backend_latent.c, from a tile's rows on. */
+/* The formula of kernels/cuda/backend/latent.c, from a tile's rows on. */
 static bool is_chosen(const struct latent_case *c, const struct sequence *s)
 {
     const int64_t head = c->nope + (c->v + 7) / 8 * 8, gain = 2 * (int64_t)c->kv_rank - head;

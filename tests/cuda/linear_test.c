@@ -1,4 +1,4 @@
-/* Products with packed weights (cuda_linear.h) against sums in double over the numbers that the CPU
+/* Products with packed weights (linear/abi.h) against sums in double over the numbers that the CPU
  * reads from the same rows (dequantize_row). Activations are bfloat16; what may differ is the
  * rounding of the result, of float sums, and what pack.h says is rounded in packing. Every dtype,
  * several parts, odd sizes and strides, few rows and many; embeddings, columns in another order.
@@ -11,12 +11,12 @@
 #include <string.h>
 
 #include "common/base/mem.h"
-#include "kernels/cpu/pack/pack.h"
 #include "kernels/cuda/linear/abi.h"
 #include "kernels/cuda/rows/abi.h"
 #include "kernels/cuda/weights/pack.h"
+#include "kernels/host/blocks.h"
 #include "kernels/host/narrow.h"
-#include "tests/cuda/rig/gpu_numbers.h"
+#include "tests/cuda/rig/gpu_open.h"
 
 #define SCRATCH_BYTES (GPU_BLAS_WORKSPACE + ((uint64_t)1 << 20))
 #define POISON        0x5a
@@ -618,16 +618,9 @@ int main(int argc, char **argv)
     struct rig r = {.rng = {.state = 88172645463325252ull}};
     struct gpu_info info;
     struct error err = {0};
-    enum status s = gpu_info(0, &info, &err);
-    if (s == STATUS_OK)
-        s = gpu_device_open(0, &r.device, &err);
-    if (s == STATUS_UNSUPPORTED) {
-        printf("SKIPPED: %s\n", err.text);
+    if (gpu_open(&r.device, &r.stream, &info) != 0)
         return 77;
-    }
-    must(s, &err, "gpu_device_open");
     info.n_multiprocessors = info.n_multiprocessors < 8 ? 8 : info.n_multiprocessors; /* splits */
-    must(gpu_stream_new(r.device, &r.stream, &err), &err, "gpu_stream_new");
     must(gpu_linear_new(r.stream, &info, &r.linear, &err), &err, "gpu_linear_new");
     must(gpu_alloc(r.device, SCRATCH_BYTES, &r.scratch, &err), &err, "gpu_alloc");
     run_small(&r);
@@ -641,8 +634,7 @@ int main(int argc, char **argv)
         run_all(&r);
     gpu_linear_free(r.linear);
     gpu_release(r.device, r.scratch);
-    gpu_stream_free(r.stream);
-    gpu_device_close(r.device);
+    gpu_close(r.device, r.stream);
     printf("%u cases, %u failures\n", r.n_cases, r.n_failures);
     return r.n_failures > 0;
 }

@@ -165,7 +165,7 @@ static void run_cpu(struct rig *r, const struct moe_case *c, struct moe_params *
         *views[i] = (struct view){rooms[i], widths[i]};
     }
     p->list = mem_array(c->n_rows, sizeof *p->list);
-    r->cpu->ops->moe(r->cpu, p);
+    r->cpu->ops->math.moe(r->cpu, p);
     for (int i = 0; i < 4; i++)
         mem_free(rooms[i]);
     mem_free(p->list);
@@ -251,7 +251,7 @@ static void run_heads(struct rig *r, const struct heads_case *c)
             .n_parts = 1,
             .parts = {
                 {.w = &w[h].cpu.w, .out = {(float *)y.cpu.data + (size_t)h * out, y.stride}}}};
-        r->cpu->ops->linear(r->cpu, &p);
+        r->cpu->ops->math.linear(r->cpu, &p);
     }
     const uint64_t n_bytes = cuda_head_table_bytes(c->n_heads);
     void *table = mem_array(n_bytes, 1);
@@ -365,14 +365,14 @@ static void run_lora_cpu(struct rig *r, const struct lora_case *c, const struct 
     const uint32_t n = c->n + 8 * part;
     float *rooms = mem_array((uint64_t)LORA_CHUNK_ROWS * (c->k + c->most_rank + n), sizeof *rooms);
     const uint32_t low = LORA_CHUNK_ROWS * c->k, high = low + LORA_CHUNK_ROWS * c->most_rank;
-    r->cpu->ops->lora(r->cpu, &(struct lora_params){.x = x,
-                                                    .out = out,
-                                                    .rows = m->list,
-                                                    .n_groups = m->n_groups[part],
-                                                    .groups = m->groups[part],
-                                                    .gathered = {rooms, c->k},
-                                                    .low = {rooms + low, c->most_rank},
-                                                    .high = {rooms + high, n}});
+    r->cpu->ops->adapters.lora(r->cpu, &(struct lora_params){.x = x,
+                                                             .out = out,
+                                                             .rows = m->list,
+                                                             .n_groups = m->n_groups[part],
+                                                             .groups = m->groups[part],
+                                                             .gathered = {rooms, c->k},
+                                                             .low = {rooms + low, c->most_rank},
+                                                             .high = {rooms + high, n}});
     mem_free(rooms);
 }
 

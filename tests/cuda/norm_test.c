@@ -11,8 +11,8 @@
 #include <string.h>
 
 #include "common/base/mem.h"
-#include "kernels/cuda/device/abi.h"
-#include "tests/cuda/rig/gpu_numbers.h"
+#include "kernels/cuda/rows/abi.h"
+#include "tests/cuda/rig/gpu_open.h"
 
 /* FNV-1a over the outputs of small_cases. All of the kernel's arithmetic is IEEE's and in a fixed
  * order, so emulation and devices agree; a change of the order changes it (run with --small). */
@@ -327,16 +327,8 @@ int main(int argc, char **argv)
     const bool is_small = argc > 1 && !strcmp(argv[1], "--small");
     struct rig r = {.rng = {.state = 88172645463325252ull}, .digest = 0xcbf29ce484222325ull};
     struct gpu_info info;
-    struct error err = {0};
-    enum status s = gpu_info(0, &info, &err);
-    if (s == STATUS_OK)
-        s = gpu_device_open(0, &r.device, &err);
-    if (s == STATUS_UNSUPPORTED) {
-        printf("SKIPPED: %s\n", err.text);
+    if (gpu_open(&r.device, &r.stream, &info) != 0)
         return 77;
-    }
-    must(s, &err, "open");
-    must(gpu_stream_new(r.device, &r.stream, &err), &err, "stream");
     printf("device: %s, %.1f GiB, capability %u.%u, %u multiprocessors; driver CUDA %u.%u, runtime "
            "CUDA %u.%u\n",
            info.name, (double)info.memory_bytes / 0x1p30, info.capability / 10,
@@ -356,7 +348,6 @@ int main(int argc, char **argv)
     const unsigned n_large = is_small ? 0 : run_large(&r);
     printf("norm_test: %zu small and %u large cases, digest 0x%016llx, %u failures\n", N_SMALL,
            n_large, (unsigned long long)digest, r.n_failures);
-    gpu_stream_free(r.stream);
-    gpu_device_close(r.device);
+    gpu_close(r.device, r.stream);
     return r.n_failures ? 1 : 0;
 }

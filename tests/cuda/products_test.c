@@ -130,8 +130,8 @@ static struct weight weight_new(struct device *d, const struct part *p, uint32_t
                                 const uint32_t *order, const uint8_t *rows, uint64_t row_bytes)
 {
     struct weight w = {.dtype = p->dtype, .n = p->n, .k = k, .group = p->group, .order = order};
-    w.n_bytes = d->ops->weight_bytes(d, p->dtype, p->n, k, p->group);
-    w.data = w.n_bytes > 0 ? d->ops->alloc(d, w.n_bytes) : NULL;
+    w.n_bytes = d->ops->loading.weight_bytes(d, p->dtype, p->n, k, p->group);
+    w.data = w.n_bytes > 0 ? d->ops->memory.alloc(d, w.n_bytes) : NULL;
     if (!w.data) {
         fprintf(stderr, "products_test: no room for %s\n", dtype_traits(p->dtype).name);
         exit(1);
@@ -139,8 +139,10 @@ static struct weight weight_new(struct device *d, const struct part *p, uint32_t
     for (uint32_t first = 0; first < p->n; first += PIECE) {
         struct weight piece = w;
         piece.n = p->n - first < PIECE ? p->n - first : PIECE;
-        piece.data = (uint8_t *)w.data + d->ops->weight_bytes(d, p->dtype, first, k, p->group);
-        d->ops->weight_pack(d, &piece, &(struct weight_rows){rows + first * row_bytes, row_bytes});
+        piece.data =
+            (uint8_t *)w.data + d->ops->loading.weight_bytes(d, p->dtype, first, k, p->group);
+        d->ops->loading.weight_pack(d, &piece,
+                                    &(struct weight_rows){rows + first * row_bytes, row_bytes});
     }
     return w;
 }
@@ -150,19 +152,19 @@ static void *upload(struct device *d, const float *from, size_t n)
 {
     uint32_t bytes = d->ops->activation_bytes;
     uint8_t *host = mem_array(n + 1, bytes);
-    void *to = d->ops->alloc(d, (n + 1) * bytes);
+    void *to = d->ops->memory.alloc(d, (n + 1) * bytes);
     for (size_t i = 0; i < n; i++) {
         uint16_t half = bf16_from_f32(from[i]);
         memcpy(host + i * bytes, bytes == 4 ? (const void *)&from[i] : &half, bytes);
     }
-    d->ops->write(d, to, host, n * bytes);
+    d->ops->memory.write(d, to, host, n * bytes);
     mem_free(host);
     return to;
 }
 static void *upload_bytes(struct device *d, const void *from, size_t n)
 {
-    void *to = d->ops->alloc(d, n + 1);
-    d->ops->write(d, to, from, n);
+    void *to = d->ops->memory.alloc(d, n + 1);
+    d->ops->memory.write(d, to, from, n);
     return to;
 }
 static void download(struct device *d, const void *from, bool is_float, size_t n, float *out)
@@ -170,7 +172,7 @@ static void download(struct device *d, const void *from, bool is_float, size_t n
     uint32_t bytes = is_float ? 4 : d->ops->activation_bytes;
     uint8_t *host = mem_array(n, bytes);
     struct error err;
-    must(d->ops->read(d, host, from, n * bytes, &err), &err, "read");
+    must(d->ops->memory.read(d, host, from, n * bytes, &err), &err, "read");
     for (size_t i = 0; i < n; i++) {
         uint16_t half;
         memcpy(&half, host + i * bytes, sizeof half);
@@ -208,7 +210,7 @@ static void run(struct device *d, const struct product_case *c, const enum activ
         (void)dtype_bytes(part->dtype, c->k, 1, &row_bytes);
         w[i] = weight_new(d, part, c->k, d_order, in->rows[i], row_bytes);
         most = (uint64_t)part->n * c->k > most ? (uint64_t)part->n * c->k : most;
-        d_out[i] = d->ops->alloc(d, n * sizeof(float));
+        d_out[i] = d->ops->memory.alloc(d, n * sizeof(float));
         for (uint32_t j = 0; j < 512; j++)
             bias[j] = (float)(j % 7) - 3 + part->bias;
         d_bias[i] = part->bias != 0 ? upload_bytes(d, bias, part->n * sizeof(float)) : NULL;
@@ -216,10 +218,10 @@ static void run(struct device *d, const struct product_case *c, const enum activ
             .w = &w[i], .bias = d_bias[i], .out = {d_out[i], part->n}, .to_float = part->to_float};
     }
     struct scratch_shape shape = {.n_rows = c->n_rows, .most_weight_elements = most};
-    uint64_t n_scratch = d->ops->scratch_bytes ? d->ops->scratch_bytes(d, &shape) : 0;
-    void *scratch = n_scratch > 0 ? d->ops->alloc(d, n_scratch) : NULL;
+    uint64_t n_scratch = d->ops->memory.scratch_bytes ? d->ops->memory.scratch_bytes(d, &shape) : 0;
+    void *scratch = n_scratch > 0 ? d->ops->memory.alloc(d, n_scratch) : NULL;
     if (n_scratch > 0)
-        d->ops->use_scratch(d, scratch, n_scratch);
+        d->ops->memory.use_scratch(d, scratch, n_scratch);
     const struct gated_params g = {.gate = p.parts[0].out,
                                    .up = p.parts[1].out,
                                    .out = p.parts[0].out,
@@ -227,14 +229,14 @@ static void run(struct device *d, const struct product_case *c, const enum activ
                                    .dim = c->parts[0].n,
                                    .act = act ? *act : ACT_SILU,
                                    .limit = 0.7f};
-    if (act && d->ops->linear_gated) {
-        d->ops->linear_gated(d, &p, &g);
+    if (act && d->ops->math.linear_gated) {
+        d->ops->math.linear_gated(d, &p, &g);
     } else {
-        d->ops->linear(d, &p);
+        d->ops->math.linear(d, &p);
         if (act)
-            d->ops->gated(d, &g);
+            d->ops->math.gated(d, &g);
     }
-    must(d->ops->sync(d, &err), &err, "sync");
+    must(d->ops->pass.sync(d, &err), &err, "sync");
     for (uint32_t i = 0, at = 0; i < p.n_parts; at += c->parts[i++].n) {
         uint32_t n = c->parts[i].n;
         float *results = mem_array((size_t)c->n_rows * n, sizeof *results);
@@ -242,16 +244,16 @@ static void run(struct device *d, const struct product_case *c, const enum activ
         for (uint32_t r = 0; r < c->n_rows; r++)
             memcpy(out + (size_t)r * width + at, results + (size_t)r * n, n * sizeof *out);
         mem_free(results);
-        d->ops->release(d, d_out[i], (uint64_t)c->n_rows * n * sizeof(float));
-        d->ops->release(d, w[i].data, w[i].n_bytes);
+        d->ops->memory.release(d, d_out[i], (uint64_t)c->n_rows * n * sizeof(float));
+        d->ops->memory.release(d, w[i].data, w[i].n_bytes);
         if (d_bias[i])
-            d->ops->release(d, d_bias[i], n * sizeof(float) + 1);
+            d->ops->memory.release(d, d_bias[i], n * sizeof(float) + 1);
     }
     if (scratch)
-        d->ops->release(d, scratch, n_scratch);
+        d->ops->memory.release(d, scratch, n_scratch);
     if (d_order)
-        d->ops->release(d, d_order, c->k * sizeof *in->order + 1);
-    d->ops->release(d, d_x, ((size_t)c->n_rows * x_width + 1) * d->ops->activation_bytes);
+        d->ops->memory.release(d, d_order, c->k * sizeof *in->order + 1);
+    d->ops->memory.release(d, d_x, ((size_t)c->n_rows * x_width + 1) * d->ops->activation_bytes);
 }
 
 /* act NULL: the product alone. */
@@ -316,7 +318,7 @@ static bool refuses(void (*fn)(struct device *d, struct weight *w), const char *
                           &d, &err),
          &err, "cuda_device_open");
     fn(d, &w);
-    const bool refused = d->ops->sync(d, &err) == STATUS_UNSUPPORTED && strstr(err.text, "33");
+    const bool refused = d->ops->pass.sync(d, &err) == STATUS_UNSUPPORTED && strstr(err.text, "33");
     printf("%s of a matrix that no kernel takes: %s\n", what, refused ? "refused" : "FAILED");
     d->ops->close(d);
     return refused;
@@ -324,17 +326,17 @@ static bool refuses(void (*fn)(struct device *d, struct weight *w), const char *
 
 static void multiply(struct device *d, struct weight *w)
 {
-    d->ops->linear(d, &(struct linear_params){.n_rows = 1, .n_parts = 1, .parts = {{.w = w}}});
+    d->ops->math.linear(d, &(struct linear_params){.n_rows = 1, .n_parts = 1, .parts = {{.w = w}}});
 }
 
 static void look_up(struct device *d, struct weight *w)
 {
-    d->ops->embed(d, &(struct embed_params){.w = w, .n_rows = 1});
+    d->ops->math.embed(d, &(struct embed_params){.w = w, .n_rows = 1});
 }
 
 static void pack(struct device *d, struct weight *w)
 {
-    d->ops->weight_pack(d, w, &(struct weight_rows){0});
+    d->ops->loading.weight_pack(d, w, &(struct weight_rows){0});
 }
 
 /* A matrix that fills five of the rooms that the host packs in, the first of them twice, and a part
@@ -351,11 +353,12 @@ static void check_rooms(struct device *d)
     for (uint32_t r = 0; r < N; r++)
         for (uint32_t k = 0; k < K; k++)
             rows[(size_t)r * K + k] = bf16_from_f32(big_value(r, k));
-    w.n_bytes = d->ops->weight_bytes(d, w.dtype, N, K, 0);
-    w.data = d->ops->alloc(d, w.n_bytes);
+    w.n_bytes = d->ops->loading.weight_bytes(d, w.dtype, N, K, 0);
+    w.data = d->ops->memory.alloc(d, w.n_bytes);
     if (!w.data)
         must(STATUS_NO_MEMORY, &(struct error){.text = "a matrix of 160 MiB"}, "check_rooms");
-    d->ops->weight_pack(d, &w, &(struct weight_rows){(const uint8_t *)rows, K * sizeof *rows});
+    d->ops->loading.weight_pack(d, &w,
+                                &(struct weight_rows){(const uint8_t *)rows, K * sizeof *rows});
     mem_free(rows);
     uint32_t ids[N_IDS];
     for (uint32_t i = 0; i < N_IDS; i++) {
@@ -364,9 +367,9 @@ static void check_rooms(struct device *d)
         ids[i] = row < N ? row : N - 1;
     }
     const uint32_t *d_ids = upload_bytes(d, ids, sizeof ids);
-    void *out = d->ops->alloc(d, (size_t)N_IDS * K * sizeof(uint16_t));
-    d->ops->embed(d, &(struct embed_params){
-                         .w = &w, .ids = d_ids, .out = {out, K}, .n_rows = N_IDS, .scale = 1});
+    void *out = d->ops->memory.alloc(d, (size_t)N_IDS * K * sizeof(uint16_t));
+    d->ops->math.embed(d, &(struct embed_params){
+                              .w = &w, .ids = d_ids, .out = {out, K}, .n_rows = N_IDS, .scale = 1});
     float *got = mem_array((size_t)N_IDS * K, sizeof *got);
     download(d, out, false, (size_t)N_IDS * K, got);
     for (uint32_t i = 0; i < N_IDS; i++)
@@ -378,8 +381,8 @@ static void check_rooms(struct device *d)
                 break;
             }
     mem_free(got);
-    d->ops->release(d, out, (size_t)N_IDS * K * sizeof(uint16_t));
-    d->ops->release(d, w.data, w.n_bytes);
+    d->ops->memory.release(d, out, (size_t)N_IDS * K * sizeof(uint16_t));
+    d->ops->memory.release(d, w.data, w.n_bytes);
 }
 
 int main(void)

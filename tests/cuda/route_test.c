@@ -141,7 +141,7 @@ static void run(struct rig *r, const struct route_case *c)
     p.bias = c->has_bias ? bias : NULL;
     p.ids = want_ids;
     p.shares = want_shares;
-    r->cpu->ops->route(r->cpu, &p);
+    r->cpu->ops->math.route(r->cpu, &p);
     const uint64_t n_logits = (uint64_t)c->n_rows * stride;
     p.logits.data =
         c->is_float ? on_device(r, logits, n_logits * 4) : on_device(r, narrow, n_logits * 2);

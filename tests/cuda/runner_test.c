@@ -3,6 +3,7 @@
  * On the emulation also with each call of a recording refused: the same bits, and no lost device.
  * Exit status 0 fine, 1 failures, 77 no device; --small: the same, there is nothing larger. */
 #include "kernels/cuda/device/abi.h"
+#include "kernels/cuda/rows/abi.h"
 #include "tests/cuda/emulate/faults.h"
 #include "tests/cuda/rig/runner_rig.h"
 #include "worker/runner/logits.h"
@@ -102,7 +103,7 @@ static void test_refusals(struct side *gpu)
         unsigned left = emulate_refuse_capture(0);
         n_calls = MANY - left; /* of the first round */
         expect(n == MANY ? n_calls > 10 : left == 0, "the refusal did not take place");
-        expect(gpu->device->ops->sync(gpu->device, &err) == STATUS_OK, "a refusal is no loss");
+        expect(gpu->device->ops->pass.sync(gpu->device, &err) == STATUS_OK, "a refusal is no loss");
     }
 }
 

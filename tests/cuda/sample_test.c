@@ -12,7 +12,7 @@
 
 #include "common/base/mem.h"
 #include "kernels/cuda/sample/abi.h"
-#include "tests/cuda/rig/gpu_numbers.h"
+#include "tests/cuda/rig/gpu_open.h"
 #include "worker/sampling/sampler.h"
 
 #define GAP           1e-6
@@ -353,22 +353,16 @@ int main(int argc, char **argv)
 {
     bool small = argc > 1 && strcmp(argv[1], "--small") == 0;
     struct rig r = {.rng = {.state = 88172645463325252ull}};
-    struct error err = {0};
-    enum status s = gpu_device_open(0, &r.device, &err);
-    if (s == STATUS_UNSUPPORTED) {
-        printf("SKIPPED: %s\n", err.text);
+    struct gpu_info info;
+    if (gpu_open(&r.device, &r.stream, &info) != 0)
         return 77;
-    }
-    must(s, &err, "gpu_device_open");
-    must(gpu_stream_new(r.device, &r.stream, &err), &err, "gpu_stream_new");
     static const uint32_t sizes[] = {1, 2, 5, 63, 64, 257, 1000, 4099};
     for (uint32_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
         for (uint32_t kind = 0; kind < 6; kind++)
             run(&r, sizes[i], 1 + below(&r, MAX_ROWS), kind);
     for (uint32_t i = 0; i < (small ? 0 : 60); i++)
         run(&r, 20000 + below(&r, 240000), 1 + below(&r, MAX_ROWS), i % 6);
-    gpu_stream_free(r.stream);
-    gpu_device_close(r.device);
+    gpu_close(r.device, r.stream);
     printf("sample: %u rows checked, %u failures\n", r.n_checked, r.n_failures);
     return r.n_failures == 0 && r.n_checked > 0 ? 0 : 1;
 }

@@ -446,7 +446,7 @@ static void test_refusals(struct side *gpu)
         unsigned left = emulate_refuse_capture(0);
         n_calls = MANY - left; /* of the first round */
         expect(n == MANY ? n_calls > 20 : left == 0, "the refusal did not take place");
-        expect(gpu->device->ops->sync(gpu->device, &err) == STATUS_OK, "a refusal is no loss");
+        expect(gpu->device->ops->pass.sync(gpu->device, &err) == STATUS_OK, "a refusal is no loss");
     }
     d.draws->ops->close(d.draws);
 }

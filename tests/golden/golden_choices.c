@@ -47,7 +47,7 @@ static void begin_keeping(struct device *d)
 {
     struct golden_choices *c = choices_of(d);
     c->i_route = 0;
-    c->real->begin(d);
+    c->real->pass.begin(d);
 }
 
 /* A place for each router of a pass: a recorded pass leaves its choices there again, though nobody
@@ -55,17 +55,17 @@ static void begin_keeping(struct device *d)
 static void keep(struct device *d, const struct route_params *p)
 {
     struct golden_choices *c = choices_of(d);
-    c->real->route(d, p);
+    c->real->math.route(d, p);
     if (!c->kept) {
         c->n_chosen = p->n_chosen;
-        c->kept = c->real->alloc(d, kept_bytes(c));
+        c->kept = c->real->memory.alloc(d, kept_bytes(c));
         c->taken = mem_zalloc(kept_bytes(c));
     }
     if (!c->kept || p->n_chosen != c->n_chosen || p->n_rows > c->rows || c->i_route == MAX_ROUTES)
         golden_die("choices of %u experts for %u rows, router %u: no room", p->n_chosen, p->n_rows,
                    c->i_route);
-    c->real->copy(d, c->kept + (size_t)c->i_route * c->rows * c->n_chosen, p->ids,
-                  sizeof *p->ids * p->n_rows * p->n_chosen);
+    c->real->memory.copy(d, c->kept + (size_t)c->i_route * c->rows * c->n_chosen, p->ids,
+                         sizeof *p->ids * p->n_rows * p->n_chosen);
     c->i_route++;
     c->n_routes = c->i_route > c->n_routes ? c->i_route : c->n_routes;
 }
@@ -74,8 +74,8 @@ struct golden_choices *golden_choices_new(struct device *d, uint32_t rows)
 {
     struct golden_choices *c = mem_zalloc(sizeof *c);
     *c = (struct golden_choices){.ops = *d->ops, .real = d->ops, .device = d, .rows = rows};
-    c->ops.begin = begin_keeping;
-    c->ops.route = keep;
+    c->ops.pass.begin = begin_keeping;
+    c->ops.math.route = keep;
     d->ops = &c->ops;
     return c;
 }
@@ -86,7 +86,7 @@ void golden_choices_free(struct golden_choices *c)
         return;
     c->device->ops = c->real;
     if (c->kept)
-        c->real->release(c->device, c->kept, kept_bytes(c));
+        c->real->memory.release(c->device, c->kept, kept_bytes(c));
     mem_free(c->taken);
     mem_free(c);
 }
@@ -94,7 +94,8 @@ void golden_choices_free(struct golden_choices *c)
 void golden_choices_take(struct golden_choices *c)
 {
     struct error err;
-    if (c->kept && c->real->read(c->device, c->taken, c->kept, kept_bytes(c), &err) != STATUS_OK)
+    if (c->kept &&
+        c->real->memory.read(c->device, c->taken, c->kept, kept_bytes(c), &err) != STATUS_OK)
         golden_die("the device's choices: %s", err.text);
 }
 
@@ -105,7 +106,7 @@ static void begin_following(struct device *d)
     struct golden_follower *f = follower_of(d);
     f->i_route = 0;
     f->n_passes++;
-    f->real->begin(d);
+    f->real->pass.begin(d);
 }
 
 static bool is_chosen(const uint32_t *ids, uint32_t n, uint32_t expert)
@@ -140,7 +141,7 @@ static bool chooses_moved(struct golden_follower *f, const struct route_params *
         logits[e] = (float)((double)((const float *)row->logits.data)[e] +
                             (is_favoured(row, ids, favour, e) ? by : -by));
     moved.logits.data = logits;
-    f->real->route(f->device, &moved);
+    f->real->math.route(f->device, &moved);
     return memcmp(moved.ids, ids, sizeof *ids * row->n_chosen) == 0;
 }
 
@@ -209,7 +210,7 @@ static void choose_theirs(struct golden_follower *f, const struct route_params *
     for (uint32_t e = 0; e < row->n_experts; e++)
         bias[e] = is_chosen(ids, row->n_chosen, e) ? outweighs : 0;
     forced.bias = bias;
-    f->real->route(f->device, &forced);
+    f->real->math.route(f->device, &forced);
     if (memcmp(forced.ids, ids, sizeof *ids * row->n_chosen) != 0)
         f->moves.largest = (double)INFINITY; /* no choice at all: one expert twice, or unsorted */
 }
@@ -230,7 +231,7 @@ static void follow(struct device *d, const struct route_params *p)
         row.ids = p->ids + (size_t)i * p->n_chosen;
         row.shares = p->shares + (size_t)i * p->n_chosen;
         f->moves.n_rows++;
-        f->real->route(d, &row);
+        f->real->math.route(d, &row);
         if (memcmp(row.ids, theirs, sizeof *theirs * p->n_chosen) == 0)
             continue;
         note(f, i, least_move(f, &row, theirs));
@@ -242,8 +243,8 @@ struct golden_follower *golden_follow(const struct golden_choices *c, struct dev
 {
     struct golden_follower *f = mem_zalloc(sizeof *f);
     *f = (struct golden_follower){.ops = *cpu->ops, .real = cpu->ops, .device = cpu, .choices = c};
-    f->ops.begin = begin_following;
-    f->ops.route = follow;
+    f->ops.pass.begin = begin_following;
+    f->ops.math.route = follow;
     cpu->ops = &f->ops;
     return f;
 }

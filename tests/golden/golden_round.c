@@ -32,7 +32,7 @@ static void round_rows(struct view x, uint32_t n_rows, uint32_t n)
 static void weight_pack(struct device *d, struct weight *w, const struct weight_rows *rows)
 {
     if (w->dtype != DTYPE_F32 && w->dtype != DTYPE_F16) {
-        real->weight_pack(d, w, rows);
+        real->loading.weight_pack(d, w, rows);
         return;
     }
     const size_t n_bytes = w->dtype == DTYPE_F32 ? sizeof(float) : sizeof(uint16_t);
@@ -53,25 +53,25 @@ static void weight_pack(struct device *d, struct weight *w, const struct weight_
                 memcpy(to, &half, sizeof half);
             }
         }
-    real->weight_pack(d, w, &(struct weight_rows){copy, w->k * n_bytes});
+    real->loading.weight_pack(d, w, &(struct weight_rows){copy, w->k * n_bytes});
     mem_free(copy);
 }
 
 static void embed(struct device *d, const struct embed_params *p)
 {
-    real->embed(d, p);
+    real->math.embed(d, p);
     round_rows(p->out, p->n_rows, p->w->k);
 }
 
 static void norm(struct device *d, const struct norm_params *p)
 {
-    real->norm(d, p);
+    real->math.norm(d, p);
     round_rows(p->out, p->n_rows, p->n_parts * p->dim);
 }
 
 static void linear(struct device *d, const struct linear_params *p)
 {
-    real->linear(d, p);
+    real->math.linear(d, p);
     for (uint32_t i = 0; i < p->n_parts; i++)
         if (!p->parts[i].to_float)
             round_rows(p->parts[i].out, p->n_rows, p->parts[i].w->n);
@@ -79,31 +79,31 @@ static void linear(struct device *d, const struct linear_params *p)
 
 static void rope(struct device *d, const struct rope_params *p)
 {
-    real->rope(d, p);
+    real->math.rope(d, p);
     round_rows(p->x, p->n_rows, p->n_heads > 0 ? (p->n_heads - 1) * p->head_dim + p->n_rot : 0);
 }
 
 static void attention(struct device *d, const struct attention_params *p)
 {
-    real->attention(d, p);
+    real->math.attention(d, p);
     round_rows(p->out, p->n_rows, p->n_heads * p->kv->v_dim);
 }
 
 static void gated(struct device *d, const struct gated_params *p)
 {
-    real->gated(d, p);
+    real->math.gated(d, p);
     round_rows(p->out, p->n_rows, p->dim);
 }
 
 static void moe(struct device *d, const struct moe_params *p)
 {
-    real->moe(d, p);
+    real->math.moe(d, p);
     round_rows(p->out, p->n_rows, p->dim);
 }
 
 static void lora(struct device *d, const struct lora_params *p)
 {
-    real->lora(d, p);
+    real->adapters.lora(d, p);
     for (uint32_t g = 0; g < p->n_groups && !p->to_float; g++)
         for (uint32_t i = 0; i < p->groups[g].n_rows; i++) {
             struct view row = p->out;
@@ -115,13 +115,13 @@ static void lora(struct device *d, const struct lora_params *p)
 static void gate_rows(struct device *d, struct view x, uint32_t n_rows, uint32_t dim,
                       struct view gate)
 {
-    real->gate_rows(d, x, n_rows, dim, gate);
+    real->math.gate_rows(d, x, n_rows, dim, gate);
     round_rows(x, n_rows, dim);
 }
 
 static void add(struct device *d, const struct add_params *p)
 {
-    real->add(d, p);
+    real->math.add(d, p);
     round_rows(p->x, p->n_rows, p->dim);
 }
 
@@ -134,17 +134,17 @@ struct device *golden_rounding_device(void)
         golden_die("%s", err.text);
     real = d->ops;
     rounding = *real;
-    rounding.weight_pack = weight_pack;
-    rounding.embed = embed;
-    rounding.norm = norm;
-    rounding.linear = linear;
-    rounding.rope = rope;
-    rounding.attention = attention;
-    rounding.gated = gated;
-    rounding.moe = moe;
-    rounding.add = add;
-    rounding.lora = lora;
-    rounding.gate_rows = gate_rows;
+    rounding.loading.weight_pack = weight_pack;
+    rounding.math.embed = embed;
+    rounding.math.norm = norm;
+    rounding.math.linear = linear;
+    rounding.math.rope = rope;
+    rounding.math.attention = attention;
+    rounding.math.gated = gated;
+    rounding.math.moe = moe;
+    rounding.math.add = add;
+    rounding.adapters.lora = lora;
+    rounding.math.gate_rows = gate_rows;
     d->ops = &rounding;
     return d;
 }

@@ -64,7 +64,7 @@ static void rounding_kv_write(struct device *d, const struct kv_write_params *pa
     p.k = rounded(params->k, params);
     if (!kv_is_latent(p.kv))
         p.v = rounded(params->v, params);
-    real_ops->kv_write(d, &p);
+    real_ops->math.kv_write(d, &p);
     mem_free(p.k.data);
     if (!kv_is_latent(p.kv))
         mem_free(p.v.data);
@@ -79,7 +79,7 @@ static struct device *rounding_device(enum cpu_isa isa)
         golden_die("%s", err.text);
     real_ops = d->ops;
     rounding_ops = *d->ops;
-    rounding_ops.kv_write = rounding_kv_write;
+    rounding_ops.math.kv_write = rounding_kv_write;
     d->ops = &rounding_ops;
     return d;
 }

@@ -58,8 +58,8 @@ struct collectives_ops {
                                  struct error *err);
     MUST_USE enum status (*give)(struct collectives *c, void *data, size_t n_bytes,
                                  struct error *err);
-    /* Until all that was enqueued is done, as ops->sync, but an interrupt or a lost peer ends it.
-     * On a CPU there is nothing to wait for. */
+    /* Until all that was enqueued is done, as ops->pass.sync, but an interrupt or a lost peer ends
+     * it. On a CPU there is nothing to wait for. */
     MUST_USE enum status (*wait)(struct collectives *c, struct error *err);
 };
 

@@ -197,8 +197,9 @@ static enum status load_shard(struct engine *e, struct error *err)
         TRY(lora_set_take(e->loras, e->program, err));
     e->runner_setup.program = e->program;
     TRY(runner_new(&e->runner_setup, &e->runner, err));
-    TRY(e->device->ops->sync(e->device, err)); /* packing and writes tell nothing by themselves */
-    weights_close(e->files);                   /* everything is in our own memory now */
+    TRY(e->device->ops->pass.sync(e->device,
+                                  err)); /* packing and writes tell nothing by themselves */
+    weights_close(e->files);             /* everything is in our own memory now */
     e->files = NULL;
     return STATUS_OK;
 }
@@ -219,7 +220,7 @@ static void drop_shard(struct engine *e)
 static uint32_t default_threads(void)
 {
     uint32_t n = host_cpus();
-    return n < CPU_MAX_THREADS ? n : CPU_MAX_THREADS;
+    return n < POOL_MAX_THREADS ? n : POOL_MAX_THREADS;
 }
 
 static enum status open_device(struct engine *e, const struct engine_setup *s, struct error *err)
@@ -291,7 +292,7 @@ enum status engine_measure(const struct engine_setup *s, struct engine **out, st
 
 enum status engine_load(struct engine *e, const struct engine_beside *beside, struct error *err)
 {
-    TRY(engine_size_kv(e, beside, e->device->ops->available_bytes(e->device), err));
+    TRY(engine_size_kv(e, beside, e->device->ops->memory.available_bytes(e->device), err));
     engine_find_shapes(e);
     uint64_t begin_ns = clock_mono_ns();
     TRY(kv_store_new(e->program, e->device, e->kv_dtype, e->kv_groups, &e->kv, err));
@@ -344,7 +345,7 @@ static enum status renew_kv(struct engine *e, uint64_t available, uint64_t fixed
 
 static enum status take_shard(struct engine *e, uint32_t rank, uint32_t stage, struct error *err)
 {
-    uint64_t fixed, available = e->device->ops->available_bytes(e->device);
+    uint64_t fixed, available = e->device->ops->memory.available_bytes(e->device);
     TRY(open_same_files(e, err));
     TRY(build_program(e, rank, stage, err));
     TRY(measure_shard(e, err));

@@ -19,7 +19,7 @@ struct engine_setup {
     struct collectives *collectives; /* of all its ranks; borrowed, joined before a step. NULL: one
                                         rank */
     struct device *device;           /* borrowed, closed later; NULL: a CPU of its own */
-    uint32_t n_threads;              /* 0: host_cpus(), at most CPU_MAX_THREADS */
+    uint32_t n_threads;              /* 0: host_cpus(), at most POOL_MAX_THREADS */
     int32_t isa_level;               /* enum cpu_isa; -1: the best */
     bool level_only;                 /* as cpu_device_options has them, as the next */
     enum cpu_activations activations;

@@ -13,10 +13,10 @@ static enum status tell_part(struct executor_model *x, void *data, size_t n_byte
     struct collectives *c = collectives_gpu_base(x->ranks.gpus);
     struct device *d = x->engine->device;
     if (executor_draws(x))
-        d->ops->write(d, x->ranks.tell, data, n_bytes);
+        d->ops->memory.write(d, x->ranks.tell, data, n_bytes);
     TRY(c->ops->broadcast(c, x->ranks.comms.drawer, x->ranks.tell, n_bytes, err));
     TRY(c->ops->wait(c, err));
-    return d->ops->read(d, data, x->ranks.tell, n_bytes, err);
+    return d->ops->memory.read(d, data, x->ranks.tell, n_bytes, err);
 }
 
 static enum status tell(struct executor_model *x, void *data, size_t n_bytes, struct error *err)
@@ -50,7 +50,7 @@ static enum status open_gpus(const struct worker_options *o, struct executor_mod
                                               .progress = &x->base.progress};
     TRY(collectives_gpu_open(&g, &x->ranks.gpus, err));
     x->ranks.comms.drawer = (x->place.pp - 1) * x->place.tp;
-    x->ranks.tell = d->ops->alloc(d, EXECUTOR_TELL_BYTES);
+    x->ranks.tell = d->ops->memory.alloc(d, EXECUTOR_TELL_BYTES);
     return x->ranks.tell ? STATUS_OK
                          : error_set(err, STATUS_NO_MEMORY, "the device has no %d bytes left",
                                      EXECUTOR_TELL_BYTES);
@@ -69,11 +69,11 @@ static enum status agree_on_records(struct executor_model *x, struct error *err)
     uint32_t own = comm_place_position(&x->place), n = comm_place_world(&x->place);
     bool is_eager = false;
     votes[own][0] = x->engine->runner_setup.is_eager || x->ranks.refused_record;
-    d->ops->write(d, x->ranks.tell, votes, n * sizeof votes[0]);
+    d->ops->memory.write(d, x->ranks.tell, votes, n * sizeof votes[0]);
     for (uint32_t r = 0; r < n; r++)
         TRY(c->ops->broadcast(c, r, at + r * sizeof votes[0], VOTE_BYTES, err));
     TRY(c->ops->wait(c, err));
-    TRY(d->ops->read(d, votes, x->ranks.tell, n * sizeof votes[0], err));
+    TRY(d->ops->memory.read(d, votes, x->ranks.tell, n * sizeof votes[0], err));
     for (uint32_t r = 0; r < n; r++)
         is_eager = is_eager || votes[r][0] != 0;
     runner_set_eager(x->engine->runner, is_eager);
@@ -112,7 +112,7 @@ static void close_gpus(struct executor_model *x)
 {
     struct device *d = x->found.device;
     if (x->ranks.tell)
-        d->ops->release(d, x->ranks.tell, EXECUTOR_TELL_BYTES);
+        d->ops->memory.release(d, x->ranks.tell, EXECUTOR_TELL_BYTES);
     collectives_gpu_close(x->ranks.gpus);
     x->ranks.tell = NULL;
     x->ranks.gpus = NULL;

@@ -181,7 +181,7 @@ enum status kv_store_new(const struct program *p, struct device *d, enum dtype d
     s->device = d;
     for (uint32_t i = 0; i < p->n_kv_groups; i++)
         s->n_bytes += groups[i].n_blocks * groups[i].bytes_per_block;
-    s->memory = d->ops->alloc(d, s->n_bytes);
+    s->memory = d->ops->memory.alloc(d, s->n_bytes);
     if (!s->memory) {
         uint64_t n = s->n_bytes;
         mem_free(s);
@@ -227,7 +227,7 @@ void kv_store_free(struct kv_store *s)
 {
     if (!s)
         return;
-    s->device->ops->release(s->device, s->memory, s->n_bytes);
+    s->device->ops->memory.release(s->device, s->memory, s->n_bytes);
     mem_free(s->layers);
     mem_free(s);
 }
@@ -259,6 +259,6 @@ void kv_store_copy(struct kv_store *s, const struct plan_copy *c)
 {
     const struct group_memory *g = &s->groups[c->i_group];
     for (uint32_t i = 0; i < g->n_pieces; i++)
-        s->device->ops->copy(s->device, piece_at(g, i, c->to), piece_at(g, i, c->from),
-                             g->piece_bytes);
+        s->device->ops->memory.copy(s->device, piece_at(g, i, c->to), piece_at(g, i, c->from),
+                                    g->piece_bytes);
 }

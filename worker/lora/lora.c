@@ -65,8 +65,8 @@ static enum status measure_target(void *ctx, uint32_t i_weight, const char *modu
     struct sizes *z = ctx;
     const struct op_weight *w = &z->p->weights[i_weight];
     const struct device *d = z->l->s.device;
-    uint64_t a = d->ops->weight_bytes(d, DTYPE_F32, z->l->s.max_rank, w->k_len, 0);
-    uint64_t b = d->ops->weight_bytes(d, DTYPE_F32, w->n_len, z->l->s.max_rank, 0);
+    uint64_t a = d->ops->loading.weight_bytes(d, DTYPE_F32, z->l->s.max_rank, w->k_len, 0);
+    uint64_t b = d->ops->loading.weight_bytes(d, DTYPE_F32, w->n_len, z->l->s.max_rank, 0);
     if (a == 0 || b == 0)
         return error_set(err, STATUS_UNSUPPORTED, "--max-lora-rank %u: no kernel for %s",
                          z->l->s.max_rank, module);
@@ -93,8 +93,8 @@ static enum status lay_out(struct lora_set *l, const struct program *p, uint8_t 
     l->slot_bytes = z.slot_bytes;
     *n_bytes = z.slot_bytes * l->s.max_loras;
     l->tables = NULL;
-    if (l->s.device->ops->adapter_table) {
-        l->table_stride = aligned(p->n_weights * l->s.device->ops->adapter_bytes(l->s.device));
+    if (l->s.device->ops->adapters.table) {
+        l->table_stride = aligned(p->n_weights * l->s.device->ops->adapters.bytes(l->s.device));
         l->tables = memory ? memory + *n_bytes : NULL;
         *n_bytes += l->table_stride * l->s.max_loras;
     }
@@ -212,12 +212,12 @@ static enum status check_modules(struct fit *f, struct error *err)
 static const char *take(struct fit *f, struct weight *w, const struct weight_rows *rows)
 {
     struct device *d = f->l->s.device;
-    w->n_bytes = d->ops->weight_bytes(d, w->dtype, w->n, w->k, w->group);
+    w->n_bytes = d->ops->loading.weight_bytes(d, w->dtype, w->n, w->k, w->group);
     if (w->n_bytes == 0 || f->used + aligned(w->n_bytes) > f->l->slot_bytes)
         return "it does not fit into the room of an adapter";
     w->data = f->memory + f->used;
     f->used += aligned(w->n_bytes);
-    d->ops->weight_pack(d, w, rows);
+    d->ops->loading.weight_pack(d, w, rows);
     return NULL;
 }
 
@@ -296,9 +296,9 @@ static void say_pairs(const struct lora_set *l, struct lora_slot *slot)
     slot->digest = 0xcbf29ce484222325u; /* FNV-1a */
     for (uint32_t i = 0; i < l->p->n_weights; i++)
         slot->digest = (slot->digest ^ (slot->pairs[i].a.n > 0)) * 0x100000001b3u;
-    if (ops->adapter_table)
-        ops->adapter_table(l->s.device, slot->pairs, l->p->n_weights,
-                           l->tables + (uint64_t)(slot - l->slots) * l->table_stride);
+    if (ops->adapters.table)
+        ops->adapters.table(l->s.device, slot->pairs, l->p->n_weights,
+                            l->tables + (uint64_t)(slot - l->slots) * l->table_stride);
 }
 
 /* slot->identity: what it has to be; unknown: any. */
@@ -322,7 +322,7 @@ static enum status load_slot(struct lora_set *l, struct lora_slot *slot, const c
     if (s == STATUS_OK)
         say_pairs(l, slot);
     if (s == STATUS_OK) /* packing tells nothing by itself */
-        s = l->s.device->ops->sync(l->s.device, err);
+        s = l->s.device->ops->pass.sync(l->s.device, err);
     lora_adapter_identity(adapter, identity); /* of the bytes that were read just now */
     if (s == STATUS_OK)
         s = check_identity(slot, (struct adapter_identity){identity[0], identity[1]}, folder, err);
@@ -459,7 +459,7 @@ enum status lora_set_take(struct lora_set *l, const struct program *p, struct er
     struct device *d = l->s.device;
     lora_set_drop(l);
     TRY(lora_set_measure(l, p, &l->n_bytes, err));
-    l->memory = d->ops->alloc(d, l->n_bytes);
+    l->memory = d->ops->memory.alloc(d, l->n_bytes);
     if (!l->memory)
         return error_set(err, STATUS_NO_MEMORY, "no memory for %llu bytes of adapters",
                          (unsigned long long)l->n_bytes);
@@ -488,7 +488,7 @@ void lora_set_drop(struct lora_set *l)
         l->slots[i].pairs = NULL;
     }
     if (l->memory)
-        l->s.device->ops->release(l->s.device, l->memory, l->n_bytes);
+        l->s.device->ops->memory.release(l->s.device, l->memory, l->n_bytes);
     l->memory = NULL;
     l->p = NULL;
 }

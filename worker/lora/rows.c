@@ -23,8 +23,9 @@ void lora_set_begin(struct lora_set *l, const uint32_t *adapters, uint32_t n_row
     const struct adapter_rows rows = {l->list, l->first, l->s.max_loras, n_rows};
     for (uint32_t i = l->first[LORA_MAX_SLOTS]; i < n_rows; i++)
         l->list[i] = 0; /* nobody's, and a row all the same */
-    l->uploaded = d->ops->upload_adapters ? d->ops->upload_adapters(d, &rows)
-                                          : d->ops->upload(d, l->list, n_rows * sizeof *l->list);
+    l->uploaded = d->ops->adapters.upload
+                      ? d->ops->adapters.upload(d, &rows)
+                      : d->ops->pass.upload(d, l->list, n_rows * sizeof *l->list);
 }
 
 /* A sum: in which order adapters are met does not matter, and each kind counts once. */
@@ -76,7 +77,7 @@ static void add_parts(struct lora_set *l, uint32_t first, uint32_t n, struct vie
         any = any || is_adapted(l, first + i);
     }
     if (any)
-        l->s.device->ops->add_adapters(l->s.device, &p);
+        l->s.device->ops->adapters.add(l->s.device, &p);
 }
 
 static void add_one(struct lora_set *l, uint32_t i_weight, struct view x, struct view out)
@@ -94,7 +95,7 @@ static void add_one(struct lora_set *l, uint32_t i_weight, struct view x, struct
                                               .n_rows = n_rows};
     }
     if (n > 0)
-        l->s.device->ops->lora(
+        l->s.device->ops->adapters.lora(
             l->s.device,
             &(struct lora_params){.x = x,
                                   .out = out,

@@ -186,7 +186,7 @@ static enum status set_gpu(const struct plan_options *o, struct plan *p, struct 
         return error_prefix(err, st, "--memory-bytes says what memory a GPU has that is not here");
     cuda_engine_setup(s, info.memory_bytes);
     p->memory_bytes = p->memory_found
-                          ? s->device->ops->available_bytes(s->device)
+                          ? s->device->ops->memory.available_bytes(s->device)
                           : (uint64_t)(o->gpu_memory_utilization * (double)info.memory_bytes);
     return STATUS_OK;
 }

@@ -95,7 +95,7 @@ struct row_batch runner_cut_rows(struct runner *r, const struct row_batch *b)
     for (uint32_t reg = 0; reg < REG_COUNT; reg++)
         if (k->regs >> reg & 1) {
             const struct view v = runner_view(r, (enum reg)reg);
-            r->ops->gather(r->s.device, v, v, k->rows, k->n, p->widths[reg]);
+            r->ops->math.gather(r->s.device, v, v, k->rows, k->n, p->widths[reg]);
         }
     for (uint32_t g = 0; g < p->n_kv_groups; g++) {
         for (uint32_t i = 0; i < k->n; i++)

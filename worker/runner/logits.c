@@ -31,20 +31,20 @@ static struct view normed_at(struct runner *r, const uint32_t *rows, uint32_t n)
     const struct view g = {r->gathered, hidden};
     uint32_t places[RUNNER_MAX_LOGITS_ROWS];
     rows = runner_places(r, rows, n, places);
-    r->ops->gather(d, g, runner_view(r, REG_X), rows, n, hidden);
-    r->ops->norm(d, &(struct norm_params){.out = g,
-                                          .x = g,
-                                          .w = p->final_norm.norm.w,
-                                          .n_rows = n,
-                                          .n_parts = 1,
-                                          .dim = hidden,
-                                          .eps = p->config->norm_eps});
+    r->ops->math.gather(d, g, runner_view(r, REG_X), rows, n, hidden);
+    r->ops->math.norm(d, &(struct norm_params){.out = g,
+                                               .x = g,
+                                               .w = p->final_norm.norm.w,
+                                               .n_rows = n,
+                                               .n_parts = 1,
+                                               .dim = hidden,
+                                               .eps = p->config->norm_eps});
     return g;
 }
 
 static struct view normed(struct runner *r, const uint32_t *rows, uint32_t n)
 {
-    return normed_at(r, r->ops->upload(r->s.device, rows, n * sizeof *rows), n);
+    return normed_at(r, r->ops->pass.upload(r->s.device, rows, n * sizeof *rows), n);
 }
 
 static float wide(uint16_t bfloat16)
@@ -63,7 +63,7 @@ static enum status read_rows(struct runner *r, void *host, const void *from, siz
     struct collectives *c = r->s.collectives;
     if (c)
         TRY(c->ops->wait(c, err));
-    return r->ops->read(r->s.device, host, from, n_bytes, err);
+    return r->ops->memory.read(r->s.device, host, from, n_bytes, err);
 }
 
 enum status runner_normed(struct runner *r, const uint32_t *rows, uint32_t n, const float **out,
@@ -75,7 +75,7 @@ enum status runner_normed(struct runner *r, const uint32_t *rows, uint32_t n, co
         return error_set(err, STATUS_CLOSED, "interrupted");
     struct view g = normed(r, rows, n);
     if (r->ops->on_host) {
-        TRY(r->ops->sync(r->s.device, err));
+        TRY(r->ops->pass.sync(r->s.device, err));
         *out = g.data;
         return STATUS_OK;
     }
@@ -95,10 +95,10 @@ static void own_logits(struct runner *r, struct view g, uint32_t n)
     const struct view logits = {r->logits, r->logits_width};
     const struct linear_part head = {
         .w = &p->weights[p->i_head].w, .out = logits, .to_float = true};
-    r->ops->linear(r->s.device,
-                   &(struct linear_params){.x = g, .n_rows = n, .n_parts = 1, .parts = {head}});
+    r->ops->math.linear(
+        r->s.device, &(struct linear_params){.x = g, .n_rows = n, .n_parts = 1, .parts = {head}});
     if (c->final_softcap > 0)
-        r->ops->softcap(r->s.device, logits, n, n_own, c->final_softcap);
+        r->ops->math.softcap(r->s.device, logits, n, n_own, c->final_softcap);
 }
 
 static enum status logits_of(struct runner *r, struct view g, uint32_t n, struct error *err)
@@ -126,7 +126,7 @@ enum status runner_logits(struct runner *r, const uint32_t *rows, uint32_t n, fl
 
 bool runner_finds_best(const struct runner *r)
 {
-    return r->ops->linear_top && (r->s.program->tp == 1 || r->s.collectives->ops->gather);
+    return r->ops->math.linear_top && (r->s.program->tp == 1 || r->s.collectives->ops->gather);
 }
 
 enum status runner_best(struct runner *r, const uint32_t *rows, uint32_t n, struct logits_top *tops,
@@ -138,10 +138,11 @@ enum status runner_best(struct runner *r, const uint32_t *rows, uint32_t n, stru
     size_t n_bytes = n * sizeof **all;
     TRY(check(r, err));
     const struct linear_part head = {.w = &p->weights[p->i_head].w, .to_float = true};
-    r->ops->linear_top(r->s.device,
-                       &(struct linear_params){
-                           .x = normed(r, rows, n), .n_rows = n, .n_parts = 1, .parts = {head}},
-                       p->config->final_softcap, r->tops);
+    r->ops->math.linear_top(
+        r->s.device,
+        &(struct linear_params){
+            .x = normed(r, rows, n), .n_rows = n, .n_parts = 1, .parts = {head}},
+        p->config->final_softcap, r->tops);
     if (p->tp == 1) {
         memcpy(tops, r->tops, n_bytes);
         return STATUS_OK;
@@ -185,7 +186,7 @@ enum status runner_read_logits(struct runner *r, uint32_t first, uint32_t n, flo
     float *from = r->logits + (size_t)first * r->logits_width;
     *out = NULL;
     if (r->ops->on_host) {
-        TRY(r->ops->sync(r->s.device, err));
+        TRY(r->ops->pass.sync(r->s.device, err));
         *out = from;
         return STATUS_OK;
     }
@@ -200,13 +201,13 @@ enum status runner_look(struct runner *r, uint32_t n, struct logits_top *tops, d
     struct device *d = r->s.device;
     const struct view logits = {r->logits, r->logits_width};
     float shift[RUNNER_MAX_LOGITS_ROWS];
-    r->ops->logits_top(d, logits, n, r->logits_width, r->tops);
+    r->ops->math.logits_top(d, logits, n, r->logits_width, r->tops);
     TRY(read_rows(r, tops, r->tops, n * sizeof *tops, err));
     if (!sums)
         return STATUS_OK;
     for (uint32_t i = 0; i < n; i++)
         shift[i] = tops[i].best;
-    const float *own = r->ops->upload(d, shift, n * sizeof *shift);
-    r->ops->sum_exp(d, logits, n, r->logits_width, own, r->exp_sums);
+    const float *own = r->ops->pass.upload(d, shift, n * sizeof *shift);
+    r->ops->math.sum_exp(d, logits, n, r->logits_width, own, r->exp_sums);
     return read_rows(r, sums, r->exp_sums, n * sizeof *sums, err);
 }

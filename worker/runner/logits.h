@@ -40,6 +40,6 @@ MUST_USE enum status runner_draw(struct runner *r, const struct runner_draw *d, 
 MUST_USE enum status runner_read_logits(struct runner *r, uint32_t first, uint32_t n, float **out,
                                         struct error *err);
 /* The two best of each of the first n of those rows and, unless sums is NULL, the sum of exp(logit
- * - best): ops->logits_top and sum_exp, into the host's memory. Waits for the device. */
+ * - best): ops->math.logits_top and sum_exp, into the host's memory. Waits for the device. */
 MUST_USE enum status runner_look(struct runner *r, uint32_t n, struct logits_top *tops,
                                  double *sums, struct error *err);

@@ -16,7 +16,7 @@ static enum status sum_squares(struct runner *r, const struct op *o, struct erro
 {
     struct view own = runner_view(r, o->in);
     own.data = (uint8_t *)own.data + (size_t)o->norm.own_first * r->ops->activation_bytes;
-    r->ops->sum_squares(r->s.device, own, r->n_rows, o->norm.own, r->sums);
+    r->ops->math.sum_squares(r->s.device, own, r->n_rows, o->norm.own, r->sums);
     struct collectives *c = r->s.collectives;
     enum status s = c->ops->all_reduce_floats(c, r->sums, r->n_rows, err);
     return s == STATUS_OK ? s : error_prefix(err, s, "layer %u", o->layer);
@@ -41,7 +41,7 @@ static enum status run_norm(struct runner *r, const struct op *o, struct error *
     if (o->norm.whole)
         TRY(sum_squares(r, o, err));
     const struct norm_params p = norm_of(r, o);
-    r->ops->norm(r->s.device, &p);
+    r->ops->math.norm(r->s.device, &p);
     return STATUS_OK;
 }
 
@@ -56,14 +56,14 @@ static struct add_params add_of(const struct runner *r, const struct op *o)
 static void run_add(struct runner *r, const struct op *o)
 {
     const struct add_params p = add_of(r, o);
-    r->ops->add(r->s.device, &p);
+    r->ops->math.add(r->s.device, &p);
 }
 
 static void run_add_norm(struct runner *r, const struct op *o)
 {
     const struct add_params add = add_of(r, o);
     const struct norm_params norm = norm_of(r, o + 1);
-    r->ops->add_norm(r->s.device, &add, &norm);
+    r->ops->math.add_norm(r->s.device, &add, &norm);
 }
 
 /* The ranks' parts of the last forward's rows of reg, which follow each other without a gap. */
@@ -102,9 +102,10 @@ static enum status run_linear(struct runner *r, const struct op *o, struct error
 {
     const struct linear_params p = linear_of(r, o);
     if (p.n_parts > 0)
-        r->ops->linear(r->s.device, &p);
+        r->ops->math.linear(r->s.device, &p);
     else
-        r->ops->clear(r->s.device, runner_view(r, o->out), r->n_rows, r->s.program->widths[o->out]);
+        r->ops->math.clear(r->s.device, runner_view(r, o->out), r->n_rows,
+                           r->s.program->widths[o->out]);
     if (r->has_adapters)
         add_adapters(r, o);
     if (!o->linear.add_ranks)
@@ -127,14 +128,14 @@ static struct gated_params gated_of(const struct runner *r, const struct op *o)
 static void run_gated(struct runner *r, const struct op *o)
 {
     const struct gated_params p = gated_of(r, o);
-    r->ops->gated(r->s.device, &p);
+    r->ops->math.gated(r->s.device, &p);
 }
 
 static void run_linear_gated(struct runner *r, const struct op *o)
 {
     const struct linear_params linear = linear_of(r, o);
     const struct gated_params gated = gated_of(r, o + 1);
-    r->ops->linear_gated(r->s.device, &linear, &gated);
+    r->ops->math.linear_gated(r->s.device, &linear, &gated);
 }
 
 static struct rope_params rope_of(const struct runner *r, const struct op *o)
@@ -152,7 +153,7 @@ static struct rope_params rope_of(const struct runner *r, const struct op *o)
 static void run_rope(struct runner *r, const struct op *o)
 {
     const struct rope_params p = rope_of(r, o);
-    r->ops->rope(r->s.device, &p);
+    r->ops->math.rope(r->s.device, &p);
 }
 
 static struct kv_write_params kv_write_of(const struct runner *r, const struct op *o,
@@ -169,14 +170,14 @@ static struct kv_write_params kv_write_of(const struct runner *r, const struct o
 static void run_kv_write(struct runner *r, const struct op *o, const struct row_batch *b)
 {
     const struct kv_write_params p = kv_write_of(r, o, b);
-    r->ops->kv_write(r->s.device, &p);
+    r->ops->math.kv_write(r->s.device, &p);
 }
 
 static void run_rope_kv(struct runner *r, const struct op *o, const struct row_batch *b)
 {
     const struct rope_params q = rope_of(r, &o[0]), k = rope_of(r, &o[1]);
     const struct kv_write_params p = kv_write_of(r, &o[2], b);
-    r->ops->rope_kv(r->s.device, &q, &k, &p);
+    r->ops->math.rope_kv(r->s.device, &q, &k, &p);
 }
 
 static struct attention_params attention_of(const struct runner *r, const struct op *o,
@@ -200,7 +201,7 @@ static struct attention_params attention_of(const struct runner *r, const struct
 static void run_attention(struct runner *r, const struct op *o, const struct row_batch *b)
 {
     const struct attention_params p = attention_of(r, o, b);
-    r->ops->attention(r->s.device, &p);
+    r->ops->math.attention(r->s.device, &p);
 }
 
 static struct heads_params heads_of(const struct runner *r, const struct op *o,
@@ -218,19 +219,19 @@ static struct heads_params heads_of(const struct runner *r, const struct op *o,
 
 static void run_heads(struct runner *r, const struct op *o, const struct runner_step *step)
 {
-    if (r->ops->heads && o->heads.n > 0) {
+    if (r->ops->math.heads && o->heads.n > 0) {
         const struct heads_params p = heads_of(r, o, step);
-        r->ops->heads(r->s.device, &p);
+        r->ops->math.heads(r->s.device, &p);
         return;
     }
     for (uint32_t h = 0; h < o->heads.n; h++) {
         const struct weight *w = &r->s.program->weights[o->heads.first + h].w;
         struct view x = slice(r, o->in, o->heads.in_first + h * o->heads.in_stride);
         struct view out = slice(r, o->out, h * o->heads.out_stride);
-        r->ops->linear(r->s.device, &(struct linear_params){.x = x,
-                                                            .n_rows = r->n_rows,
-                                                            .n_parts = 1,
-                                                            .parts = {{.w = w, .out = out}}});
+        r->ops->math.linear(r->s.device, &(struct linear_params){.x = x,
+                                                                 .n_rows = r->n_rows,
+                                                                 .n_parts = 1,
+                                                                 .parts = {{.w = w, .out = out}}});
     }
 }
 
@@ -248,7 +249,7 @@ static struct copy_heads_params copy_heads_of(const struct runner *r, const stru
 static void run_copy_heads(struct runner *r, const struct op *o)
 {
     const struct copy_heads_params p = copy_heads_of(r, o);
-    r->ops->copy_heads(r->s.device, &p);
+    r->ops->math.copy_heads(r->s.device, &p);
 }
 
 static void run_latent(struct runner *r, const struct op *o, const struct runner_step *steps,
@@ -259,7 +260,7 @@ static void run_latent(struct runner *r, const struct op *o, const struct runner
                                     .write = kv_write_of(r, &o[2], b),
                                     .attention = attention_of(r, &o[3], b),
                                     .values = heads_of(r, &o[4], &steps[4])};
-    r->ops->latent(r->s.device, &p);
+    r->ops->math.latent(r->s.device, &p);
 }
 
 static void run_route(struct runner *r, const struct op *o)
@@ -270,20 +271,20 @@ static void run_route(struct runner *r, const struct op *o)
         [MOE_SIGMOID] = ROUTE_SIGMOID,
     };
     const struct moe_config *m = &r->s.program->config->moe;
-    r->ops->route(r->s.device, &(struct route_params){.logits = runner_view(r, o->in),
-                                                      .float_logits = true,
-                                                      .bias = o->route.bias,
-                                                      .n_rows = r->n_rows,
-                                                      .n_experts = m->n_experts,
-                                                      .n_chosen = m->n_chosen,
-                                                      .n_groups = m->n_groups,
-                                                      .n_groups_chosen = m->n_groups_chosen,
-                                                      .scores = scores[m->scores],
-                                                      .groups_by_two = m->groups_by_two,
-                                                      .normalise = m->normalise,
-                                                      .factor = m->factor,
-                                                      .ids = r->expert_ids,
-                                                      .shares = r->expert_shares});
+    r->ops->math.route(r->s.device, &(struct route_params){.logits = runner_view(r, o->in),
+                                                           .float_logits = true,
+                                                           .bias = o->route.bias,
+                                                           .n_rows = r->n_rows,
+                                                           .n_experts = m->n_experts,
+                                                           .n_chosen = m->n_chosen,
+                                                           .n_groups = m->n_groups,
+                                                           .n_groups_chosen = m->n_groups_chosen,
+                                                           .scores = scores[m->scores],
+                                                           .groups_by_two = m->groups_by_two,
+                                                           .normalise = m->normalise,
+                                                           .factor = m->factor,
+                                                           .ids = r->expert_ids,
+                                                           .shares = r->expert_shares});
 }
 
 static void run_moe(struct runner *r, const struct op *o, const struct runner_step *step)
@@ -291,25 +292,25 @@ static void run_moe(struct runner *r, const struct op *o, const struct runner_st
     const struct program *p = r->s.program;
     const struct model_config *c = p->config;
     enum activation act = c->activation == MODEL_SILU ? ACT_SILU : ACT_GELU_TANH;
-    r->ops->moe(r->s.device,
-                &(struct moe_params){.x = runner_view(r, o->in),
-                                     .out = runner_view(r, o->out),
-                                     .n_rows = r->n_rows,
-                                     .dim = c->hidden,
-                                     .n_chosen = c->moe.n_chosen,
-                                     .first = p->experts.first,
-                                     .n = p->expert_inner.n == 0 ? 0 : p->experts.n,
-                                     .ids = r->expert_ids,
-                                     .shares = r->expert_shares,
-                                     .experts = step->experts,
-                                     .act = c->swiglu_limit > 0 ? ACT_SWIGLU_LIMITED : act,
-                                     .limit = c->swiglu_limit,
-                                     .gathered = runner_view(r, REG_PICKED),
-                                     .gate = runner_view(r, REG_GATE),
-                                     .up = runner_view(r, REG_UP),
-                                     .result = runner_view(r, REG_MADE),
-                                     .list = r->expert_list,
-                                     .table = step->table});
+    r->ops->math.moe(r->s.device,
+                     &(struct moe_params){.x = runner_view(r, o->in),
+                                          .out = runner_view(r, o->out),
+                                          .n_rows = r->n_rows,
+                                          .dim = c->hidden,
+                                          .n_chosen = c->moe.n_chosen,
+                                          .first = p->experts.first,
+                                          .n = p->expert_inner.n == 0 ? 0 : p->experts.n,
+                                          .ids = r->expert_ids,
+                                          .shares = r->expert_shares,
+                                          .experts = step->experts,
+                                          .act = c->swiglu_limit > 0 ? ACT_SWIGLU_LIMITED : act,
+                                          .limit = c->swiglu_limit,
+                                          .gathered = runner_view(r, REG_PICKED),
+                                          .gate = runner_view(r, REG_GATE),
+                                          .up = runner_view(r, REG_UP),
+                                          .result = runner_view(r, REG_MADE),
+                                          .list = r->expert_list,
+                                          .table = step->table});
 }
 
 static enum status run_op(struct runner *r, uint32_t i_op, const struct row_batch *b,
@@ -350,8 +351,8 @@ static enum status run_op(struct runner *r, uint32_t i_op, const struct row_batc
         run_moe(r, o, step);
         break;
     case OP_GATE_ROWS:
-        r->ops->gate_rows(r->s.device, runner_view(r, o->out), r->n_rows,
-                          r->s.program->config->hidden, runner_view(r, o->in));
+        r->ops->math.gate_rows(r->s.device, runner_view(r, o->out), r->n_rows,
+                               r->s.program->config->hidden, runner_view(r, o->in));
         break;
     case OP_ADD_RANKS:
         return runner_add_ranks(r, o->out, err);

@@ -16,7 +16,7 @@ static const uint32_t buckets[] = {1,  2,  4,  8,   12,  16,  24,  32,  48,
 
 void runner_make_padding(struct runner *r)
 {
-    if (!r->ops->record || r->s.is_eager)
+    if (!r->ops->recording.begin || r->s.is_eager)
         return;
     r->pad_ids = mem_array(RUNNER_RECORD_ROWS, sizeof *r->pad_ids);
     r->pad_positions = mem_array(RUNNER_RECORD_ROWS, sizeof *r->pad_positions);
@@ -71,7 +71,7 @@ static bool is_recorded_pass(const struct runner *r, const struct row_batch *b)
 {
     bool is = is_recorded(r, b->n_rows);
     for (uint32_t g = 0; is && g < r->s.program->n_kv_groups; g++)
-        is = r->ops->can_record(r->s.device, b->kv_rows[g], b->n_rows);
+        is = r->ops->recording.takes(r->s.device, b->kv_rows[g], b->n_rows);
     return is;
 }
 
@@ -157,10 +157,10 @@ void runner_set_eager(struct runner *r, bool is_eager)
 static enum record_state end_record(struct runner *r, uint64_t key, uint64_t begin_ns,
                                     struct error *why)
 {
-    uint64_t before = r->ops->record_bytes(r->s.device);
-    if (r->ops->record_end(r->s.device, key, true, why) == RECORD_REFUSED)
+    uint64_t before = r->ops->recording.bytes(r->s.device);
+    if (r->ops->recording.end(r->s.device, key, true, why) == RECORD_REFUSED)
         return RECORD_REFUSED;
-    uint64_t took = r->ops->record_bytes(r->s.device) - before;
+    uint64_t took = r->ops->recording.bytes(r->s.device) - before;
     double seconds = (double)(clock_mono_ns() - begin_ns) / (double)NS_PER_S;
     if (!r->told_of_records)
         log_info("graphs_captured",
@@ -188,8 +188,9 @@ static enum status record(struct runner *r, const struct runner_piece *p, uint64
         return s;
     }
     struct error why;
-    enum record_state state = s == STATUS_OK ? end_record(r, p->key, begin_ns, &why)
-                                             : r->ops->record_end(r->s.device, p->key, false, &why);
+    enum record_state state = s == STATUS_OK
+                                  ? end_record(r, p->key, begin_ns, &why)
+                                  : r->ops->recording.end(r->s.device, p->key, false, &why);
     return state == RECORD_REFUSED ? run_refused(r, p, &why, err) : s;
 }
 
@@ -198,7 +199,7 @@ enum status runner_run_piece(struct runner *r, const struct runner_piece *p, str
     uint64_t begin_ns = clock_mono_ns();
     struct error why;
     enum record_state state =
-        p->key ? r->ops->record(r->s.device, p->key, p->of_rows, &why) : RECORD_NONE;
+        p->key ? r->ops->recording.begin(r->s.device, p->key, p->of_rows, &why) : RECORD_NONE;
     if (state == RECORD_PLAYED)
         return runner_interrupted(r) ? error_set(err, STATUS_CLOSED, "interrupted") : STATUS_OK;
     if (state == RECORD_BEGUN)
@@ -208,6 +209,6 @@ enum status runner_run_piece(struct runner *r, const struct runner_piece *p, str
 
 void runner_drop_records(struct runner *r)
 {
-    if (r && r->ops->record_drop)
-        r->ops->record_drop(r->s.device);
+    if (r && r->ops->recording.drop)
+        r->ops->recording.drop(r->s.device);
 }

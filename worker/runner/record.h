@@ -29,7 +29,7 @@ uint64_t runner_draw_key(const struct runner *r, uint32_t n, uint64_t key);
  * operator. */
 struct runner_piece {
     uint64_t key; /* 0: it is not to be recorded */
-    bool of_rows; /* as ops->record has it */
+    bool of_rows; /* as ops->recording.begin has it */
     enum status (*run)(struct runner *r, const void *ctx, struct error *err);
     const void *ctx;
 };

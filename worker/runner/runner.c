@@ -41,7 +41,7 @@ static uint64_t lay_out(struct runner *r, const struct program *p, const struct 
     for (uint32_t i = 0; i < REG_COUNT; i++) /* the router's logits are float */
         r->regs[i] =
             take(r, &used, (i == REG_ROUTER ? sizeof(float) : e) * p->widths[i] * pass_rows);
-    const uint64_t n_best = ops->linear_top ? RUNNER_BEST_ROWS : 0;
+    const uint64_t n_best = ops->math.linear_top ? RUNNER_BEST_ROWS : 0;
     const uint64_t n_looked_at = n_logits > n_best ? n_logits : n_best;
     r->gathered = take(r, &used, program_is_last(p) ? e * c->hidden * n_looked_at : 0);
     r->logits_width = logits_width(p);
@@ -56,7 +56,7 @@ static uint64_t lay_out(struct runner *r, const struct program *p, const struct 
     r->expert_ids = take(r, &used, sizeof(uint32_t) * n_chosen);
     r->expert_shares = take(r, &used, sizeof(float) * n_chosen);
     r->expert_list = take(r, &used, c->moe.n_experts ? sizeof(uint32_t) * pass_rows : 0);
-    r->scratch_bytes = ops->scratch_bytes(d, &shape);
+    r->scratch_bytes = ops->memory.scratch_bytes(d, &shape);
     if (!ops->on_host) /* operators lay out what is in these by themselves */
         used = (used + DEVICE_ALIGN - 1) / DEVICE_ALIGN * DEVICE_ALIGN;
     r->tables = take(r, &used, runner_tables_bytes(p, d));
@@ -91,7 +91,7 @@ enum status runner_new(const struct runner_setup *s, struct runner **out, struct
 {
     const struct program *p = s->program;
     uint64_t n = runner_measure(p, s->device, s->pass_rows);
-    void *memory = s->device->ops->alloc(s->device, n);
+    void *memory = s->device->ops->memory.alloc(s->device, n);
     if (!memory)
         return error_set(err, STATUS_NO_MEMORY, "no memory for %llu bytes of activations",
                          (unsigned long long)n);
@@ -102,7 +102,8 @@ enum status runner_new(const struct runner_setup *s, struct runner **out, struct
     r->n_bytes = n;
     (void)lay_out(r, p, s->device, s->pass_rows);
     for (uint32_t i = 0; i < p->n_ropes; i++)
-        r->ops->write(s->device, r->inv_freqs[i], p->ropes[i].inv, sizeof(float) * p->ropes[i].n);
+        r->ops->memory.write(s->device, r->inv_freqs[i], p->ropes[i].inv,
+                             sizeof(float) * p->ropes[i].n);
     make_host_rooms(r);
     runner_make_padding(r);
     runner_make_steps(r);
@@ -115,7 +116,7 @@ void runner_free(struct runner *r)
 {
     if (!r)
         return;
-    r->ops->release(r->s.device, r->memory, r->n_bytes);
+    r->ops->memory.release(r->s.device, r->memory, r->n_bytes);
     runner_free_steps(r);
     runner_free_padding(r);
     runner_free_kept(r);
@@ -127,12 +128,13 @@ void runner_free(struct runner *r)
 static enum status embed(struct runner *r, const struct row_batch *b, struct error *err)
 {
     const struct program *p = r->s.program;
-    r->ops->embed(r->s.device, &(struct embed_params){.out = runner_view(r, REG_X),
-                                                      .w = &p->weights[p->i_embedding].w,
-                                                      .ids = b->ids,
-                                                      .n_rows = b->n_rows,
-                                                      .first = program_vocab_part(p, p->rank).first,
-                                                      .scale = p->embed_scale});
+    r->ops->math.embed(r->s.device,
+                       &(struct embed_params){.out = runner_view(r, REG_X),
+                                              .w = &p->weights[p->i_embedding].w,
+                                              .ids = b->ids,
+                                              .n_rows = b->n_rows,
+                                              .first = program_vocab_part(p, p->rank).first,
+                                              .scale = p->embed_scale});
     enum status s = runner_add_ranks(r, REG_X, err);
     return s == STATUS_OK ? s : error_prefix(err, s, "embedding");
 }
@@ -169,17 +171,17 @@ static struct row_batch upload(struct runner *r, const struct row_batch *b)
     struct device *d = r->s.device;
     uint64_t n_bytes = sizeof *b->ids * b->n_rows;
     struct row_batch own = {.n_rows = b->n_rows};
-    r->ops->begin(d);
-    r->ops->use_scratch(d, r->scratch, r->scratch_bytes);
-    own.ids = r->ops->upload(d, b->ids, n_bytes);
-    own.positions = r->ops->upload(d, b->positions, n_bytes);
+    r->ops->pass.begin(d);
+    r->ops->memory.use_scratch(d, r->scratch, r->scratch_bytes);
+    own.ids = r->ops->pass.upload(d, b->ids, n_bytes);
+    own.positions = r->ops->pass.upload(d, b->positions, n_bytes);
     for (uint32_t g = 0; g < p->n_kv_groups; g++)
-        own.kv_rows[g] =
-            r->ops->upload_rows(d, b->kv_rows[g], b->n_rows, kv_store_block_tokens(r->s.kv, g));
+        own.kv_rows[g] = r->ops->pass.upload_rows(d, b->kv_rows[g], b->n_rows,
+                                                  kv_store_block_tokens(r->s.kv, g));
     if (r->has_adapters)
         lora_set_begin(r->s.loras, b->adapters, b->n_rows);
     if (b->late)
-        own.late = r->ops->upload(d, b->late, n_bytes);
+        own.late = r->ops->pass.upload(d, b->late, n_bytes);
     own.last = b->last;
     own.adapters = b->adapters;
     return own;
@@ -189,16 +191,17 @@ static enum status run_program(struct runner *r, const struct row_batch *b, stru
 {
     const struct program *p = r->s.program;
     if (b->late)
-        r->ops->take_last(r->s.device, (uint32_t *)b->ids, b->late, b->last, b->n_rows);
+        r->ops->math.take_last(r->s.device, (uint32_t *)b->ids, b->late, b->last, b->n_rows);
     if (program_is_first(p))
         TRY(embed(r, b, err));
     for (uint32_t i = 0; i < p->n_ropes; i++)
-        r->ops->rope_table(r->s.device, &(struct rope_table_params){.positions = b->positions,
-                                                                    .n_rows = b->n_rows,
-                                                                    .n_freqs = p->ropes[i].n,
-                                                                    .inv_freqs = r->inv_freqs[i],
-                                                                    .scale = p->ropes[i].scale,
-                                                                    .out = r->angles[i]});
+        r->ops->math.rope_table(r->s.device,
+                                &(struct rope_table_params){.positions = b->positions,
+                                                            .n_rows = b->n_rows,
+                                                            .n_freqs = p->ropes[i].n,
+                                                            .inv_freqs = r->inv_freqs[i],
+                                                            .scale = p->ropes[i].scale,
+                                                            .out = r->angles[i]});
     struct row_batch kept;
     for (uint32_t i = 0; i < p->n_ops;) {
         if (runner_interrupted(r))

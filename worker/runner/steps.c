@@ -17,7 +17,7 @@ static uint32_t n_experts(const struct program *p)
 static uint64_t table_bytes(const struct program *p, const struct device *d, const struct op *o)
 {
     uint32_t n = o->kind == OP_MOE ? n_experts(p) : o->kind == OP_HEADS ? o->heads.n : 0;
-    return n > 0 && d->ops->table_bytes ? aligned(d->ops->table_bytes(d, n)) : 0;
+    return n > 0 && d->ops->loading.table_bytes ? aligned(d->ops->loading.table_bytes(d, n)) : 0;
 }
 
 uint64_t runner_tables_bytes(const struct program *p, const struct device *d)
@@ -90,13 +90,13 @@ static enum step_kind kind_of(const struct runner *r, uint32_t i_op)
 {
     const struct program *p = r->s.program;
     uint32_t left = p->n_ops - i_op;
-    if (r->ops->add_norm && left > 1 && is_add_norm(p, &p->ops[i_op]))
+    if (r->ops->math.add_norm && left > 1 && is_add_norm(p, &p->ops[i_op]))
         return STEP_ADD_NORM;
-    if (r->ops->rope_kv && left > 2 && is_rope_kv(&p->ops[i_op]))
+    if (r->ops->math.rope_kv && left > 2 && is_rope_kv(&p->ops[i_op]))
         return STEP_ROPE_KV;
-    if (r->ops->linear_gated && left > 1 && is_linear_gated(p, &p->ops[i_op]))
+    if (r->ops->math.linear_gated && left > 1 && is_linear_gated(p, &p->ops[i_op]))
         return STEP_LINEAR_GATED;
-    if (r->ops->latent && left > 4 && is_latent(&p->ops[i_op]))
+    if (r->ops->math.latent && left > 4 && is_latent(&p->ops[i_op]))
         return STEP_LATENT;
     return STEP_ONE;
 }
@@ -112,7 +112,7 @@ static void make_experts(const struct runner *r, const struct op *o, struct runn
             (struct moe_expert){&w[0].w, &w[1].w, &w[2].w, w[0].bias, w[1].bias, w[2].bias};
     }
     if (s->table)
-        r->ops->expert_table(r->s.device, s->experts, n, s->table);
+        r->ops->loading.expert_table(r->s.device, s->experts, n, s->table);
 }
 
 static void make_heads(const struct runner *r, const struct op *o, const struct runner_step *s)
@@ -121,7 +121,7 @@ static void make_heads(const struct runner *r, const struct op *o, const struct 
     for (uint32_t h = 0; h < o->heads.n; h++)
         w[h] = &r->s.program->weights[o->heads.first + h].w;
     if (s->table)
-        r->ops->head_table(r->s.device, w, o->heads.n, s->table);
+        r->ops->loading.head_table(r->s.device, w, o->heads.n, s->table);
     mem_free(w);
 }
 

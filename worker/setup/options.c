@@ -5,7 +5,7 @@
 #include "common/base/log.h"
 #include "kernels/cpu/cpu.h"
 
-_Static_assert(WORKER_MAX_THREADS == CPU_MAX_THREADS, "what the table takes, the kernels run");
+_Static_assert(WORKER_MAX_THREADS == POOL_MAX_THREADS, "what the table takes, the kernels run");
 
 const char *worker_options_name(const struct worker_options *o, const char *own)
 {

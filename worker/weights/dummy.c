@@ -204,7 +204,7 @@ enum status dummy_pack(struct device *d, struct op_weight *x, const struct sourc
                          s->name);
     make_line(format_of(s->dtype), seed_of(s, x), first + input / BLOCK, n, (uint32_t)block_bytes,
               line);
-    d->ops->weight_pack(d, &x->w, &(struct weight_rows){line + skip, step * block_bytes});
+    d->ops->loading.weight_pack(d, &x->w, &(struct weight_rows){line + skip, step * block_bytes});
     mem_free(line);
     return STATUS_OK;
 }

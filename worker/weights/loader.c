@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "common/base/mem.h"
-#include "kernels/cpu/pack/pack.h"
+#include "kernels/host/blocks.h"
 #include "worker/weights/dummy.h"
 #include "worker/weights/source.h"
 #include "worker/weights/source_file.h"
@@ -117,7 +117,8 @@ static enum status measure_weight(const struct program *p, const struct weights 
             "without it",
             s.name);
     uint32_t n_inputs = source_n_inputs(&s, x);
-    uint64_t n = d->ops->weight_bytes(d, s.dtype, x->n_len, n_inputs, source_group(&s, x)), skipped;
+    uint64_t n = d->ops->loading.weight_bytes(d, s.dtype, x->n_len, n_inputs, source_group(&s, x)),
+             skipped;
     if (n == 0 || !dtype_bytes(s.dtype, x->k0, 1, &skipped))
         return error_set(err, STATUS_UNSUPPORTED,
                          "tensor %s is %s, %u to %u of %u inputs: this build has no kernel for it",
@@ -209,7 +210,7 @@ static float *load_elements(const struct program *p, struct loading *l,
     read_elements(p, l->files, tn, layer, e, host);
     for (uint32_t i = 0; add != 0 && i < e.n; i++)
         host[i] += add;
-    l->device->ops->write(l->device, to, host, e.n * sizeof *to);
+    l->device->ops->memory.write(l->device, to, host, e.n * sizeof *to);
     mem_free(host);
     return to;
 }
@@ -266,9 +267,9 @@ static void pack_made(struct device *d, struct op_weight *x, const struct source
     if (s->kind == SOURCE_ROWS)
         turn(x, from, dtype_traits(s->dtype).block_bytes, rows);
     else
-        d->ops->parallel_for(d, (x->n_len + MADE_ROWS - 1) / MADE_ROWS, make_part,
-                             &(struct making){s, x, rows, stride});
-    d->ops->weight_pack(d, &x->w, &(struct weight_rows){rows, stride});
+        d->ops->loading.parallel_for(d, (x->n_len + MADE_ROWS - 1) / MADE_ROWS, make_part,
+                                     &(struct making){s, x, rows, stride});
+    d->ops->loading.weight_pack(d, &x->w, &(struct weight_rows){rows, stride});
     mem_free(rows);
 }
 
@@ -279,7 +280,7 @@ static void pack_rows(const struct weights *w, struct device *d, struct op_weigh
     (void)dtype_bytes(s->dtype, source_place(x).n_columns, 1, &stride);
     (void)dtype_bytes(s->dtype, x->part.first_in + x->k0, 1, &skip);
     from += source_row(x, 0) * stride;
-    d->ops->weight_pack(d, &x->w, &(struct weight_rows){from + skip, step * stride});
+    d->ops->loading.weight_pack(d, &x->w, &(struct weight_rows){from + skip, step * stride});
     if (step == 1)
         weights_done(w, from, x->n_len * stride);
 }
@@ -307,7 +308,7 @@ static void pack_pieces(struct loading *l, struct op_weight *x, const struct sou
     for (uint32_t first = 0; first < x->n_len; first += n) {
         struct op_weight piece = *x;
         uint64_t before =
-            l->device->ops->weight_bytes(l->device, x->w.dtype, first, x->w.k, x->w.group);
+            l->device->ops->loading.weight_bytes(l->device, x->w.dtype, first, x->w.k, x->w.group);
         piece.n0 += first;
         piece.n_len = x->n_len - first < n ? x->n_len - first : n;
         piece.w.n = piece.n_len;
@@ -333,7 +334,7 @@ static void move_order(struct loading *l, struct op_weight *x, uint32_t *host, u
 {
     if (!host)
         return;
-    l->device->ops->write(l->device, to, host, x->w.k * sizeof *to);
+    l->device->ops->memory.write(l->device, to, host, x->w.k * sizeof *to);
     x->w.order = to;
     mem_free(host);
 }
@@ -345,7 +346,8 @@ static enum status load_weight(const struct program *p, struct loading *l, struc
     TRY(source_find(p, l->files, x, &s, err));
     uint32_t n_inputs = source_n_inputs(&s, x), group = source_group(&s, x);
     uint32_t *order = NULL, *order_to = NULL;
-    uint64_t n_bytes = l->device->ops->weight_bytes(l->device, s.dtype, x->n_len, n_inputs, group);
+    uint64_t n_bytes =
+        l->device->ops->loading.weight_bytes(l->device, s.dtype, x->n_len, n_inputs, group);
     if (source_has_order(&s)) {
         order_to = take(l, n_inputs * sizeof *order);
         order = mem_array(n_inputs, sizeof *order);
@@ -417,7 +419,7 @@ enum status loader_load(struct program *p, const struct weights *w, struct devic
     TRY(loader_measure(p, w, d, &out->n_bytes, err));
     for (uint32_t i = 0; i < p->n_ropes; i++)
         TRY(load_divisors(p, w, &p->ropes[i], err));
-    out->memory = d->ops->alloc(d, out->n_bytes);
+    out->memory = d->ops->memory.alloc(d, out->n_bytes);
     if (!out->memory)
         return error_set(err, STATUS_NO_MEMORY, "no memory for %llu bytes of weights",
                          (unsigned long long)out->n_bytes);
@@ -439,7 +441,7 @@ enum status loader_load(struct program *p, const struct weights *w, struct devic
 void loader_unload(struct device *d, struct loaded *l)
 {
     if (l->memory)
-        d->ops->release(d, l->memory, l->n_bytes);
+        d->ops->memory.release(d, l->memory, l->n_bytes);
     *l = (struct loaded){0};
 }
 

@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "common/base/mem.h"
-#include "kernels/cpu/pack/pack.h"
+#include "kernels/host/blocks.h"
 #include "kernels/host/f16.h"
 #include "kernels/host/narrow.h"
 

@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "common/base/mem.h"
-#include "kernels/cpu/pack/pack.h"
+#include "kernels/host/blocks.h"
 #include "worker/weights/dummy.h"
 #include "worker/weights/quantise.h"
 #include "worker/weights/source_file.h"

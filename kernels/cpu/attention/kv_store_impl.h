@@ -3,7 +3,8 @@
 #include <math.h>
 #include <string.h>
 
-#include "kernels/cpu/row/row.h"
+#include "kernels/cpu/attention/attention.h"
+#include "kernels/cpu/isa_names.h"
 #include "kernels/host/narrow.h"
 #include "kernels/kv_layout.h"
 

@@ -3,7 +3,8 @@
  * accumulators registers; every element's chain of operations is the same in any tile. */
 #include <string.h>
 
-#include "kernels/cpu/row/row.h"
+#include "kernels/cpu/attention/attention.h"
+#include "kernels/cpu/isa_names.h"
 #include "kernels/kv_layout.h"
 
 #ifdef __AVX512F__

@@ -1,8 +1,10 @@
+#include "kernels/cpu/backend/attention.h"
+
 #include <stdatomic.h>
 #include <string.h>
 
 #include "common/base/mem.h"
-#include "kernels/cpu/backend/state.h"
+#include "kernels/cpu/backend/units.h"
 #include "kernels/kv_layout.h"
 
 /* One head's key or value: to begins at the head's first token in the block, and so do the scales.

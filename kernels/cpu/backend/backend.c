@@ -1,7 +1,5 @@
 #include "kernels/cpu/cpu.h"
 
-#include <assert.h>
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -9,15 +7,14 @@
 
 #include "common/base/mem.h"
 #include "common/host/host.h"
-#include "kernels/cpu/backend/state.h"
+#include "kernels/cpu/backend/attention.h"
+#include "kernels/cpu/backend/linear.h"
+#include "kernels/cpu/backend/lora.h"
+#include "kernels/cpu/backend/moe.h"
+#include "kernels/cpu/backend/rows.h"
+#include "kernels/cpu/backend/units.h"
 
-enum {
-    COST_TASK = 8192, /* of a task at least */
-    PIECE = 4096,     /* columns of an element-wise operator in one unit */
-    LOGITS_ROWS = 16,
-    CACHE_LINE = 64,
-    SMALL_PAGE = 4096
-};
+enum { LOGITS_ROWS = 16, CACHE_LINE = 64, SMALL_PAGE = 4096 };
 #define HUGE_PAGE ((uint64_t)2 << 20)
 
 #define KERNELS_OF(upper, lower) [CPU_ISA_##upper] = &cpu_kernels_##lower,
@@ -70,51 +67,7 @@ static void cpu_release(struct device *d, void *ptr, uint64_t n_bytes)
         free(ptr);
 }
 
-void cpu_scratch_grow(struct scratch *s, uint64_t n_floats)
-{
-    if (n_floats <= s->n_floats)
-        return;
-    mem_free(s->block);
-    s->block = mem_array(n_floats * sizeof(float) + CACHE_LINE, 1);
-    s->floats = (float *)(((uintptr_t)s->block + CACHE_LINE - 1) & ~(uintptr_t)(CACHE_LINE - 1));
-    s->n_floats = n_floats;
-}
-
-void cpu_scratch_reserve(struct cpu_device *d, uint64_t n_floats)
-{
-    for (uint32_t i = 0; i < pool_n_threads(d->pool); i++)
-        cpu_scratch_grow(&d->scratch[i], n_floats);
-}
-
-/* ---- cutting into tasks ---- */
-
-struct units {
-    struct cpu_device *d;
-    const void *p;
-    unit_fn fn;
-    uint32_t n, per_task;
-};
-
-static void units_task(void *ctx, uint32_t i_task, uint32_t i_thread)
-{
-    const struct units *u = ctx;
-    uint32_t i = i_task * u->per_task, left = u->n - i;
-    uint32_t end = i + (left < u->per_task ? left : u->per_task);
-    for (; i < end; i++)
-        u->fn(u->d, u->p, i, i_thread);
-}
-
-void cpu_run_units(struct cpu_device *d, uint32_t n, uint64_t cost, unit_fn fn, const void *p)
-{
-    uint64_t total = n * cost, n_tasks = (uint64_t)pool_n_threads(d->pool) * TASKS_PER_THREAD;
-    struct units u = {d, p, fn, n, n};
-    if (n > 1 && total >= COST_PARALLEL) {
-        if (n_tasks > total / COST_TASK)
-            n_tasks = total / COST_TASK;
-        u.per_task = div_up(n, n_tasks);
-    }
-    pool_run(d->pool, n > 0 ? div_up(n, u.per_task) : 0, units_task, &u);
-}
+/* ---- the host's threads ---- */
 
 struct loop {
     void (*fn)(void *ctx, uint32_t i);
@@ -129,178 +82,6 @@ void cpu_parallel_for(struct device *device, uint32_t n, void (*fn)(void *ctx, u
                       void *ctx)
 {
     pool_run(cpu_of(device)->pool, n, loop_task, &(struct loop){fn, ctx});
-}
-
-/* ---- operators on rows ---- */
-
-static void cpu_take_last(struct device *d, uint32_t *ids, const uint32_t *slots,
-                          const uint32_t *last, uint32_t n_rows)
-{
-    for (uint32_t i = 0; i < n_rows; i++)
-        if (slots[i] != UINT32_MAX)
-            ids[i] = last[slots[i]];
-}
-
-static void cpu_gather(struct device *d, struct view out, struct view x, const uint32_t *rows,
-                       uint32_t n_rows, uint32_t dim)
-{
-    for (uint32_t i = 0; i < n_rows; i++)
-        memmove(row_of(out, i), row_of(x, rows[i]), dim * sizeof(float));
-}
-
-static void norm_unit(struct cpu_device *d, const void *params, uint32_t i, uint32_t i_thread)
-{
-    const struct norm_params *p = params;
-    for (uint32_t part = 0; part < p->n_parts; part++) {
-        const float *x = row_of(p->x, i) + (size_t)part * p->dim;
-        float mean = p->sums ? p->sums[i] / (float)p->whole
-                             : d->kernels->sum_squares(x, p->dim) / (float)p->dim;
-        d->kernels->norm(row_of(p->out, i) + (size_t)part * p->dim, x, p->w, p->dim, mean + p->eps);
-    }
-}
-static void cpu_norm(struct device *d, const struct norm_params *p)
-{
-    cpu_run_units(cpu_of(d), p->n_rows, (uint64_t)p->n_parts * p->dim, norm_unit, p);
-}
-
-struct squares_params {
-    struct view x;
-    uint32_t dim;
-    float *out;
-};
-static void squares_unit(struct cpu_device *d, const void *params, uint32_t i, uint32_t i_thread)
-{
-    const struct squares_params *p = params;
-    p->out[i] = d->kernels->sum_squares(row_of(p->x, i), p->dim);
-}
-static void cpu_sum_squares(struct device *d, struct view x, uint32_t n_rows, uint32_t dim,
-                            float *out)
-{
-    const struct squares_params p = {x, dim, out};
-    cpu_run_units(cpu_of(d), n_rows, dim, squares_unit, &p);
-}
-
-static void cpu_clear(struct device *d, struct view x, uint32_t n_rows, uint32_t dim)
-{
-    for (uint32_t i = 0; i < n_rows; i++)
-        memset(row_of(x, i), 0, dim * sizeof(float));
-}
-
-static void rope_table_unit(struct cpu_device *d, const void *params, uint32_t i, uint32_t i_thread)
-{
-    const struct rope_table_params *p = params;
-    float *out = p->out + (size_t)i * p->n_freqs * 2, position = (float)p->positions[i];
-    for (uint32_t f = 0; f < p->n_freqs; f++) {
-        float angle = position * p->inv_freqs[f];
-        out[2 * f] = cosf(angle) * p->scale;
-        out[2 * f + 1] = sinf(angle) * p->scale;
-    }
-}
-static void cpu_rope_table(struct device *d, const struct rope_table_params *p)
-{
-    cpu_run_units(cpu_of(d), p->n_rows, 64 * (uint64_t)p->n_freqs, rope_table_unit, p);
-}
-
-static void rope_unit(struct cpu_device *d, const void *params, uint32_t i, uint32_t i_thread)
-{
-    const struct rope_params *p = params;
-    const float *cos_sin = p->cos_sin + (size_t)i * (p->n_rot / 2) * 2;
-    for (uint32_t h = 0; h < p->n_heads; h++)
-        d->kernels->rope(row_of(p->x, i) + (size_t)h * p->head_dim, cos_sin, p->n_rot,
-                         p->interleaved);
-}
-static void cpu_rope(struct device *d, const struct rope_params *p)
-{
-    cpu_run_units(cpu_of(d), p->n_rows, 2 * (uint64_t)p->n_heads * p->n_rot, rope_unit, p);
-}
-
-/* Element-wise operators are cut by columns too. */
-struct piece {
-    uint32_t i_row, begin, n;
-};
-static uint32_t n_pieces(uint32_t n_rows, uint32_t dim)
-{
-    return n_rows * div_up(dim, PIECE);
-}
-static struct piece piece_of(uint32_t i, uint32_t dim)
-{
-    uint32_t per_row = div_up(dim, PIECE);
-    struct piece s = {.i_row = i / per_row, .begin = i % per_row * PIECE};
-    s.n = dim - s.begin < PIECE ? dim - s.begin : PIECE;
-    return s;
-}
-static uint64_t piece_cost(uint32_t dim, uint32_t cost)
-{
-    return (uint64_t)cost * (dim < PIECE ? dim : PIECE);
-}
-
-static void gated_unit(struct cpu_device *d, const void *params, uint32_t i, uint32_t i_thread)
-{
-    const struct gated_params *p = params;
-    struct piece s = piece_of(i, p->dim);
-    d->kernels->gated(row_of(p->out, s.i_row) + s.begin, row_of(p->gate, s.i_row) + s.begin,
-                      row_of(p->up, s.i_row) + s.begin, s.n, p->act, p->limit);
-}
-static void cpu_gated(struct device *d, const struct gated_params *p)
-{
-    cpu_run_units(cpu_of(d), n_pieces(p->n_rows, p->dim), piece_cost(p->dim, 4), gated_unit, p);
-}
-
-static void add_unit(struct cpu_device *d, const void *params, uint32_t i, uint32_t i_thread)
-{
-    const struct add_params *p = params;
-    struct piece s = piece_of(i, p->dim);
-    d->kernels->add(row_of(p->x, s.i_row) + s.begin, row_of(p->y, s.i_row) + s.begin, s.n);
-}
-static void cpu_add(struct device *d, const struct add_params *p)
-{
-    cpu_run_units(cpu_of(d), n_pieces(p->n_rows, p->dim), piece_cost(p->dim, 1), add_unit, p);
-}
-
-/* Operators on rows of logits. */
-struct logits_params {
-    struct view x;
-    uint32_t dim;
-    float cap;
-    const float *shift;
-    struct logits_top *top;
-    double *sum;
-};
-
-static void softcap_unit(struct cpu_device *d, const void *params, uint32_t i, uint32_t i_thread)
-{
-    const struct logits_params *p = params;
-    struct piece s = piece_of(i, p->dim);
-    d->kernels->softcap(row_of(p->x, s.i_row) + s.begin, s.n, p->cap);
-}
-static void cpu_softcap(struct device *d, struct view x, uint32_t n_rows, uint32_t dim, float cap)
-{
-    cpu_run_units(cpu_of(d), n_pieces(n_rows, dim), piece_cost(dim, 4), softcap_unit,
-                  &(struct logits_params){.x = x, .dim = dim, .cap = cap});
-}
-
-static void logits_top_unit(struct cpu_device *d, const void *params, uint32_t i, uint32_t i_thread)
-{
-    const struct logits_params *p = params;
-    p->top[i] = d->kernels->logits_top(row_of(p->x, i), p->dim);
-}
-static void cpu_logits_top(struct device *d, struct view x, uint32_t n_rows, uint32_t dim,
-                           struct logits_top *out)
-{
-    cpu_run_units(cpu_of(d), n_rows, dim, logits_top_unit,
-                  &(struct logits_params){.x = x, .dim = dim, .top = out});
-}
-
-static void sum_exp_unit(struct cpu_device *d, const void *params, uint32_t i, uint32_t i_thread)
-{
-    const struct logits_params *p = params;
-    p->sum[i] = d->kernels->sum_exp(row_of(p->x, i), p->dim, p->shift[i]);
-}
-static void cpu_sum_exp(struct device *d, struct view x, uint32_t n_rows, uint32_t dim,
-                        const float *shift, double *out)
-{
-    cpu_run_units(cpu_of(d), n_rows, 3 * (uint64_t)dim, sum_exp_unit,
-                  &(struct logits_params){.x = x, .dim = dim, .shift = shift, .sum = out});
 }
 
 /* ---- the device ---- */
@@ -418,43 +199,43 @@ static const struct ops cpu_ops = {
     .isa_level = cpu_isa_level,
     .set_isa_level = cpu_set_isa_level,
     .isa_name = cpu_isa_name_of,
-    .alloc = cpu_alloc,
-    .release = cpu_release,
-    .weight_bytes = cpu_weight_bytes,
-    .weight_pack = cpu_weight_pack,
-    .parallel_for = cpu_parallel_for,
-    .take_last = cpu_take_last,
-    .write = cpu_copy,
-    .read = cpu_read,
-    .available_bytes = cpu_available_bytes,
-    .begin = cpu_begin,
-    .upload = cpu_upload,
-    .upload_rows = cpu_upload_rows,
-    .scratch_bytes = cpu_scratch_bytes,
-    .use_scratch = cpu_use_scratch,
-    .embed = cpu_embed,
-    .gather = cpu_gather,
-    .norm = cpu_norm,
-    .sum_squares = cpu_sum_squares,
-    .clear = cpu_clear,
-    .linear = cpu_linear,
-    .lora = cpu_lora,
-    .rope_table = cpu_rope_table,
-    .rope = cpu_rope,
-    .kv_write = cpu_kv_write,
-    .copy = cpu_copy,
-    .attention = cpu_attention,
-    .gated = cpu_gated,
-    .add = cpu_add,
-    .route = cpu_route,
-    .moe = cpu_moe,
-    .copy_heads = cpu_copy_heads,
-    .gate_rows = cpu_gate_rows,
-    .softcap = cpu_softcap,
-    .linear_top = cpu_linear_top,
-    .logits_top = cpu_logits_top,
-    .sum_exp = cpu_sum_exp,
-    .sync = cpu_sync,
+    .memory = {.alloc = cpu_alloc,
+               .release = cpu_release,
+               .write = cpu_copy,
+               .read = cpu_read,
+               .available_bytes = cpu_available_bytes,
+               .scratch_bytes = cpu_scratch_bytes,
+               .use_scratch = cpu_use_scratch,
+               .copy = cpu_copy},
+    .loading = {.weight_bytes = cpu_weight_bytes,
+                .weight_pack = cpu_weight_pack,
+                .parallel_for = cpu_parallel_for},
+    .adapters = {.lora = cpu_lora},
+    .pass = {.begin = cpu_begin,
+             .upload = cpu_upload,
+             .upload_rows = cpu_upload_rows,
+             .sync = cpu_sync},
+    .math = {.take_last = cpu_take_last,
+             .embed = cpu_embed,
+             .gather = cpu_gather,
+             .norm = cpu_norm,
+             .sum_squares = cpu_sum_squares,
+             .clear = cpu_clear,
+             .linear = cpu_linear,
+             .rope_table = cpu_rope_table,
+             .rope = cpu_rope,
+             .kv_write = cpu_kv_write,
+             .attention = cpu_attention,
+             .gated = cpu_gated,
+             .add = cpu_add,
+             .route = cpu_route,
+             .moe = cpu_moe,
+             .copy_heads = cpu_copy_heads,
+             .gate_rows = cpu_gate_rows,
+             .softcap = cpu_softcap,
+             .linear_top = cpu_linear_top,
+             .logits_top = cpu_logits_top,
+             .sum_exp = cpu_sum_exp},
 };
 
 void cpu_device_spread(struct device *d, uint32_t i, uint32_t n)

@@ -1,10 +1,12 @@
 /* Products of rows with matrices on a CPU, and rows of an embedding: cut into tasks for the
  * threads. */
+#include "kernels/cpu/backend/linear.h"
+
 #include <assert.h>
 #include <math.h>
 #include <string.h>
 
-#include "kernels/cpu/backend/state.h"
+#include "kernels/cpu/backend/units.h"
 #include "kernels/cpu/pack/pack.h"
 
 enum {

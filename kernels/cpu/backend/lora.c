@@ -1,8 +1,10 @@
 /* Adapters: two narrow matrix products over gathered rows. Sums are those of `linear`, what comes
  * out is added element by element: a row's bits depend on the row and its adapter alone. */
+#include "kernels/cpu/backend/lora.h"
+
 #include <string.h>
 
-#include "kernels/cpu/backend/state.h"
+#include "kernels/cpu/backend/units.h"
 
 /* Rows of one adapter that fit into the rooms. */
 struct chunk {
@@ -22,8 +24,9 @@ static void add_unit(struct cpu_device *d, const void *params, uint32_t i, uint3
 static void multiply(struct device *d, const struct weight *w, struct view x, struct view out,
                      uint32_t n_rows)
 {
-    d->ops->linear(d, &(struct linear_params){
-                          .x = x, .n_rows = n_rows, .n_parts = 1, .parts = {{.w = w, .out = out}}});
+    d->ops->math.linear(
+        d, &(struct linear_params){
+               .x = x, .n_rows = n_rows, .n_parts = 1, .parts = {{.w = w, .out = out}}});
 }
 
 static void add_chunk(struct device *d, const struct chunk *c)

@@ -1,10 +1,12 @@
 /* Mixtures of experts: which experts a row goes to, and their sum. A row's result depends on that
  * row alone: its experts are added in ascending order, whoever else goes to them. */
+#include "kernels/cpu/backend/moe.h"
+
 #include <float.h>
 #include <math.h>
 #include <string.h>
 
-#include "kernels/cpu/backend/state.h"
+#include "kernels/cpu/backend/units.h"
 
 /* ---- the choice ---- */
 
@@ -161,30 +163,30 @@ static float share_of(const struct moe_params *p, uint32_t i_row, uint32_t e)
 static void run_expert(struct device *d, const struct moe_params *p, const struct moe_expert *x,
                        uint32_t n_rows)
 {
-    d->ops->linear(
+    d->ops->math.linear(
         d, &(struct linear_params){.x = p->gathered,
                                    .n_rows = n_rows,
                                    .n_parts = 2,
                                    .parts = {{.w = x->gate, .bias = x->gate_bias, .out = p->gate},
                                              {.w = x->up, .bias = x->up_bias, .out = p->up}}});
-    d->ops->gated(d, &(struct gated_params){.gate = p->gate,
-                                            .up = p->up,
-                                            .out = p->gate,
-                                            .n_rows = n_rows,
-                                            .dim = x->gate->n,
-                                            .act = p->act,
-                                            .limit = p->limit});
-    d->ops->linear(d, &(struct linear_params){
-                          .x = p->gate,
-                          .n_rows = n_rows,
-                          .n_parts = 1,
-                          .parts = {{.w = x->down, .bias = x->down_bias, .out = p->result}}});
+    d->ops->math.gated(d, &(struct gated_params){.gate = p->gate,
+                                                 .up = p->up,
+                                                 .out = p->gate,
+                                                 .n_rows = n_rows,
+                                                 .dim = x->gate->n,
+                                                 .act = p->act,
+                                                 .limit = p->limit});
+    d->ops->math.linear(d, &(struct linear_params){
+                               .x = p->gate,
+                               .n_rows = n_rows,
+                               .n_parts = 1,
+                               .parts = {{.w = x->down, .bias = x->down_bias, .out = p->result}}});
 }
 
 void cpu_moe(struct device *d, const struct moe_params *p)
 {
     const struct cpu_kernels *kernels = cpu_of(d)->kernels;
-    d->ops->clear(d, p->out, p->n_rows, p->dim);
+    d->ops->math.clear(d, p->out, p->n_rows, p->dim);
     for (uint32_t e = p->first; e < p->first + p->n; e++) {
         uint32_t n = gather(p, e);
         if (n == 0)

@@ -1,5 +1,5 @@
 #pragma once
-/* The kernels of kernels/cpu/dot/dot.h for any vec_*.h and vdot_*.h, included before this.
+/* The kernels of kernels/cpu/dot/dot.h for any vec/ISA.h and vdot_*.h, included before this.
  *
  * A panel's 32 inputs are unpacked into eight vectors, which all rows of a tile then multiply, each
  * with sums of its own: the codes of a row are read as broadcasts of four. Where there are too few

@@ -1,5 +1,5 @@
 #pragma once
-/* kernels/cpu/dot/vdot_scalar.h as two registers of AVX2, behind vec_avx2.h; with AVX-VNNI where
+/* kernels/cpu/dot/vdot_scalar.h as two registers of AVX2, behind vec/avx2.h; with AVX-VNNI where
  * the file is compiled for it. */
 #include <immintrin.h>
 #include <stdint.h>

@@ -1,5 +1,5 @@
 #pragma once
-/* kernels/cpu/dot/vdot_scalar.h as one register of AVX-512, behind vec_avx512.h; with VNNI where
+/* kernels/cpu/dot/vdot_scalar.h as one register of AVX-512, behind vec/avx512.h; with VNNI where
  * the file is compiled for it. */
 #include <immintrin.h>
 #include <stdint.h>

@@ -1,5 +1,5 @@
 #pragma once
-/* kernels/cpu/dot/vdot_scalar.h as four registers of NEON, behind vec_neon.h; with the dot products
+/* kernels/cpu/dot/vdot_scalar.h as four registers of NEON, behind vec/neon.h; with the dot products
  * of ARMv8.2 (dotprod), and with those of unsigned codes (i8mm), where the file is compiled for
  * them.
  */

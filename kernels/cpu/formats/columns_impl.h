@@ -1,5 +1,5 @@
 #pragma once
-/* What linear_few_impl.h and linear_impl.h share. */
+/* Columns of panels, for few_impl.h and linear/linear_impl.h. */
 #include "kernels/cpu/formats/formats_impl.h"
 #include "kernels/cpu/kernels.h"
 

@@ -1,12 +1,12 @@
 #pragma once
-/* The kernels of one format for any vec_*.h, included before this: what a file of formats
+/* The kernels of one format for any vec/ISA.h, included before this: what a file of formats
  * instantiates. A few rows (decode) are bound by reading weights: gemv dequantises in registers,
  * with several panels side by side, one accumulator for each and each row, so that the chains of
  * FMAs hide their latency. For everything else dequantize is enough (linear_impl.h). What is run
  * seldom has a gemv of one row alone: an instance costs a second to compile. */
 #include "kernels/cpu/formats/columns_impl.h"
+#include "kernels/cpu/formats/formats.h"
 #include "kernels/cpu/formats/formats_impl.h"
-#include "kernels/cpu/linear/linear.h"
 
 enum { PREFETCH_BYTES = 2048 };
 

@@ -1,7 +1,7 @@
 #pragma once
 /* Packed weights as vectors of 16 outputs (the layouts of kernels/cpu/pack/pack.h), for any
- * vec_*.h. All take the dtype as a constant: inlined, one of the branches stays. A stream is read a
- * block, a group of one scale, eight k, a pair of k at a time. */
+ * vec/ISA.h. All take the dtype as a constant: inlined, one of the branches stays. A stream is read
+ * a block, a group of one scale, eight k, a pair of k at a time. */
 #include "kernels/cpu/kernels.h"
 #include "kernels/cpu/pack/pack.h"
 #include "kernels/cpu/vec/pairs_impl.h"

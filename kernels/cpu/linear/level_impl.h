@@ -1,8 +1,8 @@
 #pragma once
 /* What an ISA file is, but for its name and vectors: the level's formats, and linear.h's functions
  * over them. */
+#include "kernels/cpu/isa_names.h"
 #include "kernels/cpu/linear/linear_impl.h"
-#include "kernels/cpu/row/row.h"
 
 static const format_table *const tables[] = {&ISA_FN(formats_plain), &ISA_FN(formats_blocks),
                                              &ISA_FN(formats_k), &ISA_FN(formats_ours),

@@ -1,12 +1,13 @@
 #pragma once
-/* linear and embed_row for any vec_*.h, included before this (kernels/cpu/linear/linear.h has the
+/* linear and embed_row for any vec/ISA.h, included before this (kernels/cpu/linear/linear.h has the
  * math).
  *
- * A few rows are the format's own matter (linear_few_impl.h). More: panels are dequantised into
+ * A few rows are the format's own matter (formats/few_impl.h). More: panels are dequantised into
  * t->scratch, GEMM_KC inputs at a time so that they stay in the first cache, and gemm_tile
  * multiplies them with tiles of rows; between chunks of K the sums rest in out, which loses no
  * bits. Both add in the same order. */
 #include "kernels/cpu/formats/columns_impl.h"
+#include "kernels/cpu/formats/formats.h"
 #include "kernels/cpu/linear/linear.h"
 #include "kernels/cpu/pack/pack.h"
 

@@ -8,7 +8,7 @@
 #include "kernels/cpu/vec/avx512.h"
 /* after it */
 #include "kernels/cpu/formats/columns_impl.h"
-#include "kernels/cpu/linear/rounded.h"
+#include "kernels/cpu/linear/rounded_sets.h"
 #include "kernels/cpu/pack/pack.h"
 
 enum {

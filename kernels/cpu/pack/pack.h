@@ -30,15 +30,10 @@
 #include "kernels/cpu/kernels.h"
 #include "kernels/host/blocks.h"
 
-/* Twice the values of e2m1, the codes of MXFP4; the values of IQ4_NL. */
-extern const int8_t mxfp4_values[16], iq4_nl_values[16];
-
 /* Bytes of one panel; 0: no kernel for this dtype, or k is no whole number of its blocks. */
 uint64_t pack_panel_bytes(enum dtype dtype, uint32_t k);
 /* Writes panel i_panel of w from rows of the file's layout. */
 void pack_panel(struct weight *w, const struct weight_rows *rows, uint32_t i_panel);
-/* One row of the file's layout as floats: norms, biases, tests. False: unknown dtype. */
-bool dequantize_row(enum dtype dtype, const void *row, uint32_t k, float *out);
 
 /* What an output's block has in a panel before its groups: bytes of d, of dmin, and of a zero; and
  * these of 16 outputs, written. */

@@ -5,8 +5,6 @@
 
 #include <string.h>
 
-#include "kernels/cpu/pack/pack.h"
-
 enum { LINE_K = 32 }; /* numbers of two bytes in a cache line */
 
 typedef uint16_t v8 __attribute__((vector_size(16)));

@@ -1,12 +1,7 @@
 #pragma once
-/* The functions of row_impl.h, attention_impl.h and linear_level_impl.h, one set per ISA. An ISA
- * file defines ISA as its suffix, includes its vec_*.h and then the *_impl.h; kernels/cpu/kernels.h
- * says what each does. */
+/* The functions of row_impl.h, one set for each level; kernels/cpu/kernels.h says what each does.
+ */
 #include "kernels/cpu/kernels.h"
-
-#define ISA_JOIN2(name, isa) name##_##isa
-#define ISA_JOIN(name, isa)  ISA_JOIN2(name, isa)
-#define ISA_FN(name)         ISA_JOIN(name, ISA)
 
 #define ROW_DECLARE(isa)                                                                           \
     float row_sum_squares_##isa(const float *x, uint32_t dim);                                     \
@@ -24,22 +19,5 @@
     /* to the nearest bfloat16; below 2^-126 to a zero of the sign */                              \
     void row_round_##isa(float *out, const float *x, uint32_t dim)
 
-#define ATTENTION_DECLARE(isa)                                                                     \
-    void kv_store_##isa(void *to, enum dtype dtype, float *scale, const float *from,               \
-                        uint32_t dim);                                                             \
-    void attention_##isa(const struct attention_params *p, uint32_t i_row, uint32_t i_kv_head,     \
-                         float *scratch);                                                          \
-    void attention_rows_##isa(const struct attention_params *p, uint32_t i_row, uint32_t n_rows,   \
-                              uint32_t i_kv_head, float *scratch);                                 \
-    void attention_split_##isa(const struct attention_params *p, uint32_t i_row,                   \
-                               uint32_t i_kv_head, uint32_t i_split, uint32_t i_next,              \
-                               float *scratch, float *part);                                       \
-    void attention_merge_##isa(const struct attention_params *p, uint32_t i_head, bool first,      \
-                               float *acc, const float *part);                                     \
-    void attention_finish_##isa(const struct attention_params *p, uint32_t i_row,                  \
-                                uint32_t i_kv_head, uint32_t i_head, const float *acc)
-
-#define ROW_AND_ATTENTION_DECLARE(upper, isa)                                                      \
-    ROW_DECLARE(isa);                                                                              \
-    ATTENTION_DECLARE(isa);
-CPU_LEVELS(ROW_AND_ATTENTION_DECLARE)
+#define ROW_DECLARE_LEVEL(upper, isa) ROW_DECLARE(isa);
+CPU_LEVELS(ROW_DECLARE_LEVEL)

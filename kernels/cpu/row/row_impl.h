@@ -4,6 +4,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "kernels/cpu/isa_names.h"
 #include "kernels/cpu/row/row.h"
 #include "kernels/cpu/vec/math_impl.h"
 #include "kernels/host/narrow.h"

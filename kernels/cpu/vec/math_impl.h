@@ -1,5 +1,5 @@
 #pragma once
-/* exp and tanh of sixteen floats, over the vf of whichever vec_*.h was included before. The same
+/* exp and tanh of sixteen floats, over the vf of whichever vec/ISA.h was included before. The same
  * fused operations in the same order on every ISA, so that AVX2 and AVX-512 give equal bits.
  *
  * exp after Cephes (Moshier, expf.c): x = n ln 2 + r with |r| <= ln(2) / 2, ln 2 in two parts, and

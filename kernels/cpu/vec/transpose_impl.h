@@ -1,6 +1,6 @@
 #pragma once
 /* vf_transpose16(vf v[16]): lane k of v[i] and lane i of v[k] change places. Over the vf of
- * whichever vec_*.h was included before. */
+ * whichever vec/ISA.h was included before. */
 #include <string.h>
 
 #if defined __AVX512F__

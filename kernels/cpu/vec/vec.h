@@ -1,8 +1,8 @@
 #pragma once
 /* Sixteen floats as one value, so that each kernel is written once and compiled per ISA: the file
- * that includes a *_impl.h includes vec_scalar.h, vec_avx2.h, vec_avx512.h or vec_neon.h first.
+ * that includes a *_impl.h includes scalar.h, avx2.h, avx512.h or neon.h first.
  * Every operation is lane by lane and correctly rounded, so the levels differ only in vf_fma, which
- * vec_scalar.h computes as a product and a sum (with VEC_SCALAR_FMA: as fmaf, which tests use to
+ * scalar.h computes as a product and a sum (with VEC_SCALAR_FMA: as fmaf, which tests use to
  * compare bits). Nothing here may be contracted or reassociated by the compiler: the flags are in
  * kernels/CMakeLists.txt.
  *

@@ -1,5 +1,5 @@
 #pragma once
-/* Attention and the writing of the KV cache, as kernels: the C ABI behind backend_attention.c. Work
+/* Attention and the writing of the KV cache, as kernels: the C ABI behind backend/attention.c. Work
  * is enqueued; pointers inside are the device's, but for kv, which is read before the call returns.
  * Q, K, V and the result are bfloat16; any strides and alignments of whole elements. */
 #include "kernels/cuda/attention/tiles.h"

@@ -1,6 +1,6 @@
 #pragma once
 /* What the attention kernels share: their arguments, and which rows, heads and positions a block
- * has. attention_load.cuh: what comes into shared memory; attention_store.cuh: where results go.
+ * has. load.cuh: what comes into shared memory; store.cuh: where results go.
  *
  * Rows of a block are packed: m = row of the tile * query heads of the KV head + query head. What a
  * block reads of the positions are units of BN tokens that begin at multiples of BN; a split has an
@@ -41,6 +41,8 @@ struct attention_args {
     bool q_vector;         /* Q's heads at multiples of 16 bytes */
     uint32_t shared_bytes; /* that a block may have */
 };
+/* Fills in the kernels' arguments that follow from p; tiles, splits and parts are the launch's. */
+attention_args attention_args_of(const struct attention_params *p);
 
 /* Of one block of threads. */
 struct attention_task {

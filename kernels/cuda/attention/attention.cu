@@ -20,8 +20,6 @@
 #include "kernels/cuda/attention/expanded.cuh"
 #include "kernels/cuda/attention/store.cuh"
 
-#include "kernels/kv_layout.h"
-
 namespace
 {
 constexpr uint32_t FEW_WAVES = 2, FEW_SPLITS = 4, MOST_WAVES = 4, MANY_WAVES = 1;
@@ -231,20 +229,6 @@ enum status enqueue_class(const struct cuda_attention_params *p, attention_args 
     return a.n_splits > 1 ? merge(a, c, s, err) : STATUS_OK;
 }
 
-bool is_multiple(const void *ptr, uint64_t stride_bytes, uint32_t of)
-{
-    return (uintptr_t)ptr % of == 0 && stride_bytes % of == 0;
-}
-
-/* How many low bits a division by n takes off; -1: n is no power of two. */
-int32_t shift_of(uint32_t n)
-{
-    int32_t shift = 0;
-    while (shift < 31 && 1u << shift < n)
-        shift++;
-    return 1u << shift == n ? shift : -1;
-}
-
 tile_class class_of(const struct cuda_attention_params *p, uint32_t width, uint32_t shared_bytes,
                     bool many)
 {
@@ -266,38 +250,6 @@ tile_class class_of(const struct cuda_attention_params *p, uint32_t width, uint3
     return c;
 }
 } // namespace
-
-attention_args attention_args_of(const struct attention_params *p)
-{
-    const struct kv_cache *kv = p->kv;
-    attention_args a = {};
-    a.q = static_cast<const uint16_t *>(p->q.data), a.q_stride = p->q.stride;
-    a.out = static_cast<uint16_t *>(p->out.data), a.out_stride = p->out.stride;
-    a.rows = p->rows;
-    a.k = static_cast<const uint8_t *>(kv->k), a.v = static_cast<const uint8_t *>(kv->v);
-    a.k_scales = reinterpret_cast<const uint8_t *>(kv->k_scales);
-    a.v_scales = reinterpret_cast<const uint8_t *>(kv->v_scales);
-    a.block_stride = kv->block_stride, a.type = kv->dtype;
-    a.n_heads = p->n_heads, a.group = p->group, a.first_in_group = p->first_in_group;
-    a.window = p->window;
-    a.head_dim = kv->head_dim, a.v_dim = kv->v_dim, a.block_tokens = kv->block_tokens;
-    a.elem_bytes = (uint32_t)kv_elem_bytes(kv->dtype);
-    a.block_shift = shift_of(kv->block_tokens);
-    a.is_latent = kv_is_latent(kv);
-    a.n_scales = a.is_latent ? 2 : 1;
-    a.scale = p->scale, a.softcap = p->softcap, a.sinks = p->sinks;
-    const uint64_t token_bytes = (uint64_t)kv->head_dim * a.elem_bytes;
-    a.is_plain = kv->dtype == DTYPE_BF16 && token_bytes % 16 == 0 &&
-                 is_multiple(kv->k, kv->block_stride, 16) &&
-                 is_multiple(kv->v, kv->block_stride, 16);
-    a.is_staged = a.elem_bytes == 1 && kv->head_dim % 16 == 0 && kv->v_dim % 16 == 0 &&
-                  is_multiple(kv->k, kv->block_stride, 16) &&
-                  is_multiple(kv->v, kv->block_stride, 16);
-    a.is_vector = kv->head_dim % 8 == 0 && is_multiple(kv->k, kv->block_stride, 8) &&
-                  is_multiple(kv->v, kv->block_stride, 8);
-    a.q_vector = kv->head_dim % 8 == 0 && is_multiple(a.q, (uint64_t)a.q_stride * 2, 16);
-    return a;
-}
 
 uint64_t cuda_attention_parts_bytes(uint32_t n_rows, uint32_t n_heads, uint32_t v_dim)
 {
@@ -333,7 +285,7 @@ enum status cuda_attention(struct gpu_stream *s, const struct cuda_attention_par
     return enqueue_class(p, a, class_of(p, width, a.shared_bytes, true), s, err);
 }
 
-/* ---- over keys and values that were made out of latents (cuda_latent.h) ---- */
+/* ---- over keys and values that were made out of latents (expansion.h) ---- */
 
 namespace
 {

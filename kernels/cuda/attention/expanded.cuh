@@ -1,5 +1,5 @@
 #pragma once
-/* The launch of attention_expanded.cu. */
+/* The launch of expanded.cu. */
 #include "kernels/cuda/attention/launch.cuh"
 
 extern "C" {

@@ -1,7 +1,7 @@
 #pragma once
 /* Attention over a latent (MLA) in the model's own form: keys and values of every head are made out
  * of the cached latents, some positions at a time, and attention of these is an ordinary one of
- * nope + rope dimensions for keys and v for values. The C ABI behind backend_latent.c, which says
+ * nope + rope dimensions for keys and v for values. The C ABI behind backend/latent.c, which says
  * when that is done. Work is enqueued; pointers inside are the device's. */
 #include "kernels/cuda/attention/tiles.h"
 #include "kernels/cuda/device/abi.h"

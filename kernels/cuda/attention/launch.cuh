@@ -44,9 +44,6 @@ template <class S64, class S96, class S128, class S256> struct attention_shapes 
     }
 };
 
-/* Fills in the kernels' arguments that follow from p; tiles, splits and parts are the launch's. */
-attention_args attention_args_of(const struct attention_params *p);
-
 #define ATTENTION_FEW_ROWS 16u
 uint32_t attention_few_blocks(uint32_t width, uint32_t shared_bytes);
 enum status attention_few(const attention_args &a, uint32_t width, uint32_t n_kv_heads,

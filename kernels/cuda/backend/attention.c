@@ -1,5 +1,8 @@
+#include "kernels/cuda/backend/attention.h"
+
 #include "kernels/cuda/attention/abi.h"
-#include "kernels/cuda/backend/state.h"
+#include "kernels/cuda/backend/enqueue.h"
+#include "kernels/cuda/backend/staging.h"
 
 void cuda_backend_kv_write(struct device *d, const struct kv_write_params *p)
 {
@@ -15,9 +18,9 @@ void cuda_backend_rope_kv(struct device *d, const struct rope_params *q,
     struct cuda_device *x = cuda_of(d);
     struct error err = {0};
     if (!cuda_rope_kv_fits(k, p)) {
-        d->ops->rope(d, q);
-        d->ops->rope(d, k);
-        d->ops->kv_write(d, p);
+        d->ops->math.rope(d, q);
+        d->ops->math.rope(d, k);
+        d->ops->math.kv_write(d, p);
     } else if (cuda_goes_on(x)) {
         cuda_note(x, cuda_rope_kv(x->stream, q, k, p, &err), &err);
     }

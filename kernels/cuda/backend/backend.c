@@ -5,28 +5,22 @@
 #include "common/base/mem.h"
 #include "common/host/host.h"
 #include "kernels/cuda/attention/abi.h"
-#include "kernels/cuda/backend/state.h"
+#include "kernels/cuda/backend/attention.h"
+#include "kernels/cuda/backend/draw.h"
+#include "kernels/cuda/backend/enqueue.h"
+#include "kernels/cuda/backend/latent.h"
+#include "kernels/cuda/backend/linear.h"
+#include "kernels/cuda/backend/moe.h"
+#include "kernels/cuda/backend/pack.h"
+#include "kernels/cuda/backend/record.h"
+#include "kernels/cuda/backend/rows.h"
+#include "kernels/cuda/backend/staging.h"
 #include "kernels/cuda/linear/abi.h"
+#include "kernels/cuda/rows/abi.h"
 
 enum { LOGITS_ROWS = 256, MAX_THREADS = 64 };
 
 /* ---- what failed ---- */
-
-void cuda_note(struct cuda_device *x, enum status s, const struct error *err)
-{
-    if (s == STATUS_OK || x->failed != STATUS_OK)
-        return;
-    x->failed = s;
-    x->error = *err;
-}
-
-bool cuda_goes_on(struct cuda_device *x)
-{
-    struct error err;
-    if (x->failed == STATUS_OK && cuda_staging_is_dirty(x))
-        cuda_note(x, cuda_staging_send(x, &err), &err);
-    return x->failed == STATUS_OK;
-}
 
 static enum status told(const struct cuda_device *x, struct error *err)
 {
@@ -188,6 +182,18 @@ static void cuda_parallel_for(struct device *d, uint32_t n, void (*fn)(void *ctx
     pool_run(cuda_of(d)->pool, n, loop_task, &(struct loop){fn, ctx});
 }
 
+/* ---- passes ---- */
+
+static void cuda_begin(struct device *d)
+{
+    struct cuda_device *x = cuda_of(d);
+    x->n_row_groups = 0;
+    x->may_be_recorded = false;
+    cuda_latent_begin(x);
+    x->adapters = (struct cuda_adapter_rows){0};
+    cuda_staging_begin(x);
+}
+
 /* ---- what it is ---- */
 
 static uint32_t cuda_isa_level(const struct device *d)
@@ -236,59 +242,59 @@ static const struct ops cuda_ops = {
     .isa_level = cuda_isa_level,
     .set_isa_level = cuda_set_isa_level,
     .isa_name = cuda_isa_name,
-    .alloc = cuda_alloc,
-    .release = cuda_release,
-    .weight_bytes = cuda_backend_weight_bytes,
-    .weight_pack = cuda_backend_weight_pack,
-    .parallel_for = cuda_parallel_for,
-    .take_last = cuda_backend_take_last,
-    .write = cuda_write,
-    .read = cuda_read,
-    .available_bytes = cuda_available_bytes,
-    .begin = cuda_backend_begin,
-    .upload = cuda_backend_upload,
-    .upload_rows = cuda_backend_upload_rows,
-    .upload_adapters = cuda_backend_upload_adapters,
     .check = cuda_check,
-    .scratch_bytes = cuda_scratch_bytes,
-    .use_scratch = cuda_use_scratch,
-    .record = cuda_backend_record,
-    .record_end = cuda_backend_record_end,
-    .can_record = cuda_backend_can_record,
-    .record_drop = cuda_backend_record_drop,
-    .record_bytes = cuda_backend_record_bytes,
-    .embed = cuda_backend_embed,
-    .gather = cuda_backend_gather,
-    .add_norm = cuda_backend_add_norm,
-    .rope_kv = cuda_backend_rope_kv,
-    .table_bytes = cuda_backend_table_bytes,
-    .expert_table = cuda_backend_expert_table,
-    .head_table = cuda_backend_head_table,
-    .heads = cuda_backend_heads,
-    .latent = cuda_backend_latent,
-    .norm = cuda_backend_norm,
-    .sum_squares = cuda_backend_sum_squares,
-    .clear = cuda_backend_clear,
-    .linear = cuda_backend_linear,
-    .linear_gated = cuda_backend_linear_gated,
-    .adapter_bytes = cuda_backend_adapter_bytes,
-    .adapter_table = cuda_backend_adapter_table,
-    .add_adapters = cuda_backend_add_adapters,
-    .rope_table = cuda_backend_rope_table,
-    .rope = cuda_backend_rope,
-    .kv_write = cuda_backend_kv_write,
-    .copy = cuda_copy,
-    .attention = cuda_backend_attention,
-    .gated = cuda_backend_gated,
-    .add = cuda_backend_add,
-    .route = cuda_backend_route,
-    .moe = cuda_backend_moe,
-    .copy_heads = cuda_backend_copy_heads,
-    .gate_rows = cuda_backend_gate_rows,
-    .softcap = cuda_backend_softcap,
-    .logits_top = cuda_backend_logits_top,
-    .sum_exp = cuda_backend_sum_exp,
-    .sync = cuda_sync,
+    .memory = {.alloc = cuda_alloc,
+               .release = cuda_release,
+               .write = cuda_write,
+               .read = cuda_read,
+               .available_bytes = cuda_available_bytes,
+               .scratch_bytes = cuda_scratch_bytes,
+               .use_scratch = cuda_use_scratch,
+               .copy = cuda_copy},
+    .loading = {.weight_bytes = cuda_backend_weight_bytes,
+                .weight_pack = cuda_backend_weight_pack,
+                .parallel_for = cuda_parallel_for,
+                .table_bytes = cuda_backend_table_bytes,
+                .expert_table = cuda_backend_expert_table,
+                .head_table = cuda_backend_head_table},
+    .adapters = {.upload = cuda_backend_upload_adapters,
+                 .bytes = cuda_backend_adapter_bytes,
+                 .table = cuda_backend_adapter_table,
+                 .add = cuda_backend_add_adapters},
+    .pass = {.begin = cuda_begin,
+             .upload = cuda_backend_upload,
+             .upload_rows = cuda_backend_upload_rows,
+             .sync = cuda_sync},
+    .recording = {.begin = cuda_backend_record,
+                  .end = cuda_backend_record_end,
+                  .takes = cuda_backend_can_record,
+                  .drop = cuda_backend_record_drop,
+                  .bytes = cuda_backend_record_bytes},
+    .math = {.take_last = cuda_backend_take_last,
+             .embed = cuda_backend_embed,
+             .gather = cuda_backend_gather,
+             .add_norm = cuda_backend_add_norm,
+             .rope_kv = cuda_backend_rope_kv,
+             .heads = cuda_backend_heads,
+             .latent = cuda_backend_latent,
+             .norm = cuda_backend_norm,
+             .sum_squares = cuda_backend_sum_squares,
+             .clear = cuda_backend_clear,
+             .linear = cuda_backend_linear,
+             .linear_gated = cuda_backend_linear_gated,
+             .rope_table = cuda_backend_rope_table,
+             .rope = cuda_backend_rope,
+             .kv_write = cuda_backend_kv_write,
+             .attention = cuda_backend_attention,
+             .gated = cuda_backend_gated,
+             .add = cuda_backend_add,
+             .route = cuda_backend_route,
+             .moe = cuda_backend_moe,
+             .copy_heads = cuda_backend_copy_heads,
+             .gate_rows = cuda_backend_gate_rows,
+             .softcap = cuda_backend_softcap,
+             .logits_top = cuda_backend_logits_top,
+             .sum_exp = cuda_backend_sum_exp},
 };
 
 static enum status open_parts(struct cuda_device *x, const struct cuda_device_options *o,

@@ -1,14 +1,15 @@
-/* Drawing for a worker (cuda_draw.h): a step's lists go to the device in one piece of pinned
+/* Drawing for a worker (draw.h): a step's lists go to the device in one piece of pinned
  * memory, the kernels of sample.cu put ids into `last` and into the step's results, and these come
  * back in one copy with an event behind it. The host's side is there for each step under way, the
  * device's once: what is enqueued is done in order. So a step's first rows find their lists where
  * the last step's found theirs, and drawing them may be recorded; lists of any length lie behind
  * the rows and are found by the rows' own numbers. */
+#include "kernels/cuda/backend/draw.h"
+
 #include <string.h>
 
 #include "common/base/mem.h"
-#include "kernels/cuda/backend/draw.h"
-#include "kernels/cuda/backend/state.h"
+#include "kernels/cuda/backend/enqueue.h"
 
 struct step {
     uint8_t *host_lists; /* pinned, as all of the host's: places as of the device's */
@@ -70,7 +71,7 @@ static void draws_close(struct gpu_draws *base)
         gpu_event_free(w->steps[i].event);
     gpu_host_release(w->device->gpu, w->pinned);
     if (w->memory)
-        w->device->base.ops->release(&w->device->base, w->memory, w->base.n_bytes);
+        w->device->base.ops->memory.release(&w->device->base, w->memory, w->base.n_bytes);
     mem_free(w);
 }
 
@@ -236,7 +237,7 @@ static enum status open_parts(struct draws *w, struct error *err)
 {
     const struct gpu_draws_options *o = &w->base.o;
     struct device *d = &w->device->base;
-    w->memory = d->ops->alloc(d, gpu_draws_bytes(o));
+    w->memory = d->ops->memory.alloc(d, gpu_draws_bytes(o));
     if (!w->memory)
         return error_set(err, STATUS_NO_MEMORY,
                          "this worker's part of the device has no %.1f MiB to draw tokens with: "

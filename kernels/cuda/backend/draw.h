@@ -67,3 +67,7 @@ uint64_t gpu_draws_bytes(const struct gpu_draws_options *o);
 /* Of a device that cuda_device_open gave, which is closed later. STATUS_NO_MEMORY. */
 MUST_USE enum status gpu_draws_open(struct device *d, const struct gpu_draws_options *o,
                                     struct gpu_draws **out, struct error *err);
+
+/* The slot `take_last` of struct ops. */
+void cuda_backend_take_last(struct device *d, uint32_t *ids, const uint32_t *slots,
+                            const uint32_t *last, uint32_t n_rows);

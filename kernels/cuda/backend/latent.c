@@ -25,9 +25,12 @@
  * of one turn. A turn has as many heads as fit into EXPANDED_BYTES with all keys of a batch of
  * sequences or, where one head's keys do not fit, one head and a part of one sequence's keys, whose
  * results are parts that are merged as splits are. */
+#include "kernels/cuda/backend/latent.h"
+
 #include "common/base/mem.h"
 #include "kernels/cuda/attention/abi.h"
-#include "kernels/cuda/backend/state.h"
+#include "kernels/cuda/backend/enqueue.h"
+#include "kernels/cuda/backend/staging.h"
 #include "kernels/cuda/linear/abi.h"
 
 enum { ALIGN = 256, LEAST_ROWS = GPU_TILE_ROWS, PIECE_KEYS = 8192, KEYS_UNIT = 32 };
@@ -434,9 +437,9 @@ static void run_heads(struct device *d, const struct latent_params *p, bool into
     heads.x = rows_from(heads.x, first), heads.out = rows_from(heads.out, first);
     rope.from = rows_from(rope.from, first), rope.to = rows_from(rope.to, first);
     heads.n_rows = rope.n_rows = end - first;
-    d->ops->heads(d, &heads);
+    d->ops->math.heads(d, &heads);
     if (into)
-        d->ops->copy_heads(d, &rope);
+        d->ops->math.copy_heads(d, &rope);
 }
 
 static void run_heads_beside(struct device *d, const struct latent_params *p, bool into)
@@ -471,11 +474,11 @@ static void run_absorbed(struct device *d, const struct latent_params *p)
 /* Runs all rows in the absorbed form. */
 static void run_one_by_one(struct device *d, const struct latent_params *p)
 {
-    d->ops->heads(d, &p->keys);
-    d->ops->copy_heads(d, &p->rope);
-    d->ops->kv_write(d, &p->write);
-    d->ops->attention(d, &p->attention);
-    d->ops->heads(d, &p->values);
+    d->ops->math.heads(d, &p->keys);
+    d->ops->math.copy_heads(d, &p->rope);
+    d->ops->math.kv_write(d, &p->write);
+    d->ops->math.attention(d, &p->attention);
+    d->ops->math.heads(d, &p->values);
 }
 
 void cuda_backend_latent(struct device *d, const struct latent_params *p)
@@ -490,7 +493,7 @@ void cuda_backend_latent(struct device *d, const struct latent_params *p)
         run_one_by_one(d, p);
         return;
     }
-    d->ops->kv_write(d, &p->write);
+    d->ops->math.kv_write(d, &p->write);
     run_absorbed(d, p);
     if (cuda_goes_on(x))
         cuda_note(x, run_expanded(x, p, &shape, &err), &err);

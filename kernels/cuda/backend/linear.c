@@ -1,6 +1,8 @@
 /* Products and rows of weights: which kernel takes how many rows, and what lies where in scratch.
  */
-#include "kernels/cuda/backend/state.h"
+#include "kernels/cuda/backend/linear.h"
+
+#include "kernels/cuda/backend/enqueue.h"
 #include "kernels/cuda/linear/abi.h"
 #include "kernels/cuda/rows/abi.h"
 

@@ -1,7 +1,9 @@
 /* Mixtures, heads and adapters of struct ops over their kernels: tables made on the host and
  * written once, and the device's scratch. */
+#include "kernels/cuda/backend/moe.h"
+
 #include "common/base/mem.h"
-#include "kernels/cuda/backend/state.h"
+#include "kernels/cuda/backend/enqueue.h"
 #include "kernels/cuda/moe/abi.h"
 
 /* Of an adapter, and inputs of a matrix that has one: for the scratch, which less of makes slower
@@ -68,7 +70,7 @@ void cuda_backend_adapter_table(struct device *d, const struct lora_pair *pairs,
     const enum status s = cuda_adapter_table_fill(pairs, n, table, &err);
     cuda_note(cuda_of(d), s, &err);
     if (s == STATUS_OK)
-        d->ops->write(d, out, table, n * cuda_adapter_bytes());
+        d->ops->memory.write(d, out, table, n * cuda_adapter_bytes());
     mem_free(table);
 }
 
@@ -86,7 +88,7 @@ void cuda_backend_expert_table(struct device *d, const struct moe_expert *expert
     const enum status s = cuda_expert_table_fill(experts, n, table, &err);
     cuda_note(cuda_of(d), s, &err);
     if (s == STATUS_OK)
-        d->ops->write(d, out, table, cuda_expert_table_bytes(n));
+        d->ops->memory.write(d, out, table, cuda_expert_table_bytes(n));
     mem_free(table);
 }
 
@@ -97,7 +99,7 @@ void cuda_backend_head_table(struct device *d, const struct weight *const *w, ui
     const enum status s = cuda_head_table_fill(w, n, table, &err);
     cuda_note(cuda_of(d), s, &err);
     if (s == STATUS_OK)
-        d->ops->write(d, out, table, cuda_head_table_bytes(n));
+        d->ops->memory.write(d, out, table, cuda_head_table_bytes(n));
     mem_free(table);
 }
 

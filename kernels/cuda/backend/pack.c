@@ -1,9 +1,12 @@
 /* Weights to the device: row tiles are packed by all of the host's threads into pinned rooms, which
  * go over by asynchronous copies while the next room is packed. A checkpoint of plain numbers is
  * copied once on the host, by many threads, and streams at the link's speed. */
-#include "kernels/cuda/weights/pack.h"
+#include "kernels/cuda/backend/pack.h"
+
 #include "common/base/mem.h"
-#include "kernels/cuda/backend/state.h"
+#include "kernels/cuda/backend/enqueue.h"
+#include "kernels/cuda/backend/linear.h"
+#include "kernels/cuda/weights/pack.h"
 
 /* Each room costs one pool_run: the host's threads wake up, share out the tasks and meet again, and
  * nothing is packed until they do. A link of 55 GB/s takes a room of 8 MiB in 0.15 ms, so that a

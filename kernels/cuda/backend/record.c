@@ -5,24 +5,25 @@
  * all later ones under that key. cuBLASLt, which passes of more than 64 rows go through, enqueues
  * kernels alone when it is recorded: its handle, its workspace and the algorithm for a shape are
  * there since the first pass. */
+#include "kernels/cuda/backend/record.h"
+
 #include "common/base/mem.h"
-#include "kernels/cuda/backend/state.h"
+#include "kernels/cuda/backend/enqueue.h"
 #include "kernels/cuda/device/graph.h"
 
 /* 18 buckets times the kinds of passes and draws are some 110 recordings, 175 of a mixture, and
  * twice that with a draft model. Beyond MAX_RECORDS passes run eagerly. */
 enum { MAX_RECORDS = 512 };
 
-struct record {
+struct gpu_record {
     uint64_t key;
     struct gpu_graph *graph; /* NULL: it was seen once */
     bool is_refused;         /* never again; a graph that it may have is freed with the others */
 };
 
 struct gpu_records {
-    struct record all[MAX_RECORDS];
+    struct gpu_record all[MAX_RECORDS];
     uint32_t n;
-    struct record *begun;
     uint64_t free_before, n_bytes;
 };
 
@@ -60,7 +61,7 @@ static uint64_t whole_key(const struct cuda_device *x, uint64_t key)
     return mix(key, (uint64_t)x->adapters.n_rows << 32 | x->adapters.most_few);
 }
 
-static struct record *find(struct gpu_records *r, uint64_t key)
+static struct gpu_record *find(struct gpu_records *r, uint64_t key)
 {
     for (uint32_t i = 0; i < r->n; i++)
         if (r->all[i].key == key)
@@ -75,12 +76,12 @@ static struct gpu_records *records_of(struct cuda_device *x)
     return x->records;
 }
 
-static enum status begin(struct cuda_device *x, struct record *r, struct error *err)
+static enum status begin(struct cuda_device *x, struct gpu_record *r, struct error *err)
 {
     struct gpu_records *all = x->records;
     TRY(gpu_memory_free(x->gpu, &all->free_before, err));
     TRY(gpu_graph_begin(x->stream, err));
-    all->begun = r;
+    x->recording = r;
     return STATUS_OK;
 }
 
@@ -93,7 +94,7 @@ static bool answers(struct cuda_device *x)
 }
 
 /* false: it is no refusal but a lost device. */
-static bool refuse(struct cuda_device *x, struct record *r, const struct error *err,
+static bool refuse(struct cuda_device *x, struct gpu_record *r, const struct error *err,
                    struct error *why)
 {
     if (!answers(x))
@@ -114,9 +115,9 @@ enum record_state cuda_backend_record(struct device *d, uint64_t key, bool of_ro
         return RECORD_NONE;
     if (of_rows)
         key = whole_key(x, key);
-    struct record *r = find(all, key);
+    struct gpu_record *r = find(all, key);
     if (!r && all->n < MAX_RECORDS)
-        all->all[all->n++] = (struct record){.key = key};
+        all->all[all->n++] = (struct gpu_record){.key = key};
     if (!r || r->is_refused)
         return RECORD_NONE;
     enum status s = r->graph ? launch(x, r->graph, &err) : begin(x, r, &err);
@@ -128,7 +129,7 @@ enum record_state cuda_backend_record(struct device *d, uint64_t key, bool of_ro
     return RECORD_NONE;
 }
 
-static enum status end(struct cuda_device *x, struct record *r, struct error *err)
+static enum status end(struct cuda_device *x, struct gpu_record *r, struct error *err)
 {
     struct gpu_records *all = x->records;
     uint64_t free_now;
@@ -141,8 +142,8 @@ static enum status end(struct cuda_device *x, struct record *r, struct error *er
 /* Nothing of what was begun has run: what failed in it is forgotten where the device works on. */
 static bool cancel(struct cuda_device *x, struct error *why)
 {
-    struct record *r = x->records->begun;
-    x->records->begun = NULL;
+    struct gpu_record *r = x->recording;
+    x->recording = NULL;
     gpu_graph_cancel(x->stream);
     if (x->failed == STATUS_OK || !refuse(x, r, &x->error, why))
         return false;
@@ -159,11 +160,11 @@ enum record_state cuda_backend_record_end(struct device *d, uint64_t key, bool i
         return RECORD_NONE;
     if (!is_whole || x->failed != STATUS_OK)
         return cancel(x, why) ? RECORD_REFUSED : is_whole ? RECORD_PLAYED : RECORD_NONE;
-    enum status s = end(x, x->records->begun, &err);
+    enum status s = end(x, x->recording, &err);
     cuda_note(x, s, &err);
     if (s != STATUS_OK && cancel(x, why))
         return RECORD_REFUSED;
-    x->records->begun = NULL;
+    x->recording = NULL;
     return RECORD_PLAYED;
 }
 
@@ -179,7 +180,7 @@ void cuda_backend_record_drop(struct device *d)
     struct error err;
     if (!all)
         return;
-    if (all->begun)
+    if (cuda_is_recording(x))
         (void)cancel(x, &err);       /* its key is forgotten too */
     else if (x->failed == STATUS_OK) /* one of them may be running */
         cuda_note(x, gpu_stream_sync(x->stream, &err), &err);
@@ -192,11 +193,6 @@ uint64_t cuda_backend_record_bytes(const struct device *d)
 {
     const struct gpu_records *all = ((const struct cuda_device *)d)->records;
     return all ? all->n_bytes : 0;
-}
-
-bool cuda_is_recording(const struct cuda_device *x)
-{
-    return x->records && x->records->begun;
 }
 
 void cuda_records_close(struct cuda_device *x)

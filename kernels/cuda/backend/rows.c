@@ -1,5 +1,7 @@
 /* From struct ops to the kernels on rows: nothing is decided here. */
-#include "kernels/cuda/backend/state.h"
+#include "kernels/cuda/backend/rows.h"
+
+#include "kernels/cuda/backend/enqueue.h"
 #include "kernels/cuda/rows/abi.h"
 
 void cuda_backend_gather(struct device *d, struct view out, struct view v, const uint32_t *rows,

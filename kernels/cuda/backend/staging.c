@@ -5,10 +5,11 @@
  * recorded pass finds the next one's where it found its own; and block tables, which grow with the
  * sequences and are found through the rows. What was uploaded is sent when an operator is about to
  * be enqueued: one transfer for each zone of a pass. */
+#include "kernels/cuda/backend/staging.h"
+
 #include <string.h>
 
 #include "common/base/mem.h"
-#include "kernels/cuda/backend/state.h"
 
 enum { SLOTS = 4, ALIGN = 256, NUMBERS_PART = 4 }; /* a quarter is for numbers */
 #define DEFAULT_BYTES (32ull << 20)
@@ -72,18 +73,13 @@ static void zone_begin(struct zone *z)
     z->used = z->sent = z->begin;
 }
 
-void cuda_backend_begin(struct device *d)
+void cuda_staging_begin(struct cuda_device *x)
 {
-    struct cuda_device *x = cuda_of(d);
     struct gpu_staging *s = x->staging;
     struct error err;
     s->i_slot = (s->i_slot + 1) % SLOTS;
     zone_begin(&s->numbers);
     zone_begin(&s->tables);
-    x->n_row_groups = 0;
-    x->may_be_recorded = false;
-    cuda_latent_begin(x);
-    x->adapters = (struct cuda_adapter_rows){0};
     if (x->failed == STATUS_OK)
         cuda_note(x, gpu_event_wait(s->slots[s->i_slot].sent, &err), &err);
 }

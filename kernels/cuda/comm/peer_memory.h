@@ -1,6 +1,6 @@
 #pragma once
 /* Memory of a device that other processes of the host map: CUDA's handles of it, and whether a
- * device reaches another one. The C ABI, with no CUDA type in it; errors as in cuda_ops.h. */
+ * device reaches another one. The C ABI, with no CUDA type in it; errors as in device/abi.h. */
 #include "kernels/cuda/device/abi.h"
 
 #ifdef __cplusplus

@@ -1,15 +1,12 @@
 #pragma once
-/* The C ABI of the CUDA backend: devices, memory, streams and operators, with no CUDA type in it.
+/* The C ABI of the CUDA backend: devices, memory and streams, with no CUDA type in it. The
+ * operators' functions are in the abi.h of each folder.
  * Kernels read and write bfloat16 rows and add in float; weights of norms are float.
  *
  * Work is enqueued on a stream and runs in the order of the calls; what fails on the device shows
  * in a later call, gpu_stream_sync at the latest, and such a device is lost: every later call on it
  * fails too. Errors carry the CUDA call's own text; nothing here aborts. An object is used by one
- * thread at a time; different objects may be used by different threads.
- *
- * The order of a norm's sums follows from the row's dimension alone. Products, attention and
- * mixtures choose how they cut their sums by the shape of the call (kernels/ops.h, "Invariance").
- */
+ * thread at a time; different objects may be used by different threads. */
 
 #ifdef __cplusplus
 extern "C" {
@@ -86,21 +83,6 @@ MUST_USE enum status gpu_copy_on_device(struct gpu_stream *s, void *to, const vo
 /* The same by a kernel of ours (copy.cu): words of 16 bytes, aligned so. */
 MUST_USE enum status cuda_copy_words(struct gpu_stream *s, void *to, const void *from,
                                      uint64_t n_bytes, struct error *err);
-
-/* RMS norm of bfloat16 rows (norm_params of kernels/ops.h; pointers are the device's). Any
- * alignment works; rows at multiples of 16 bytes are read in words of that size, with the same
- * bits. STATUS_UNSUPPORTED: dim above CUDA_NORM_MAX_DIM. */
-#define CUDA_NORM_MAX_DIM 32768u
-MUST_USE enum status cuda_norm_bf16(struct gpu_stream *s, const struct norm_params *p,
-                                    struct error *err);
-/* x += y, rounded to bfloat16, and out = norm(x): the same bits as the two operators one after the
- * other. norm.out and x must not overlap. */
-struct add_norm_params {
-    struct norm_params norm;
-    struct view y;
-};
-MUST_USE enum status cuda_add_norm_bf16(struct gpu_stream *s, const struct add_norm_params *p,
-                                        struct error *err);
 
 #ifdef __cplusplus
 }

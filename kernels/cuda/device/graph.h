@@ -1,5 +1,5 @@
 #pragma once
-/* Passes recorded as CUDA graphs: C ABI, errors as in cuda_ops.h. */
+/* Passes recorded as CUDA graphs: C ABI, errors as in abi.h. */
 #include "kernels/cuda/device/abi.h"
 
 #ifdef __cplusplus

@@ -1,6 +1,6 @@
 #pragma once
 /* Products with packed weights, and rows of them: the C ABI of linear.cu, blas.cu, dequantise.cu,
- * embed.cu. Enqueued, as all of cuda_ops.h. Pointers are the device's. */
+ * embed.cu. Enqueued, as all of device/abi.h. Pointers are the device's. */
 #include "kernels/cuda/device/abi.h"
 #include "kernels/cuda/weights/layout.h"
 
@@ -49,10 +49,6 @@ MUST_USE enum status cuda_linear_many(struct gpu_linear *l, const struct gpu_pro
 /* Rows from which cuda_linear_many is the faster one, of a format. */
 uint32_t gpu_many_rows(enum gpu_format f);
 
-/* to[row][padded_k of BF16], in bfloat16, of n_tiles row tiles from first_tile on. */
-MUST_USE enum status cuda_dequantise(struct gpu_stream *s, const struct gpu_matrix *w,
-                                     uint32_t first_tile, uint32_t n_tiles, void *to,
-                                     struct error *err);
 /* out[r][i] = x[r][order[i]], WEIGHT_NO_INPUT: 0. */
 MUST_USE enum status cuda_gather_columns(struct gpu_stream *s, struct view out, struct view x,
                                          const uint32_t *order, uint32_t n_rows, uint32_t n,

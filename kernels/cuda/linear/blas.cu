@@ -14,6 +14,10 @@
 #include <cuda_bf16.h>
 #include <dlfcn.h>
 
+extern "C" {
+#include "kernels/cuda/weights/dequantise.h"
+}
+
 #define BLAS_LIBRARY "libcublasLt.so.13"
 
 /* What is used of it. A program that is linked with another cublasLt.h says so there. */

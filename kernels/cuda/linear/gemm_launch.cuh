@@ -1,6 +1,6 @@
 #pragma once
 /* How the products of gemm.cuh are cut into blocks, and their launch. The formats' kernels are
- * compiled in a file each (linear_*.cu), which linear.cu calls by the table below. */
+ * compiled in a file each (FORMAT.cu), which linear.cu calls by the table below. */
 #include "kernels/cuda/device/launch.cuh"
 #include "kernels/cuda/linear/gemm.cuh"
 

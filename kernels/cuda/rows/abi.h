@@ -1,12 +1,26 @@
 #pragma once
 /* The operators on rows that are no product, of bfloat16 but where float is said: C ABI, pointers
- * are the device's, all enqueued (cuda_ops.h says how errors come). Any alignment works; rows at
+ * are the device's, all enqueued (device/abi.h says how errors come). Any alignment works; rows at
  * multiples of 16 bytes move in words of that size, with the same bits. */
 #include "kernels/cuda/device/abi.h"
 
 #ifdef __cplusplus
 extern "C" {
 #endif
+
+/* RMS norm of bfloat16 rows (norm_params of kernels/op_params.h). The order of its sums follows
+ * from the row's dimension alone. STATUS_UNSUPPORTED: dim above CUDA_NORM_MAX_DIM. */
+#define CUDA_NORM_MAX_DIM 32768u
+MUST_USE enum status cuda_norm_bf16(struct gpu_stream *s, const struct norm_params *p,
+                                    struct error *err);
+/* x += y, rounded to bfloat16, and out = norm(x): the same bits as the two operators one after the
+ * other. norm.out and x must not overlap. */
+struct add_norm_params {
+    struct norm_params norm;
+    struct view y;
+};
+MUST_USE enum status cuda_add_norm_bf16(struct gpu_stream *s, const struct add_norm_params *p,
+                                        struct error *err);
 
 MUST_USE enum status cuda_gather(struct gpu_stream *s, struct view out, struct view x,
                                  const uint32_t *rows, uint32_t n_rows, uint32_t dim,

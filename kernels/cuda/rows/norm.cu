@@ -8,6 +8,10 @@
 #include "kernels/cuda/device/chunks.cuh"
 #include "kernels/cuda/device/launch.cuh"
 
+extern "C" {
+#include "kernels/cuda/rows/abi.h"
+}
+
 namespace
 {
 constexpr uint32_t BLOCK_THREADS = 256; /* at least; units of fewer threads share a block */

@@ -1,4 +1,4 @@
-/* Drawing on the device (cuda_sample.h). A row is shared by SAMPLE_SLICES blocks, so that one row
+/* Drawing on the device (abi.h). A row is shared by SAMPLE_SLICES blocks, so that one row
  * of 128,000 logits is not what a step waits for; nothing is added up between blocks but by a later
  * kernel, in order. Launches: the best two of each slice; with changes (biases, masks, penalties)
  * those, and the best two again; with filters the least order they leave; with a temperature each

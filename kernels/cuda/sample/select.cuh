@@ -1,5 +1,5 @@
 #pragma once
-/* The least order (sample.cuh) of the best ids of a row: as many of them as asked for, or as few as
+/* The least order (args.cuh) of the best ids of a row: as many of them as asked for, or as few as
  * weigh as much as asked for. A block of SAMPLE_ROW_THREADS reads the row a few times: a histogram
  * of what is eligible says in which bin the edge lies, the next one divides that bin, until all of
  * a bin is in; the least order there is the answer. Bins are distances from the row's largest logit

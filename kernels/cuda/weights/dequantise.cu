@@ -6,7 +6,7 @@
 #include "kernels/cuda/weights/dequantise.cuh"
 
 extern "C" {
-#include "kernels/cuda/linear/abi.h"
+#include "kernels/cuda/weights/dequantise.h"
 }
 
 namespace

@@ -3,7 +3,7 @@
 #include "common/base/mem.h"
 #include "kernels/cpu/cpu.h"
 #include "kernels/cuda/device/abi.h"
-#include "tests/cuda/rig/gpu_numbers.h"
+#include "tests/cuda/rig/gpu_open.h"
 
 struct rig {
     struct gpu_device *gpu;
@@ -27,15 +27,8 @@ static int rig_open(struct rig *r)
 {
     struct error err = {0};
     const struct cpu_device_options o = {.n_threads = 1, .isa_level = -1};
-    enum status s = gpu_info(0, &r->info, &err);
-    if (s == STATUS_OK)
-        s = gpu_device_open(0, &r->gpu, &err);
-    if (s == STATUS_UNSUPPORTED) {
-        printf("SKIPPED: %s\n", err.text);
+    if (gpu_open(&r->gpu, &r->stream, &r->info) != 0)
         return 77;
-    }
-    must(s, &err, "open");
-    must(gpu_stream_new(r->gpu, &r->stream, &err), &err, "stream");
     must(cpu_device_open(&o, &r->cpu, &err), &err, "cpu");
     r->rng.state = 20251122;
     return 0;
@@ -44,8 +37,7 @@ static int rig_open(struct rig *r)
 static void rig_close(struct rig *r)
 {
     r->cpu->ops->close(r->cpu);
-    gpu_stream_free(r->stream);
-    gpu_device_close(r->gpu);
+    gpu_close(r->gpu, r->stream);
 }
 
 static void *on_device(struct rig *r, const void *host, uint64_t n_bytes)

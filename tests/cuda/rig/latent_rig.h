@@ -74,7 +74,7 @@ static void write_computed(struct scene *s, struct device *cpu)
                                       .n_rows = s->n_all,
                                       .n_heads = 1,
                                       .kv = &s->kv[CPU]};
-    cpu->ops->kv_write(cpu, &p);
+    cpu->ops->math.kv_write(cpu, &p);
 }
 
 /* The latents of the pass's rows. */
@@ -130,17 +130,17 @@ static void run_cpu(struct scene *s, struct device *cpu)
         l.x.data = s->q + (uint64_t)h * p.keys.in_stride;
         l.parts[0].w = &s->keys.matrix[h].w;
         l.parts[0].out = (struct view){latent + (uint64_t)h * latent_dim(c), p.keys.out.stride};
-        cpu->ops->linear(cpu, &l);
+        cpu->ops->math.linear(cpu, &l);
     }
-    cpu->ops->copy_heads(cpu, &p.rope);
+    cpu->ops->math.copy_heads(cpu, &p.rope);
     s->scale = p.attention.scale = scale_for(s, latent, k, s->spikes ? 0.02 : 1.0);
-    cpu->ops->attention(cpu, &p.attention);
+    cpu->ops->math.attention(cpu, &p.attention);
     for (uint32_t h = 0; h < c->n_heads; h++) {
         struct linear_params l = {.x = p.values.x, .n_rows = s->n_rows, .n_parts = 1};
         l.x.data = a + (uint64_t)h * c->kv_rank;
         l.parts[0].w = &s->values.matrix[h].w;
         l.parts[0].out = (struct view){s->want + (uint64_t)h * c->v, p.values.out.stride};
-        cpu->ops->linear(cpu, &l);
+        cpu->ops->math.linear(cpu, &l);
     }
     mem_free(latent);
     mem_free(a);
@@ -164,7 +164,7 @@ static void scene_close(struct scene *s, struct device *gpu)
 {
     heads_close(gpu, s->c->n_heads, &s->keys);
     heads_close(gpu, s->c->n_heads, &s->values);
-    gpu->ops->release(gpu, s->kv[CUDA].k, s->cache_bytes);
+    gpu->ops->memory.release(gpu, s->kv[CUDA].k, s->cache_bytes);
     mem_free(s->kv[CPU].k);
     for (uint32_t i = 0; i < MAX_SEQUENCES; i++)
         mem_free(s->tables[i]);

@@ -69,13 +69,13 @@ static uint32_t latent_dim(const struct latent_case *c)
 
 static void *gpu_new(struct device *d, const void *host, uint64_t n_bytes)
 {
-    void *ptr = d->ops->alloc(d, n_bytes);
+    void *ptr = d->ops->memory.alloc(d, n_bytes);
     if (!ptr) {
         fprintf(stderr, "no memory for %llu bytes\n", (unsigned long long)n_bytes);
         exit(1);
     }
     if (host)
-        d->ops->write(d, ptr, host, n_bytes);
+        d->ops->memory.write(d, ptr, host, n_bytes);
     return ptr;
 }
 
@@ -96,24 +96,24 @@ static void heads_open(struct device *gpu, enum dtype dtype, uint32_t n_heads, u
     for (uint32_t i = 0; i < n_heads; i++) {
         h->matrix[i] = matrix_new(&rng, dtype, n, k);
         h->weights[i] = h->matrix[i].w;
-        h->weights[i].n_bytes = gpu->ops->weight_bytes(gpu, dtype, n, k, 0);
+        h->weights[i].n_bytes = gpu->ops->loading.weight_bytes(gpu, dtype, n, k, 0);
         h->weights[i].data = gpu_new(gpu, NULL, h->weights[i].n_bytes);
-        gpu->ops->weight_pack(gpu, &h->weights[i], &h->matrix[i].rows);
+        gpu->ops->loading.weight_pack(gpu, &h->weights[i], &h->matrix[i].rows);
         w[i] = &h->weights[i];
     }
-    h->table_bytes = gpu->ops->table_bytes(gpu, n_heads);
+    h->table_bytes = gpu->ops->loading.table_bytes(gpu, n_heads);
     h->table = gpu_new(gpu, NULL, h->table_bytes);
-    gpu->ops->head_table(gpu, w, n_heads, h->table);
+    gpu->ops->loading.head_table(gpu, w, n_heads, h->table);
     mem_free(w);
 }
 
 static void heads_close(struct device *gpu, uint32_t n_heads, struct heads_pair *h)
 {
     for (uint32_t i = 0; i < n_heads; i++) {
-        gpu->ops->release(gpu, h->weights[i].data, h->weights[i].n_bytes);
+        gpu->ops->memory.release(gpu, h->weights[i].data, h->weights[i].n_bytes);
         matrix_free(&h->matrix[i]);
     }
-    gpu->ops->release(gpu, h->table, h->table_bytes);
+    gpu->ops->memory.release(gpu, h->table, h->table_bytes);
     mem_free(h->matrix);
     mem_free(h->weights);
 }

@@ -124,7 +124,7 @@ static void make_masks(struct executor_model *x, const struct batch_sample *from
     if (m.n_shares == 1)
         mask_share(&m, 0);
     else if (m.n_shares > 1)
-        x->engine->device->ops->parallel_for(x->engine->device, m.n_shares, mask_share, &m);
+        x->engine->device->ops->loading.parallel_for(x->engine->device, m.n_shares, mask_share, &m);
     say_units_of_step(x, &m, clock_mono_ns() - begin_ns);
 }
 
@@ -229,7 +229,7 @@ static enum status draw_rows(struct executor_model *x, const struct batch_sample
 {
     struct device *device = x->engine->device;
     struct share share = {x, n, x->host.n_samplers};
-    device->ops->parallel_for(device, share.n_shares, sample_share, &share);
+    device->ops->loading.parallel_for(device, share.n_shares, sample_share, &share);
     for (uint32_t i = 0; i < n; i++) {
         uint32_t at = d->n_done + i;
         d->ids[at] = 0;

@@ -108,7 +108,7 @@ static enum status score_rows(struct executor_model *x, const struct batch_score
                                  .best = top[i].best,
                                  .sum_exp = sums[i]};
     share.n_shares = x->host.n_samplers;
-    device->ops->parallel_for(device, share.n_shares, score_rows_of_share, &share);
+    device->ops->loading.parallel_for(device, share.n_shares, score_rows_of_share, &share);
     return STATUS_OK;
 }
 

@@ -230,7 +230,7 @@ static void test_threads_that_fill_it_have_a_cpu_each(void **state)
     struct error err;
     assert_int_equal(sched_getaffinity(0, sizeof all, &all), 0);
     uint32_t n_cpus = (uint32_t)CPU_COUNT(&all);
-    if (n_cpus > CPU_MAX_THREADS)
+    if (n_cpus > POOL_MAX_THREADS)
         return;
     struct pool *p;
     assert_int_equal(pool_new(n_cpus, &p, &err), STATUS_OK);

@@ -525,13 +525,13 @@ static uint64_t small_available(const struct device *d)
 }
 static void *small_alloc(struct device *d, uint64_t n)
 {
-    void *at = n > small_limit - small_used ? NULL : small_ops->alloc(d, n);
+    void *at = n > small_limit - small_used ? NULL : small_ops->memory.alloc(d, n);
     small_used += at ? n : 0;
     return at;
 }
 static void small_release(struct device *d, void *at, uint64_t n)
 {
-    small_ops->release(d, at, n);
+    small_ops->memory.release(d, at, n);
     small_used -= at ? n : 0;
 }
 
@@ -548,9 +548,9 @@ static void take_every_seat(bool is_elastic)
         STATUS_OK);
     small_ops = d->ops;
     own = *d->ops;
-    own.available_bytes = small_available;
-    own.alloc = small_alloc;
-    own.release = small_release;
+    own.memory.available_bytes = small_available;
+    own.memory.alloc = small_alloc;
+    own.memory.release = small_release;
     d->ops = &own;
     small_limit = 4 << 20;
     s.device = d;

@@ -83,8 +83,8 @@ static void draw_one(struct draws_double *x, const struct gpu_draw *d,
             if (bias[k].token == bias[i].token)
                 abort(); /* each id once */
     }
-    x->device->ops->logits_top(x->device, row, 1, vocab, &top);
-    x->device->ops->sum_exp(x->device, row, 1, vocab, &top.best, &sum);
+    x->device->ops->math.logits_top(x->device, row, 1, vocab, &top);
+    x->device->ops->math.sum_exp(x->device, row, 1, vocab, &top.best, &sum);
     arena_init(&arena, 0);
     const struct sampler_row s = {.params = &p,
                                   .ids = ids,

@@ -323,7 +323,8 @@ static void check_nothing_overlaps(const char *layout)
                   {DTYPE_BF16, LAYER_BLOCK},
                   {DTYPE_F8_E4M3, (256 + 4) * 16 * 2},
                   {DTYPE_I8, (256 + 4) * 16 * 2}};
-    const struct ops ops = {.alloc = fake_alloc, .release = fake_release, .copy = fake_copy};
+    const struct ops ops = {
+        .memory.alloc = fake_alloc, .memory.release = fake_release, .memory.copy = fake_copy};
     struct device d = {&ops};
     struct model_config c = config(true);
     struct program *p;
@@ -367,7 +368,7 @@ static void test_nothing_overlaps(void **state)
 
 static void test_unknown_layout(void **state)
 {
-    const struct ops ops = {.alloc = fake_alloc, .release = fake_release};
+    const struct ops ops = {.memory.alloc = fake_alloc, .memory.release = fake_release};
     struct device d = {&ops};
     struct model_config c = config(true);
     const struct kv_shape s = {.dtype = DTYPE_F16,
@@ -404,7 +405,7 @@ static void test_no_memory_of_a_device(void **state)
         {.n_blocks = 2, .bytes_per_block = 1 << 20}};
     const struct program p = {.n_kv_groups = 1};
     for (int on_host = 0; on_host < 2; on_host++) {
-        const struct ops ops = {.alloc = no_alloc, .on_host = on_host};
+        const struct ops ops = {.memory.alloc = no_alloc, .on_host = on_host};
         struct device d = {&ops};
         struct kv_store *store;
         struct error err;

@@ -365,7 +365,7 @@ static void make_program(struct program *p, const struct model_config *c)
 static void test_kinds_and_dtypes(void **state)
 {
     static const enum dtype dtypes[] = {DTYPE_F32, DTYPE_F16, DTYPE_BF16, DTYPE_F8_E4M3, DTYPE_I8};
-    const struct ops ops = {.alloc = plain_alloc, .release = plain_release};
+    const struct ops ops = {.memory.alloc = plain_alloc, .memory.release = plain_release};
     struct device d = {&ops};
     struct world w;
     struct error err;

@@ -308,7 +308,7 @@ static void test_what_a_device_keeps_is_told(void **state)
     const struct ops *own = d->ops;
     struct ops failing = *own;
     struct error err = {0};
-    failing.sync = failed_sync;
+    failing.pass.sync = failed_sync;
     write_adapter(&right);
     d->ops = &failing;
     assert_int_equal(lora_set_load(e->loras, 1, "a", NULL, &err), STATUS_IO);

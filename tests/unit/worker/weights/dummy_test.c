@@ -70,20 +70,20 @@ static float *rows_of(struct matrix *m, struct cut_range n, struct cut_range k, 
     if (dummy_find(&m->program, x, &s, &err) != STATUS_OK)
         fail_msg("%s", err.text);
     assert_int_equal(s.dtype, want);
-    uint64_t n_bytes = device->ops->weight_bytes(device, s.dtype, n.n, k.n, 0);
+    uint64_t n_bytes = device->ops->loading.weight_bytes(device, s.dtype, n.n, k.n, 0);
     x->w = (struct weight){.dtype = s.dtype,
                            .n = n.n,
                            .k = k.n,
                            .n_bytes = n_bytes,
-                           .data = device->ops->alloc(device, n_bytes)};
+                           .data = device->ops->memory.alloc(device, n_bytes)};
     assert_int_equal(dummy_pack(device, x, &s, &err), STATUS_OK);
     float *out = mem_array((size_t)n.n * k.n, sizeof *out);
     for (uint32_t i = 0; i < n.n; i++)
         ids[i] = i;
-    device->ops->embed(device,
-                       &(struct embed_params){
-                           .out = {out, k.n}, .w = &x->w, .ids = ids, .n_rows = n.n, .scale = 1});
-    device->ops->release(device, x->w.data, n_bytes);
+    device->ops->math.embed(
+        device, &(struct embed_params){
+                    .out = {out, k.n}, .w = &x->w, .ids = ids, .n_rows = n.n, .scale = 1});
+    device->ops->memory.release(device, x->w.data, n_bytes);
     return out;
 }
 

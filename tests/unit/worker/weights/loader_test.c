@@ -120,11 +120,11 @@ static void plain_write(struct device *d, void *to, const void *host, uint64_t n
 {
     memcpy(to, host, n);
 }
-static const struct ops plain_ops = {.write = plain_write,
-                                     .weight_bytes = plain_bytes,
-                                     .alloc = plain_alloc,
-                                     .release = plain_release,
-                                     .weight_pack = plain_pack};
+static const struct ops plain_ops = {.memory.write = plain_write,
+                                     .loading.weight_bytes = plain_bytes,
+                                     .memory.alloc = plain_alloc,
+                                     .memory.release = plain_release,
+                                     .loading.weight_pack = plain_pack};
 
 /* As a real one answers: whole blocks only. */
 static uint64_t blocks_bytes(const struct device *d, enum dtype dtype, uint32_t n, uint32_t k,
@@ -133,7 +133,7 @@ static uint64_t blocks_bytes(const struct device *d, enum dtype dtype, uint32_t 
     uint64_t bytes;
     return dtype_bytes(dtype, k, n, &bytes) ? bytes : 0;
 }
-static const struct ops blocks_ops = {.weight_bytes = blocks_bytes};
+static const struct ops blocks_ops = {.loading.weight_bytes = blocks_bytes};
 
 struct fixture {
     char folder[32];

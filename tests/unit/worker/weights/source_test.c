@@ -14,7 +14,7 @@
 #include <cmocka.h>
 
 #include "common/base/mem.h"
-#include "kernels/cpu/pack/pack.h"
+#include "kernels/host/blocks.h"
 #include "tests/unit/common/model/put_file.c"
 #include "tests/unit/common/model/safetensors_writer.c"
 

@@ -310,7 +310,7 @@ static void test_batches(void **state)
                                                                  .isa_level = (int32_t)level},
                                     &d, &err),
                     STATUS_OK);
-                d->ops->attention(d, &p);
+                d->ops->math.attention(d, &p);
                 d->ops->close(d);
                 assert_memory_equal(got, want, n * sizeof(float));
             }

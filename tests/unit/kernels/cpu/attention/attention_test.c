@@ -2,7 +2,7 @@
 #define VEC_SCALAR_FMA
 #include "kernels/cpu/vec/scalar.h"
 
-#include "kernels/cpu/row/row.h"
+#include "kernels/cpu/attention/attention.h"
 ATTENTION_DECLARE(scalar_fma);
 #include "kernels/cpu/attention/attention_impl.h"
 #include "kernels/cpu/attention/kv_store_impl.h"

@@ -10,7 +10,7 @@
 #include <cmocka.h>
 
 #include "common/base/random.h"
-#include "kernels/cpu/row/row.h"
+#include "kernels/cpu/attention/attention.h"
 #include "kernels/host/f16.h"
 #include "kernels/kv_layout.h"
 

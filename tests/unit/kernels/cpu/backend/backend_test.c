@@ -62,11 +62,11 @@ static struct weight weight_new(struct device *d, enum dtype dtype, uint32_t n, 
                                 const uint8_t *rows, uint64_t row_bytes)
 {
     struct weight w = {.dtype = dtype, .n = n, .k = k};
-    w.n_bytes = d->ops->weight_bytes(d, dtype, n, k, 0);
+    w.n_bytes = d->ops->loading.weight_bytes(d, dtype, n, k, 0);
     assert_true(w.n_bytes > 0);
-    w.data = d->ops->alloc(d, w.n_bytes);
+    w.data = d->ops->memory.alloc(d, w.n_bytes);
     assert_non_null(w.data);
-    d->ops->weight_pack(d, &w, &(struct weight_rows){rows, row_bytes});
+    d->ops->loading.weight_pack(d, &w, &(struct weight_rows){rows, row_bytes});
     return w;
 }
 
@@ -90,7 +90,7 @@ static void run_linear(struct device *d, const struct linear_case *c, const stru
             .w = &w[i], .bias = i == 1 ? bias : NULL, .out = {out + at, stride}};
         at += c->n[i];
     }
-    d->ops->linear(d, &p);
+    d->ops->math.linear(d, &p);
 }
 
 static void check_linear(const struct linear_case *c, struct rng *r)
@@ -136,7 +136,7 @@ static void check_linear(const struct linear_case *c, struct rng *r)
         }
     for (uint32_t i = 0; i < 3; i++) {
         for (uint32_t d = 0; d < N_DEVICES && c->n[i] > 0; d++)
-            devices[d]->ops->release(devices[d], w[d][i].data, w[d][i].n_bytes);
+            devices[d]->ops->memory.release(devices[d], w[d][i].data, w[d][i].n_bytes);
         mem_free(raw[i]);
     }
     mem_free(x);
@@ -164,26 +164,27 @@ static void test_linear_in_another_order(void **state)
         struct device *d = devices[i];
         struct weight w = weight_new(d, DTYPE_F32, N, K, (const uint8_t *)raw, K * 4);
         struct weight plain = weight_new(d, DTYPE_F32, N, INPUTS, (const uint8_t *)raw, INPUTS * 4);
-        d->ops->linear(d, &(struct linear_params){.x = {sorted, K},
-                                                  .n_rows = ROWS,
-                                                  .n_parts = 1,
-                                                  .parts = {{.w = &w, .out = {want, N}}}});
+        d->ops->math.linear(d, &(struct linear_params){.x = {sorted, K},
+                                                       .n_rows = ROWS,
+                                                       .n_parts = 1,
+                                                       .parts = {{.w = &w, .out = {want, N}}}});
         w.order = order;
-        d->ops->linear(d, &(struct linear_params){.x = {x, INPUTS},
-                                                  .n_rows = ROWS,
-                                                  .n_parts = 2,
-                                                  .parts = {{.w = &plain, .out = {got + N, 2 * N}},
-                                                            {.w = &w, .out = {got, 2 * N}}}});
+        d->ops->math.linear(
+            d, &(struct linear_params){.x = {x, INPUTS},
+                                       .n_rows = ROWS,
+                                       .n_parts = 2,
+                                       .parts = {{.w = &plain, .out = {got + N, 2 * N}},
+                                                 {.w = &w, .out = {got, 2 * N}}}});
         for (uint32_t row = 0; row < ROWS; row++)
             assert_memory_equal(got + row * 2 * N, want + row * N, N * sizeof *want);
-        d->ops->linear(d, &(struct linear_params){.x = {x, INPUTS},
-                                                  .n_rows = ROWS,
-                                                  .n_parts = 1,
-                                                  .parts = {{.w = &plain, .out = {want, N}}}});
+        d->ops->math.linear(d, &(struct linear_params){.x = {x, INPUTS},
+                                                       .n_rows = ROWS,
+                                                       .n_parts = 1,
+                                                       .parts = {{.w = &plain, .out = {want, N}}}});
         for (uint32_t row = 0; row < ROWS; row++)
             assert_memory_equal(got + row * 2 * N + N, want + row * N, N * sizeof *want);
-        d->ops->release(d, w.data, w.n_bytes);
-        d->ops->release(d, plain.data, plain.n_bytes);
+        d->ops->memory.release(d, w.data, w.n_bytes);
+        d->ops->memory.release(d, plain.data, plain.n_bytes);
     }
     mem_free(x);
     mem_free(sorted);
@@ -204,19 +205,19 @@ static void test_linear(void **state)
     for (uint32_t i = 0; i < sizeof cases / sizeof cases[0]; i++)
         check_linear(&cases[i], &r);
     struct linear_params none = {.n_rows = 0};
-    devices[1]->ops->linear(devices[1], &none);
+    devices[1]->ops->math.linear(devices[1], &none);
 }
 
 static void test_weight_bytes_refuses(void **state)
 {
     struct device *d = devices[0];
-    assert_int_equal(d->ops->weight_bytes(d, DTYPE_Q8_0, 10, 33, 0), 0);
-    assert_int_equal(d->ops->weight_bytes(d, DTYPE_I64, 10, 32, 0), 0);
-    assert_int_equal(d->ops->weight_bytes(d, DTYPE_F32, 0, 32, 0), 0);
-    assert_int_equal(d->ops->weight_bytes(d, DTYPE_F32, 10, 0, 0), 0);
-    assert_int_equal(d->ops->weight_bytes(d, DTYPE_F32, 10, (1u << 20) + 1, 0), 0);
-    assert_int_equal(d->ops->weight_bytes(d, DTYPE_F32, 17, 8, 0), 2 * 16 * 8 * 4);
-    assert_true(d->ops->weight_bytes(d, DTYPE_F32, UINT32_MAX, 1u << 20, 0) ==
+    assert_int_equal(d->ops->loading.weight_bytes(d, DTYPE_Q8_0, 10, 33, 0), 0);
+    assert_int_equal(d->ops->loading.weight_bytes(d, DTYPE_I64, 10, 32, 0), 0);
+    assert_int_equal(d->ops->loading.weight_bytes(d, DTYPE_F32, 0, 32, 0), 0);
+    assert_int_equal(d->ops->loading.weight_bytes(d, DTYPE_F32, 10, 0, 0), 0);
+    assert_int_equal(d->ops->loading.weight_bytes(d, DTYPE_F32, 10, (1u << 20) + 1, 0), 0);
+    assert_int_equal(d->ops->loading.weight_bytes(d, DTYPE_F32, 17, 8, 0), 2 * 16 * 8 * 4);
+    assert_true(d->ops->loading.weight_bytes(d, DTYPE_F32, UINT32_MAX, 1u << 20, 0) ==
                 (uint64_t)1 << 32 << 20 << 2);
 }
 
@@ -238,18 +239,18 @@ static void test_embed(void **state)
         struct weight w =
             weight_new(d, DTYPE_F32, n, K, (const uint8_t *)(table + (size_t)first * K), K * 4);
         memset(out, 0xff, ROWS * K * sizeof *out);
-        d->ops->embed(d, &(struct embed_params){.out = {out, K},
-                                                .w = &w,
-                                                .ids = ids,
-                                                .n_rows = ROWS,
-                                                .first = first,
-                                                .scale = 2.5f});
+        d->ops->math.embed(d, &(struct embed_params){.out = {out, K},
+                                                     .w = &w,
+                                                     .ids = ids,
+                                                     .n_rows = ROWS,
+                                                     .first = first,
+                                                     .scale = 2.5f});
         for (uint32_t j = 0; j < ROWS * K; j++) {
             uint32_t id = ids[j / K];
             bool here = id >= first && id < first + n;
             assert_true(out[j] == (here ? 2.5f * table[id * K + j % K] : 0.0f));
         }
-        d->ops->release(d, w.data, w.n_bytes);
+        d->ops->memory.release(d, w.data, w.n_bytes);
     }
     mem_free(table);
     mem_free(out);
@@ -266,46 +267,46 @@ typedef void (*rows_fn)(struct device *d, struct rows_case *c);
 
 static void do_norm(struct device *d, struct rows_case *c)
 {
-    d->ops->norm(d, &(struct norm_params){.out = {c->out, c->stride},
-                                          .x = {c->out, c->stride},
-                                          .w = c->w,
-                                          .n_rows = c->n_rows,
-                                          .n_parts = 4,
-                                          .dim = c->dim / 4,
-                                          .eps = 1e-6f});
+    d->ops->math.norm(d, &(struct norm_params){.out = {c->out, c->stride},
+                                               .x = {c->out, c->stride},
+                                               .w = c->w,
+                                               .n_rows = c->n_rows,
+                                               .n_parts = 4,
+                                               .dim = c->dim / 4,
+                                               .eps = 1e-6f});
 }
 /* A vector of which the row is a half, by the squares of both. */
 static void do_shared_norm(struct device *d, struct rows_case *c)
 {
     float *sums = mem_array(c->n_rows, sizeof *sums);
     struct view x = {c->out, c->stride};
-    d->ops->sum_squares(d, x, c->n_rows, c->dim, sums);
+    d->ops->math.sum_squares(d, x, c->n_rows, c->dim, sums);
     for (uint32_t i = 0; i < c->n_rows; i++)
         sums[i] *= 2;
-    d->ops->norm(d, &(struct norm_params){.out = x,
-                                          .x = x,
-                                          .w = c->w,
-                                          .n_rows = c->n_rows,
-                                          .n_parts = 1,
-                                          .dim = c->dim,
-                                          .eps = 1e-6f,
-                                          .sums = sums,
-                                          .whole = 2 * c->dim});
+    d->ops->math.norm(d, &(struct norm_params){.out = x,
+                                               .x = x,
+                                               .w = c->w,
+                                               .n_rows = c->n_rows,
+                                               .n_parts = 1,
+                                               .dim = c->dim,
+                                               .eps = 1e-6f,
+                                               .sums = sums,
+                                               .whole = 2 * c->dim});
     mem_free(sums);
 }
 static void do_gated(struct device *d, struct rows_case *c)
 {
     struct view up = {(void *)(uintptr_t)c->y, c->stride}, x = {c->out, c->stride};
-    d->ops->gated(d, &(struct gated_params){x, up, x, c->n_rows, c->dim, ACT_GELU_TANH, 0});
+    d->ops->math.gated(d, &(struct gated_params){x, up, x, c->n_rows, c->dim, ACT_GELU_TANH, 0});
 }
 static void do_add(struct device *d, struct rows_case *c)
 {
     struct view y = {(void *)(uintptr_t)c->y, c->stride};
-    d->ops->add(d, &(struct add_params){{c->out, c->stride}, y, c->n_rows, c->dim});
+    d->ops->math.add(d, &(struct add_params){{c->out, c->stride}, y, c->n_rows, c->dim});
 }
 static void do_softcap(struct device *d, struct rows_case *c)
 {
-    d->ops->softcap(d, (struct view){c->out, c->stride}, c->n_rows, c->dim, 0.5f);
+    d->ops->math.softcap(d, (struct view){c->out, c->stride}, c->n_rows, c->dim, 0.5f);
 }
 static void do_rope(struct device *d, struct rows_case *c)
 {
@@ -313,9 +314,9 @@ static void do_rope(struct device *d, struct rows_case *c)
     float *table = mem_array((size_t)c->n_rows * n_rot, sizeof *table);
     for (uint32_t i = 0; i < c->n_rows; i++) /* a row's angles depend on the row */
         memcpy(table + (size_t)i * n_rot, c->y + (size_t)i * c->stride, n_rot * sizeof *table);
-    d->ops->rope(d,
-                 &(struct rope_params){
-                     {c->out, c->stride}, c->n_rows, 4, c->dim / 4, n_rot, c->dim % 8 == 0, table});
+    d->ops->math.rope(
+        d, &(struct rope_params){
+               {c->out, c->stride}, c->n_rows, 4, c->dim / 4, n_rot, c->dim % 8 == 0, table});
     mem_free(table);
 }
 /* The results of looking at logits, as floats in front of the row. */
@@ -325,10 +326,10 @@ static void do_logits(struct device *d, struct rows_case *c)
     double sum[MAX_ROWS];
     float shift[MAX_ROWS];
     struct view x = {c->out, c->stride};
-    d->ops->logits_top(d, x, c->n_rows, c->dim, top);
+    d->ops->math.logits_top(d, x, c->n_rows, c->dim, top);
     for (uint32_t i = 0; i < c->n_rows; i++)
         shift[i] = top[i].best;
-    d->ops->sum_exp(d, x, c->n_rows, c->dim, shift, sum);
+    d->ops->math.sum_exp(d, x, c->n_rows, c->dim, shift, sum);
     for (uint32_t i = 0; i < c->n_rows; i++) {
         float *row = c->out + (size_t)i * c->stride;
         assert_true(top[i].id < c->dim && row[top[i].id] == top[i].best);
@@ -393,7 +394,7 @@ static void test_rope_table(void **state)
         inv[f] = powf(10000.0f, -(float)f / FREQS);
     for (uint32_t d = 0; d < N_DEVICES; d++) {
         memset(out, 0, sizeof out);
-        devices[d]->ops->rope_table(
+        devices[d]->ops->math.rope_table(
             devices[d],
             &(struct rope_table_params){positions, ROWS, FREQS, inv, 1.5f, &out[0][0][0]});
         for (uint32_t i = 0; i < ROWS; i++)
@@ -424,7 +425,7 @@ static void fill_kv(struct device *d, const struct kv_cache *kv, const float *k,
                     const struct kv_row *rows)
 {
     struct view vk = {(void *)(uintptr_t)k, KV_ROW}, vv = {(void *)(uintptr_t)v, KV_ROW};
-    d->ops->kv_write(d, &(struct kv_write_params){vk, vv, rows, SEQS * LENGTH, KV_HEADS, kv});
+    d->ops->math.kv_write(d, &(struct kv_write_params){vk, vv, rows, SEQS * LENGTH, KV_HEADS, kv});
 }
 
 static void check_attention(enum dtype dtype, float near)
@@ -452,7 +453,7 @@ static void check_attention(enum dtype dtype, float near)
                               .head_dim = DIM,
                               .v_dim = DIM,
                               .block_tokens = BT};
-        kv_layout(&kv, d->ops->alloc(d, cache_bytes), false);
+        kv_layout(&kv, d->ops->memory.alloc(d, cache_bytes), false);
         fill_kv(d, &kv, k, v, rows);
         struct attention_params p = {.q = {q, Q_ROW},
                                      .out = {out, Q_ROW},
@@ -464,7 +465,7 @@ static void check_attention(enum dtype dtype, float near)
                                      .scale = 0.3f,
                                      .kv = &kv};
         memset(out, 0, (size_t)N_ROWS * Q_ROW * sizeof *out);
-        d->ops->attention(d, &p);
+        d->ops->math.attention(d, &p);
         if (i == 0) {
             first = kv;
             for (uint32_t j = 0; j < N_ROWS; j++) {
@@ -473,7 +474,7 @@ static void check_attention(enum dtype dtype, float near)
                 one.out.data = want + (size_t)j * Q_ROW;
                 one.rows = &rows[j];
                 one.n_rows = 1;
-                d->ops->attention(d, &one);
+                d->ops->math.attention(d, &one);
             }
             /* A sequence's first token sees itself alone: its values, as the cache has them */
             for (uint32_t h = 0; h < HEADS; h++)
@@ -481,11 +482,11 @@ static void check_attention(enum dtype dtype, float near)
                     assert_true(fabsf(want[h * DIM + c] - v[h / 3 * DIM + c]) < near);
         } else {
             assert_memory_equal(kv.k, first.k, cache_bytes);
-            d->ops->release(d, kv.k, cache_bytes);
+            d->ops->memory.release(d, kv.k, cache_bytes);
         }
         assert_memory_equal(out, want, (size_t)N_ROWS * Q_ROW * sizeof *out);
     }
-    devices[0]->ops->release(devices[0], first.k, cache_bytes);
+    devices[0]->ops->memory.release(devices[0], first.k, cache_bytes);
     mem_free(k);
     mem_free(v);
     mem_free(q);
@@ -517,7 +518,7 @@ static void attend_part(struct device *d, struct attention_params p, uint32_t fi
     p.out.data = (float *)p.out.data + (size_t)first * DIM;
     p.n_heads = HEADS_OF_RANK;
     p.first_in_group = first % GROUP;
-    d->ops->attention(d, &p);
+    d->ops->math.attention(d, &p);
 }
 
 /* Few rows far into their sequences: cut into splits on more than one thread, in several waves. */
@@ -562,7 +563,7 @@ static void test_attention_by_splits(void **state)
                                          .window = cases[c].window,
                                          .scale = 3.0f,
                                          .kv = &kv};
-            devices[i]->ops->attention(devices[i], &p);
+            devices[i]->ops->math.attention(devices[i], &p);
             if (i == 0)
                 memcpy(want, out, sizeof want);
             if (memcmp(out, want, sizeof out) != 0)
@@ -598,7 +599,7 @@ static void test_levels(void **state)
         assert_int_equal(d->ops->isa_level(d), can ? level : (uint32_t)best);
         assert_string_equal(d->ops->isa_name(d), cpu_isa_name(can ? level : (uint32_t)best));
     }
-    assert_int_equal(d->ops->sync(d, &err), STATUS_OK);
+    assert_int_equal(d->ops->pass.sync(d, &err), STATUS_OK);
     d->ops->close(d);
     assert_int_equal(devices[0]->ops->isa_level(devices[0]), best);
     assert_int_equal(
@@ -619,17 +620,17 @@ static void test_alloc(void **state)
     struct device *d = devices[0];
     for (uint32_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
         uint64_t n = sizes[i];
-        uint8_t *p = d->ops->alloc(d, n);
+        uint8_t *p = d->ops->memory.alloc(d, n);
         assert_non_null(p);
         assert_int_equal((uintptr_t)p % (n >= 2 << 20 ? 2 << 20 : 64), 0);
         for (uint64_t j = 0; j < n; j += 61)
             assert_int_equal(p[j], 0);
         memset(p, 0xff, n);
-        d->ops->release(d, p, n);
+        d->ops->memory.release(d, p, n);
     }
-    assert_null(d->ops->alloc(d, UINT64_MAX));
-    assert_null(d->ops->alloc(d, UINT64_MAX / 4)); /* no machine has it */
-    d->ops->release(d, NULL, 5);
+    assert_null(d->ops->memory.alloc(d, UINT64_MAX));
+    assert_null(d->ops->memory.alloc(d, UINT64_MAX / 4)); /* no machine has it */
+    d->ops->memory.release(d, NULL, 5);
 }
 
 static void count_one(void *ctx, uint32_t i)

@@ -41,10 +41,10 @@ static struct weight weight_on(struct device *d, const struct matrix *m, const u
 {
     struct weight w = m->w;
     w.order = order;
-    w.n_bytes = d->ops->weight_bytes(d, w.dtype, w.n, w.k, 0);
+    w.n_bytes = d->ops->loading.weight_bytes(d, w.dtype, w.n, w.k, 0);
     assert_true(w.n_bytes > 0);
-    w.data = d->ops->alloc(d, w.n_bytes);
-    d->ops->weight_pack(d, &w, &m->rows);
+    w.data = d->ops->memory.alloc(d, w.n_bytes);
+    d->ops->loading.weight_pack(d, &w, &m->rows);
     return w;
 }
 
@@ -73,7 +73,7 @@ static void run(struct device *d, const struct weight *w, uint32_t n_parts, uint
     for (uint32_t i = 0; i < n_parts; i++)
         p.parts[i] = (struct linear_part){
             .w = &w[i], .bias = i == 1 ? bias : NULL, .out = {out + (size_t)i * MAX_N, OUT}};
-    d->ops->linear(d, &p);
+    d->ops->math.linear(d, &p);
 }
 
 struct trial {
@@ -91,7 +91,7 @@ static void run_on(struct device *d, struct trial *t, float *out)
         w[i] = weight_on(d, &t->m[i], t->order);
     run(d, w, t->n_parts, t->n_rows, t->x, t->bias, out);
     for (uint32_t i = 0; i < t->n_parts; i++)
-        d->ops->release(d, w[i].data, w[i].n_bytes);
+        d->ops->memory.release(d, w[i].data, w[i].n_bytes);
 }
 
 static void compare(const struct trial *t, uint32_t i_part)
@@ -175,13 +175,13 @@ static void test_embed(void **state)
     struct device *d[2] = {floats, codes[1]};
     for (int i = 0; i < 2; i++) {
         struct weight w = weight_on(d[i], &m, NULL);
-        d[i]->ops->embed(d[i], &(struct embed_params){.out = {i ? got : want, K},
-                                                      .w = &w,
-                                                      .ids = ids,
-                                                      .n_rows = 6,
-                                                      .first = 1,
-                                                      .scale = 3});
-        d[i]->ops->release(d[i], w.data, w.n_bytes);
+        d[i]->ops->math.embed(d[i], &(struct embed_params){.out = {i ? got : want, K},
+                                                           .w = &w,
+                                                           .ids = ids,
+                                                           .n_rows = 6,
+                                                           .first = 1,
+                                                           .scale = 3});
+        d[i]->ops->memory.release(d[i], w.data, w.n_bytes);
     }
     for (uint32_t i = 0; i < 6 * K; i++)
         assert_true(fabsf(want[i] - got[i]) <= 1e-6f * fabsf(want[i]));

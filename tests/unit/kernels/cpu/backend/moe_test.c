@@ -102,7 +102,7 @@ static void choices_are_these(void **state)
         p.shares = shares;
         for (int factor = 1; factor <= 2; factor++) {
             p.factor = (float)factor;
-            device->ops->route(device, &p);
+            device->ops->math.route(device, &p);
             for (uint32_t k = 0; k < p.n_chosen; k++) {
                 float want = choices[i].shares[k] * (float)factor;
                 if (ids[k] != choices[i].ids[k] || fabsf(shares[k] - want) > 1e-6f)
@@ -123,17 +123,17 @@ static void numbers_that_are_none_choose_each_once(void **state)
         for (uint32_t k = 0; k < N_EXPERTS; k++)
             logits[k] = k % 2 || i >= 12 ? odd[i % 4] : (float)k;
         bias[1] = odd[i % 4];
-        device->ops->route(device, &(struct route_params){.logits = {logits, N_EXPERTS},
-                                                          .bias = bias,
-                                                          .n_rows = 1,
-                                                          .n_experts = N_EXPERTS,
-                                                          .n_chosen = 4,
-                                                          .n_groups = i % 2 ? 3 : 0,
-                                                          .n_groups_chosen = 2,
-                                                          .scores = i / 4 % 3,
-                                                          .factor = 1,
-                                                          .ids = ids,
-                                                          .shares = shares});
+        device->ops->math.route(device, &(struct route_params){.logits = {logits, N_EXPERTS},
+                                                               .bias = bias,
+                                                               .n_rows = 1,
+                                                               .n_experts = N_EXPERTS,
+                                                               .n_chosen = 4,
+                                                               .n_groups = i % 2 ? 3 : 0,
+                                                               .n_groups_chosen = 2,
+                                                               .scores = i / 4 % 3,
+                                                               .factor = 1,
+                                                               .ids = ids,
+                                                               .shares = shares});
         for (uint32_t k = 0; k < 4; k++)
             assert_true(ids[k] < N_EXPERTS && (k == 0 || ids[k] > ids[k - 1]));
     }
@@ -168,9 +168,9 @@ static void mixture_init(struct mixture *m, struct rng *r)
         m->values[i] = mem_array((size_t)w->n * w->k, sizeof(float));
         for (uint32_t j = 0; j < w->n * w->k; j++)
             m->values[i][j] = draw(r);
-        w->n_bytes = device->ops->weight_bytes(device, w->dtype, w->n, w->k, 0);
-        w->data = device->ops->alloc(device, w->n_bytes);
-        device->ops->weight_pack(
+        w->n_bytes = device->ops->loading.weight_bytes(device, w->dtype, w->n, w->k, 0);
+        w->data = device->ops->memory.alloc(device, w->n_bytes);
+        device->ops->loading.weight_pack(
             device, w, &(struct weight_rows){(uint8_t *)m->values[i], w->k * sizeof(float)});
     }
     for (int e = 0; e < N_EXPERTS; e++)
@@ -195,7 +195,7 @@ static void mixture_fini(struct mixture *m)
 {
     for (int i = 0; i < N_MATRICES; i++) {
         mem_free(m->values[i]);
-        device->ops->release(device, m->w[i].data, m->w[i].n_bytes);
+        device->ops->memory.release(device, m->w[i].data, m->w[i].n_bytes);
     }
 }
 
@@ -203,22 +203,22 @@ static void mixture_fini(struct mixture *m)
 static void run(struct mixture *m, uint32_t first, uint32_t n_rows, uint32_t first_expert,
                 uint32_t n, float *out)
 {
-    device->ops->moe(device, &(struct moe_params){.x = {m->x[first], DIM},
-                                                  .out = {out, DIM},
-                                                  .n_rows = n_rows,
-                                                  .dim = DIM,
-                                                  .n_chosen = N_CHOSEN,
-                                                  .first = first_expert,
-                                                  .n = n,
-                                                  .ids = m->ids + first * N_CHOSEN,
-                                                  .shares = m->shares + first * N_CHOSEN,
-                                                  .experts = m->experts + first_expert,
-                                                  .act = ACT_SILU,
-                                                  .gathered = {m->picked, DIM},
-                                                  .gate = {m->gate, INNER},
-                                                  .up = {m->up, INNER},
-                                                  .result = {m->made, DIM},
-                                                  .list = m->list});
+    device->ops->math.moe(device, &(struct moe_params){.x = {m->x[first], DIM},
+                                                       .out = {out, DIM},
+                                                       .n_rows = n_rows,
+                                                       .dim = DIM,
+                                                       .n_chosen = N_CHOSEN,
+                                                       .first = first_expert,
+                                                       .n = n,
+                                                       .ids = m->ids + first * N_CHOSEN,
+                                                       .shares = m->shares + first * N_CHOSEN,
+                                                       .experts = m->experts + first_expert,
+                                                       .act = ACT_SILU,
+                                                       .gathered = {m->picked, DIM},
+                                                       .gate = {m->gate, INNER},
+                                                       .up = {m->up, INNER},
+                                                       .result = {m->made, DIM},
+                                                       .list = m->list});
 }
 
 static double plain(const struct mixture *m, uint32_t i_row, uint32_t i_out)
@@ -264,7 +264,7 @@ static void the_sum_is_that_of_plain_c(void **state)
 static void a_gate_scales_its_row(void **state)
 {
     float x[2][3] = {{1, 2, 3}, {4, 5, 6}}, gate[2] = {0, 30};
-    device->ops->gate_rows(device, (struct view){x, 3}, 2, 3, (struct view){gate, 1});
+    device->ops->math.gate_rows(device, (struct view){x, 3}, 2, 3, (struct view){gate, 1});
     assert_true(x[0][0] == 0.5f && x[0][2] == 1.5f && fabsf(x[1][1] - 5) < 1e-5f);
 }
 
@@ -273,13 +273,13 @@ static void slices_of_heads_are_copied(void **state)
     float from[2][8], to[2][12] = {{0}};
     for (int i = 0; i < 16; i++)
         from[i / 8][i % 8] = (float)i;
-    device->ops->copy_heads(device, &(struct copy_heads_params){.from = {&from[0][2], 8},
-                                                                .to = {&to[0][4], 12},
-                                                                .n_rows = 2,
-                                                                .n_heads = 2,
-                                                                .from_stride = 4,
-                                                                .to_stride = 6,
-                                                                .n = 2});
+    device->ops->math.copy_heads(device, &(struct copy_heads_params){.from = {&from[0][2], 8},
+                                                                     .to = {&to[0][4], 12},
+                                                                     .n_rows = 2,
+                                                                     .n_heads = 2,
+                                                                     .from_stride = 4,
+                                                                     .to_stride = 6,
+                                                                     .n = 2});
     static const float want[2][12] = {{0, 0, 0, 0, 2, 3, 0, 0, 0, 0, 6, 7},
                                       {0, 0, 0, 0, 10, 11, 0, 0, 0, 0, 14, 15}};
     assert_memory_equal(to, want, sizeof want);

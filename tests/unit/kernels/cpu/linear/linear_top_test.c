@@ -50,10 +50,10 @@ static struct product product_new(struct device *d, const struct top_case *c, st
         memmove(raw + rng_below(r, c->n) * row_bytes, raw + rng_below(r, c->n) * row_bytes,
                 rng_below(r, 2) ? row_bytes : 0);
     struct product p = {.w = {.dtype = c->dtype, .n = c->n, .k = c->k}};
-    p.w.n_bytes = d->ops->weight_bytes(d, c->dtype, c->n, c->k, 0);
-    p.w.data = d->ops->alloc(d, p.w.n_bytes);
+    p.w.n_bytes = d->ops->loading.weight_bytes(d, c->dtype, c->n, c->k, 0);
+    p.w.data = d->ops->memory.alloc(d, p.w.n_bytes);
     assert_non_null(p.w.data);
-    d->ops->weight_pack(d, &p.w, &(struct weight_rows){raw, row_bytes});
+    d->ops->loading.weight_pack(d, &p.w, &(struct weight_rows){raw, row_bytes});
     mem_free(raw);
     p.order = mem_array(c->k, sizeof *p.order);
     for (uint32_t i = 0; i < c->k; i++)
@@ -72,7 +72,7 @@ static struct product product_new(struct device *d, const struct top_case *c, st
 
 static void product_free(struct device *d, struct product *p)
 {
-    d->ops->release(d, p->w.data, p->w.n_bytes);
+    d->ops->memory.release(d, p->w.data, p->w.n_bytes);
     mem_free(p->order);
     mem_free(p->x);
     mem_free(p->logits);
@@ -86,14 +86,14 @@ static void check_case(struct device *d, const struct top_case *c)
     const struct view logits = {p.logits, c->n};
     struct linear_params l = {.x = {p.x, c->k}, .n_rows = c->n_rows, .n_parts = 1};
     l.parts[0] = (struct linear_part){.w = &p.w, .out = logits, .to_float = true};
-    d->ops->linear(d, &l);
+    d->ops->math.linear(d, &l);
     if (c->softcap > 0)
-        d->ops->softcap(d, logits, c->n_rows, c->n, c->softcap);
-    d->ops->logits_top(d, logits, c->n_rows, c->n, want);
+        d->ops->math.softcap(d, logits, c->n_rows, c->n, c->softcap);
+    d->ops->math.logits_top(d, logits, c->n_rows, c->n, want);
     l.parts[0].out = (struct view){0};
     memset(got, 0x5a, sizeof got);
     const struct logits_top untouched = got[c->n_rows];
-    d->ops->linear_top(d, &l, c->softcap, got);
+    d->ops->math.linear_top(d, &l, c->softcap, got);
     for (uint32_t i = 0; i < c->n_rows; i++)
         if (memcmp(&got[i], &want[i], sizeof *got) != 0)
             fail_msg("%u x %u of dtype %d, row %u: %u (%g, %g), not %u (%g, %g)", c->n, c->k,
@@ -101,7 +101,7 @@ static void check_case(struct device *d, const struct top_case *c)
                      want[i].id, (double)want[i].best, (double)want[i].second);
     assert_memory_equal(&got[c->n_rows], &untouched, sizeof untouched);
     l.n_rows = 0;
-    d->ops->linear_top(d, &l, c->softcap, got);
+    d->ops->math.linear_top(d, &l, c->softcap, got);
     assert_memory_equal(got, want, c->n_rows * sizeof *got);
     product_free(d, &p);
 }

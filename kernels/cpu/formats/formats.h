@@ -1,0 +1,30 @@
+#pragma once
+/* The kernels of each format of weights, in tables of one level each: formats/KIND_ISA.c fills one,
+ * and linear/ finds a format's kernels in the five of a level. */
+#include <assert.h>
+
+#include "kernels/cpu/kernels.h"
+
+/* The product with up to max_few rows (task: all of panel_bytes
+ * each), and k inputs of a panel as floats, out[k][16]. */
+struct format_kernels {
+    uint32_t max_few;
+    void (*few)(const struct linear_task *t, uint64_t panel_bytes);
+    void (*dequantize)(const uint8_t *p, uint32_t k, float *out);
+};
+typedef const struct format_kernels *format_table[DTYPE_COUNT]; /* NULL: in another table */
+
+static inline const struct format_kernels *format_find(const format_table *const *tables,
+                                                       uint32_t n, enum dtype dtype)
+{
+    for (uint32_t i = 0; i < n; i++)
+        if ((*tables[i])[dtype])
+            return (*tables[i])[dtype];
+    assert(!"weight_bytes is 0 for other types");
+    return NULL;
+}
+
+#define FORMATS_DECLARE(upper, isa)                                                                \
+    extern const format_table formats_plain_##isa, formats_blocks_##isa, formats_k_##isa,          \
+        formats_ours_##isa, formats_rare_##isa;
+CPU_LEVELS(FORMATS_DECLARE)

@@ -1,0 +1,6 @@
+#pragma once
+/* Weights to the device: the slot `weight_pack` of struct ops. */
+#include "kernels/cuda/backend/state.h"
+
+void cuda_backend_weight_pack(struct device *d, struct weight *w, const struct weight_rows *rows);
+void cuda_packer_free(struct cuda_device *x);

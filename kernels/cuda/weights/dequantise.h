@@ -1,0 +1,18 @@
+#pragma once
+/* Packed weights as bfloat16, for products of many rows: the C ABI of dequantise.cu. Enqueued, as
+ * all of device/abi.h. */
+#include "kernels/cuda/device/abi.h"
+#include "kernels/cuda/weights/layout.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* to[row][padded_k of BF16], in bfloat16, of n_tiles row tiles from first_tile on. */
+MUST_USE enum status cuda_dequantise(struct gpu_stream *s, const struct gpu_matrix *w,
+                                     uint32_t first_tile, uint32_t n_tiles, void *to,
+                                     struct error *err);
+
+#ifdef __cplusplus
+}
+#endif
