@@ -5,6 +5,7 @@
 #include "common/base/clock.h"
 #include "common/base/log.h"
 #include "common/base/random.h"
+#include "common/keys/key_files.h"
 #include "gateway/keys.h"
 
 enum {

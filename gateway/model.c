@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "common/base/log.h"
+#include "common/model/info/open.h"
 #include "gateway/parsers/reasoning.h"
 #include "gateway/parsers/tool_parsers.h"
 #include "text/vocabulary.h"

@@ -3,6 +3,7 @@
 #include "common/base/log.h"
 #include "common/base/version.h"
 #include "common/host/loopback.h"
+#include "common/http/server/request.h"
 #include "gateway/routes/dispatch.h"
 #include "gateway/routes/routes.h"
 #include "gateway/trace/access_record.h"

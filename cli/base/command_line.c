@@ -8,6 +8,8 @@
 #include "common/base/log.h"
 #include "common/base/mem.h"
 #include "common/base/version.h"
+#include "common/config/hide.h"
+#include "common/config/print.h"
 
 extern char **environ;
 

@@ -7,6 +7,7 @@
 
 #include "cli/base/command_line.h"
 #include "cli/commands/list.h"
+#include "common/config/lookup.h"
 #include "common/config/set.h"
 
 /* ---- docs/flags.md ---- */

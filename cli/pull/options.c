@@ -6,6 +6,7 @@
 #include "cli/base/command_line.h"
 #include "common/base/mem.h"
 #include "common/model/info/info.h"
+#include "common/model/info/open.h"
 #include "common/options/model.h"
 #include "common/options/rows.h"
 

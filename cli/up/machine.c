@@ -11,6 +11,7 @@
 #include "cli/up/preflight.h"
 #include "common/host/host.h"
 #include "common/keys/key_files.h"
+#include "common/keys/key_folder.h"
 
 static enum status find_bin_dir(char *out, size_t size, struct error *err)
 {

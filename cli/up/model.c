@@ -12,6 +12,7 @@
 #include "common/base/str.h"
 #include "common/model/config/config.h"
 #include "common/model/info/info.h"
+#include "common/model/info/open.h"
 
 enum { PATH_BYTES = 4096 };
 

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "common/base/metrics.h"
+#include "common/http/server/answer.h"
 #include "common/http/server/server.h"
 
 enum { DEFAULT_LIMIT = 10000 };

@@ -2,6 +2,8 @@
 
 #include <stdio.h>
 
+#include "common/http/server/answer.h"
+#include "common/http/server/request.h"
 #include "common/http/server/server.h"
 
 static void reply_attach(void *reply, struct api_request *r)

@@ -4,7 +4,7 @@
 #include "common/base/metrics.h"
 #include "common/loop/loop.h"
 #include "common/options/ssl.h"
-#include "common/tls/tls.h"
+#include "common/tls/server.h"
 
 struct gateway_tls {
     const struct ssl_options *o; /* borrowed */

@@ -1,5 +1,6 @@
 #include "gateway/routes/call.h"
 
+#include "common/http/server/request.h"
 #include "gateway/http/reply.h"
 
 struct serving_request call_serving(const struct call *c, const struct dialect *d)

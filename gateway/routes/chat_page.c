@@ -1,6 +1,7 @@
 #include "gateway/routes/chat_page.h"
 
 #include "common/http/handlers/files.h"
+#include "common/http/server/request.h"
 #include "common/http/server/server.h"
 #include "gateway/http/reply.h"
 #include "gateway/routes/route.h"

@@ -1,5 +1,7 @@
 #include "gateway/routes/dispatch.h"
 
+#include "common/http/server/answer.h"
+#include "common/http/server/request.h"
 #include "gateway/dialects/dialects.h"
 #include "gateway/http/reply.h"
 #include "gateway/routes/access.h"

@@ -6,6 +6,8 @@
 #include "common/base/clock.h"
 #include "common/base/version.h"
 #include "common/http/handlers/admin.h"
+#include "common/http/server/answer.h"
+#include "common/http/server/request.h"
 #include "gateway/dialects/openai_json.h"
 #include "gateway/http/reply.h"
 #include "gateway/routes/call.h"

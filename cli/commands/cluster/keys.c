@@ -7,6 +7,7 @@
 #include "cli/client/admin.h"
 #include "cli/commands/command.h"
 #include "cli/commands/tables.h"
+#include "common/keys/join_token.h"
 #include "common/keys/key_files.h"
 #include "common/keys/key_folder.h"
 #include "common/keys/rotation.h"
