@@ -10,7 +10,6 @@
 #include "common/http/server/request.h"
 #include "common/keys/key_files.h"
 #include "common/model/info/open.h"
-#include "common/tls/server.h"
 #include "gateway/ending.h"
 #include "gateway/http/reply.h"
 #include "gateway/keys.h"

@@ -14,6 +14,7 @@
 
 #include "bench/count.h"
 #include "common/base/mem.h"
+#include "common/base/order.h"
 #include "kernels/cpu/attention/attention.h"
 #include "kernels/cpu/kernels.h"
 #include "kernels/kv_layout.h"
@@ -37,12 +38,6 @@ static double now_s(void)
     struct timespec t;
     clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
     return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
-}
-
-static int compare_doubles(const void *a, const void *b)
-{
-    double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
 }
 
 static const struct cpu_kernels *pick(const char *name)
@@ -137,7 +132,7 @@ int main(int argc, char **argv)
                 munmap(b.memory, b.n_bytes);
             }
         for (uint32_t k = 0; k < N_DTYPES; k++) {
-            qsort(seconds[k], n_rounds, sizeof(double), compare_doubles);
+            qsort(seconds[k], n_rounds, sizeof(double), order_doubles);
             double s = seconds[k][n_rounds / 2];
             printf("%-32s %-8s %9.0f %7.2f %10.2f\n", shapes[i].name, dtype_traits(dtypes[k]).name,
                    s / N_SEQUENCES * 1e6, (double)n_bytes[k] / s * 1e-9,

@@ -20,6 +20,7 @@
 #include "bench/count.h"
 #include "bench/cpu/ceilings.h"
 #include "common/base/mem.h"
+#include "common/base/order.h"
 #include "kernels/kv_layout.h"
 
 enum { MAX_ROUNDS = 15, BLOCK = 16, N_ROWS = 512, PARTS = 64, FMA_PARTS = 32, FEW = 16 };
@@ -51,14 +52,9 @@ static double now_s(const struct bench *b)
     return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
 }
 
-static int compare_doubles(const void *a, const void *b)
-{
-    double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
 static double median(double *v, uint32_t n)
 {
-    qsort(v, n, sizeof *v, compare_doubles);
+    qsort(v, n, sizeof *v, order_doubles);
     return v[n / 2];
 }
 

@@ -11,6 +11,7 @@
 #include "bench/die.h"
 #include "common/base/arena.h"
 #include "common/base/mem.h"
+#include "common/base/order.h"
 #include "head/record/read.h"
 
 enum { SLOTS_MAX = 1 << 16, PLAN_LIMIT_BYTES = 64 << 20 };
@@ -96,12 +97,6 @@ static int by_text(const void *a, const void *b)
                   key_bytes);
 }
 
-static int by_value(const void *a, const void *b)
-{
-    double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
 void load_trace_print(const struct load *l)
 {
     struct trace *t = mem_zalloc(sizeof *t);
@@ -121,7 +116,7 @@ void load_trace_print(const struct load *l)
     }
     if (n == 0)
         bench_die("no answer began and ended while it was recorded: more --seconds are wanted");
-    qsort(us, n, sizeof *us, by_value);
+    qsort(us, n, sizeof *us, order_doubles);
     printf(",\"added_us\":{\"tokens\":%llu,\"least\":%.1f,\"p50\":%.1f,\"p90\":%.1f,\"p99\":%.1f,"
            "\"p999\":%.1f,\"most\":%.1f}",
            (unsigned long long)n, us[0], us[n / 2], us[n * 9 / 10], us[n * 99 / 100],

@@ -15,6 +15,7 @@
 
 #include "bench/count.h"
 #include "common/base/log.h"
+#include "common/base/order.h"
 #include "common/model/info/info.h"
 #include "common/model/info/open.h"
 #include "worker/executor/device/open.h"
@@ -259,12 +260,6 @@ static void make_plans(struct plans *p, uint32_t n_streams, const struct sequenc
 
 /* ---- measuring ---- */
 
-static int by_value(const void *a, const void *b)
-{
-    double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
 static double seconds[N_WAYS][MAX_ROUNDS], cpu[N_WAYS][MAX_ROUNDS];
 
 /* All ways of one kind of work, in turns; the first round is not counted. */
@@ -291,8 +286,8 @@ static void print_figures(uint32_t n_streams, const struct plans *plans, uint32_
     else
         printf("%u streams, %d tokens each\n", n_streams, N_DRAWN);
     for (uint32_t i = 0; i < N_WAYS; i++) {
-        qsort(seconds[i], rounds, sizeof seconds[i][0], by_value);
-        qsort(cpu[i], rounds, sizeof cpu[i][0], by_value);
+        qsort(seconds[i], rounds, sizeof seconds[i][0], order_doubles);
+        qsort(cpu[i], rounds, sizeof cpu[i][0], order_doubles);
         printf("  %-30s %8.1f tokens/s (%.1f ... %.1f), %8.1f by CPU time\n", ways[i].name,
                plans->n_tokens / seconds[i][rounds / 2], plans->n_tokens / seconds[i][rounds - 1],
                plans->n_tokens / seconds[i][0], plans->n_tokens / cpu[i][rounds / 2]);

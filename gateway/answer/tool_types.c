@@ -7,6 +7,7 @@
 #include <string.h>
 #include <strings.h>
 
+#include "common/base/str.h"
 #include "common/json/text.h"
 #include "gateway/answer/answer.h"
 #include "gateway/answer/literal_scan.h"
@@ -342,15 +343,6 @@ uint32_t tool_types_of(const json_t *parameters, struct str key)
 
 /* ---- values ---- */
 
-static struct str trimmed(struct str s)
-{
-    while (s.len > 0 && isspace((unsigned char)s.ptr[0]))
-        s = parser_skip(s, 1);
-    while (s.len > 0 && isspace((unsigned char)s.ptr[s.len - 1]))
-        s.len--;
-    return s;
-}
-
 static bool is_word(struct str s, const char *word)
 {
     return s.len == strlen(word) && strncasecmp(s.ptr, word, s.len) == 0;
@@ -455,7 +447,7 @@ static bool begins(struct str s, const char *word)
 
 bool tool_value_may_be_other(uint32_t types, struct str text)
 {
-    const struct str s = trimmed(text);
+    const struct str s = str_trim(text, " \t\n\v\f\r");
     bool is_digits = true;
     for (size_t i = 0; i < s.len && is_digits; i++)
         is_digits = s.ptr[i] && strchr("0123456789+-._eE", s.ptr[i]);
@@ -470,7 +462,7 @@ bool tool_value_may_be_other(uint32_t types, struct str text)
 
 void tool_value_give(struct answer *a, uint32_t i_call, uint32_t types, struct str text)
 {
-    const struct str s = trimmed(text);
+    const struct str s = str_trim(text, " \t\n\v\f\r");
     if ((types & TOOL_NULL) && is_word(s, "null")) {
         answer_arguments(a, i_call, STR("null"));
         return;

@@ -1,5 +1,6 @@
 #include "gateway/serving/tokens.h"
 
+#include "common/base/clock.h"
 #include "common/base/log.h"
 #include "gateway/request/answer_writer.h"
 #include "gateway/request/end.h"
@@ -7,11 +8,6 @@
 #include "gateway/serving/pump.h"
 
 enum { MAX_ATTEMPTS = 100000 };
-
-static double seconds(uint64_t ns)
-{
-    return (double)ns / 1e9;
-}
 
 static uint32_t n_prompt_of(const struct api_choice *c)
 {
@@ -30,11 +26,11 @@ static void observe_tokens(struct api_request *r, struct api_choice *c, uint32_t
     if (!g->first_token_ns) {
         g->first_token_ns = t;
         serving_metrics_prompt(m, n_prompt_of(c), g->n_cached);
-        metric_observe(m->histograms[HISTOGRAM_TTFT], seconds(t - r->arrival_ns));
+        metric_observe(m->histograms[HISTOGRAM_TTFT], seconds_of_ns(t - r->arrival_ns));
     } else {
         for (uint32_t i = 0; i < n_new; i++)
             metric_observe(m->histograms[HISTOGRAM_INTER_TOKEN],
-                           seconds(t - g->last_token_ns) / n_new);
+                           seconds_of_ns(t - g->last_token_ns) / n_new);
     }
     g->last_token_ns = t;
 }

@@ -37,11 +37,6 @@ static void set_quantiles(double *values, uint32_t n, double out[2])
     out[1] = values[(uint32_t)((uint64_t)(n - 1) * 95 / 100)];
 }
 
-static double seconds(uint64_t ns)
-{
-    return (double)ns / (double)NS_PER_S;
-}
-
 static void set_latencies(const struct head_core *h, struct history_sample *out)
 {
     double ttft[HISTORY_WINDOW], itl[HISTORY_WINDOW], e2e[HISTORY_WINDOW];
@@ -54,10 +49,10 @@ static void set_latencies(const struct head_core *h, struct history_sample *out)
         if (row->state != REQUEST_FINISHED || !row->first_token_ns)
             continue;
         struct request_times t = request_row_times(row, h->now_ns);
-        ttft[n_ttft++] = seconds(row->first_token_ns - row->arrival_ns);
-        e2e[n_e2e++] = seconds(row->end_ns - row->arrival_ns);
+        ttft[n_ttft++] = seconds_of_ns(row->first_token_ns - row->arrival_ns);
+        e2e[n_e2e++] = seconds_of_ns(row->end_ns - row->arrival_ns);
         if (row->n_generated > 1)
-            itl[n_itl++] = seconds(t.decode_ns) / (row->n_generated - 1);
+            itl[n_itl++] = seconds_of_ns(t.decode_ns) / (row->n_generated - 1);
     }
     set_quantiles(ttft, n_ttft, out->ttft_s);
     set_quantiles(itl, n_itl, out->itl_s);

@@ -42,11 +42,6 @@ static json_t *epoch_text(uint64_t term_epoch)
     return json_string(s);
 }
 
-static double seconds(uint64_t ns)
-{
-    return (double)ns / (double)NS_PER_S;
-}
-
 static uint64_t silent_ms(const struct head_core *h, const struct peer *p)
 {
     return h->now_ns > p->heard_ns ? (h->now_ns - p->heard_ns) / NS_PER_MS : 0;
@@ -156,7 +151,7 @@ static json_t *worker(const struct head_core *h, const struct worker *w)
     json_object_set_new(o, "step_received", integer(w->step_received));
     json_object_set_new(o, "step_executed", integer(w->step_executed));
     json_object_set_new(o, "own_step_s",
-                        w->own.mean_ns ? json_real(seconds(w->own.mean_ns)) : json_null());
+                        w->own.mean_ns ? json_real(seconds_of_ns(w->own.mean_ns)) : json_null());
     json_object_set_new(o, "straggler", json_boolean(w->own.is_straggler));
     json_object_set_new(o, "last_seen_ms", integer(silent_ms(h, w->peer)));
     json_object_set_new(o, "http_address", text(w->desc.http_address));
@@ -302,7 +297,7 @@ static json_t *recent_failures(const struct head_core *h)
     for (uint64_t i = c->n_failures; i-- > first;) { /* newest first */
         const struct cluster_failure *f = &c->failures[i % CLUSTER_FAILURES];
         json_t *o = json_object();
-        json_object_set_new(o, "time", json_real(seconds(f->wall_ns)));
+        json_object_set_new(o, "time", json_real(seconds_of_ns(f->wall_ns)));
         json_object_set_new(o, "node", text(f->node));
         json_object_set_new(o, "what", text(f->what));
         json_object_set_new(o, "reason", text(f->reason));
@@ -411,7 +406,7 @@ json_t *admin_json_summary(const struct head_core *h, bool waits)
     json_t *o = json_object();
     json_object_set_new(o, "version", json_string(COX_VERSION));
     json_object_set_new(o, "term", integer(s.term));
-    json_object_set_new(o, "uptime_s", json_real(seconds(s.uptime_ns)));
+    json_object_set_new(o, "uptime_s", json_real(seconds_of_ns(s.uptime_ns)));
     json_object_set_new(o, "healthy", json_boolean(s.n_groups_ready > 0 || head_core_rests(h)));
     json_object_set_new(o, "resting", json_boolean(head_core_rests(h)));
     json_object_set_new(o, "draining", json_boolean(h->draining));
@@ -478,7 +473,7 @@ json_t *admin_json_events(const struct head_core *h, uint64_t since)
     for (uint64_t seq = since; (e = events_get(&h->events, seq)) != NULL; seq = e->seq + 1) {
         json_t *o = json_object();
         json_object_set_new(o, "seq", integer(e->seq));
-        json_object_set_new(o, "time", json_real(seconds(e->wall_ns)));
+        json_object_set_new(o, "time", json_real(seconds_of_ns(e->wall_ns)));
         json_object_set_new(o, "event", text(e->name));
         json_object_set_new(o, "fields", admin_json_fields(e->fields));
         json_array_append_new(a, o);
@@ -498,7 +493,7 @@ json_t *admin_json_scale(const struct head_core *h)
     json_t *load = json_object(), *o = json_object();
     json_object_set_new(load, "running", json_integer(s->load.running));
     json_object_set_new(load, "waiting", json_integer(s->load.waiting));
-    json_object_set_new(load, "oldest_wait_s", json_real(seconds(s->load.oldest_wait_ns)));
+    json_object_set_new(load, "oldest_wait_s", json_real(seconds_of_ns(s->load.oldest_wait_ns)));
     json_object_set_new(load, "kv_usage", json_real(s->load.kv_usage));
     json_object_set_new(o, "desired_workers", integer(head_core_desired_workers(h)));
     json_object_set_new(o, "workers", json_integer(s->load.n_workers));
@@ -508,11 +503,13 @@ json_t *admin_json_scale(const struct head_core *h)
     json_object_set_new(o, "max_workers",
                         c->max_groups ? integer((uint64_t)c->max_groups * c->world) : json_null());
     json_object_set_new(o, "ttft_target_s",
-                        c->ttft_ns ? json_real(seconds(c->ttft_ns)) : json_null());
-    json_object_set_new(o, "calm_s", json_real(seconds(c->calm_ns)));
-    json_object_set_new(o, "idle_s", c->min_groups ? json_null() : json_real(seconds(c->idle_ns)));
+                        c->ttft_ns ? json_real(seconds_of_ns(c->ttft_ns)) : json_null());
+    json_object_set_new(o, "calm_s", json_real(seconds_of_ns(c->calm_ns)));
+    json_object_set_new(o, "idle_s",
+                        c->min_groups ? json_null() : json_real(seconds_of_ns(c->idle_ns)));
     json_object_set_new(o, "cold_start_s",
-                        s->cold_start_ns ? json_real(seconds(s->cold_start_ns)) : json_null());
+                        s->cold_start_ns ? json_real(seconds_of_ns(s->cold_start_ns))
+                                         : json_null());
     json_object_set_new(o, "load", load);
     json_object_set_new(o, "reason", text(s->reason));
     return o;

@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "common/base/str.h"
 #include "head/cluster/eligible.h"
 #include "head/cluster/formation.h"
 
@@ -152,11 +153,6 @@ static void drop_entry(struct cluster *c, struct adapter *a)
     forget(c, a);
 }
 
-static void copy_text(char *out, size_t size, struct str s)
-{
-    snprintf(out, size, STR_FMT, (int)(s.len < size ? s.len : size - 1), s.ptr);
-}
-
 static struct adapter *add(struct cluster *c, uint64_t id, struct str name, struct str path)
 {
     struct adapter *failed = find(&c->adapters, name, 1u << ADAPTER_FAILED);
@@ -165,8 +161,8 @@ static struct adapter *add(struct cluster *c, uint64_t id, struct str name, stru
         return NULL;
     drop_entry(c, a);
     a->id = id;
-    copy_text(a->name, sizeof a->name, name);
-    copy_text(a->path, sizeof a->path, path);
+    str_copy(a->name, sizeof a->name, name);
+    str_copy(a->path, sizeof a->path, path);
     enter(c, a, ADAPTER_LOADING);
     return a;
 }

@@ -9,6 +9,7 @@
 
 #include "common/base/clock.h"
 #include "common/base/mem.h"
+#include "common/base/str.h"
 #include "head/cluster/adapters.h"
 #include "head/cluster/adoption.h"
 #include "head/cluster/elastic.h"
@@ -43,13 +44,6 @@ void cluster_fini(struct cluster *c)
 }
 
 /* ---- workers ---- */
-
-static void copy_str(char *out, size_t size, struct str s)
-{
-    size_t n = s.len < size - 1 ? s.len : size - 1;
-    memcpy(out, s.ptr ? s.ptr : "", n);
-    out[n] = '\0';
-}
 
 /* Whether one is ever asked for or not. */
 static enum status check_elastic(const struct worker_info *i, struct error *err)
@@ -136,14 +130,14 @@ static void describe(struct worker_desc *d, const struct worker_info *i)
     memcpy(d->config_hash, i->config_hash, sizeof d->config_hash);
     memcpy(d->model_hash, i->model_hash, sizeof d->model_hash);
     memcpy(d->kv_groups, i->kv_groups, i->n_kv_groups * sizeof d->kv_groups[0]);
-    copy_str(d->device_name, sizeof d->device_name, i->device_name);
-    copy_str(d->host, sizeof d->host, i->host);
+    str_copy(d->device_name, sizeof d->device_name, i->device_name);
+    str_copy(d->host, sizeof d->host, i->host);
     d->host_hash = XXH3_64bits(d->host, strlen(d->host));
-    copy_str(d->zone, sizeof d->zone, i->zone);
-    copy_str(d->comm_address, sizeof d->comm_address, i->comm_address);
-    copy_str(d->kv_address, sizeof d->kv_address, i->kv_address);
-    copy_str(d->http_address, sizeof d->http_address, i->http_address);
-    copy_str(d->model, sizeof d->model, i->model);
+    str_copy(d->zone, sizeof d->zone, i->zone);
+    str_copy(d->comm_address, sizeof d->comm_address, i->comm_address);
+    str_copy(d->kv_address, sizeof d->kv_address, i->kv_address);
+    str_copy(d->http_address, sizeof d->http_address, i->http_address);
+    str_copy(d->model, sizeof d->model, i->model);
 }
 
 /* A worker that holds no group of ours says what it was doing. */

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 
 #include "common/base/clock.h"
+#include "common/base/order.h"
 
 enum { WINDOW_STEPS = 16, WINDOWS = 3 };
 #define WINDOW_NS    NS_PER_S  /* of work, at least: short steps are jumpy */
@@ -36,14 +37,8 @@ bool own_time_judge(struct own_time *t, uint64_t median_ns)
     return t->is_straggler != was;
 }
 
-static int by_size(const void *a, const void *b)
-{
-    uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
-    return (x > y) - (x < y);
-}
-
 uint64_t own_time_median(uint64_t *ns, uint32_t n)
 {
-    qsort(ns, n, sizeof *ns, by_size);
+    qsort(ns, n, sizeof *ns, order_u64);
     return n ? ns[(n - 1) / 2] : 0;
 }

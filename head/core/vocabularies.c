@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "common/base/clock.h"
+#include "common/base/str.h"
 #include "head/core/gateways.h"
 
 #define REFUSED_SHOWN_NS (10 * NS_PER_S) /* a refused gateway comes again each second */
@@ -69,11 +70,6 @@ static void remember(struct head_core *h, uint64_t instance, const char *text)
     snprintf(oldest->text, sizeof oldest->text, "%s", text);
 }
 
-static void copy(char *out, size_t size, struct str s)
-{
-    snprintf(out, size, "%.*s", (int)(s.len < size ? s.len : size - 1), s.ptr ? s.ptr : "");
-}
-
 enum status vocabularies_check_hello(struct head_core *h, const struct msg_hello *m,
                                      struct error *err)
 {
@@ -82,8 +78,8 @@ enum status vocabularies_check_hello(struct head_core *h, const struct msg_hello
     if (m->role != ROLE_GATEWAY || !m->has_vocabulary)
         return STATUS_OK;
     find_served(h, &served);
-    copy(model, sizeof model, m->model);
-    copy(node, sizeof node, m->node);
+    str_copy(model, sizeof model, m->model);
+    str_copy(node, sizeof node, m->node);
     enum status s = compare(&served, &m->vocabulary, model, node, err);
     if (s != STATUS_OK)
         remember(h, m->instance, err->text);

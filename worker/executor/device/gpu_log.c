@@ -14,11 +14,6 @@ static double gib(uint64_t n)
     return (double)n / (1 << 30);
 }
 
-static double seconds(uint64_t ns)
-{
-    return (double)ns / (double)NS_PER_S;
-}
-
 const char *gpu_log_number(uint64_t n, char out[32])
 {
     char digits[24];
@@ -118,7 +113,8 @@ void gpu_log_start(const struct executor_model *x, uint64_t elapsed_ns)
     log_info("gpu_weights",
              "message=\"Loading weights took %.2f seconds, Model loading took %.2f GiB memory and "
              "%.6f seconds\"",
-             seconds(e->load_ns), gib(e->weights_bytes), seconds(e->measure_ns + e->load_ns));
+             seconds_of_ns(e->load_ns), gib(e->weights_bytes),
+             seconds_of_ns(e->measure_ns + e->load_ns));
     log_memory(x, x->device->memory_bytes(x));
     log_kv(e);
     /* The message has the words of vLLM's log, which its users' scripts look for; nothing is
@@ -126,6 +122,6 @@ void gpu_log_start(const struct executor_model *x, uint64_t elapsed_ns)
     log_info("gpu_start",
              "device_seconds=%.2f files_seconds=%.2f kv_seconds=%.2f weights_seconds=%.2f "
              "message=\"init engine (profile, create kv cache, warmup model) took %.2f seconds\"",
-             seconds(x->found.open_ns), seconds(e->measure_ns), seconds(e->kv_ns),
-             seconds(e->load_ns), seconds(x->found.open_ns + elapsed_ns));
+             seconds_of_ns(x->found.open_ns), seconds_of_ns(e->measure_ns), seconds_of_ns(e->kv_ns),
+             seconds_of_ns(e->load_ns), seconds_of_ns(x->found.open_ns + elapsed_ns));
 }
