@@ -107,8 +107,8 @@ enum text_grammar_kind {
     TEXT_GRAMMAR_JSON_SCHEMA = 1,
     TEXT_GRAMMAR_REGEX,
     TEXT_GRAMMAR_LARK, /* llguidance's dialect of it */
-    /* {"format": …} of text/src/grammar/structural_tag.rs, or the older {"structures": [{begin, schema,
-     * end}
+    /* {"format": …} of text/src/grammar/structural_tag.rs, or the older {"structures": [{begin,
+     * schema, end}
      * ...], "triggers": [...]} */
     TEXT_GRAMMAR_STRUCTURAL_TAG,
     /* {"open": [marker ...], "close": [...], "begun": bool, "kind": int, "source": string}: any
@@ -146,9 +146,9 @@ struct text_matcher *text_matcher_copy(const struct text_matcher *m); /* cheap; 
 void text_matcher_free(struct text_matcher *m);                       /* NULL is fine */
 /* Bit i % 32 of words[i / 32]: token i may be next. Behind the end, and on an error, only ids that
  * end a text may. TEXT_LIMIT: the mask, or the matcher's masks together, cost more than they may
- * (text/src/grammar/mask_budget.rs), or the matcher has more memory than it may, now and from then on;
- * TEXT_INVALID: a dead end, where no token may come and the text is none yet. Either way the text
- * has to end here, and is none. */
+ * (text/src/grammar/mask_budget.rs), or the matcher has more memory than it may, now and from then
+ * on; TEXT_INVALID: a dead end, where no token may come and the text is none yet. Either way the
+ * text has to end here, and is none. */
 int text_matcher_mask(struct text_matcher *m, uint32_t *words, size_t n_words,
                       char err[TEXT_ERR_MAX]);
 /* TEXT_INVALID: the grammar does not allow it here, and nothing has changed. */
@@ -157,5 +157,6 @@ bool text_matcher_is_done(const struct text_matcher *m); /* nothing but its end 
 /* The cost of its masks, and of looks at a text that is taken without, in units of some 0.1 us,
  * counted. A copy goes on from there. */
 uint64_t text_matcher_cost(const struct text_matcher *m);
-/* The bytes that it has, without its copies. They grow: how far is text/src/grammar/matcher_memory.rs'. */
+/* The bytes that it has, without its copies. They grow: how far is
+ * text/src/grammar/matcher_memory.rs'. */
 uint64_t text_matcher_bytes(const struct text_matcher *m);

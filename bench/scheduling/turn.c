@@ -116,6 +116,7 @@ static void on_frame(struct turn *x, uint8_t who, struct str frame)
         on_tokens(x, &m.tokens);
         break;
     case MSG_CLUSTER:
+    case MSG_ADAPTERS:
     case MSG_CREDIT:
         break;
     default:

@@ -30,8 +30,8 @@ enum {
     MAX_CHILDREN = 64,
     NICENESS = 10,
     HEAVY_NICENESS = 19,
-    /* The thread that compiles has such a stack (text/src/grammar/grammar.rs, STACK_BYTES). Untouched pages
-     * cost nothing.
+    /* The thread that compiles has such a stack (text/src/grammar/grammar.rs, STACK_BYTES).
+     * Untouched pages cost nothing.
      */
     STACK_MIB = 512,
     HARD_CPU_S = 2, /* behind the limit that ends a child by SIGXCPU */

@@ -11,8 +11,8 @@
 
 #include "gateway/dialects/dialects.h"
 #include "gateway/prepare/dialect.h"
-#include "gateway/tools/set.h"
 #include "gateway/prepare/prepare.h"
+#include "gateway/tools/set.h"
 
 enum { N_VALUES = 2000 };
 

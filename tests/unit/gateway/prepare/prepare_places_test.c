@@ -11,8 +11,8 @@
 
 #include "gateway/dialects/dialects.h"
 #include "gateway/prepare/dialect.h"
-#include "gateway/sagemaker/djl.h"
 #include "gateway/prepare/prepare.h"
+#include "gateway/sagemaker/djl.h"
 
 static struct text_tokenizer *tokenizer;
 static struct text_template *chat;
