@@ -108,8 +108,7 @@ enum text_grammar_kind {
     TEXT_GRAMMAR_REGEX,
     TEXT_GRAMMAR_LARK, /* llguidance's dialect of it */
     /* {"format": …} of text/src/grammar/structural_tag.rs, or the older {"structures": [{begin,
-     * schema, end}
-     * ...], "triggers": [...]} */
+     * schema, end} ...], "triggers": [...]} */
     TEXT_GRAMMAR_STRUCTURAL_TAG,
     /* {"open": [marker ...], "close": [...], "begun": bool, "kind": int, "source": string}: any
      * text up to the first marker that closes, then what this source of that kind allows. Not
