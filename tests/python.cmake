@@ -9,7 +9,7 @@ string(CONCAT memory_tests "^(answers|api|bad_frames|bad_input|batches|debug_dum
 find_program(PYTHON3 NAMES python3 REQUIRED)
 # Scripts and sources: the same in every build, so the plain ones alone test them.
 if(NOT COX_SANITIZE AND NOT COX_CUDA)
-  foreach(script check_layers check_size)
+  foreach(script check_layers check_size check_names)
     add_test(NAME ${script} COMMAND ${PYTHON3} ${CMAKE_SOURCE_DIR}/scripts/${script}.py)
   endforeach()
   add_test(NAME check_notices COMMAND ${PYTHON3} ${CMAKE_SOURCE_DIR}/scripts/notices.py --check)
@@ -26,7 +26,7 @@ if(NOT COX_SANITIZE AND NOT COX_CUDA)
   add_test(NAME corpus_scripts COMMAND ${PYTHON3} ${CMAKE_SOURCE_DIR}/tests/scripts/corpus_test.py)
   add_test(NAME repeat_scripts COMMAND ${PYTHON3} ${CMAKE_SOURCE_DIR}/tests/scripts/repeat_test.py)
   add_test(NAME grafana_files COMMAND ${PYTHON3} ${CMAKE_SOURCE_DIR}/deploy/grafana/render --check)
-  set_tests_properties(grafana_files check_layers check_size check_notices check_scripts fetch_scripts alone_scripts run_all_scripts
+  set_tests_properties(grafana_files check_layers check_size check_names check_notices check_scripts fetch_scripts alone_scripts run_all_scripts
                        acceptance_scripts bench_scripts build_scripts cached_scripts corpus_scripts first_run_scripts outside_scripts repeat_scripts
                        PROPERTIES LABELS quick
                        TIMEOUT 300

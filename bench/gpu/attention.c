@@ -1,5 +1,5 @@
 /* Attention of kernels/cuda beside a copy and a product of cuBLAS on the same device in the same
- * run (cuda_ceilings.h), judged by the bars of cuda_bars.h. Blocks lie in random order and together
+ * run (ceilings.h), judged by the bars of bars.h. Blocks lie in random order and together
  * exceed every cache. Rounds of the three are interleaved: median, least and most.
  *
  * decode: bytes of keys and values that have to be read (of each sequence its whole context, once;
@@ -10,7 +10,7 @@
  * of positions that see each other, as a part of cuBLAS's. Of a latent those of the absorbed form,
  * which is what the kernel is asked for.
  *
- * Usage: cuda_attention_bench [--seconds N]. Exit status: cuda_bars.h. */
+ * Usage: cuda_attention_bench [--seconds N]. Exit status: bars.h. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,10 +1,10 @@
 /* Products of true models' shapes: GB/s of weights, activations and results beside a copy's on the
  * same device in the same run, and of many rows TFLOP/s beside a square product's by cuBLAS
- * (cuda_ceilings.h). Bytes: weights as they lie on the device, with their scales and what tiles are
+ * (ceilings.h). Bytes: weights as they lie on the device, with their scales and what tiles are
  * filled up with; rows in and out. Weights rotate through more memory than any cache holds. Median
  * of the rounds, least and most. Calls follow each other as in a decode step, launches included.
- * Told, not judged: the bars are whole models' (cuda_model.c). cuda_linear_bench [rows...]
- * [--seconds N]   1 8 64 8192 when none are named Exit status: cuda_bars.h. */
+ * Told, not judged: the bars are whole models' (model.c). cuda_linear_bench [rows...]
+ * [--seconds N]   1 8 64 8192 when none are named Exit status: bars.h. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

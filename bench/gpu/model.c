@@ -1,7 +1,7 @@
 /* Models of true shapes on a GPU, with dummy weights: what a step takes beside what the device can
- * do in the same run (cuda_ceilings.h), judged by the bars of cuda_bars.h. What must be read and
- * computed: cuda_work.h. Plans go straight to the executor, two under way, as a head sends them
- * (cuda_drive.h).
+ * do in the same run (ceilings.h), judged by the bars of bars.h. What must be read and
+ * computed: work.h. Plans go straight to the executor, two under way, as a head sends them
+ * (drive.h).
  *
  * decode: the bytes that a step must read (weights once; of a mixture the experts that its rows
  * really chose, counted in a pass before and one behind the rounds; keys and values of every
@@ -23,7 +23,7 @@
  * [--steps 64] [--seconds N]. Without a FOLDER: the shapes of the table below. Figures of other
  * folders, lengths and batches are told and not judged. With --seconds, what would take longer is
  * cut; so are models that do not fit. COX_KV_LAYOUT=layer in the environment lays the KV cache out
- * by layers (worker/kv/store.h), for figures beside those of blocks. Exit status: cuda_bars.h. */
+ * by layers (worker/kv/store.h), for figures beside those of blocks. Exit status: bars.h. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -2,10 +2,10 @@
  * cuda_moe, from the choice to the sum. GB/s of the weights that must be read (the experts that the
  * rows of a call chose, each once, as they lie on the device), of activations and results, beside a
  * copy's on the same device in the same run; of many rows TFLOP/s (6 x rows x chosen x 2048 x 1408)
- * beside a square product's by cuBLAS (cuda_ceilings.h). Choices are drawn at random and calls take
+ * beside a square product's by cuBLAS (ceilings.h). Choices are drawn at random and calls take
  * 32 sets of them in turn, so that no cache holds the experts of one row. Median of the rounds,
- * least and most. Told, not judged: the bars are whole models' (cuda_model.c). cuda_moe_bench
- * [rows...] [--seconds N]   1 8 64 512 8192 when none are named Exit status: cuda_bars.h. */
+ * least and most. Told, not judged: the bars are whole models' (model.c). cuda_moe_bench
+ * [rows...] [--seconds N]   1 8 64 512 8192 when none are named Exit status: bars.h. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,10 +1,10 @@
 /* The bytes that the norms of kernels/cuda move per second, beside a copy on the same device in the
  * same run: the driver's of as many bytes, in interleaved rounds; the copy of 1 GiB is told too
- * (cuda_ceilings.h). Bytes are those that must move: x read and out written (norm), x and y read, x
+ * (ceilings.h). Bytes are those that must move: x read and out written (norm), x and y read, x
  * and out written (add_norm), source read and copy written. Inputs rotate through more memory than
  * any cache holds. Rounds are interleaved: median, least and most. Small shapes are what a decode
  * step pays per call, the launch included. Told, not judged: the bars are whole models'
- * (cuda_model.c). Usage: cuda_norm_bench [--seconds N]. Exit status: cuda_bars.h. */
+ * (model.c). Usage: cuda_norm_bench [--seconds N]. Exit status: bars.h. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,6 +1,6 @@
 /* How long a GPU's worker takes from nothing to its first token with a checkpoint that is in the
- * page cache, beside what the link to the device carries in the same run (cuda_ceilings.h), judged
- * by the bars of cuda_bars.h. The checkpoint has the names and shapes of a Llama's and no numbers:
+ * page cache, beside what the link to the device carries in the same run (ceilings.h), judged
+ * by the bars of bars.h. The checkpoint has the names and shapes of a Llama's and no numbers:
  * a file with a header and a hole, read once before the clock begins, so that its pages are there;
  * that they are is looked at (mincore).
  *
@@ -13,7 +13,7 @@
  *
  * Usage: cuda_ready_bench [SHAPE_FOLDER [FOLDER]] [--seconds N]: of bench/models/llama31_8b,
  * written to build/gpu-ready (16 GB of page cache, nothing on the disk), which is judged. Exit
- * status: cuda_bars.h. */
+ * status: bars.h. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>

@@ -1,6 +1,6 @@
 /* The schedulers of a large cluster by themselves: GROUPS of them with SEQS sequences each, in
  * turns, so that each finds the caches full of the others, as in a head. A step: plan made and
- * encoded, result decoded and applied, the gateways' tokens encoded (scheduler_alone.c; the trace
+ * encoded, result decoded and applied, the gateways' tokens encoded (alone.c; the trace
  * is bench/scheduler's: contexts of 1k to 8k, 2 % end in each step).
  *
  *   scale_alone [GROUPS [SEQS [STEPS]]]      prints µs a step and a token */

@@ -23,7 +23,7 @@ struct cached_model {
     char *entry;     /* name of its folder below CACHE_PULLED; "demo" for CACHE_DEMO */
     char *base;      /* the same without .part-… and .old-…: one for all entries of a model */
     char *name;      /* as it is typed behind `cox up`; not known: the entry, printable */
-    char *reference; /* its one spelling (model_ref.h), or NULL */
+    char *reference; /* its one spelling (ref.h), or NULL */
     char *revision;  /* of a hub's: the branch, tag or commit that was asked for; "" of others */
     char *commit;    /* what that was when it was fetched; "" */
     const char *format; /* "safetensors", "gguf", "pytorch", "" */

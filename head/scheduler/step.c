@@ -1,6 +1,6 @@
 /* The next plan. Running sequences are served in order of seq_before, so the first always gets its
  * blocks and the last is preempted: no livelock. Decodes are counted first and prompts share the
- * rest of the token budget; then waiting sequences come in (admit_waiting.c). Whoever waits for
+ * rest of the token budget; then waiting sequences come in (admit.c). Whoever waits for
  * blocks in quarantine claims them, so that younger ones cannot take them away. */
 #include <string.h>
 

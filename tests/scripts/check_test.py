@@ -154,5 +154,26 @@ class Size(unittest.TestCase):
         self.assertEqual(found, [("f", 5, 5, 2), ("g", 12, 3, 0)])
 
 
+class Names(unittest.TestCase):
+    def check(self, files, *wanted):
+        status, out = Tree(files).run("check_names.py")
+        self.assertEqual(status, 1 if wanted else 0, out)
+        for text in wanted:
+            self.assertIn(text, out)
+
+    def test_paths_and_names(self):
+        there = {"head/a.c": "static int one(void)\n{\n    return 1;\n}\n"}
+        self.check({**there, "docs/p.md": "`head/a.c`, `head/a.c:one`, `a.c`, `tests/NAME_test.c`, `head/*.c`\n", "head/b.c": "/* a.c */\n"})
+        self.check({**there, "docs/p.md": "`head/b.c`\n"}, "docs/p.md: there is no head/b.c")
+        self.check({**there, "docs/p.md": "`head/a.c:two`\n"}, "docs/p.md: head/a.c defines no two")
+        self.check({**there, "head/c.h": "/* See b.c. */\n"}, "head/c.h: no file is called b.c")
+
+    def test_a_way_goes_down(self):
+        files = {f"head/{n}.c": f"int {n}(void)\n{{\n    return 1;\n}}\nint {n}2(void)\n{{\n    return 1;\n}}\n" for n in "ab"}
+        way = "## A request\n\n1. `head/a.c:a`\n2. `head/a.c:a2`\n3. `head/b.c:b`\n"
+        self.check({**files, "docs/develop/ways.md": way})
+        self.check({**files, "docs/develop/ways.md": way + "4. `head/a.c:a`\n"}, "'A request' comes back to head/a.c at a")
+
+
 if __name__ == "__main__":
     unittest.main()

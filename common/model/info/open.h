@@ -5,7 +5,7 @@
 
 /* model: "demo" (the cached demo model under cache_dir), "null" (no weights; the built-in tokenizer
  * of bytes), a GGUF file (any part of one in several files), a folder with config.json or with
- * one GGUF, or a reference (model_ref.h) that was pulled into the cache. STATUS_NOT_FOUND tells
+ * one GGUF, or a reference (ref.h) that was pulled into the cache. STATUS_NOT_FOUND tells
  * where it looked and how to get it, STATUS_UNSUPPORTED names the architecture and those that are
  * supported. */
 MUST_USE enum status model_info_open(const char *model, const char *cache_dir,

@@ -1,5 +1,5 @@
 #pragma once
-/* Tiles of Intel's AMX (Software Developer's Manual, volume 1, chapter 18) as dot_amx_impl.h needs
+/* Tiles of Intel's AMX (Software Developer's Manual, volume 1, chapter 18) as amx_impl.h needs
  * them, in assembly: gcc's _tile_loadconfig says that it reads 8 bytes of 64 and its _tile_loadd
  * that it reads none, so that the stores before them are taken for dead. */
 #include <stdint.h>

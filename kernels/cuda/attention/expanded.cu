@@ -2,7 +2,7 @@
  * nope elements of a key and its value beside each other, the rope's elements once for all heads.
  * Keys have up to 192 dimensions, values up to 128.
  *
- * How bytes move: as in attention_tile.cuh, units of 32 tokens by 16-byte asynchronous copies into
+ * How bytes move: as in tile.cuh, units of 32 tokens by 16-byte asynchronous copies into
  * one of two buffers while the other is worked on, but without a table: token after token. A key's
  * two parts come from two places and lie side by side, each padded with zeros to what the kernel
  * was made for; Q's rows likewise. A thread copies the same piece of every eighth (sixteenth)

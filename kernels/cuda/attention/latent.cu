@@ -8,7 +8,7 @@
  * softmax, each thread having a few tokens of one row; values, each warp having all rows and a part
  * of the dimensions. Of 16 packed rows (up to 16 heads) two blocks of 4 warps share an SM; of 64
  * rows (prefill, 128 heads) one block of 8 has it. Rows in shared memory are 16 bytes longer than
- * they have to be: an odd number of 16-byte words, see attention_tile.cuh. */
+ * they have to be: an odd number of 16-byte words, see tile.cuh. */
 #include "kernels/cuda/attention/codes.cuh"
 #include "kernels/cuda/attention/launch.cuh"
 #include "kernels/cuda/attention/store.cuh"

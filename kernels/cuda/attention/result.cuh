@@ -1,5 +1,5 @@
 #pragma once
-/* What the warps of attention_tile.cuh do with their results. */
+/* What the warps of tile.cuh do with their results. */
 #include "kernels/cuda/attention/shape.cuh"
 
 /* Results of warps that have rows of their own. */

@@ -1,5 +1,5 @@
 #pragma once
-/* Shapes of attention_tile.cuh's kernel: its shared memory and what a thread keeps. */
+/* Shapes of tile.cuh's kernel: its shared memory and what a thread keeps. */
 #include "kernels/cuda/attention/codes.cuh"
 #include "kernels/cuda/attention/store.cuh"
 

@@ -8,7 +8,7 @@
  * of a token. There is one barrier for each unit. Rows in shared memory are 16 bytes longer than D
  * elements: an odd number of 16-byte words, so the 8 rows of an ldmatrix lie in 8 different groups
  * of banks. Where a token lies is looked up by one thread of the block, a unit before its copies
- * are begun. Codes of a byte: attention_codes.cuh. P goes from the scores' registers to the second
+ * are begun. Codes of a byte: codes.cuh. P goes from the scores' registers to the second
  * product's as it is. */
 #include "kernels/cuda/attention/result.cuh"
 #include "kernels/cuda/attention/steps.cuh"

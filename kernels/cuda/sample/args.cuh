@@ -162,7 +162,7 @@ __device__ inline sample_range sample_slice(uint32_t vocab_size, uint32_t i_slic
     return {begin < vocab_size ? begin : vocab_size, end < vocab_size ? end : vocab_size};
 }
 
-/* sample_filter.cu, sample_logprobs.cu */
+/* filter.cu, logprobs.cu */
 cudaError_t sample_enqueue_filter(const sample_args &a, cudaStream_t stream);
 cudaError_t sample_enqueue_logprobs(const sample_args &a, cudaStream_t stream);
 

@@ -80,7 +80,7 @@ struct product {
 static struct product product_new(struct rng *r, enum dtype dtype, uint32_t n, uint32_t n_rows)
 {
     uint32_t block = dtype_traits(dtype).block_elems,
-             k = block == 256 ? 1280 : 32 * 43; /* more than a chunk of dot_amx_impl.h */
+             k = block == 256 ? 1280 : 32 * 43; /* more than a chunk of amx_impl.h */
     struct product p = {.m = dot_matrix(r, dtype, n, k), .n_rows = n_rows, .stride = k + PAD};
     p.out_stride = n + PAD;
     p.x = mem_array((uint64_t)n_rows * p.stride, sizeof *p.x);
