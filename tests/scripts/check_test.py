@@ -166,7 +166,7 @@ class Names(unittest.TestCase):
         self.check({**there, "docs/p.md": "`head/a.c`, `head/a.c:one`, `a.c`, `tests/NAME_test.c`, `head/*.c`\n", "head/b.c": "/* a.c */\n"})
         self.check({**there, "docs/p.md": "`head/b.c`\n"}, "docs/p.md: there is no head/b.c")
         self.check({**there, "docs/p.md": "`head/a.c:two`\n"}, "docs/p.md: head/a.c defines no two")
-        self.check({**there, "head/c.h": "/* See b.c. */\n"}, "head/c.h: no file is called b.c")
+        self.check({**there, "head/c.h": "/* See gone.c. */\n"}, "head/c.h: no file is called gone.c")
 
     def test_a_way_goes_down(self):
         files = {f"head/{n}.c": f"int {n}(void)\n{{\n    return 1;\n}}\nint {n}2(void)\n{{\n    return 1;\n}}\n" for n in "ab"}
