@@ -46,7 +46,7 @@ struct compute {
     struct job_list queue, done;
     bool stop, ended;
     struct job_list
-        begun; /* compute thread only: plans that have begun, or were refused behind one */
+        in_flight; /* compute thread only: plans that have begun, or were refused behind one */
     uint64_t idle_since_ns;
 };
 
@@ -117,7 +117,7 @@ static void run_plan(struct compute *c, struct job *j)
     struct executor *e = c->o.executor;
     struct frame_header h;
     struct str frame = strbuf_str(&j->frame);
-    uint64_t wait_ns = c->begun.n > 0 ? 0 : clock_mono_ns() - c->idle_since_ns;
+    uint64_t wait_ns = c->in_flight.n > 0 ? 0 : clock_mono_ns() - c->idle_since_ns;
     j->status = frame_parse_header(frame, &h, &j->error);
     if (j->status == STATUS_OK)
         j->status = codec_decode(frame, &h, &j->arena, &j->msg, &j->error);
@@ -129,9 +129,9 @@ static void run_plan(struct compute *c, struct job *j)
 }
 
 /* Abort_comm drops them in the executor. */
-static void end_begun(struct compute *c)
+static void end_in_flight(struct compute *c)
 {
-    for (struct job *j; (j = list_pop(&c->begun));) {
+    for (struct job *j; (j = list_pop(&c->in_flight));) {
         j->status = error_set(&j->error, STATUS_CLOSED, "interrupted");
         push_done(c, j);
     }
@@ -163,7 +163,7 @@ static void run_job(struct compute *c, struct job *j)
                         : error_set(&j->error, STATUS_UNSUPPORTED, "this device takes no adapters");
         break;
     case JOB_ABORT:
-        end_begun(c);
+        end_in_flight(c);
         e->ops->abort_comm(e);
         j->status = STATUS_OK;
         break;
@@ -172,9 +172,9 @@ static void run_job(struct compute *c, struct job *j)
     }
 }
 
-static void settle(struct compute *c, struct job *j)
+static void resolve(struct compute *c, struct job *j)
 {
-    if (c->begun.n == 0)
+    if (c->in_flight.n == 0)
         atomic_store(&c->busy, false);
     c->idle_since_ns = clock_mono_ns();
     push_done(c, j);
@@ -184,25 +184,25 @@ static void settle(struct compute *c, struct job *j)
 static void end_job(struct compute *c, struct job *j)
 {
     if (j->kind == JOB_PLAN && c->o.executor->in_halves &&
-        (j->status == STATUS_OK || c->begun.n > 0)) {
-        list_push(&c->begun, j);
+        (j->status == STATUS_OK || c->in_flight.n > 0)) {
+        list_push(&c->in_flight, j);
         return;
     }
-    settle(c, j);
+    resolve(c, j);
 }
 
 /* The oldest of what has begun, if it is done. */
 static bool finish_oldest(struct compute *c)
 {
     struct executor *e = c->o.executor;
-    struct job *j = c->begun.first;
+    struct job *j = c->in_flight.first;
     uint64_t wait_ns = j->result.wait_ns;
     if (j->status == STATUS_OK && !e->ops->is_due(e))
         return false;
     if (j->status == STATUS_OK)
         j->status = e->ops->finish(e, &j->result, &j->error);
     j->result.wait_ns = wait_ns;
-    settle(c, list_pop(&c->begun));
+    resolve(c, list_pop(&c->in_flight));
     return true;
 }
 
@@ -210,9 +210,9 @@ static bool finish_oldest(struct compute *c)
 static bool may_run(const struct compute *c)
 {
     const struct job *j = c->queue.first;
-    if (!j || c->begun.n == 0 || j->kind == JOB_ABORT)
+    if (!j || c->in_flight.n == 0 || j->kind == JOB_ABORT)
         return j;
-    return j->kind == JOB_PLAN && c->begun.n < EXECUTOR_MAX_BEGUN;
+    return j->kind == JOB_PLAN && c->in_flight.n < EXECUTOR_MAX_IN_FLIGHT;
 }
 
 /* Mutex held. */
@@ -228,7 +228,7 @@ static void poll_pause(struct compute *c)
 static void turn(struct compute *c)
 {
     bool runs = may_run(c);
-    if (!runs && c->begun.n == 0) {
+    if (!runs && c->in_flight.n == 0) {
         pthread_cond_wait(&c->wake, &c->mutex);
         return;
     }
@@ -471,7 +471,7 @@ void compute_stop(struct compute *c)
     if (c->started)
         pthread_join(c->thread, NULL);
     list_free(&c->queue);
-    list_free(&c->begun);
+    list_free(&c->in_flight);
     list_free(&c->done);
     list_free(&c->free_jobs);
     loop_wakeup_free(c->wakeup);

@@ -27,21 +27,21 @@ static void finish_one(struct drive *d)
     for (uint32_t i = 0; i < result.n_items; i++)
         if (result.items[i].ids.n > 0)
             d->last[result.items[i].slot] = result.items[i].ids.ptr[result.items[i].ids.n - 1];
-    d->n_begun--;
+    d->n_in_flight--;
 }
 
 void drive_finish(struct drive *d)
 {
-    while (d->n_begun > 0)
+    while (d->n_in_flight > 0)
         finish_one(d);
 }
 
 /* The place for the next plan: the plan that it replaces has been finished. */
 static uint32_t next_place(struct drive *d)
 {
-    while (d->n_begun == EXECUTOR_MAX_BEGUN)
+    while (d->n_in_flight == EXECUTOR_MAX_IN_FLIGHT)
         finish_one(d);
-    return (uint32_t)(d->i_step % EXECUTOR_MAX_BEGUN);
+    return (uint32_t)(d->i_step % EXECUTOR_MAX_IN_FLIGHT);
 }
 
 /* runs and admits of the plan are those of place `at`. */
@@ -55,7 +55,7 @@ static void begin(struct drive *d, uint32_t at, uint32_t n_runs, uint32_t n_admi
                                   .n_runs = n_runs};
     arena_reset(&d->arenas[at]);
     must(d->executor->ops->begin(d->executor, &plan, &d->arenas[at], &err), &err, "begin");
-    d->n_begun++;
+    d->n_in_flight++;
 }
 
 /* A sequence of n_ids with blocks of its own. */
@@ -322,7 +322,7 @@ enum status drive_open(struct drive *d, const struct drive_shape *s, struct erro
         d->ids[i] = (uint32_t)rng_below(&rng, vocab);
     for (uint32_t i = 0; i < n_blocks; i++)
         d->blocks[i] = i;
-    for (uint32_t i = 0; i < EXECUTOR_MAX_BEGUN; i++)
+    for (uint32_t i = 0; i < EXECUTOR_MAX_IN_FLIGHT; i++)
         arena_init(&d->arenas[i], 0);
     return STATUS_OK;
 }
@@ -330,7 +330,7 @@ enum status drive_open(struct drive *d, const struct drive_shape *s, struct erro
 void drive_close(struct drive *d)
 {
     d->executor->ops->close(d->executor);
-    for (uint32_t i = 0; i < EXECUTOR_MAX_BEGUN; i++)
+    for (uint32_t i = 0; i < EXECUTOR_MAX_IN_FLIGHT; i++)
         arena_fini(&d->arenas[i]);
     mem_free(d->ids);
     mem_free(d->blocks);

@@ -17,13 +17,13 @@ struct drive {
     uint32_t max_len, n_prompts, prompt_len; /* n_tokens as prompts that the model takes */
     struct executor *executor;
     struct engine *engine;
-    struct arena arenas[EXECUTOR_MAX_BEGUN];
+    struct arena arenas[EXECUTOR_MAX_IN_FLIGHT];
     uint64_t i_step;
-    uint32_t n_begun, n_groups;
+    uint32_t n_in_flight, n_groups;
     /* the plan at hand: its arrays stay until it is finished, so there are as many as may be under
      * way */
-    struct plan_run runs[EXECUTOR_MAX_BEGUN][DRIVE_MAX_BATCH];
-    struct plan_admit admits[EXECUTOR_MAX_BEGUN][DRIVE_MAX_BATCH];
+    struct plan_run runs[EXECUTOR_MAX_IN_FLIGHT][DRIVE_MAX_BATCH];
+    struct plan_admit admits[EXECUTOR_MAX_IN_FLIGHT][DRIVE_MAX_BATCH];
     struct plan_blocks tables[DRIVE_MAX_BATCH][DRIVE_MAX_GROUPS];
     uint32_t *ids, *blocks;
     uint32_t last[DRIVE_MAX_BATCH]; /* what each slot drew last */

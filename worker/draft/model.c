@@ -16,10 +16,11 @@ struct draft_model {
     uint32_t i_group; /* of the target: its tables are the draft's */
     /* the pass at hand, [pass_rows] */
     uint32_t n_rows, n_picks;
-    uint64_t n_entries;               /* of block tables: batch.h */
-    uint32_t *ids, *positions, *late; /* late: as row_batch has it, with last, where there is one */
+    uint64_t n_entries; /* of block tables: batch.h */
+    uint32_t *ids, *positions,
+        *pending; /* pending: as row_batch has it, with last, where there is one */
     const uint32_t *last;
-    bool has_late;
+    bool has_pending;
     struct kv_row *kv_rows;
     struct pick *picks;
     uint32_t *kept; /* theirs, [n_picks] */
@@ -100,7 +101,7 @@ void draft_model_close(struct draft_model *m)
     engine_close(m->engine);
     mem_free(m->ids);
     mem_free(m->positions);
-    mem_free(m->late);
+    mem_free(m->pending);
     mem_free(m->kv_rows);
     mem_free(m->picks);
     mem_free(m->kept);
@@ -125,7 +126,7 @@ enum status draft_model_load(struct draft_model *m, const struct engine *target,
         return error_prefix(err, s, "draft model %s", e->info.name);
     m->ids = mem_array(e->pass_rows, sizeof *m->ids);
     m->positions = mem_array(e->pass_rows, sizeof *m->positions);
-    m->late = mem_array(e->pass_rows, sizeof *m->late);
+    m->pending = mem_array(e->pass_rows, sizeof *m->pending);
     m->kv_rows = mem_array(e->pass_rows, sizeof *m->kv_rows);
     m->picks = mem_array(e->pass_rows, sizeof *m->picks);
     m->kept = mem_array(e->pass_rows, sizeof *m->kept);
@@ -178,8 +179,8 @@ static enum status run_pass(struct draft_model *m, struct error *err)
     struct row_batch b = {.n_rows = m->n_rows, .ids = m->ids, .positions = m->positions};
     if (m->n_rows == 0)
         return STATUS_OK;
-    if (m->has_late) {
-        b.late = m->late;
+    if (m->has_pending) {
+        b.pending = m->pending;
         b.last = m->last;
     }
     for (uint32_t i = 0; i < m->n_picks; i++)
@@ -192,7 +193,7 @@ static enum status run_pass(struct draft_model *m, struct error *err)
     TRY(pick_tokens(m, err));
     m->n_rows = m->n_picks = 0;
     m->n_entries = 0;
-    m->has_late = false;
+    m->has_pending = false;
     return STATUS_OK;
 }
 
@@ -209,10 +210,10 @@ static enum status add_row(struct draft_model *m, const struct sequence *q, uint
     }
     uint32_t i = m->n_rows++;
     m->n_entries += n_entries;
-    bool is_late = m->last && q->awaits && position + 1 == q->n_ids;
+    bool is_pending = m->last && q->is_pending && position + 1 == q->n_ids;
     m->ids[i] = q->ids[position];
-    m->late[i] = is_late ? q->slot : UINT32_MAX;
-    m->has_late = m->has_late || is_late;
+    m->pending[i] = is_pending ? q->slot : UINT32_MAX;
+    m->has_pending = m->has_pending || is_pending;
     m->positions[i] = position;
     m->kv_rows[i] =
         (struct kv_row){.blocks = t->ids, .n_dropped = t->n_dropped, .position = position};
@@ -267,7 +268,7 @@ enum status draft_model_run(struct draft_model *m, struct sequence_runs runs, co
     uint32_t n_most = 0;
     m->n_entries = 0;
     m->n_rows = m->n_picks = 0; /* of a plan that failed half-way */
-    m->has_late = false;
+    m->has_pending = false;
     m->last = last;
     for (uint32_t i = 0; i < runs.n; i++) {
         TRY(add_run(m, &runs.ptr[i], err));

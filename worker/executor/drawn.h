@@ -19,7 +19,7 @@ struct drawn {
 };
 
 /* The id that a step under way draws for a run with `sample`. The sequence may be gone by then. */
-struct begun_item {
+struct item_in_flight {
     uint32_t slot, position; /* of the id in the sequence */
     uint64_t serial;
     bool logprobs;
@@ -38,13 +38,13 @@ struct scored {
 };
 
 /* A step between begin and finish. */
-struct begun_step {
+struct step_in_flight {
     uint64_t term_epoch, step, begun_ns, enqueued_ns;
     uint32_t n_drafted, i_draws; /* i_draws: of the drawing device's steps */
     bool on_device;              /* what was drawn has not come to the host */
     struct arena *arena;         /* of the job: drawn, items and what they point to */
     struct drawn drawn;
-    struct scored scored;      /* on_device: at the places behind drawn's */
-    struct begun_item *items;  /* [drawn.n_items]; on_device without guesses */
+    struct scored scored;         /* on_device: at the places behind drawn's */
+    struct item_in_flight *items; /* [drawn.n_items]; on_device without guesses */
     struct sequence_runs runs; /* on_device with guesses: no plan is applied before it is settled */
 };

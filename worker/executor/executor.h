@@ -16,8 +16,8 @@
 #include "worker/kv/view.h"
 #include "worker/sequences/sequences.h"
 
-#define COMM_ID_MAX_BYTES  512u
-#define EXECUTOR_MAX_BEGUN 2u
+#define COMM_ID_MAX_BYTES      512u
+#define EXECUTOR_MAX_IN_FLIGHT 2u
 
 /* A smaller TP that this worker could be a rank of, the blocks it would hold then, and the bytes of
  * one (of the stage whose are largest). */
@@ -76,10 +76,10 @@ struct executor_ops {
     enum status (*step)(struct executor *e, const struct msg_plan *p, struct arena *arena,
                         struct msg_result *out, struct error *err);
     /* Of executors with in_halves, in the place of step, whose device computes while the host goes
-     * on: begin checks a plan as step does and enqueues it, with at most EXECUTOR_MAX_BEGUN under
-     * way; finish gives the oldest one's result. is_due: of that one, would finish return at once?
-     * What was refused by begin has no finish. p's and the arena's memory stays until finish or
-     * abort_comm, which drops what is under way; other calls come when nothing is. */
+     * on: begin checks a plan as step does and enqueues it, with at most EXECUTOR_MAX_IN_FLIGHT
+     * under way; finish gives the oldest one's result. is_due: of that one, would finish return at
+     * once? What was refused by begin has no finish. p's and the arena's memory stays until finish
+     * or abort_comm, which drops what is under way; other calls come when nothing is. */
     enum status (*begin)(struct executor *e, const struct msg_plan *p, struct arena *arena,
                          struct error *err);
     bool (*is_due)(struct executor *e);

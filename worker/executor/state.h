@@ -63,8 +63,9 @@ struct executor_host {
 
 /* Steps under way (step/step.c). */
 struct executor_steps {
-    struct begun_step begun[EXECUTOR_MAX_BEGUN]; /* the oldest first, from i_oldest on */
-    uint32_t i_oldest, n_begun;
+    struct step_in_flight
+        in_flight[EXECUTOR_MAX_IN_FLIGHT]; /* the oldest first, from i_oldest on */
+    uint32_t i_oldest, n_in_flight;
     uint64_t finished_ns, looked_ns, spent_seen_ns; /* newest step; other ranks; collectives' */
 };
 
@@ -89,7 +90,7 @@ struct executor_model {
      * step/device_sample.c, as the next two. */
     struct gpu_draws *draws;
     struct draw_lists *lists;
-    uint32_t *late; /* [pass_rows] as row_batch has them */
+    uint32_t *pending; /* [pass_rows] as row_batch has them */
     struct executor_steps steps;
     char *served_name;
     char device_name[160];

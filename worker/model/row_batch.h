@@ -12,7 +12,7 @@ struct row_batch {
     const struct kv_row *kv_rows[PROGRAM_MAX_KV_GROUPS]; /* each [n_rows] */
     /* Rows whose ids only the device knows: [n_rows] slots of last, which is the device's;
      * UINT32_MAX: the id is in ids. NULL: all are. */
-    const uint32_t *late, *last;
+    const uint32_t *pending, *last;
     const uint32_t *adapters; /* [n_rows] as lora_set_find says, 0: none; NULL: no row has one */
     /* The rows whose hidden states are asked for, [n_kept] in ascending order, valid until the next
      * forward; NULL: all. What is only there to be attended to may be left out of the last layer.

@@ -20,7 +20,7 @@ void runner_make_padding(struct runner *r)
         return;
     r->pad_ids = mem_array(RUNNER_RECORD_ROWS, sizeof *r->pad_ids);
     r->pad_positions = mem_array(RUNNER_RECORD_ROWS, sizeof *r->pad_positions);
-    r->pad_late = mem_array(RUNNER_RECORD_ROWS, sizeof *r->pad_late);
+    r->pad_pending = mem_array(RUNNER_RECORD_ROWS, sizeof *r->pad_pending);
     r->pad_adapters = mem_array(RUNNER_RECORD_ROWS, sizeof *r->pad_adapters);
     for (uint32_t g = 0; g < r->s.program->n_kv_groups; g++)
         r->pad_kv_rows[g] = mem_array(RUNNER_RECORD_ROWS, sizeof *r->pad_kv_rows[g]);
@@ -30,7 +30,7 @@ void runner_free_padding(struct runner *r)
 {
     mem_free(r->pad_ids);
     mem_free(r->pad_positions);
-    mem_free(r->pad_late);
+    mem_free(r->pad_pending);
     mem_free(r->pad_adapters);
     for (uint32_t g = 0; g < PROGRAM_MAX_KV_GROUPS; g++)
         mem_free(r->pad_kv_rows[g]);
@@ -80,7 +80,7 @@ static bool is_recorded_pass(const struct runner *r, const struct row_batch *b)
 static uint64_t key_of(const struct runner *r, const struct row_batch *b)
 {
     uint64_t key = mix((uintptr_t)r, b->n_rows);
-    key = mix(key, b->late ? (uintptr_t)b->last : 0);
+    key = mix(key, b->pending ? (uintptr_t)b->last : 0);
     key = mix(key, r->has_adapters ? lora_set_digest(r->s.loras, b->adapters, b->n_rows) : 0);
     return key ? key : 1;
 }
@@ -95,13 +95,13 @@ const struct row_batch *runner_pad(struct runner *r, const struct row_batch *b, 
     r->padded = (struct row_batch){.n_rows = bucket,
                                    .ids = r->pad_ids,
                                    .positions = r->pad_positions,
-                                   .late = b->late ? r->pad_late : NULL,
+                                   .pending = b->pending ? r->pad_pending : NULL,
                                    .last = b->last,
                                    .adapters = r->has_adapters ? r->pad_adapters : NULL};
     for (uint32_t i = 0; i < bucket; i++) {
         r->pad_ids[i] = i < n ? b->ids[i] : 0;
         r->pad_positions[i] = i < n ? b->positions[i] : 0;
-        r->pad_late[i] = i < n && b->late ? b->late[i] : UINT32_MAX;
+        r->pad_pending[i] = i < n && b->pending ? b->pending[i] : UINT32_MAX;
         r->pad_adapters[i] = i < n && r->has_adapters ? b->adapters[i] : 0;
     }
     for (uint32_t g = 0; g < r->s.program->n_kv_groups; g++) {

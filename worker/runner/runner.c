@@ -180,8 +180,8 @@ static struct row_batch upload(struct runner *r, const struct row_batch *b)
                                                   kv_store_block_tokens(r->s.kv, g));
     if (r->has_adapters)
         lora_set_begin(r->s.loras, b->adapters, b->n_rows);
-    if (b->late)
-        own.late = r->ops->pass.upload(d, b->late, n_bytes);
+    if (b->pending)
+        own.pending = r->ops->pass.upload(d, b->pending, n_bytes);
     own.last = b->last;
     own.adapters = b->adapters;
     return own;
@@ -190,8 +190,8 @@ static struct row_batch upload(struct runner *r, const struct row_batch *b)
 static enum status run_program(struct runner *r, const struct row_batch *b, struct error *err)
 {
     const struct program *p = r->s.program;
-    if (b->late)
-        r->ops->math.take_last(r->s.device, (uint32_t *)b->ids, b->late, b->last, b->n_rows);
+    if (b->pending)
+        r->ops->math.take_last(r->s.device, (uint32_t *)b->ids, b->pending, b->last, b->n_rows);
     if (program_is_first(p))
         TRY(embed(r, b, err));
     for (uint32_t i = 0; i < p->n_ropes; i++)

@@ -48,7 +48,7 @@ struct runner {
     uint16_t *host_rows;     /* [RUNNER_LOGITS_ROWS][hidden] as they come; NULL: on_host */
     struct row_batch padded; /* a small pass with rows behind it that nobody reads; its arrays: */
     /* [RUNNER_RECORD_ROWS], as of kv_rows; NULL: no records */
-    uint32_t *pad_ids, *pad_positions, *pad_late, *pad_adapters;
+    uint32_t *pad_ids, *pad_positions, *pad_pending, *pad_adapters;
     struct kv_row *pad_kv_rows[PROGRAM_MAX_KV_GROUPS];
     bool told_of_records, told_of_refusal;
     bool is_eager; /* told to be, by runner_set_eager */

@@ -11,7 +11,7 @@ void batch_init(struct batch *b, uint32_t pass_rows, uint32_t n_kv_groups)
     b->adapters = mem_array(pass_rows, sizeof *b->adapters);
     b->samples = mem_array(pass_rows, sizeof *b->samples);
     b->scores = mem_array(pass_rows, sizeof *b->scores);
-    b->late = mem_array(pass_rows, sizeof *b->late);
+    b->pending = mem_array(pass_rows, sizeof *b->pending);
     b->kept = mem_array(pass_rows, sizeof *b->kept);
     for (uint32_t g = 0; g < n_kv_groups; g++)
         b->kv_rows[g] = mem_array(pass_rows, sizeof *b->kv_rows[g]);
@@ -24,7 +24,7 @@ void batch_fini(struct batch *b)
     mem_free(b->adapters);
     mem_free(b->samples);
     mem_free(b->scores);
-    mem_free(b->late);
+    mem_free(b->pending);
     mem_free(b->kept);
     for (uint32_t g = 0; g < b->n_kv_groups; g++)
         mem_free(b->kv_rows[g]);
@@ -66,8 +66,8 @@ static void add_row(struct batch *b, const struct sequence *q, uint32_t position
 {
     uint32_t i = b->rows.n_rows++;
     b->ids[i] = q->ids[position];
-    if (q->awaits && position + 1 == q->n_ids)
-        b->late[b->n_late++] = (struct batch_late){i, q};
+    if (q->is_pending && position + 1 == q->n_ids)
+        b->pending[b->n_pending++] = (struct batch_pending){i, q};
     b->positions[i] = position;
     b->adapters[i] = q->adapter;
     if (q->adapter > 0)
@@ -96,7 +96,7 @@ static void add_token(struct batch *b, const struct sequence_run *r, uint32_t i)
 bool batch_next(struct batch *b)
 {
     b->rows = (struct row_batch){.ids = b->ids, .positions = b->positions, .kept = b->kept};
-    b->n_samples = b->n_scores = b->n_late = 0;
+    b->n_samples = b->n_scores = b->n_pending = 0;
     b->i_first_run = b->i_run;
     b->i_first_token = b->i_token;
     for (uint32_t g = 0; g < b->n_kv_groups; g++)

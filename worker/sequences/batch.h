@@ -21,7 +21,7 @@ struct batch_score {
 };
 
 /* A row whose id another stage has drawn and this one does not know yet (sequence.awaits). */
-struct batch_late {
+struct batch_pending {
     uint32_t row;
     const struct sequence *q; /* its newest id */
 };
@@ -31,11 +31,11 @@ uint64_t batch_table_entries(const struct sequence *q, uint32_t n_kv_groups);
 
 struct batch {
     struct row_batch rows;
-    struct batch_sample *samples; /* [n_samples] of this pass */
-    struct batch_score *scores;   /* [n_scores] */
-    struct batch_late *late;      /* [n_late] */
-    uint32_t *kept;               /* [rows.n_kept]: rows of these, and of what is pooled */
-    uint32_t n_samples, n_scores, n_late;
+    struct batch_sample *samples;  /* [n_samples] of this pass */
+    struct batch_score *scores;    /* [n_scores] */
+    struct batch_pending *pending; /* [n_pending] */
+    uint32_t *kept;                /* [rows.n_kept]: rows of these, and of what is pooled */
+    uint32_t n_samples, n_scores, n_pending;
     /* where the next pass begins, and where this one did */
     struct sequence_runs runs;
     uint32_t i_run, i_token, i_first_run, i_first_token;

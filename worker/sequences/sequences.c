@@ -208,7 +208,7 @@ static struct sequence *take_free(struct sequences *s)
     q->n_ids = 0;
     q->ran_in_step = 0;
     q->draft_lacks = q->adapter = 0;
-    q->awaits = false;
+    q->is_pending = false;
     return q;
 }
 

@@ -37,8 +37,8 @@ struct sequence {
     double *pooled;
     uint32_t n_pooled;
     struct f32_span vector;
-    bool awaits; /* its newest id is only a place for it as yet: another stage, or a device that has
-                  * not ended the step, knows it */
+    bool is_pending; /* its newest id is only a place for it as yet: another stage, or a device that
+                      * has not ended the step, knows it */
     uint32_t adapter; /* the executor's: of its rows; 0: none */
     struct sequence *next_free;
 };

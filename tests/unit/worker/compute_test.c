@@ -22,8 +22,8 @@ struct fake {
     bool gate, interrupted; /* gate: steps wait until it opens or an interrupt comes */
     bool deaf;              /* a reset waits for the gate and hears no interrupt */
     uint32_t n_begun, n_under_way, most_under_way;
-    const struct msg_plan *under_way[EXECUTOR_MAX_BEGUN];
-    struct arena *arenas[EXECUTOR_MAX_BEGUN];
+    const struct msg_plan *under_way[EXECUTOR_MAX_IN_FLIGHT];
+    struct arena *arenas[EXECUTOR_MAX_IN_FLIGHT];
     uint32_t n_steps, n_aborts, n_resets, n_joins, n_losses;
     char id[8];
 };
@@ -60,7 +60,7 @@ static enum status fake_begin(struct executor *e, const struct msg_plan *p, stru
     f->n_begun++;
     bool refused = p->step == 13;
     if (!refused) {
-        assert_true(f->n_under_way < EXECUTOR_MAX_BEGUN);
+        assert_true(f->n_under_way < EXECUTOR_MAX_IN_FLIGHT);
         f->under_way[f->n_under_way] = p;
         f->arenas[f->n_under_way++] = arena;
         f->most_under_way = f->n_under_way > f->most_under_way ? f->n_under_way : f->most_under_way;

@@ -181,7 +181,7 @@ static void model_abort_comm(struct executor *e)
 /* The head resets ranks that have all executed the same steps: what is to come is on its way. */
 static enum status model_reset(struct executor *e, struct error *err)
 {
-    TRY(executor_settle(of(e), err));
+    TRY(executor_resolve_ids(of(e), err));
     if (of(e)->host.grammars)
         grammars_leave_all(of(e)->host.grammars);
     return sequences_reset(of(e)->sequences, (struct u32_span){0}, err);

@@ -43,7 +43,7 @@ enum status executor_draws_open(struct executor_model *x, struct error *err)
     l->vocab_size = o->vocab_size;
     l->marks = mem_zalloc(l->vocab_size * sizeof *l->marks);
     x->lists = l;
-    x->late = mem_array(x->engine->pass_rows, sizeof *x->late);
+    x->pending = mem_array(x->engine->pass_rows, sizeof *x->pending);
     return STATUS_OK;
 }
 
@@ -73,10 +73,10 @@ void executor_draws_close(struct executor_model *x)
     }
     if (x->draws)
         x->draws->ops->close(x->draws);
-    mem_free(x->late);
+    mem_free(x->pending);
     x->lists = NULL;
     x->draws = NULL;
-    x->late = NULL;
+    x->pending = NULL;
 }
 
 /* ---- what the device can draw ---- */
@@ -165,7 +165,8 @@ static bool has_long_words(const struct sampling_params *p)
 bool executor_needs_ids(struct sequence_runs runs)
 {
     for (uint32_t i = 0; i < runs.n; i++)
-        if (runs.ptr[i].sample && runs.ptr[i].q->awaits && has_long_words(&runs.ptr[i].q->sampling))
+        if (runs.ptr[i].sample && runs.ptr[i].q->is_pending &&
+            has_long_words(&runs.ptr[i].q->sampling))
             return true;
     return false;
 }
@@ -233,7 +234,7 @@ static void set_history(struct draw_lists *l, struct gpu_sample_row *r, const st
     if (!has_penalties(r))
         return;
     uint32_t from = r->repetition == 1.0f ? q->n_prompt : 0;
-    r->last_is_output = q->awaits && n_ids == q->n_ids;
+    r->last_is_output = q->is_pending && n_ids == q->n_ids;
     r->first_history = l->d.n_history;
     r->n_history = n_ids - from - (r->last_is_output ? 1 : 0);
     r->n_prompt = q->n_prompt - from;
@@ -301,7 +302,7 @@ static void begin_rows(struct draw_lists *l, uint32_t first_place)
 
 /* What a recording is made for: one of four. Rows that want less pass over what they do not want.
  */
-static uint64_t settle_wants(struct gpu_sample_wants *w)
+static uint64_t resolve_wants(struct gpu_sample_wants *w)
 {
     if (w->changes || w->logprobs)
         *w = (struct gpu_sample_wants){true, true, true, true};
@@ -326,7 +327,7 @@ static uint64_t fill_up(const struct executor_model *x, struct draw_lists *l)
                                              .n_logprobs = -1};
     }
     l->d.n_rows = most;
-    return settle_wants(&l->d.wants);
+    return resolve_wants(&l->d.wants);
 }
 
 static enum status draw(void *ctx, float *logits, struct error *err)
@@ -335,7 +336,7 @@ static enum status draw(void *ctx, float *logits, struct error *err)
     return x->draws->ops->draw(x->draws, logits, x->engine->config.vocab_size, err);
 }
 
-enum status executor_draw_pass(struct executor_model *x, const struct begun_step *s,
+enum status executor_draw_pass(struct executor_model *x, const struct step_in_flight *s,
                                struct drawn *drawn, struct error *err)
 {
     const struct batch *b = &x->batch;
@@ -376,7 +377,8 @@ static void add_score(struct draw_lists *l, const struct batch_score *from)
     note_wants(&l->d.wants, &l->rows[i]);
 }
 
-enum status executor_draw_scores(struct executor_model *x, struct begun_step *s, struct error *err)
+enum status executor_draw_scores(struct executor_model *x, struct step_in_flight *s,
+                                 struct error *err)
 {
     const struct batch *b = &x->batch;
     struct draw_lists *l = x->lists;
@@ -394,16 +396,16 @@ enum status executor_draw_scores(struct executor_model *x, struct begun_step *s,
     return STATUS_OK;
 }
 
-void executor_mark_late(struct executor_model *x)
+void executor_mark_pending(struct executor_model *x)
 {
     struct batch *b = &x->batch;
-    if (b->n_late == 0)
+    if (b->n_pending == 0)
         return;
     for (uint32_t i = 0; i < b->rows.n_rows; i++)
-        x->late[i] = UINT32_MAX;
-    for (uint32_t i = 0; i < b->n_late; i++)
-        x->late[b->late[i].row] = b->late[i].q->slot;
-    b->rows.late = x->late;
+        x->pending[i] = UINT32_MAX;
+    for (uint32_t i = 0; i < b->n_pending; i++)
+        x->pending[b->pending[i].row] = b->pending[i].q->slot;
+    b->rows.pending = x->pending;
     b->rows.last = x->draws->last;
 }
 
@@ -425,7 +427,7 @@ static enum status take_logprobs(const struct gpu_sampled *g, struct arena *aren
     return STATUS_OK;
 }
 
-enum status executor_take_drawn(struct executor_model *x, struct begun_step *s, uint32_t at,
+enum status executor_take_drawn(struct executor_model *x, struct step_in_flight *s, uint32_t at,
                                 bool logprobs, struct error *err)
 {
     const struct gpu_sampled *g = &x->draws->results[s->i_draws][at];
@@ -444,7 +446,7 @@ enum status executor_take_drawn(struct executor_model *x, struct begun_step *s, 
 
 /* A row's ids and values were laid out for what was asked. An id that may not be drawn, as its
  * logit is no number, has another one's place there. */
-void executor_take_scores(const struct executor_model *x, struct begun_step *s)
+void executor_take_scores(const struct executor_model *x, struct step_in_flight *s)
 {
     struct scored *c = &s->scored;
     const struct gpu_sampled *all = x->draws->results[s->i_draws] + s->drawn.n_places;

@@ -43,7 +43,7 @@ enum status executor_guess(struct executor_model *x, const struct msg_plan *p,
 {
     for (uint32_t i = 0; i < runs.n; i++)
         if (runs.ptr[i].n_draft > 0)
-            TRY(executor_settle(x, err)); /* guesses follow from ids, or come behind them */
+            TRY(executor_resolve_ids(x, err)); /* guesses follow from ids, or come behind them */
     if (!x->draft_model)
         return draft_runs(&x->speculation, runs, err);
     draft_model_plan(x->draft_model, runs, x->speculation.n_tokens);

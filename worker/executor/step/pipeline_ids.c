@@ -23,7 +23,7 @@ void executor_ahead_drop(struct executor_model *x)
 }
 
 /* The ids of the oldest pass. */
-static enum status settle_pass(struct executor_model *x, struct error *err)
+static enum status resolve_pass(struct executor_model *x, struct error *err)
 {
     struct executor_ahead *a = &x->ahead;
     uint32_t ids[EXECUTOR_AHEAD_IDS], n = a->n_of[a->i_pass];
@@ -36,7 +36,7 @@ static enum status settle_pass(struct executor_model *x, struct error *err)
                              "rank %u drew token %u for slot %u, of a vocabulary of %u",
                              x->ranks.comms.drawer, ids[i], q->slot, x->info.limits.vocab_size);
         q->ids[q->n_ids - 1] = ids[i];
-        q->awaits = false;
+        q->is_pending = false;
     }
     a->i_id = (a->i_id + n) % EXECUTOR_AHEAD_IDS;
     a->n_ids -= n;
@@ -45,36 +45,36 @@ static enum status settle_pass(struct executor_model *x, struct error *err)
     return STATUS_OK;
 }
 
-enum status executor_settle(struct executor_model *x, struct error *err)
+enum status executor_resolve_ids(struct executor_model *x, struct error *err)
 {
     while (x->ahead.n_passes > 0)
-        TRY(settle_pass(x, err));
+        TRY(resolve_pass(x, err));
     return STATUS_OK;
 }
 
-enum status executor_settle_for(struct executor_model *x, const struct msg_plan *p,
-                                struct error *err)
+enum status executor_resolve_ids_for(struct executor_model *x, const struct msg_plan *p,
+                                     struct error *err)
 {
     bool any = p->full;
     for (uint32_t i = 0; i < p->finished.n && !any; i++) {
         const struct sequence *q = sequences_find(x->sequences, p->finished.ptr[i]);
-        any = q && q->awaits;
+        any = q && q->is_pending;
     }
-    return any ? executor_settle(x, err) : STATUS_OK;
+    return any ? executor_resolve_ids(x, err) : STATUS_OK;
 }
 
-enum status executor_find_late(struct executor_model *x, struct error *err)
+enum status executor_find_pending(struct executor_model *x, struct error *err)
 {
     const struct batch *b = &x->batch;
-    for (uint32_t i = 0; i < b->n_late; i++) {
-        const struct sequence *q = b->late[i].q;
-        while (q->awaits)
-            TRY(settle_pass(x, err));
-        b->ids[b->late[i].row] = q->ids[q->n_ids - 1];
+    for (uint32_t i = 0; i < b->n_pending; i++) {
+        const struct sequence *q = b->pending[i].q;
+        while (q->is_pending)
+            TRY(resolve_pass(x, err));
+        b->ids[b->pending[i].row] = q->ids[q->n_ids - 1];
     }
     while (x->ahead.n_passes == EXECUTOR_AHEAD_PASSES ||
            x->ahead.n_ids + b->n_samples > EXECUTOR_AHEAD_IDS)
-        TRY(settle_pass(x, err));
+        TRY(resolve_pass(x, err));
     return STATUS_OK;
 }
 
@@ -100,7 +100,7 @@ enum status executor_end_pass(struct executor_model *x, struct drawn *drawn, str
     for (uint32_t i = 0; i < b->n_samples; i++) {
         struct sequence *q = b->samples[i].run->q;
         TRY(executor_append_id(x, q, 0, err));
-        q->awaits = true;
+        q->is_pending = true;
         a->waiting[(a->i_id + a->n_ids++) % EXECUTOR_AHEAD_IDS] = q;
     }
     a->n_of[(a->i_pass + a->n_passes++) % EXECUTOR_AHEAD_PASSES] = b->n_samples;

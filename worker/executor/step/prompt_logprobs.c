@@ -51,7 +51,7 @@ static void lay_out(struct scored *c, struct sequence_runs runs, uint32_t vocab_
     }
 }
 
-enum status scored_init(const struct executor_model *x, struct begun_step *s,
+enum status scored_init(const struct executor_model *x, struct step_in_flight *s,
                         struct sequence_runs runs, struct error *err)
 {
     struct scored *c = &s->scored;
@@ -112,7 +112,8 @@ static enum status score_rows(struct executor_model *x, const struct batch_score
     return STATUS_OK;
 }
 
-enum status executor_score_pass(struct executor_model *x, struct begun_step *s, struct error *err)
+enum status executor_score_pass(struct executor_model *x, struct step_in_flight *s,
+                                struct error *err)
 {
     const struct batch *b = &x->batch;
     for (uint32_t done = 0, n; done < b->n_scores; done += n) {

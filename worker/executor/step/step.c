@@ -1,8 +1,8 @@
 /* A step, whole or in halves. Where the device draws, a step's second half is what comes back:
  * begin enqueues passes and draws, sequences get a place for an id that the device alone knows
- * (`awaits`), and the next step's rows find it on the device. What needs an id on the host waits
- * for it: guesses and bad words of several ids, and whatever the host draws (docs/runner.md, "Two
- * steps in flight").
+ * (`is_pending`), and the next step's rows find it on the device. What needs an id on the host
+ * waits for it: guesses and bad words of several ids, and whatever the host draws (docs/runner.md,
+ * "Two steps in flight").
  *
  * A sequence may leave while its id is on the way: an item finds it by slot and serial number. */
 #include "worker/executor/step/step.h"
@@ -33,15 +33,15 @@ static struct executor_model *of(struct executor *e)
     return (struct executor_model *)e;
 }
 
-static struct begun_step *step_at(struct executor_model *x, uint32_t i)
+static struct step_in_flight *step_at(struct executor_model *x, uint32_t i)
 {
-    return &x->steps.begun[(x->steps.i_oldest + i) % EXECUTOR_MAX_BEGUN];
+    return &x->steps.in_flight[(x->steps.i_oldest + i) % EXECUTOR_MAX_IN_FLIGHT];
 }
 
 /* ---- ids come to the host ---- */
 
 /* Of another rank: its device told ours. */
-static enum status take_told(struct executor_model *x, struct begun_step *s, uint32_t i,
+static enum status take_told(struct executor_model *x, struct step_in_flight *s, uint32_t i,
                              struct error *err)
 {
     uint32_t id = x->draws->host_last[s->i_draws][s->items[i].slot];
@@ -53,11 +53,11 @@ static enum status take_told(struct executor_model *x, struct begun_step *s, uin
     return STATUS_OK;
 }
 
-static enum status take_items(struct executor_model *x, struct begun_step *s, struct error *err)
+static enum status take_items(struct executor_model *x, struct step_in_flight *s, struct error *err)
 {
     struct drawn *d = &s->drawn;
     for (uint32_t i = 0; i < d->n_items; i++) {
-        const struct begun_item *it = &s->items[i];
+        const struct item_in_flight *it = &s->items[i];
         struct sequence *q = sequences_find(x->sequences, it->slot);
         if (executor_draws(x))
             TRY(executor_take_drawn(x, s, i, it->logprobs, err));
@@ -65,7 +65,7 @@ static enum status take_items(struct executor_model *x, struct begun_step *s, st
             TRY(take_told(x, s, i, err));
         if (q && q->serial == it->serial) {
             q->ids[it->position] = d->ids[i];
-            q->awaits = q->awaits && it->position + 1 < q->n_ids;
+            q->is_pending = q->is_pending && it->position + 1 < q->n_ids;
         }
         d->items[i] = (struct result_item){.slot = it->slot,
                                            .ids = {d->ids + i, 1},
@@ -77,7 +77,8 @@ static enum status take_items(struct executor_model *x, struct begun_step *s, st
     return STATUS_OK;
 }
 
-static enum status take_guessed(struct executor_model *x, struct begun_step *s, struct error *err)
+static enum status take_guessed(struct executor_model *x, struct step_in_flight *s,
+                                struct error *err)
 {
     uint32_t at = 0;
     for (uint32_t i = 0; executor_draws(x) && i < s->runs.n; i++) {
@@ -89,16 +90,16 @@ static enum status take_guessed(struct executor_model *x, struct begun_step *s, 
     return executor_append_drawn(x, s->runs, &s->drawn, err);
 }
 
-struct awaited_step {
+struct pending_step {
     const struct executor_model *x;
-    const struct begun_step *s;
+    const struct step_in_flight *s;
 };
 
 /* STATUS_TIMEOUT: it has had the device to itself for as long as nothing takes. */
 static enum status has_drawn(void *ctx, struct error *err)
 {
-    const struct executor_model *x = ((const struct awaited_step *)ctx)->x;
-    const struct begun_step *s = ((const struct awaited_step *)ctx)->s;
+    const struct executor_model *x = ((const struct pending_step *)ctx)->x;
+    const struct step_in_flight *s = ((const struct pending_step *)ctx)->s;
     uint64_t from = s->enqueued_ns > x->steps.finished_ns ? s->enqueued_ns : x->steps.finished_ns;
     enum status st = x->draws->ops->query(x->draws, s->i_draws, err);
     if (st == STATUS_AGAIN && clock_mono_ns() > from + x->loss.stuck_ns)
@@ -109,7 +110,7 @@ static enum status has_drawn(void *ctx, struct error *err)
 }
 
 /* Of one rank: what interrupts it is a flag. Polled, as a plain wait would end with nothing. */
-static enum status await_device(struct executor_model *x, struct awaited_step *a, struct error *err)
+static enum status await_device(struct executor_model *x, struct pending_step *a, struct error *err)
 {
     enum status s;
     for (uint32_t n = 0; (s = has_drawn(a, err)) == STATUS_AGAIN; n++) {
@@ -124,10 +125,10 @@ static enum status await_device(struct executor_model *x, struct awaited_step *a
 
 /* The event alone says that the device is done, not that what it added up was every rank's: a
  * collective that a peer's end has ended comes to its event too. */
-static enum status await_draws(struct executor_model *x, const struct begun_step *s,
+static enum status await_draws(struct executor_model *x, const struct step_in_flight *s,
                                struct error *err)
 {
-    struct awaited_step a = {x, s};
+    struct pending_step a = {x, s};
     if (x->ranks.in->wait)
         TRY(x->ranks.in->wait(x, has_drawn, &a, err));
     else
@@ -135,7 +136,8 @@ static enum status await_draws(struct executor_model *x, const struct begun_step
     return x->draws->ops->wait(x->draws, s->i_draws, err); /* at once */
 }
 
-static enum status settle_step(struct executor_model *x, struct begun_step *s, struct error *err)
+static enum status resolve_step(struct executor_model *x, struct step_in_flight *s,
+                                struct error *err)
 {
     if (!s->on_device)
         return STATUS_OK;
@@ -150,43 +152,44 @@ static enum status settle_step(struct executor_model *x, struct begun_step *s, s
 }
 
 /* All steps under way. */
-static enum status settle_steps(struct executor_model *x, struct error *err)
+static enum status resolve_steps(struct executor_model *x, struct error *err)
 {
-    for (uint32_t i = 0; i < x->steps.n_begun; i++)
-        TRY(settle_step(x, step_at(x, i), err));
+    for (uint32_t i = 0; i < x->steps.n_in_flight; i++)
+        TRY(resolve_step(x, step_at(x, i), err));
     return STATUS_OK;
 }
 
 /* How many guesses count decides what the next plan's runs are. */
-static enum status settle_guesses(struct executor_model *x, struct error *err)
+static enum status resolve_guesses(struct executor_model *x, struct error *err)
 {
-    for (uint32_t i = 0; i < x->steps.n_begun; i++)
+    for (uint32_t i = 0; i < x->steps.n_in_flight; i++)
         if (step_at(x, i)->drawn.guessed)
-            TRY(settle_step(x, step_at(x, i), err));
+            TRY(resolve_step(x, step_at(x, i), err));
     return STATUS_OK;
 }
 
 /* ---- begin ---- */
 
-static enum status draw_pass(struct executor_model *x, struct begun_step *s, struct error *err)
+static enum status draw_pass(struct executor_model *x, struct step_in_flight *s, struct error *err)
 {
     TRY(executor_draw_scores(x, s, err));
     return executor_draw_pass(x, s, &s->drawn, err);
 }
 
-static enum status sample_pass(struct executor_model *x, struct begun_step *s, struct error *err)
+static enum status sample_pass(struct executor_model *x, struct step_in_flight *s,
+                               struct error *err)
 {
     TRY(executor_score_pass(x, s, err));
     return executor_sample_pass(x, s->arena, &s->drawn, err);
 }
 
-static enum status run_pass(struct executor_model *x, struct begun_step *s, struct error *err)
+static enum status run_pass(struct executor_model *x, struct step_in_flight *s, struct error *err)
 {
     struct drawn *drawn = &s->drawn;
     if (x->draws)
-        executor_mark_late(x);
+        executor_mark_pending(x);
     else
-        TRY(executor_find_late(x, err));
+        TRY(executor_find_pending(x, err));
     TRY(runner_forward(x->engine->runner, &x->batch.rows, err));
     if (executor_draws(x))
         TRY(executor_pool_pass(x, s->arena, err));
@@ -196,7 +199,7 @@ static enum status run_pass(struct executor_model *x, struct begun_step *s, stru
 }
 
 /* Every run has one place, since there are no guesses. */
-static enum status add_places(struct executor_model *x, struct begun_step *s,
+static enum status add_places(struct executor_model *x, struct step_in_flight *s,
                               struct sequence_runs runs, struct error *err)
 {
     s->items = arena_try_array(s->arena, s->drawn.n_items ? s->drawn.n_items : 1, sizeof *s->items);
@@ -206,13 +209,13 @@ static enum status add_places(struct executor_model *x, struct begun_step *s,
         struct sequence *q = runs.ptr[i].q;
         if (!runs.ptr[i].sample)
             continue;
-        s->items[n++] = (struct begun_item){.slot = q->slot,
-                                            .position = q->n_ids,
-                                            .serial = q->serial,
-                                            .logprobs = q->sampling.n_logprobs >= 0,
-                                            .vector = q->vector};
+        s->items[n++] = (struct item_in_flight){.slot = q->slot,
+                                                .position = q->n_ids,
+                                                .serial = q->serial,
+                                                .logprobs = q->sampling.n_logprobs >= 0,
+                                                .vector = q->vector};
         TRY(executor_append_id(x, q, 0, err));
-        q->awaits = true;
+        q->is_pending = true;
     }
     return STATUS_OK;
 }
@@ -227,7 +230,7 @@ static uint32_t n_slots_of(struct sequence_runs runs)
     return n;
 }
 
-static enum status run_passes(struct executor_model *x, struct begun_step *s,
+static enum status run_passes(struct executor_model *x, struct step_in_flight *s,
                               struct sequence_runs runs, struct error *err)
 {
     if (s->on_device)
@@ -268,12 +271,12 @@ static bool wants_guesses(struct sequence_runs runs)
     return false;
 }
 
-static enum status begin(struct executor_model *x, const struct msg_plan *p, struct begun_step *s,
-                         struct error *err)
+static enum status begin(struct executor_model *x, const struct msg_plan *p,
+                         struct step_in_flight *s, struct error *err)
 {
     TRY(executor_check_adapters(x, p, err));
-    TRY(settle_guesses(x, err));
-    TRY(executor_settle_for(x, p, err));
+    TRY(resolve_guesses(x, err));
+    TRY(executor_resolve_ids_for(x, p, err));
     if (x->host.grammars) {
         grammars_prepare(x->host.grammars);
         grammars_leave(x->host.grammars, p);
@@ -282,13 +285,13 @@ static enum status begin(struct executor_model *x, const struct msg_plan *p, str
     executor_take_adapters(x, p);
     struct sequence_runs runs = sequences_runs(x->sequences);
     if (wants_guesses(runs) || (x->draws && executor_needs_ids(runs)))
-        TRY(settle_steps(x, err));
+        TRY(resolve_steps(x, err));
     for (uint32_t i = 0; i < p->n_copies; i++)
         kv_store_copy(x->engine->kv, &p->copies[i]);
     TRY(executor_guess(x, p, runs, s->arena, err));
     s->on_device = x->draws && executor_can_draw(x, runs) && all_have_places(runs);
     if (!s->on_device)
-        TRY(settle_steps(x, err));
+        TRY(resolve_steps(x, err));
     TRY(drawn_init(&s->drawn, runs, s->arena, err));
     TRY(scored_init(x, s, runs, err));
     TRY(run_passes(x, s, runs, err));
@@ -302,19 +305,19 @@ enum status executor_begin(struct executor *e, const struct msg_plan *p, struct 
                            struct error *err)
 {
     struct executor_model *x = of(e);
-    assert(x->steps.n_begun < EXECUTOR_MAX_BEGUN);
-    uint32_t at = (x->steps.i_oldest + x->steps.n_begun) % EXECUTOR_MAX_BEGUN;
-    x->steps.begun[at] = (struct begun_step){.term_epoch = p->term_epoch,
-                                             .step = p->step,
-                                             .begun_ns = clock_mono_ns(),
-                                             .i_draws = at,
-                                             .arena = arena};
+    assert(x->steps.n_in_flight < EXECUTOR_MAX_IN_FLIGHT);
+    uint32_t at = (x->steps.i_oldest + x->steps.n_in_flight) % EXECUTOR_MAX_IN_FLIGHT;
+    x->steps.in_flight[at] = (struct step_in_flight){.term_epoch = p->term_epoch,
+                                                     .step = p->step,
+                                                     .begun_ns = clock_mono_ns(),
+                                                     .i_draws = at,
+                                                     .arena = arena};
     atomic_store(&x->loss.entered_ns, clock_mono_ns());
-    enum status s = begin(x, p, &x->steps.begun[at], err);
+    enum status s = begin(x, p, &x->steps.in_flight[at], err);
     atomic_store(&x->loss.entered_ns, 0);
-    x->steps.begun[at].enqueued_ns = clock_mono_ns();
+    x->steps.in_flight[at].enqueued_ns = clock_mono_ns();
     executor_look_at_device(x, s, err);
-    x->steps.n_begun += s == STATUS_OK;
+    x->steps.n_in_flight += s == STATUS_OK;
     return s;
 }
 
@@ -323,12 +326,12 @@ enum status executor_begin(struct executor *e, const struct msg_plan *p, struct 
 bool executor_is_due(struct executor *e)
 {
     struct executor_model *x = of(e);
-    const struct begun_step *s = step_at(x, 0);
+    const struct step_in_flight *s = step_at(x, 0);
     struct error err;
-    assert(x->steps.n_begun > 0);
+    assert(x->steps.n_in_flight > 0);
     if (!s->on_device || atomic_load(&x->interrupted))
         return true;
-    if (has_drawn(&(struct awaited_step){x, s}, &err) != STATUS_AGAIN)
+    if (has_drawn(&(struct pending_step){x, s}, &err) != STATUS_AGAIN)
         return true;
     uint64_t now_ns = clock_mono_ns();
     if (now_ns - x->steps.looked_ns < LOOK_NS)
@@ -343,14 +346,14 @@ bool executor_is_due(struct executor *e)
 enum status executor_finish(struct executor *e, struct msg_result *out, struct error *err)
 {
     struct executor_model *x = of(e);
-    struct begun_step *s = step_at(x, 0);
+    struct step_in_flight *s = step_at(x, 0);
     enum status st = s->on_device && atomic_load(&x->interrupted)
                          ? error_set(err, STATUS_CLOSED, "interrupted")
-                         : settle_step(x, s, err);
+                         : resolve_step(x, s, err);
     uint64_t now_ns = clock_mono_ns();
     uint64_t from_ns = s->begun_ns > x->steps.finished_ns ? s->begun_ns : x->steps.finished_ns;
-    x->steps.i_oldest = (x->steps.i_oldest + 1) % EXECUTOR_MAX_BEGUN;
-    x->steps.n_begun--;
+    x->steps.i_oldest = (x->steps.i_oldest + 1) % EXECUTOR_MAX_IN_FLIGHT;
+    x->steps.n_in_flight--;
     x->steps.finished_ns = now_ns;
     executor_look_at_device(x, st, err);
     if (st != STATUS_OK)
@@ -384,6 +387,6 @@ enum status executor_step(struct executor *e, const struct msg_plan *p, struct a
 
 void executor_drop_steps(struct executor_model *x)
 {
-    x->steps.n_begun = 0;
+    x->steps.n_in_flight = 0;
     executor_await_device(x); /* its memory is used again */
 }

@@ -19,8 +19,8 @@ struct draws_double {
     struct gpu_draw sent; /* its lists stay where they are until it is drawn */
     uint32_t i_sent, stride;
     float *logits;
-    uint32_t n_rows, n_late; /* drawn; with an id that the host does not know */
-    uint32_t n_scored;       /* of prompts: nobody's next id */
+    uint32_t n_rows, n_pending; /* drawn; with an id that the host does not know */
+    uint32_t n_scored;          /* of prompts: nobody's next id */
 };
 
 static struct draws_double *draws_double; /* of the test at hand */
@@ -130,7 +130,7 @@ static enum status double_draw(struct gpu_draws *w, float *logits, uint32_t stri
     for (uint32_t i = 0; i < d->n_rows; i++) {
         struct gpu_sampled *out = &x->hidden[i_step][d->first_place + i];
         draw_one(x, d, &d->rows[i], out);
-        x->n_late += d->rows[i].last_is_output;
+        x->n_pending += d->rows[i].last_is_output;
         x->n_rows += d->rows[i].slot != UINT32_MAX;
         x->n_scored += d->rows[i].slot == UINT32_MAX;
     }

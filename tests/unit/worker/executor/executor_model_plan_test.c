@@ -304,13 +304,13 @@ static void test_halves_change_nothing(void **state)
             if (kinds[k].add)
                 kinds[k].add();
             set_pass_rows(ways[i].pass_rows);
-            draws_double->n_rows = draws_double->n_late = draws_double->n_scored = 0;
+            draws_double->n_rows = draws_double->n_pending = draws_double->n_scored = 0;
             driver_must_give(&d, kinds[k].name, ways[i].name, &ways[i].way, want);
             assert_true(draws_double->n_rows > 100);
             assert_true(draws_double->n_scored > 100 || !kinds[k].all);
             assert_true((draws_double->n_rows >= n_ids_drawn()) == kinds[k].all);
             if (ways[i].way.n_flight == 2 && ways[i].way.max_draft == 0)
-                assert_true(draws_double->n_late > 0);
+                assert_true(draws_double->n_pending > 0);
         }
         close_model();
     }

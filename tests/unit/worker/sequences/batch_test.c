@@ -194,14 +194,14 @@ static void test_late_rows(void **state)
     batch_init(&b, N_ROWS, limits.n_kv_groups);
     for (uint32_t slot = 0; slot < 8; slot++)
         if (sequences_find(s, slot))
-            sequences_find(s, slot)->awaits = true;
+            sequences_find(s, slot)->is_pending = true;
     batch_begin(&b, sequences_runs(s));
     assert_true(batch_next(&b));
-    assert_int_equal(b.n_late, 2); /* slot 2's run ends before its newest id */
-    assert_int_equal(b.late[0].row, shapes[0].n_tokens - 1);
-    assert_ptr_equal(b.late[0].q, sequences_find(s, 5));
-    assert_int_equal(b.late[1].row, N_ROWS - 1);
-    assert_ptr_equal(b.late[1].q, sequences_find(s, 7));
+    assert_int_equal(b.n_pending, 2); /* slot 2's run ends before its newest id */
+    assert_int_equal(b.pending[0].row, shapes[0].n_tokens - 1);
+    assert_ptr_equal(b.pending[0].q, sequences_find(s, 5));
+    assert_int_equal(b.pending[1].row, N_ROWS - 1);
+    assert_ptr_equal(b.pending[1].q, sequences_find(s, 7));
     batch_fini(&b);
     sequences_free(s);
 }
