@@ -96,10 +96,10 @@ struct kv_write_params {
 /* Causal attention of each row over positions first .. rows[i].position of its sequence, where
  * first = window ? max(0, position - window + 1) : 0. The KV of all rows of the call is written
  * already (kv_write): rows may attend to each other's, of one sequence or, in a shared block, of
- * two. Positions behind a row's own are not looked at: a wrong guess may have left its KV there.
- * Query head h reads KV head (first_in_group + h) / group: a rank's heads may begin and end inside
- * a KV head's group. score = scale * q.k, then softcap * tanh(score / softcap) when softcap > 0. A
- * sink is one more score of a head, whose value is zeros. */
+ * two. Positions behind a row's own are not looked at: a wrong draft token may have left its KV
+ * there. Query head h reads KV head (first_in_group + h) / group: a rank's heads may begin and end
+ * inside a KV head's group. score = scale * q.k, then softcap * tanh(score / softcap) when softcap
+ * > 0. A sink is one more score of a head, whose value is zeros. */
 #define ATTENTION_SPLIT 256u
 struct attention_params {
     struct view q, out; /* [n_rows][n_heads * head_dim], [n_rows][n_heads * v_dim] */

@@ -17,7 +17,7 @@
 #define PROTO_MAX_ALLOWED_IDS (1u << 20)
 #define PROTO_MAX_LOGIT_BIAS  (1u << 16)
 #define PROTO_MAX_KV_GROUPS   8u
-#define PROTO_MAX_DRAFT       16u        /* guesses of one sequence in one step */
+#define PROTO_MAX_DRAFT       16u        /* draft tokens of one sequence in one step */
 #define PROTO_MAX_RANKS       1024u      /* tp * pp */
 #define PROTO_MAX_VECTOR      (1u << 16) /* floats of a pooled prompt: a hidden size */
 

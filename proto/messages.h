@@ -89,7 +89,7 @@ struct worker_info {
     struct str http_address;         /* /livez /readyz /metrics */
     struct str model;                /* served model's name, for humans */
     uint32_t max_model_len, vocab_size;
-    uint32_t n_draft;        /* tokens it can guess per sequence and step; 0: no speculation */
+    uint32_t n_draft;        /* tokens it can draft per sequence and step; 0: no speculation */
     uint32_t draft_max_seqs; /* and with how many sequences in a step it pays; 0: always */
     bool scores_prompts;     /* it takes n_prompt_logprobs */
     const struct kv_group *kv_groups;
@@ -341,7 +341,7 @@ struct plan_admit {
  * at position start + n_tokens. A token not yet known to the head is the one the rank drew last.
  * start may be beyond what the rank has computed: other sequences have, or do earlier in this plan,
  * and the blocks up to it are in the table or come with this run (a prefix hit on the way).
- * n_draft (with sample and n_tokens 1): the rank may guess up to so many tokens that follow, run
+ * n_draft (with sample and n_tokens 1): the rank may draft up to so many tokens that follow, run
  * them too, and keep those that it draws itself; there is room for them in the table. */
 struct plan_run {
     uint32_t slot;
@@ -395,7 +395,7 @@ struct msg_result {
     const struct result_item *items; /* in the order of the plan's runs that sample or score */
     uint32_t n_items;
     uint64_t execute_ns, wait_ns; /* device time of the step; time it waited for its plan */
-    uint32_t n_drafted;           /* guesses run in this step, accepted or not */
+    uint32_t n_drafted;           /* draft tokens run in this step, accepted or not */
 };
 /* "I hold step last; what you sent does not follow": nothing was executed. */
 struct msg_gap {

@@ -15,7 +15,7 @@ static void send_comm_error(struct worker *w, uint64_t term_epoch, uint64_t step
                                           .comm_error = {term_epoch, step, str_from(text)}});
 }
 
-/* A run with n tokens kept n - 1 guesses. Rank 0 alone has items. */
+/* A run with n tokens kept n - 1 draft tokens. Rank 0 alone has items. */
 static void count_tokens(struct worker *w, const struct msg_result *r)
 {
     uint64_t n_drawn = 0, n_runs = 0;

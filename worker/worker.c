@@ -24,7 +24,7 @@ static void make_metrics(struct worker *w)
         .tokens_drawn = metrics_counter(r, "coxswain_worker_tokens_drawn_total", "",
                                         "tokens returned to the head"),
         .drafted = metrics_counter(r, "coxswain_worker_draft_tokens_total", "",
-                                   "tokens guessed ahead and run"),
+                                   "tokens drafted ahead and run"),
         .accepted = metrics_counter(r, "coxswain_worker_draft_tokens_accepted_total", "",
                                     "of these, tokens that were right"),
         .step_seconds = metrics_histogram(r, "coxswain_worker_step_seconds", "",

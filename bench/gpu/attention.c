@@ -42,7 +42,7 @@ static const struct shape shapes[] = {
     {"DeepSeek-V2-Lite, 32 x 8k", 16, 16, 576, 512, DTYPE_BF16, 32, 8192, 1, true},
     {"Llama-3.1-8B, 1 x 32k", 32, 4, 128, 0, DTYPE_BF16, 1, 32768, 1, false},
     {"Llama-3.1-8B, 64 x 1k", 32, 4, 128, 0, DTYPE_BF16, 64, 1024, 1, false},
-    {"Llama-3.1-8B, 16 x 8k, 4 guesses", 32, 4, 128, 0, DTYPE_BF16, 16, 8192, 5, false},
+    {"Llama-3.1-8B, 16 x 8k, 4 draft tokens", 32, 4, 128, 0, DTYPE_BF16, 16, 8192, 5, false},
     {"Llama-3.1-8B, prefill of 8k", 32, 4, 128, 0, DTYPE_BF16, 1, 8192, 8192, false},
     {"Phi-3-mini, prefill of 8k", 32, 1, 96, 0, DTYPE_BF16, 1, 8192, 8192, false},
     {"DeepSeek-V2-Lite, prefill of 4k", 16, 16, 576, 512, DTYPE_BF16, 1, 4096, 4096, false},

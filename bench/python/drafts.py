@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""What different ways of guessing from the text itself are worth: tokens a step, and guesses run for each token.
+"""What different ways of drafting from the text itself are worth: tokens a step, and drafts run for each token.
 
   python3 bench/python/drafts.py [--tokens 4]
 
 No model: "what the model says" is a text that is there, and words and signs of this repository's own files are the
 tokens. Three kinds: a file written again with a few changes, another file of the same folder, the second half of a
-page. `first` and `latest` say which of several places is copied from; `half`: as many guesses as half of the ids that
+page. `first` and `latest` say which of several places is copied from; `half`: as many drafts as half of the ids that
 the places have in common. vLLM's rule (when it is told nothing) is 5 to 5, first, all.
 """
 import glob
@@ -48,7 +48,7 @@ def common(ids, a, b, most):
     return n
 
 
-def guesses(ids, places, way, k):
+def drafts(ids, places, way, k):
     longest, shortest, which, count = way
     best, found = shortest - 1, None
     for place in places if which == "first" else reversed(places[-MAX_LINKS:]):
@@ -67,35 +67,35 @@ def guesses(ids, places, way, k):
 
 def run(prompt, said, way, k):
     ids, index, shortest = list(prompt), {}, way[1]
-    done = steps = run_guesses = entered = 0
+    done = steps = run_drafts = entered = 0
     while done < len(said):
         for end in range(entered, len(ids) - 1):
             index.setdefault(tuple(ids[max(0, end + 1 - shortest):end + 1]), []).append(end)
         entered = len(ids) - 1
-        guess = guesses(ids, index.get(tuple(ids[-shortest:]), []), way, k)
+        draft = drafts(ids, index.get(tuple(ids[-shortest:]), []), way, k)
         right = 0
-        while right < len(guess) and said[done + right:done + right + 1] == [guess[right]]:
+        while right < len(draft) and said[done + right:done + right + 1] == [draft[right]]:
             right += 1
         new = said[done:done + right + 1]
         ids += new
         done += len(new)
         steps += 1
-        run_guesses += len(guess)
-    return steps, run_guesses
+        run_drafts += len(draft)
+    return steps, run_drafts
 
 
 def main():
     p = Parser("bench/python/drafts.py", __doc__)
-    p.add_argument("--tokens", type=count(), default=4, help="guesses of a step, at most")
+    p.add_argument("--tokens", type=count(), default=4, help="drafts of a step, at most")
     k = p.parse_args().tokens
     for kind, pairs in texts().items():
         pairs = [(TOKEN.findall(a), TOKEN.findall(b)) for a, b in pairs]
         n = sum(len(b) for _, b in pairs)
         for way in WAYS:
             results = [run(a, b, way, k) for a, b in pairs]
-            steps, run_guesses = (sum(r[i] for r in results) for i in (0, 1))
+            steps, run_drafts = (sum(r[i] for r in results) for i in (0, 1))
             print(f"{kind:12s} {way[0]:2d} to {way[1]} {way[2]:6s} {way[3]:4s}: {n / steps:.2f} tokens a step, "
-                  f"{run_guesses / n:.2f} guesses run for each token", flush=True)
+                  f"{run_drafts / n:.2f} drafts run for each token", flush=True)
 
 
 main()

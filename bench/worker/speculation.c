@@ -1,10 +1,10 @@
-/* Tokens a second of one rank with and without guesses, by streams and guesses: plans go straight
- * to the executor, one step at a time, so that nothing but the device is measured; one kernel
- * thread and its CPU time, so that it may be a busy machine. Two kinds of prompt: a file to be
- * written again, whose text is a good guess, and prose, where n-grams are mostly wrong. With DRAFT
- * that model guesses: the same as MODEL is always right, and shows what its passes cost; what there
- * is to gain only a much smaller one of MODEL's vocabulary can say.
- * Usage, from the source folder: bench_speculation [MODEL [ROUNDS [DRAFT]]] */
+/* Tokens a second of one rank with and without draft tokens, by streams and draft tokens: plans go
+ * straight to the executor, one step at a time, so that nothing but the device is measured; one
+ * kernel thread and its CPU time, so that it may be a busy machine. Two kinds of prompt: a file to
+ * be written again, whose text is a good draft, and prose, where n-grams are mostly wrong. With
+ * DRAFT that model drafts: the same as MODEL is always right, and shows what its passes cost; what
+ * there is to gain only a much smaller one of MODEL's vocabulary can say. Usage, from the source
+ * folder: bench_speculation [MODEL [ROUNDS [DRAFT]]] */
 #include <assert.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -199,14 +199,14 @@ static void measure(bool repeats, uint32_t rounds, struct arena *arena)
             struct sample *x = &samples[k];
             double n_tokens = (double)x->n_drawn / rounds;
             qsort(x->seconds, rounds, sizeof x->seconds[0], order_doubles);
-            printf("%-6s %u streams, %u guesses: %7.1f tokens/s (%.1f ... %.1f), %5.2f tokens a "
-                   "step and stream, %5.2f ms a step, %llu guesses run\n",
-                   repeats ? "repeat" : "prose", streams_of[s], drafts_of[k],
-                   n_tokens / x->seconds[rounds / 2], n_tokens / x->seconds[rounds - 1],
-                   n_tokens / x->seconds[0],
-                   (double)x->n_drawn / (double)x->n_steps / streams_of[s],
-                   1e3 * x->seconds[rounds / 2] * rounds / (double)x->n_steps,
-                   (unsigned long long)(x->n_drafted / rounds));
+            printf(
+                "%-6s %u streams, %u draft tokens: %7.1f tokens/s (%.1f ... %.1f), %5.2f tokens a "
+                "step and stream, %5.2f ms a step, %llu draft tokens run\n",
+                repeats ? "repeat" : "prose", streams_of[s], drafts_of[k],
+                n_tokens / x->seconds[rounds / 2], n_tokens / x->seconds[rounds - 1],
+                n_tokens / x->seconds[0], (double)x->n_drawn / (double)x->n_steps / streams_of[s],
+                1e3 * x->seconds[rounds / 2] * rounds / (double)x->n_steps,
+                (unsigned long long)(x->n_drafted / rounds));
             fflush(stdout);
         }
     }

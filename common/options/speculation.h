@@ -20,7 +20,7 @@ struct speculation_options {
      .aliases = "sc",                                                                              \
      .type = OPTION_STRING,                                                                        \
      .offset = offsetof(struct S, speculation.config),                                             \
-     .help = "guess tokens ahead: {\"method\":\"ngram\",\"num_speculative_tokens\":4}, as vLLM "   \
+     .help = "draft tokens ahead: {\"method\":\"ngram\",\"num_speculative_tokens\":4}, as vLLM "   \
              "takes it",                                                                           \
      .json = true},                                                                                \
         {.name = "spec-method",                                                                    \
@@ -31,14 +31,14 @@ struct speculation_options {
          .aliases = "speculative-model",                                                           \
          .type = OPTION_STRING,                                                                    \
          .offset = offsetof(struct S, speculation.model),                                          \
-         .help = "a small model of the same vocabulary, which guesses: as --model takes it"},      \
+         .help = "a small model of the same vocabulary, which drafts: as --model takes it"},       \
         {.name = "num-speculative-tokens",                                                         \
          .aliases = "spec-tokens",                                                                 \
          .type = OPTION_INT,                                                                       \
          .offset = offsetof(struct S, speculation.n_tokens),                                       \
          .max = SPECULATION_MAX_TOKENS,                                                            \
          .def = "0",                                                                               \
-         .help = "tokens guessed per sequence and step; 0: none, or what --speculative-config "    \
+         .help = "tokens drafted per sequence and step; 0: none, or what --speculative-config "    \
                  "says"},                                                                          \
         {.name = "ngram-prompt-lookup-max",                                                        \
          .type = OPTION_INT,                                                                       \
@@ -55,7 +55,7 @@ struct speculation_options {
     {                                                                                              \
         .name = "speculative-disable-by-batch-size", .type = OPTION_INT,                           \
         .offset = offsetof(struct S, speculation.disable_by_batch_size), .max = 65536, .def = "0", \
-        .help = "no guesses in steps of more sequences; 0: as the device gains by it"              \
+        .help = "no draft tokens in steps of more sequences; 0: as the device gains by it"         \
     }
 
 enum speculation_method { SPECULATION_NGRAM, SPECULATION_DRAFT_MODEL };

@@ -109,7 +109,7 @@ const struct option_spec worker_option_specs[] = {
     OPT_INT(S, null_die_at_id, "null-die-at-id", 0, 1 << 30, "0",
             "test: a request with this token id kills the worker; 0: none does"),
     OPT_INT(S, null_draft_percent, "null-draft-percent", 0, 100, "0",
-            "test: so many of the null device's guesses are right; 0: they are n-grams' too"),
+            "test: so many of the null device's draft tokens are right; 0: they are n-grams' too"),
     OPT_INT(S, null_elastic_blocks, "null-elastic-blocks", 0, 1 << 30, "0",
             "test: KV blocks that the null device offers for a smaller TP; 0: as many as for its "
             "own"),

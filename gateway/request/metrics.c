@@ -115,12 +115,13 @@ static void init_cluster(struct serving_metrics *m)
                                 "The cluster's KV blocks in use; 1 is all of them.");
     m->preemptions.metric = metrics_counter(reg, "vllm:num_preemptions_total", l,
                                             "The cluster's: sequences preempted.");
-    m->drafts.metric = metrics_counter(reg, "vllm:spec_decode_num_drafts_total", l,
-                                       "The cluster's: sequences run with guesses, once a step.");
+    m->drafts.metric =
+        metrics_counter(reg, "vllm:spec_decode_num_drafts_total", l,
+                        "The cluster's: sequences run with draft tokens, once a step.");
     m->draft_tokens.metric = metrics_counter(reg, "vllm:spec_decode_num_draft_tokens_total", l,
-                                             "The cluster's: tokens guessed and run.");
+                                             "The cluster's: tokens drafted and run.");
     m->accepted_tokens.metric = metrics_counter(reg, "vllm:spec_decode_num_accepted_tokens_total",
-                                                l, "The cluster's: guesses kept.");
+                                                l, "The cluster's: draft tokens kept.");
 }
 
 void serving_metrics_init(struct serving_metrics *m, struct metrics *registry,

@@ -35,9 +35,9 @@ static const struct row {
     COUNTER64(prefix_hit_tokens, "vllm:prefix_cache_hits_total",
               "Prompt tokens found in the prefix cache."),
     COUNTER64(n_draft_steps, "vllm:spec_decode_num_drafts_total",
-              "Sequences run with guesses, counted once a step."),
-    COUNTER64(n_drafted, "vllm:spec_decode_num_draft_tokens_total", "Tokens guessed and run."),
-    COUNTER64(n_accepted, "vllm:spec_decode_num_accepted_tokens_total", "Guesses kept."),
+              "Sequences run with draft tokens, counted once a step."),
+    COUNTER64(n_drafted, "vllm:spec_decode_num_draft_tokens_total", "Tokens drafted and run."),
+    COUNTER64(n_accepted, "vllm:spec_decode_num_accepted_tokens_total", "Draft tokens kept."),
     COUNTER64(n_finished, "coxswain_requests_finished_total", "Requests that reached their end."),
     COUNTER64(n_failed, "coxswain_requests_failed_total", "Requests that failed or were refused."),
     COUNTER64(n_cancelled, "coxswain_requests_cancelled_total", "Requests that were cancelled."),
@@ -84,7 +84,7 @@ struct head_metrics {
     struct metric *serves, *store; /* NULL: no store */
     struct metric *desired;        /* NULL: not known yet, and then there is no series */
     struct metric *cold_start;     /* the same */
-    struct metric *accepted_at[SCHEDULER_MAX_DRAFT]; /* NULL: no group guesses so far ahead */
+    struct metric *accepted_at[SCHEDULER_MAX_DRAFT]; /* NULL: no group drafts so far ahead */
     char *labels;                                    /* of every vllm: series; owned */
 };
 
@@ -132,7 +132,7 @@ static void count_to(struct metric *m, double v)
         metric_add(m, v - metric_value(m));
 }
 
-/* A place has its series from the first look on while a group is ready that may guess so far. */
+/* A place has its series from the first look on while a group is ready that may draft so far. */
 static void update_accepted(struct head_metrics *m, const struct head_stats *s)
 {
     for (uint32_t i = 0; i < SCHEDULER_MAX_DRAFT; i++) {
@@ -143,7 +143,7 @@ static void update_accepted(struct head_metrics *m, const struct head_stats *s)
             m->accepted_at[i] = metrics_counter(
                 m->registry, "vllm:spec_decode_num_accepted_tokens_per_pos_total",
                 strbuf_str(&l).ptr,
-                "Guesses kept, by their place in a sequence's step; 0 is the first.");
+                "Draft tokens kept, by their place in a sequence's step; 0 is the first.");
             strbuf_fini(&l);
         }
         if (m->accepted_at[i])

@@ -54,8 +54,8 @@ void row_shares_leave(struct row_shares *m, uint16_t i);
 /* One of its sequences has begun to compute its prompt, or no longer does. */
 void row_shares_prompt(struct row_shares *m, uint16_t i, bool begins);
 
-/* Before a step is planned. n_each: rows that a decode has, with its guesses. has_prompts: some run
- * or wait. */
+/* Before a step is planned. n_each: rows that a decode has, with its draft tokens. has_prompts:
+ * some run or wait. */
 void row_shares_plan(struct row_shares *m, const struct step_budget *b, uint32_t n_each,
                      bool has_prompts);
 /* Before each try to plan it. */

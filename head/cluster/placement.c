@@ -40,7 +40,7 @@ static void collect(struct pick *p, const struct worker *like)
     }
 }
 
-static void seat(struct pick *p, uint32_t position, uint32_t i_free)
+static void place_at(struct pick *p, uint32_t position, uint32_t i_free)
 {
     p->seats[position] = p->free[i_free];
     p->free[i_free] = p->free[--p->n_free];
@@ -70,7 +70,7 @@ static bool seat_matching(struct pick *p, uint64_t group_id, enum reason reason)
     for (uint32_t pos = 0; pos < p->world; pos++) {
         for (uint32_t i = 0; i < p->n_free && !p->seats[pos]; i++) {
             if (suits(p, &p->free[i]->desc, group_id, pos, reason))
-                seat(p, pos, i);
+                place_at(p, pos, i);
         }
         all = all && p->seats[pos];
     }
@@ -106,7 +106,7 @@ static void seat_the_rest(struct pick *p)
         for (uint32_t i = 1; i < p->n_free; i++)
             best = p->weights[i] > p->weights[best] ? i : best;
         p->weights[best] = p->weights[p->n_free - 1];
-        seat(p, pos, best);
+        place_at(p, pos, best);
         for (uint32_t i = 0; i < p->n_free; i++)
             p->weights[i] += same_host(p->seats[pos], p->free[i]) ? world : 0;
     }

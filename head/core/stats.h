@@ -18,7 +18,7 @@ struct head_stats {
     uint64_t n_transfers, n_transfer_failures, n_transfer_bytes, n_moved, n_recomputed_moves;
     uint32_t n_transfers_under_way;
     double transfer_bytes_per_s; /* of a rank, on average */
-    uint32_t n_draft;            /* guesses per sequence and step that are granted */
+    uint32_t n_draft;            /* draft tokens per sequence and step that are granted */
     uint64_t n_accepted_at[SCHEDULER_MAX_DRAFT];         /* by their place among them */
     double prompt_tokens_per_s, generation_tokens_per_s; /* over the last seconds */
     double rank_wait_s;                                  /* mean of the last seconds */

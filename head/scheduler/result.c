@@ -55,7 +55,7 @@ static enum status check_result(const struct scheduler *s, const struct msg_resu
         n++;
     }
     if (m->n_drafted > n_draft)
-        return error_set(err, STATUS_PROTOCOL, "step %llu: %u guesses, %u were granted",
+        return error_set(err, STATUS_PROTOCOL, "step %llu: %u draft tokens, %u were granted",
                          (unsigned long long)m->step, m->n_drafted, n_draft);
     if (n != m->n_items)
         return error_set(err, STATUS_PROTOCOL, "step %llu: %u items, want %u",
@@ -164,7 +164,7 @@ static void take_tokens(struct scheduler *s, struct seq *x, const struct step_en
                         const struct result_item *item, uint64_t now_ns)
 {
     struct request *r = x->r;
-    uint32_t n_more = item->ids.n - 1; /* accepted guesses */
+    uint32_t n_more = item->ids.n - 1; /* accepted draft tokens */
     if (e->pools)
         request_take_vector(r, item->vector);
     uint32_t n_new = push_tokens(r, item);

@@ -19,7 +19,7 @@ struct scheduler_config {
     uint32_t max_partial_prefills;         /* prompts that are partly computed at once; 0: any */
     uint32_t max_model_len;
     uint32_t depth;          /* steps in flight, 1 or 2 */
-    uint32_t n_draft;        /* tokens the ranks may guess per sequence and step; 0: none */
+    uint32_t n_draft;        /* tokens the ranks may draft per sequence and step; 0: none */
     uint32_t draft_max_seqs; /* no drafts in steps of more sequences; 0: always */
     uint64_t step_target_ns; /* prompts are cut so that a step takes about this long; 0: off */
     bool enable_prefix_caching;
@@ -35,7 +35,7 @@ struct scheduler_stats {
     uint64_t prefix_hit_tokens, prefix_query_tokens;
     uint64_t n_evictions;     /* cached blocks that were handed out again */
     uint64_t n_copied_blocks; /* copy-on-write of a shared prompt's last block */
-    uint64_t n_draft_steps, n_drafted, n_accepted; /* runs with drafts; guesses run, kept */
+    uint64_t n_draft_steps, n_drafted, n_accepted; /* runs with drafts; draft tokens run, kept */
 };
 
 /* The effect of a result on a request: scheduler_on_result fills these. The tokens themselves have
@@ -121,7 +121,8 @@ struct block_pool;
 const struct block_pool *scheduler_pool(const struct scheduler *s, uint32_t i_kv_group,
                                         uint32_t *block_tokens);
 void scheduler_get_stats(const struct scheduler *s, struct scheduler_stats *out);
-/* Guesses kept, by their place in a run ([0]: the first), added to sums[SCHEDULER_MAX_DRAFT]. */
+/* Draft tokens kept, by their place in a run ([0]: the first), added to sums[SCHEDULER_MAX_DRAFT].
+ */
 void scheduler_add_accepted(const struct scheduler *s, uint64_t *sums);
 /* Tokens of r that need not be computed here: this group's prefix cache holds them, or one of the
  * last that wait begins with them. For routing: an estimate, which costs O(log n). */

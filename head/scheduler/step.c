@@ -75,7 +75,7 @@ static void advance(struct scheduler *s, struct seq *x)
     x->covered = position;
 }
 
-/* Guesses that each decode of this step may have: as many as asked for, or none. */
+/* Draft tokens that each decode of this step may have: as many as asked for, or none. */
 static uint32_t drafts_of_step(const struct scheduler *s)
 {
     uint32_t n = s->n_running;

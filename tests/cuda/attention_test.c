@@ -59,7 +59,7 @@ static const struct att_case small_cases[] = {
     {5, 3, 2, 48, 0, BF16, 12, 7, 0, SINKS, 2, 3, 0, {{30, 1}, {3, 2}}},
     {7, 5, 1, 18, 0, BF16, 4, 0, 5, ROPE, 1, 1, 0, {{21, 3}}},
     {24, 24, 0, 80, 0, BF16, 16, 0, 0, ROPE, 4, 0, 0, {{65, 1}, PADDING, {31, 2}}},
-    /* guesses and small prompts: tiles of few rows */
+    /* draft tokens and small prompts: tiles of few rows */
     {8, 4, 0, 64, 0, BF16, 16, 0, 0, SINKS, 2, 0, 16, {{60, 5}, {33, 16}, {0, 20}}},
     /* prefill: tiles of many rows, alone and among others */
     {4, 2, 0, 128, 0, BF16, 16, 0, 0, ROPE, 1, 0, 0, {{0, 70}}},
@@ -680,7 +680,7 @@ static void run_refused(struct rig *r)
     must(cuda_attention(r->stream, &p, &err), &err, "no rows");
 }
 
-/* Decode, guesses, prefill and mixes over what models have, at random. */
+/* Decode, draft tokens, prefill and mixes over what models have, at random. */
 static void run_large(struct rig *r)
 {
     static const uint32_t dims[] = {64, 96, 128, 256, 80, 32, 576, 112};

@@ -70,9 +70,9 @@ static void test_passes(struct side *cpu, struct side *gpu, float *last)
     run(gpu, &p, again); /* as it is enqueued, over the keys that are there */
     expect(memcmp(got, again, (size_t)p.n_sampled * TINY_VOCAB * sizeof *got) == 0,
            "a replay has other bits than its operators one by one");
-    static const uint32_t guesses[] = {3, 1, 4}; /* several rows of a sequence in a recorded size */
+    static const uint32_t drafts[] = {3, 1, 4}; /* several rows of a sequence in a recorded size */
     for (int i = 0; i < 3; i++) {
-        make_pass(&p, 3, at, guesses);
+        make_pass(&p, 3, at, drafts);
         run_both(cpu, gpu, &p, got);
     }
     memset(last, 0, sizeof got);

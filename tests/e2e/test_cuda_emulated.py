@@ -74,7 +74,7 @@ def check_greedy(cluster):
 
 
 def test_rows_with_a_grammar(cluster):
-    """Their step is drawn by the host, with guesses or without; the rows beside them stay as the reference has them."""
+    """Their step is drawn by the host, with drafts or without; the rows beside them stay as the reference has them."""
     known = known_prompts(MODEL)
     constrained = [body_of(known[0]["ids"], max_tokens=40, ignore_eos=False, guided_regex="(ab|c){3}", **more)
                    for more in ({}, {"temperature": 1, "seed": 1}, {"temperature": 1, "seed": 2})]
@@ -91,7 +91,7 @@ def test_greedy_as_the_reference(cluster):
 
 @pytest.mark.parametrize("tp,pp,collectives,args", [(2, 1, 580.1, ()), (2, 2, 1188.1, ("--num-speculative-tokens", 3))])
 def test_ranks(programs, tp, pp, collectives, args):
-    """Sums, logits' columns, hidden states and ids go from device to device; guesses through the host. Each rank has told
+    """Sums, logits' columns, hidden states and ids go from device to device; drafts through the host. Each rank has told
     what it set aside for the collectives."""
     with cluster_of(programs, tp, pp, *args) as c:
         check_greedy(c)

@@ -1,4 +1,4 @@
-"""Where the grammar wants what the vocabulary has not, the answer is an error and never "stop": whole, streamed, with guesses, and
+"""Where the grammar wants what the vocabulary has not, the answer is an error and never "stop": whole, streamed, with drafts, and
 beside others in the same step."""
 import json
 import shutil
@@ -13,7 +13,7 @@ DEAD = {"structured_outputs": {"regex": "ab7"}}
 WORDS = "grammar allows no token of this model"
 
 
-@pytest.fixture(scope="module", params=[[], ["--speculative-config", '{"method":"ngram","num_speculative_tokens":3}']], ids=["plain", "guesses"])
+@pytest.fixture(scope="module", params=[[], ["--speculative-config", '{"method":"ngram","num_speculative_tokens":3}']], ids=["plain", "drafts"])
 def cluster(request, tmp_path_factory):
     """The tiny model without its token for 7: another one has its place."""
     folder = tmp_path_factory.mktemp("dead") / "model"

@@ -159,7 +159,7 @@ CASES = {"rank1": ("llama_tiny", 2, 1, (1,), 1, ()),
          "experts": ("mixtral_5experts", 2, 1, (0,), 1, ("--enable-expert-parallel",)),
          "mixture": ("qwen2_moe", 2, 1, (1,), 1, ()),
          "latent": ("deepseek_v3", 2, 1, (1,), 1, ("--max-model-len", 1024)),
-         "guesses": ("llama_tiny", 2, 1, (0,), 1, ("--num-speculative-tokens", 3)),
+         "drafts": ("llama_tiny", 2, 1, (0,), 1, ("--num-speculative-tokens", 3)),
          "draft": ("llama_tiny", 2, 1, (0,), 1, ("--spec-model", OWN_GOLDENS / "llama_tiny_gguf_q8_0/model.gguf",
                                                  "--num-speculative-tokens", 3))}
 

@@ -1,5 +1,5 @@
 """However the scheduler deals with a request, its tokens are those it gets alone on an idle cluster: in a
-crowd, in chunks, thrown out and computed again, with blocks shared, copied or neither, with guesses or
+crowd, in chunks, thrown out and computed again, with blocks shared, copied or neither, with drafts or
 without, one choice of several; greedy or drawn. Tiny checkpoints; with COX_INVARIANCE_MODEL=demo the
 demo model (scripts/acceptance b3)."""
 import os
@@ -20,13 +20,13 @@ CHUNKS = ["--long-prefill-token-threshold", 16, "--max-num-batched-tokens", 48, 
           "--max-num-partial-prefills", 3, "--step-target-ms", 0]
 TIGHT = ["--num-gpu-blocks-override", LENGTH // BLOCK + 2]
 UNCACHED = ["--no-enable-prefix-caching"]
-GUESSES = ["--speculative-config", '{"method":"ngram","num_speculative_tokens":4}',
+DRAFTS = ["--speculative-config", '{"method":"ngram","num_speculative_tokens":4}',
            "--speculative-disable-by-batch-size", 64]
-SETTINGS = {"crowd": [], "chunks": CHUNKS, "preempted": TIGHT, "uncached": UNCACHED, "guesses": GUESSES,
-            "uncached and preempted": UNCACHED + TIGHT, "guesses, preempted": GUESSES + TIGHT,
-            "all of it": GUESSES + TIGHT + CHUNKS}
+SETTINGS = {"crowd": [], "chunks": CHUNKS, "preempted": TIGHT, "uncached": UNCACHED, "drafts": DRAFTS,
+            "uncached and preempted": UNCACHED + TIGHT, "drafts, preempted": DRAFTS + TIGHT,
+            "all of it": DRAFTS + TIGHT + CHUNKS}
 if SHORT:
-    SETTINGS = {name: SETTINGS[name] for name in ("crowd", "guesses, preempted", "all of it")}
+    SETTINGS = {name: SETTINGS[name] for name in ("crowd", "drafts, preempted", "all of it")}
 
 
 def cluster_of(name, tp, *args):
@@ -35,7 +35,7 @@ def cluster_of(name, tp, *args):
 
 
 def bodies():
-    """Beginnings in common, twins, texts that repeat themselves and so can be guessed, several choices."""
+    """Beginnings in common, twins, texts that repeat themselves and so can be drafted, several choices."""
     prefix = SENTENCES[0] + SENTENCES[1]
     prompts = [prefix + o for o in OPENINGS[:4]] + [SENTENCES[2] * 2 + SENTENCES[2][:30]] * 2 + ["1 2 3 4 " * 12, prefix]
     n = 36

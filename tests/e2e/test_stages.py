@@ -26,7 +26,7 @@ def start(folder, tp, pp, *args, workers=None):
                                           (GOLDENS / "models/deepseek_v2_lite", 1, 2)],
                          ids=lambda x: getattr(x, "name", None))
 def test_known_tokens(folder, tp, pp):
-    """In chunks, with guesses; twice: the second time their prefixes are cached."""
+    """In chunks, with drafts; twice: the second time their prefixes are cached."""
     if not (folder / "expected.json").exists():
         pytest.skip(f"no {folder}")
     prompts = json.loads((folder / "expected.json").read_text())["prompts"]

@@ -47,7 +47,7 @@ def test_the_line_as_json_and_its_silence():
     assert status == 200 and 0.8 * steps < waits < steps
 
 
-def test_guesses_kept_by_their_place():
+def test_drafts_kept_by_their_place():
     """vLLM's counters of speculation: there from the start, and of each place no more than of the one before."""
     def counts(cluster, name):
         pattern = rf'^vllm:spec_decode_num_{name}_total{{model_name="[^"]*",engine="0"(?:,position="(\d+)")?}} (\S+)$'

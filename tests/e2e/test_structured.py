@@ -1,4 +1,4 @@
-"""Constrained output of the demo model: what is drawn at temperature 1 follows its grammar, streamed or whole, with guesses and with
+"""Constrained output of the demo model: what is drawn at temperature 1 follows its grammar, streamed or whole, with drafts and with
 a worker killed in the middle; what is no grammar is a 400."""
 import concurrent.futures
 import json
@@ -22,7 +22,7 @@ PERSON = {"type": "object", "additionalProperties": False, "required": ["name", 
           "properties": {"name": {"type": "string", "minLength": 2, "maxLength": 12}, "age": {"type": "integer", "minimum": 7, "maximum": 77},
                          "colours": {"type": "array", "items": {"enum": ["red", "green", "blue"]}, "minItems": 1, "maxItems": 3}},
           "x-guidance": {"whitespace_flexible": False}}
-GUESSES = ["--speculative-config", '{"method":"ngram","num_speculative_tokens":4}', "--speculative-disable-by-batch-size", 64]
+DRAFTS = ["--speculative-config", '{"method":"ngram","num_speculative_tokens":4}', "--speculative-disable-by-batch-size", 64]
 TAG = {"type": "tag", "begin": "<code>", "content": {"type": "regex", "pattern": "[A-F]{3}-[0-9]{4}"}, "end": "</code>"}
 CODE = "[A-F]{3}-[0-9]{4}( [A-F]{3}-[0-9]{4}){6}"
 
@@ -91,8 +91,8 @@ def test_killed_worker(cluster, alone):
     wait_for("two workers", lambda: len(cluster.status()["workers"]) == 2)
 
 
-def test_guesses_are_cut_where_the_grammar_says(alone):
-    with cpu_cluster("--max-model-len", 512, *GUESSES) as c:
+def test_drafts_are_cut_where_the_grammar_says(alone):
+    with cpu_cluster("--max-model-len", 512, *DRAFTS) as c:
         assert [complete(c, **b)["choices"][0]["text"] for b in BODIES] == [a["text"] for a in alone]
 
 

@@ -27,7 +27,7 @@ static void read_hello(const uint8_t *data, size_t size)
     struct hello h;
     struct error err;
     memcpy(in, data, size < sizeof in ? size : sizeof in);
-    check(hello_decode(in, id, &h, &err) != STATUS_OK); /* nobody guesses a proof */
+    check(hello_decode(in, id, &h, &err) != STATUS_OK); /* nobody drafts a proof */
     crypto_generichash_init(&s, id, sizeof id, PROOF_BYTES);
     crypto_generichash_update(&s, (const uint8_t *)"hello", 6);
     crypto_generichash_update(&s, in, HELLO_BYTES - PROOF_BYTES);

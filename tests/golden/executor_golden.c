@@ -1,6 +1,6 @@
 /* The CPU device behind its executor, plan by plan, against folders with expectations: every prompt
  * several times at once, in chunks and whole, in steps of more rows than a pass and more samples
- * than logits are computed at once, with guesses for most; then one that enters with KV blocks
+ * than logits are computed at once, with draft tokens for most; then one that enters with KV blocks
  * copied from another. Alone, as two ranks, which are threads here, and as two stages of
  * two; those twice, the second time in each other's place. Usage: executor_golden
  * own|reference|FOLDER...; exit 77: of one of them there is no model. */
@@ -55,7 +55,7 @@ struct job {
     uint32_t tp, pp, n_ranks;
     struct stream streams[MAX_STREAMS];
     uint32_t n_streams, n_groups;
-    uint64_t step, epoch, n_guessed, n_right;
+    uint64_t step, epoch, n_drafted, n_right;
     uint32_t shortest, longest; /* prompts that are run */
     uint32_t vocab_size;        /* of the reference's rows */
 };
@@ -252,7 +252,7 @@ static bool run_step(struct job *j, const struct plan_copy *copies, uint32_t n_c
         if (draws[i])
             check_item(j, sampled[i], drafts[i], &result->items[i]);
     }
-    j->n_guessed += result->n_drafted;
+    j->n_drafted += result->n_drafted;
     for (uint32_t i = 0; i < p.n_runs; i++)
         for (uint32_t g = 0; g < j->n_groups; g++)
             j->streams[runs[i].slot].tables[g].ids.n = 0; /* the rank has them now */
@@ -338,7 +338,7 @@ static void leave_ranks(struct job *j)
     for (uint32_t i = 0; i < j->n_ranks; i++)
         j->ranks[i].executor->ops->abort_comm(j->ranks[i].executor);
     j->n_streams = 0;
-    j->step = j->n_guessed = j->n_right = 0;
+    j->step = j->n_drafted = j->n_right = 0;
 }
 
 static void run_prompts(struct job *j, const struct golden_file *f)
@@ -358,8 +358,8 @@ static void run_prompts(struct job *j, const struct golden_file *f)
     enter_with_copies(j, &j->streams[i_long]);
 }
 
-/* Of the guesses of a run, and of all runs of the program. */
-static uint64_t all_guessed, all_right;
+/* Of the draft tokens of a run, and of all runs of the program. */
+static uint64_t all_drafted, all_right;
 
 static void check_model(const char *folder, struct job *j, const struct golden_file *f)
 {
@@ -369,10 +369,10 @@ static void check_model(const char *folder, struct job *j, const struct golden_f
     for (uint32_t t = 0; t < MAX_TURNS && t < j->n_ranks; t++) {
         join_ranks(j);
         run_prompts(j, f);
-        printf("%s: tp %u, pp %u, %u streams, %llu steps, %llu of %llu guesses right\n", folder,
-               j->tp, j->pp, j->n_streams, (unsigned long long)j->step,
-               (unsigned long long)j->n_right, (unsigned long long)j->n_guessed);
-        all_guessed += j->n_guessed;
+        printf("%s: tp %u, pp %u, %u streams, %llu steps, %llu of %llu draft tokens right\n",
+               folder, j->tp, j->pp, j->n_streams, (unsigned long long)j->step,
+               (unsigned long long)j->n_right, (unsigned long long)j->n_drafted);
+        all_drafted += j->n_drafted;
         all_right += j->n_right;
         leave_ranks(j);
         struct rank first = j->ranks[0]; /* and now in each other's place */
@@ -415,8 +415,8 @@ int main(int argc, char **argv)
         free(models);
         n_missing += n == 0;
     }
-    if (n_missing == 0 && (all_guessed == 0 || all_right == 0 || all_right == all_guessed))
-        golden_die("guesses that are all of one kind");
+    if (n_missing == 0 && (all_drafted == 0 || all_right == 0 || all_right == all_drafted))
+        golden_die("draft tokens that are all of one kind");
     if (n_missing == 0 && argc > 1 && all_scored == 0)
         golden_die("no prompt has log-probabilities to be scored against");
     return argc == 1 ? 2 : n_missing > 0 ? 77 : 0;

@@ -44,7 +44,7 @@ struct budget_curve {
     double power;            /* of the prompt rows' number */
     double period_ns, quota; /* SPEED_QUOTA */
     double scatter, tail;    /* of a step's time; the share of outliers */
-    uint32_t n_draft;        /* guesses of a sequence; how many are run varies */
+    uint32_t n_draft;        /* draft tokens of a sequence; how many are run varies */
     double prompt_gap_ns;    /* mean, between prompts of every second pair */
     uint32_t longest_prompt;
     struct budget_segment segments[BUDGET_SEGMENTS];

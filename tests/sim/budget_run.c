@@ -136,7 +136,7 @@ static void step(struct run *r, uint32_t k)
         rows.n_prompt = n < r->n_prompt - r->n_done ? n : r->n_prompt - r->n_done;
     }
     struct budget_rows planned = rows;
-    if (r->c->n_draft > 0) /* what was not guessed is not run */
+    if (r->c->n_draft > 0) /* what was not drafted is not run */
         rows.n_drawn -= (uint32_t)rng_below(&r->rng, rows.n_drawn / 2 + 1);
     double end = budget_curve_end(r->c, r->now, rows), clean = end - r->now;
     double ns = fmax(1, clean * budget_curve_noise(r->c, &r->rng));

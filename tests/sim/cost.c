@@ -20,12 +20,12 @@ const struct cost_model cost_h200_8b_draft = {
     .decode_ns = 5000,
     .prompt_ns = 29000,
     .context_ps = 30500,
-    .guess_ns = 600000,
+    .draft_ns = 600000,
     .accept_percent = 70,
 };
 
 uint64_t cost_step_ns(const struct cost_model *m, const struct cost_work *w)
 {
     return m->step_ns + w->n_decodes * m->decode_ns + w->n_prompt * m->prompt_ns +
-           w->n_context * m->context_ps / 1000 + w->n_guesses * m->guess_ns;
+           w->n_context * m->context_ps / 1000 + w->n_drafts * m->draft_ns;
 }

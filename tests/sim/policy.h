@@ -23,7 +23,7 @@ struct policy_config {
     policy_tokens_fn *on_tokens;
     void *ctx;
     bool by_priority;        /* vLLM's --scheduling-policy priority; ours always knows classes */
-    uint32_t accept_percent; /* of guesses: cost.h */
+    uint32_t accept_percent; /* of draft tokens: cost.h */
     uint32_t check_every;    /* plans between two checks of every invariant; 0: never */
 };
 

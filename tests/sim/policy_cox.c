@@ -75,7 +75,7 @@ static void *cox_open(const struct policy_config *c, struct error *err)
                                    .n_draft = s->n_draft,
                                    .draft_max_seqs = s->draft_max_seqs,
                                    .draft_percent = c->accept_percent,
-                                   .guesses_all = true};
+                                   .drafts_all = true};
     x->c = *c;
     x->requests = mem_array(c->load->n + 1, sizeof(struct request *));
     x->rank = sim_rank_new(&rank);
@@ -154,7 +154,7 @@ static bool cox_step(void *p, uint64_t now_ns, bool *made, struct cost_work *wor
         work->n_decodes += decodes ? 1 + run->n_draft : 0;
         work->n_prompt += decodes ? 0 : run->n_tokens;
         work->n_context += run->start + run->n_tokens;
-        work->n_guesses = run->n_draft > work->n_guesses ? run->n_draft : work->n_guesses;
+        work->n_drafts = run->n_draft > work->n_drafts ? run->n_draft : work->n_drafts;
     }
     return sim_rank_execute(x->rank, plan, step_done, &x->in_flight[x->n_in_flight++], err) &&
            check(x, err);

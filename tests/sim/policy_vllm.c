@@ -5,10 +5,10 @@
  * the worst, then the youngest); a preempted one loses its blocks and stands first in the queue. No
  * fair shares: the queue is one, by arrival. Hits of the prefix cache are looked for once, at
  * admission. With asynchronous scheduling the next step is made before the result of this one, with
- * guesses too: they are taken to be right until the result says otherwise. It knows no deadlines
- * (a client hangs up), and when a rank is lost the engine fails every request that it has; that it
- * is back as soon as we are is in its favour: the whole server has to be started again.
- * Only its decisions are modelled, not what they cost it. */
+ * draft tokens too: they are taken to be right until the result says otherwise. It knows no
+ * deadlines (a client hangs up), and when a rank is lost the engine fails every request that it
+ * has; that it is back as soon as we are is in its favour: the whole server has to be started
+ * again. Only its decisions are modelled, not what they cost it. */
 #include "tests/sim/policy.h"
 
 #include <assert.h>
@@ -23,8 +23,8 @@ enum { DEPTH_MAX = 2 };
 struct item {
     bool in, waits_first, preempted; /* waits_first: was never admitted */
     uint32_t n_generated;            /* tokens known */
-    uint32_t n_pending;              /* drawn in plans in flight, whatever becomes of guesses */
-    uint32_t n_ahead;                /* guesses in flight */
+    uint32_t n_pending; /* drawn in plans in flight, whatever becomes of draft tokens */
+    uint32_t n_ahead;   /* draft tokens in flight */
     uint32_t n_computed, n_cached;
     uint32_t n_blocks, n_entered;
     uint32_t *blocks;
@@ -32,7 +32,7 @@ struct item {
     uint32_t n_hashes;
     uint32_t incarnation; /* results of an older one are dropped */
     uint64_t arrival;
-    struct null_hash hash; /* of the ids known: what guesses are right is a function of it */
+    struct null_hash hash; /* of the ids known: what draft tokens are right is a function of it */
 };
 
 struct flight {
@@ -279,7 +279,7 @@ static bool vllm_step(void *state, uint64_t now_ns, bool *made, struct cost_work
         work->n_decodes += decodes ? p.n_tokens[k] : 0;
         work->n_prompt += decodes ? 0 : p.n_tokens[k];
         work->n_context += x->n_computed - n_draft;
-        work->n_guesses = n_draft > work->n_guesses ? n_draft : work->n_guesses;
+        work->n_drafts = n_draft > work->n_drafts ? n_draft : work->n_drafts;
         if (!draws)
             continue;
         x->n_pending++;
@@ -294,7 +294,7 @@ static bool vllm_step(void *state, uint64_t now_ns, bool *made, struct cost_work
     return true;
 }
 
-/* One token, and the guesses that are right; tokens beyond the end are dropped. */
+/* One token, and the draft tokens that are right; tokens beyond the end are dropped. */
 static uint32_t take_tokens(struct vllm *v, uint32_t i, uint32_t n_draft)
 {
     struct item *x = &v->items[i];

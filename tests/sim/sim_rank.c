@@ -369,17 +369,17 @@ static bool check_digest(struct sim_rank *rank, const struct msg_plan *plan)
 
 /* ---- running ---- */
 
-/* What a run does in the end: positions start .. end - 1, of which n_guessed are guesses. */
+/* What a run does in the end: positions start .. end - 1, of which n_drafted are draft tokens. */
 struct work {
-    uint32_t start, end, n_guessed, n_right;
-    uint64_t prefix[SIM_RANK_MAX_DRAFT + 1]; /* of the last id and the guesses */
+    uint32_t start, end, n_drafted, n_right;
+    uint64_t prefix[SIM_RANK_MAX_DRAFT + 1]; /* of the last id and the draft tokens */
 };
 
 static bool run_group(struct sim_rank *rank, struct slot *x, const struct work *k, uint32_t i_group)
 {
     struct group *g = &rank->groups[i_group];
     const struct table *t = &x->tables[i_group];
-    uint32_t bt = g->k.block_tokens, from = 0, n_known = k->end - k->n_guessed;
+    uint32_t bt = g->k.block_tokens, from = 0, n_known = k->end - k->n_drafted;
     if (g->k.kind == KV_WINDOW && k->start >= g->k.window_tokens)
         from = k->start - g->k.window_tokens + 1;
     if (!LEGAL(rank, t->first * bt <= from) || !LEGAL(rank, t->n * bt >= k->end))
@@ -397,9 +397,9 @@ static bool run_group(struct sim_rank *rank, struct slot *x, const struct work *
     return true;
 }
 
-/* How many guesses there is room for. The head has granted blocks for the furthest place. */
-static bool clamp_guesses(struct sim_rank *rank, const struct slot *x, const struct plan_run *run,
-                          uint32_t *out)
+/* How many draft tokens there is room for. The head has granted blocks for the furthest place. */
+static bool clamp_drafts(struct sim_rank *rank, const struct slot *x, const struct plan_run *run,
+                         uint32_t *out)
 {
     uint32_t n = run->n_draft, left = x->max_ids - x->n_ids - 1; /* after the token drawn anyway */
     n = n < left ? n : left;
@@ -418,14 +418,16 @@ static uint32_t throw_dice(struct null_hash *h, uint32_t n_sides)
     return (uint32_t)((h->h ^ h->h >> 32) * 0x9E3779B97F4A7C15ull >> 33) % n_sides;
 }
 
-/* Guesses up to n ids. Which are right, and how many are made at all, is a hash of the history. */
-static void guess(const struct sim_rank *rank, const struct slot *x, uint32_t n, struct work *k)
+/* Draft tokens up to n ids. Which are right, and how many are made at all, is a hash of the
+ * history. */
+static void draft_token(const struct sim_rank *rank, const struct slot *x, uint32_t n,
+                        struct work *k)
 {
     struct null_hash truth = x->hash, prefix = {x->prefix[x->n_ids - 1]};
     struct null_hash dice = x->hash;
-    k->n_guessed = rank->c.guesses_all ? n : throw_dice(&dice, n + 1);
+    k->n_drafted = rank->c.drafts_all ? n : throw_dice(&dice, n + 1);
     k->n_right = 0;
-    for (uint32_t i = 1; i <= k->n_guessed; i++) {
+    for (uint32_t i = 1; i <= k->n_drafted; i++) {
         uint32_t id = null_hash_token(&truth, rank->c.vocab_size);
         null_hash_push(&truth, id);
         bool right = throw_dice(&dice, 100) < rank->c.draft_percent;
@@ -434,7 +436,7 @@ static void guess(const struct sim_rank *rank, const struct slot *x, uint32_t n,
         null_hash_push(&prefix, right ? id : UINT32_MAX);
         k->prefix[i] = prefix.h;
     }
-    k->end += k->n_guessed;
+    k->end += k->n_drafted;
 }
 
 uint32_t sim_rank_n_kept(const struct null_hash *before, uint32_t n, uint32_t draft_percent)
@@ -488,9 +490,9 @@ static bool run_one(struct sim_rank *rank, const struct plan_run *run, struct ms
     if (run->follows)
         k.start = x->n_ids - 1, k.end = x->n_ids;
     if (run->sample && !nothing) {
-        if (!clamp_guesses(rank, x, run, &n_room))
+        if (!clamp_drafts(rank, x, run, &n_room))
             return false;
-        guess(rank, x, n_room, &k);
+        draft_token(rank, x, n_room, &k);
         n_drawn = 1 + k.n_right;
     }
     for (uint32_t g = 0; g < rank->c.n_kv_groups && !nothing; g++)
@@ -507,7 +509,7 @@ static bool run_one(struct sim_rank *rank, const struct plan_run *run, struct ms
         score(rank, x, run, &item);
     if (run->sample)
         x->length = x->n_ids - 1;
-    out->n_drafted += k.n_guessed;
+    out->n_drafted += k.n_drafted;
     if (run->sample || item.n_prompt_logprobs > 0)
         rank->items[i_result][out->n_items++] = item;
     return true;

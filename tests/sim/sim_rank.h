@@ -4,8 +4,9 @@
  * in one respect: each position holds a hash of the tokens up to it, and a run checks every
  * position it would attend to at the moment it runs, so that a block that was reused too early,
  * shared wrongly, copied before it was written, or found wrongly in the prefix cache is seen at
- * once. Guesses are right as often as draft_percent says (a function of the ids, so that all ranks
- * guess alike); wrong ones leave wrong KV behind. A violation fills err and the rank is dead. */
+ * once. Draft tokens are right as often as draft_percent says (a function of the ids, so that all
+ * ranks draft alike); wrong ones leave wrong KV behind. A violation fills err and the rank is dead.
+ */
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -19,8 +20,8 @@ struct sim_rank_config {
     const struct kv_group *kv_groups;
     uint32_t n_kv_groups;
     uint32_t n_draft, draft_max_seqs; /* what the scheduler may grant (scheduler.h) */
-    uint32_t draft_percent;           /* how often a guess is right */
-    bool guesses_all; /* that it is granted, as a draft model does; else some, as a lookup does */
+    uint32_t draft_percent;           /* how often a draft token is right */
+    bool drafts_all; /* that it is granted, as a draft model does; else some, as a lookup does */
 };
 
 struct sim_rank;
@@ -32,7 +33,7 @@ void sim_rank_reset(struct sim_rank *rank, uint64_t term_epoch);
  * until two more plans have been executed. step_done: the last step whose result the head has. */
 bool sim_rank_execute(struct sim_rank *rank, const struct msg_plan *plan, uint64_t step_done,
                       struct msg_result *out, struct error *err);
-/* Of n guesses of a rank that guesses all, how many are kept; before: of the ids up to them. */
+/* Of n draft tokens of a rank that drafts all, how many are kept; before: of the ids up to them. */
 uint32_t sim_rank_n_kept(const struct null_hash *before, uint32_t n, uint32_t draft_percent);
 /* The value of the row that a prompt's last of n ids gets. */
 float sim_rank_score(const uint32_t *ids, uint32_t n, uint32_t n_adapter_bytes);

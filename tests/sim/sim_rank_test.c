@@ -224,7 +224,7 @@ static void drafts_have_room_and_a_known_place(void **state)
             {.lines = {FIRST(0)}}, {.lines = {drafts[i].second}}, {.lines = {drafts[i].third}}};
         bool ok = true;
         struct error err;
-        for (uint64_t seed = 1; seed < 50 && ok; seed++) { /* some seeds guess all, some nothing */
+        for (uint64_t seed = 1; seed < 50 && ok; seed++) { /* some seeds draft all, some nothing */
             struct sim_rank *rank = new_rank(100, 0);
             struct msg_result result;
             for (uint32_t k = 0; k < 3 && ok && plans[k].lines[0].n_tokens; k++) {
@@ -239,9 +239,9 @@ static void drafts_have_room_and_a_known_place(void **state)
     }
 }
 
-/* The ids are those of the rule whatever is guessed; right guesses come several at a time; where
- * the end is reached in flight the next run does nothing. */
-static void guesses_change_no_token(void **state)
+/* The ids are those of the rule whatever is drafted; right draft tokens come several at a time;
+ * where the end is reached in flight the next run does nothing. */
+static void drafts_change_no_token(void **state)
 {
     uint32_t n_several = 0, n_nothing = 0;
     for (uint64_t seed = 1; seed < 200; seed++) {
@@ -283,7 +283,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(blocks_are_shared_only_when_their_content_is_right),
         cmocka_unit_test(drafts_have_room_and_a_known_place),
-        cmocka_unit_test(guesses_change_no_token),
+        cmocka_unit_test(drafts_change_no_token),
     };
     for (uint32_t i = 0; i < N_PROMPT; i++) {
         prompt[i] = 97 + i % 26;

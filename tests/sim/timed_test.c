@@ -256,9 +256,9 @@ static void deadlines_end_requests_in_time(void **state)
     }
 }
 
-/* Where nobody stands in another's way both policies run the same steps, with guesses too: as many
- * are right for both. (Arrivals in the same step may be counted to the next one.) */
-static void guesses_are_right_for_both_alike(void **state)
+/* Where nobody stands in another's way both policies run the same steps, with draft tokens too: as
+ * many are right for both. (Arrivals in the same step may be counted to the next one.) */
+static void drafts_are_right_for_both_alike(void **state)
 {
     static const uint32_t percents[] = {0, 60, 100};
     uint64_t n_steps[3];
@@ -338,7 +338,7 @@ int main(void)
         cmocka_unit_test(the_other_policy_ends_everything_too),
         cmocka_unit_test(requests_outlive_a_rank),
         cmocka_unit_test(deadlines_end_requests_in_time),
-        cmocka_unit_test(guesses_are_right_for_both_alike),
+        cmocka_unit_test(drafts_are_right_for_both_alike),
         cmocka_unit_test(a_flood_starves_nobody),
         cmocka_unit_test(a_seed_repeats),
     };

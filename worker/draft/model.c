@@ -5,7 +5,7 @@
 #include "worker/runner/logits.h"
 #include "worker/sequences/batch.h"
 
-/* A row whose best token is a guess. */
+/* A row whose best token is a draft token. */
 struct pick {
     uint32_t row;
     uint32_t *out;
@@ -68,10 +68,10 @@ static enum status open_engine(struct draft_model *m, const char *model,
     own.collectives = NULL;
     own.told_bytes = NULL;
     own.told_held_bytes = 0;
-    own.max_model_len = 0; /* its own: positions beyond have no guesses */
+    own.max_model_len = 0; /* its own: positions beyond have no draft tokens */
     own.n_kv_blocks = 0;
     own.kv_memory_bytes = 0;
-    own.max_loras = 0;                     /* it guesses as it does for the model itself */
+    own.max_loras = 0;                     /* it drafts as it does for the model itself */
     own.quantization = QUANT_AT_LOAD_NONE; /* its files say what it is */
     TRY(engine_measure(&own, &m->engine, err));
     return check_pair(m->engine, target, err);
@@ -197,9 +197,9 @@ static enum status run_pass(struct draft_model *m, struct error *err)
     return STATUS_OK;
 }
 
-/* guess: where the token behind the row goes; NULL: nobody asks for it. */
+/* draft: where the token behind the row goes; NULL: nobody asks for it. */
 static enum status add_row(struct draft_model *m, const struct sequence *q, uint32_t position,
-                           uint32_t *guess, struct error *err)
+                           uint32_t *draft_token, struct error *err)
 {
     const struct block_table *t = &q->tables[m->i_group];
     bool is_new = m->n_rows == 0 || m->kv_rows[m->n_rows - 1].blocks != t->ids;
@@ -217,14 +217,14 @@ static enum status add_row(struct draft_model *m, const struct sequence *q, uint
     m->positions[i] = position;
     m->kv_rows[i] =
         (struct kv_row){.blocks = t->ids, .n_dropped = t->n_dropped, .position = position};
-    if (guess)
-        m->picks[m->n_picks++] = (struct pick){i, guess};
+    if (draft_token)
+        m->picks[m->n_picks++] = (struct pick){i, draft_token};
     return STATUS_OK;
 }
 
 /* ---- a plan ---- */
 
-/* A guess is what the draft says behind a position that it was made for. */
+/* A draft is what the draft says behind a position that it was made for. */
 void draft_model_plan(const struct draft_model *m, struct sequence_runs runs, uint32_t n_tokens)
 {
     uint32_t length = m->engine->max_model_len;
@@ -232,7 +232,7 @@ void draft_model_plan(const struct draft_model *m, struct sequence_runs runs, ui
         struct sequence_run *r = &runs.ptr[i];
         uint32_t room = r->q->n_ids <= length ? length - r->q->n_ids + 1 : 0;
         uint32_t n = r->n_draft < n_tokens ? r->n_draft : n_tokens;
-        r->n_guessed = n < room ? n : room;
+        r->n_drafted = n < room ? n : room;
     }
 }
 
@@ -247,8 +247,8 @@ void draft_model_copy(struct draft_model *m, const struct plan_copy *copies, uin
     }
 }
 
-/* The run's own rows; in front of them the last guess of the step before, when all were right: it
- * was drawn, but what comes behind it was not asked for, so its row has not been run. */
+/* The run's own rows; in front of them the last draft token of the step before, when all were
+ * right: it was drawn, but what comes behind it was not asked for, so its row has not been run. */
 static enum status add_run(struct draft_model *m, const struct sequence_run *r, struct error *err)
 {
     struct sequence *q = r->q;
@@ -256,12 +256,12 @@ static enum status add_run(struct draft_model *m, const struct sequence_run *r, 
     if (r->n_tokens == 0)
         return STATUS_OK;
     for (uint32_t p = r->start - q->draft_lacks; p < end && p < length; p++)
-        TRY(add_row(m, q, p, r->n_guessed > 0 && p + 1 == end ? q->ids + q->n_ids : NULL, err));
+        TRY(add_row(m, q, p, r->n_drafted > 0 && p + 1 == end ? q->ids + q->n_ids : NULL, err));
     q->draft_lacks = 0;
     return STATUS_OK;
 }
 
-/* Every run's first guess, then every run's second one. */
+/* Every run's first draft token, then every run's second one. */
 enum status draft_model_run(struct draft_model *m, struct sequence_runs runs, const uint32_t *last,
                             struct error *err)
 {
@@ -272,14 +272,14 @@ enum status draft_model_run(struct draft_model *m, struct sequence_runs runs, co
     m->last = last;
     for (uint32_t i = 0; i < runs.n; i++) {
         TRY(add_run(m, &runs.ptr[i], err));
-        n_most = runs.ptr[i].n_guessed > n_most ? runs.ptr[i].n_guessed : n_most;
+        n_most = runs.ptr[i].n_drafted > n_most ? runs.ptr[i].n_drafted : n_most;
     }
     TRY(run_pass(m, err));
     for (uint32_t k = 1; k < n_most; k++) {
         for (uint32_t i = 0; i < runs.n; i++) {
             const struct sequence *q = runs.ptr[i].q;
-            uint32_t at = q->n_ids + k - 1; /* the guess before */
-            if (runs.ptr[i].n_guessed > k)
+            uint32_t at = q->n_ids + k - 1; /* the draft token before */
+            if (runs.ptr[i].n_drafted > k)
                 TRY(add_row(m, q, at, q->ids + at + 1, err));
         }
         TRY(run_pass(m, err));

@@ -21,7 +21,7 @@ struct ranks_ops;
 struct executor_device {
     enum device_kind kind;
     const char *activations; /* their numbers, as the configuration hash has them */
-    uint32_t draft_max_seqs; /* guesses pay in steps of at most so many sequences */
+    uint32_t draft_max_seqs; /* draft tokens pay in steps of at most so many sequences */
     /* Adds to executor_model_setup, or refuses options. NULL: nothing to add. */
     enum status (*setup)(const struct worker_options *o, const struct executor_found *found,
                          struct engine_setup *s, struct error *err);

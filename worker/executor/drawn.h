@@ -6,10 +6,10 @@
 #include "worker/sequences/sequences.h"
 
 /* The places that a step draws: one behind the last id of each run with `sample`, and one behind
- * each of its guesses. A run's places lie side by side, runs in the order of the plan. */
+ * each of its draft tokens. A run's places lie side by side, runs in the order of the plan. */
 struct drawn {
     uint32_t n_places, n_items; /* what there is room for: places, runs with `sample` */
-    bool guessed;               /* some place is behind a guess; a run may have none at all */
+    bool drafted;               /* some place is behind a draft token; a run may have none at all */
     uint32_t *ids; /* [n_places + n_items]: behind the ids how many of each run count */
     float *gaps;   /* [n_places] the drawing rank's, as all that follows */
     struct logprob_row *logprobs;       /* [n_places]; NULL: nobody asked */
@@ -45,6 +45,7 @@ struct step_in_flight {
     struct arena *arena;         /* of the job: drawn, items and what they point to */
     struct drawn drawn;
     struct scored scored;         /* on_device: at the places behind drawn's */
-    struct item_in_flight *items; /* [drawn.n_items]; on_device without guesses */
-    struct sequence_runs runs; /* on_device with guesses: no plan is applied before it is settled */
+    struct item_in_flight *items; /* [drawn.n_items]; on_device without draft tokens */
+    struct sequence_runs
+        runs; /* on_device with draft tokens: no plan is applied before it is settled */
 };

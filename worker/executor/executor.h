@@ -135,12 +135,12 @@ static inline void executor_bump(struct executor *e)
 /* SHA-256 over the canonical JSON of docs/protocol.md, "Configuration hash". */
 struct config_identity {
     struct str model_hashes; /* of the model's files; the null device: its name */
-    struct str draft_hashes; /* of the draft model's, where one guesses */
+    struct str draft_hashes; /* of the draft model's, where one drafts */
     const char *dtype, *quantisation, *kv_dtype;
     uint32_t block_size, tp, pp, max_model_len, vocab_size;
     uint32_t pass_rows; /* what ranks cut a step by: a group's have to cut it alike */
     bool expert_parallel;
-    struct speculation speculation; /* the ranks guess, or expect guesses: the same ones */
+    struct speculation speculation; /* the ranks draft, or expect draft tokens: the same ones */
 };
 void executor_config_hash(const struct config_identity *c, uint8_t out[32]);
 /* Of the model alone: workers that differ in the rest may serve side by side, in groups of their

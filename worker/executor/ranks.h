@@ -7,7 +7,7 @@
  * too. */
 #include "worker/executor/state.h"
 
-/* A step with guesses tells as much; more goes in turns. */
+/* A step with draft tokens tells as much; more goes in turns. */
 enum { EXECUTOR_TELL_BYTES = 64 << 10 };
 
 /* NULL: there is nothing to do. */
@@ -54,8 +54,8 @@ MUST_USE static inline enum status executor_share_last(struct executor_model *x,
     return n_slots > 0 && x->ranks.in->share_last ? x->ranks.in->share_last(x, n_slots, err)
                                                   : STATUS_OK;
 }
-/* In stages, and without guesses, ids go round after each pass and not after the last one. */
+/* In stages, and without draft tokens, ids go round after each pass and not after the last one. */
 static inline bool executor_tells_by_pass(const struct executor_model *x, const struct drawn *d)
 {
-    return x->place.pp > 1 && !d->guessed && !x->ranks.in->is_on_device;
+    return x->place.pp > 1 && !d->drafted && !x->ranks.in->is_on_device;
 }

@@ -81,7 +81,7 @@ struct executor_model {
     struct batch batch;
     struct kv_copies *copies; /* NULL: the host reaches the KV cache, or it is moved nowhere */
     struct speculation speculation;
-    struct draft_model *draft_model; /* NULL: n-grams, or no guesses */
+    struct draft_model *draft_model; /* NULL: n-grams, or no draft tokens */
     struct executor_ranks ranks;
     struct executor_loss loss;
     struct executor_ahead ahead;

@@ -152,7 +152,7 @@ static enum grammar_end mask_of(struct text_matcher *m, const struct sequence *q
     return s == TEXT_LIMIT ? GRAMMAR_COSTS_TOO_MUCH : GRAMMAR_DEAD_END;
 }
 
-/* A copy that has taken n guesses; NULL: the grammar refuses one of them. */
+/* A copy that has taken n draft tokens; NULL: the grammar refuses one of them. */
 static struct text_matcher *look_ahead(const struct text_matcher *m, const struct sequence *q,
                                        uint32_t n)
 {

@@ -32,12 +32,13 @@ enum grammar_end {
     GRAMMAR_COSTS_TOO_MUCH /* the mask, or all of the sequence's masks */
 };
 
-/* Behind q's ids and first, first + 1 ... of its guesses, which are in q->ids behind them. */
+/* Behind q's ids and first, first + 1 ... of its draft tokens, which are in q->ids behind them. */
 struct grammar_places {
     uint32_t first, n;
     /* [n][(vocab_size + 31) / 32]: bit i % 32 of word i / 32 set: id i may come there. */
     uint32_t *words;
-    bool *has; /* [n] false: that place does not count, as a guess in front of it is refused */
+    bool
+        *has; /* [n] false: that place does not count, as a draft token in front of it is refused */
     /* [n] Where one has an end, its words have what ends a text, and the log says why. */
     enum grammar_end *ends;
     uint32_t *units; /* [n] what each mask cost, about 0.1 us each (text/text.h) */

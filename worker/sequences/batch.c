@@ -38,7 +38,7 @@ static uint32_t rows_of_pass(const struct batch *b)
 {
     uint64_t n_rows = 0, n_passes;
     for (uint32_t i = 0; i < b->runs.n; i++)
-        n_rows += b->runs.ptr[i].n_tokens + b->runs.ptr[i].n_guessed;
+        n_rows += b->runs.ptr[i].n_tokens + b->runs.ptr[i].n_drafted;
     if (b->n_stages <= 1 || n_rows == 0)
         return b->pass_rows;
     uint64_t wanted = n_rows / LEAST_ROWS < b->n_stages ? n_rows / LEAST_ROWS : b->n_stages;
@@ -104,7 +104,7 @@ bool batch_next(struct batch *b)
     uint64_t n_entries = 0;
     while (b->i_run < b->runs.n && b->rows.n_rows < b->rows_of_pass) {
         const struct sequence_run *r = &b->runs.ptr[b->i_run];
-        uint32_t n = r->n_tokens + r->n_guessed;
+        uint32_t n = r->n_tokens + r->n_drafted;
         n_entries += batch_table_entries(r->q, b->n_kv_groups);
         if (n_entries > b->most_entries && b->rows.n_rows > 0)
             break;

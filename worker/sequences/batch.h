@@ -6,11 +6,12 @@
 #include "worker/model/row_batch.h"
 #include "worker/sequences/sequences.h"
 
-/* A row whose logits are wanted: the last id of a run with `sample`, and each guess behind it. */
+/* A row whose logits are wanted: the last id of a run with `sample`, and each draft token behind
+ * it. */
 struct batch_sample {
     uint32_t row; /* of the pass */
     const struct sequence_run *run;
-    uint32_t i_draw; /* guesses before the place that is drawn: 0 .. run->n_guessed */
+    uint32_t i_draw; /* draft tokens before the place that is drawn: 0 .. run->n_drafted */
 };
 
 /* A row whose next id is of a prompt that is scored. */
@@ -56,7 +57,7 @@ static inline void batch_set_stages(struct batch *b, uint32_t n_stages)
     b->n_stages = n_stages;
 }
 void batch_fini(struct batch *b);
-/* Guesses have been made. */
+/* Draft tokens have been made. */
 void batch_begin(struct batch *b, struct sequence_runs runs);
 /* The next pass; false: there is none. The ids of late rows are the caller's to fill in. */
 bool batch_next(struct batch *b);

@@ -102,9 +102,9 @@ static uint32_t find(const struct draft_ngram *d, const struct draft_ngram_confi
     return found;
 }
 
-enum status draft_ngram_guess(struct draft_ngram *d, const struct draft_ngram_config *c,
-                              uint32_t *ids, uint32_t n_ids, uint32_t n_max, uint32_t *n,
-                              struct error *err)
+enum status draft_ngram_propose(struct draft_ngram *d, const struct draft_ngram_config *c,
+                                uint32_t *ids, uint32_t n_ids, uint32_t n_max, uint32_t *n,
+                                struct error *err)
 {
     *n = 0;
     if (n_ids <= c->n_min)

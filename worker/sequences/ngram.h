@@ -1,14 +1,14 @@
 #pragma once
-/* Guesses for speculative decoding without a second model: what followed the last time that the
- * sequence had these words ("prompt lookup", Saxena 2023; vLLM's method ngram). Of the earlier
+/* Draft tokens for speculative decoding without a second model: what followed the last time that
+ * the sequence had these words ("prompt lookup", Saxena 2023; vLLM's method ngram). Of the earlier
  * places where the longest suffix of n_max .. n_min ids occurs, the latest one is copied from;
- * where that runs into the end of the ids it goes on with the guesses, so a loop is guessed as a
- * loop.
+ * where that runs into the end of the ids it goes on with the draft tokens, so a loop is drafted as
+ * a loop.
  *
  * An index of hash chains, as LZ77 compressors keep one: an id costs one step to enter, a lookup at
- * most DRAFT_NGRAM_MAX_LINKS, however long the sequence is; about 12 bytes an id. Guesses follow
- * from ids and configuration alone, so the ranks of a group guess the same. Zeroed is empty; one
- * thread. */
+ * most DRAFT_NGRAM_MAX_LINKS, however long the sequence is; about 12 bytes an id. Draft tokens
+ * follow from ids and configuration alone, so the ranks of a group draft the same. Zeroed is empty;
+ * one thread. */
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -29,8 +29,8 @@ struct draft_ngram {
 
 void draft_ngram_reset(struct draft_ngram *d); /* another sequence; keeps the memory */
 void draft_ngram_fini(struct draft_ngram *d);
-/* Writes at most n_max guesses behind ids[n_ids], where there is room for them; *n: how many. The
- * ids are those of the last call, and more. STATUS_NO_MEMORY only. */
-MUST_USE enum status draft_ngram_guess(struct draft_ngram *d, const struct draft_ngram_config *c,
-                                       uint32_t *ids, uint32_t n_ids, uint32_t n_max, uint32_t *n,
-                                       struct error *err);
+/* Writes at most n_max draft tokens behind ids[n_ids], where there is room for them; *n: how many.
+ * The ids are those of the last call, and more. STATUS_NO_MEMORY only. */
+MUST_USE enum status draft_ngram_propose(struct draft_ngram *d, const struct draft_ngram_config *c,
+                                         uint32_t *ids, uint32_t n_ids, uint32_t n_max, uint32_t *n,
+                                         struct error *err);

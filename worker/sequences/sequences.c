@@ -371,7 +371,7 @@ static uint64_t table_end(const struct sequences *s, const struct sequence *q, u
     return ((uint64_t)t->n_dropped + t->n) * s->limits.kv_groups[i_group].block_tokens;
 }
 
-/* Guesses that a run may make: their tokens count towards the length, their KV needs room. */
+/* Draft tokens that a run may make: their tokens count towards the length, their KV needs room. */
 static uint32_t draft_room(const struct sequences *s, const struct sequence *q,
                            const struct plan_run *r)
 {
@@ -439,7 +439,7 @@ static enum status check_positions(const struct sequences *s, const struct seque
     return STATUS_OK;
 }
 
-/* The head does not know how many guesses were right: the place is ours to find. */
+/* The head does not know how many draft tokens were right: the place is ours to find. */
 static enum status check_follows(const struct sequence *q, const struct plan_run *r,
                                  struct error *err)
 {
@@ -459,8 +459,9 @@ static enum status resolve_run(struct sequences *s, struct sequence *q, const st
     *out = (struct sequence_run){
         .q = q, .start = r->start, .n_tokens = r->n_tokens, .sample = r->sample};
     if (r->n_draft > 0 && (r->n_tokens != 1 || !r->sample))
-        return error_set(err, STATUS_PROTOCOL, "slot %u: %u guesses behind a run of %u %s sample",
-                         q->slot, r->n_draft, r->n_tokens, r->sample ? "with" : "without");
+        return error_set(err, STATUS_PROTOCOL,
+                         "slot %u: %u draft tokens behind a run of %u %s sample", q->slot,
+                         r->n_draft, r->n_tokens, r->sample ? "with" : "without");
     if (r->follows) {
         TRY(check_follows(q, r, err));
         out->start = q->n_ids - 1;
@@ -475,7 +476,7 @@ static enum status resolve_run(struct sequences *s, struct sequence *q, const st
     q->n_computed = out->start + out->n_tokens;
     out->n_draft = r->n_draft > 0 ? draft_room(s, q, r) : 0;
     if (!grow_u32(&q->ids, &q->ids_cap, q->n_ids + out->n_draft))
-        return error_set(err, STATUS_NO_MEMORY, "no memory for %u guesses", out->n_draft);
+        return error_set(err, STATUS_NO_MEMORY, "no memory for %u draft tokens", out->n_draft);
     return STATUS_OK;
 }
 

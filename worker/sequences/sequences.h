@@ -10,7 +10,7 @@
 
 #define SEQUENCES_MAX_KV_GROUPS 8u
 #define SEQUENCES_MAX_SLOTS     65536u
-#define SEQUENCES_MAX_DRAFT     16u /* guesses of a run; a plan that grants more gets no more */
+#define SEQUENCES_MAX_DRAFT     16u /* draft tokens of a run; a plan that grants more gets no more */
 
 struct block_table {
     uint32_t *ids; /* [n] blocks held; ids[0] covers positions from n_dropped * block_tokens */
@@ -22,15 +22,15 @@ struct sequence {
     uint32_t slot, n_prompt;
     uint64_t serial;     /* of its admission: another sequence of the slot has another one */
     uint32_t n_computed; /* KV of ids[0..n_computed) is in the blocks once the plan has run */
-    uint32_t *ids;       /* [n_ids] prompt + drawn, then the guesses of the run at hand */
+    uint32_t *ids;       /* [n_ids] prompt + drawn, then the draft tokens of the run at hand */
     uint32_t n_ids, ids_cap;
     uint64_t ran_in_step;            /* the last step that ran it: a slot runs once a step */
     struct sampling_params sampling; /* spans point into arena */
     struct arena arena;
     struct block_table tables[SEQUENCES_MAX_KV_GROUPS];
     struct draft_ngram draft;
-    /* 1: the position in front of the last id was a draft model's last guess, and it was right:
-     * the draft has not run it (draft/model.c). Else 0. */
+    /* 1: the position in front of the last id was a draft model's last draft token, and it was
+     * right: the draft has not run it (draft/model.c). Else 0. */
     uint32_t draft_lacks;
     /* A pooling request's, on the rank that draws. [hidden] on the arena, the sum of n_pooled rows;
      * vector is on the step's arena. */
@@ -44,14 +44,14 @@ struct sequence {
 };
 
 /* A run of the plan as it is to be executed: positions start .. start + n_tokens - 1, which are
- * ids, then the guesses q->ids[n_ids ..). With sample a token is drawn behind the last id and
- * behind each guess. n_tokens 0: the sequence has reached its length, nothing runs, nothing is
- * drawn. */
+ * ids, then the draft tokens q->ids[n_ids ..). With sample a token is drawn behind the last id and
+ * behind each draft token. n_tokens 0: the sequence has reached its length, nothing runs, nothing
+ * is drawn. */
 struct sequence_run {
     struct sequence *q;
     uint32_t start, n_tokens;
-    uint32_t n_draft;   /* guesses that may be made: granted, and there is room for them */
-    uint32_t n_guessed; /* that were made, by the executor; 0 until then */
+    uint32_t n_draft;   /* draft tokens that may be made: granted, and there is room for them */
+    uint32_t n_drafted; /* that were made, by the executor; 0 until then */
     bool sample;
 };
 /* Positions of a run whose next id is of a prompt that is scored: its first ones. */

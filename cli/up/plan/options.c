@@ -422,7 +422,7 @@ const struct option_spec up_specs[] = {
     IGNORED("multi-step-stream-outputs", NULL, NOTHING, "every token is sent as it comes"),
     REFUSED("nnodes", "n", ONE, "1", HOSTS),
     REFUSED("node-rank", "r", ONE, "0", HOSTS),
-    IGNORED("num-lookahead-slots", NULL, ONE, "the head grants the slots of guesses"),
+    IGNORED("num-lookahead-slots", NULL, ONE, "the head grants the slots of draft tokens"),
     IGNORED("num-redundant-experts", NULL, ONE, EXPERTS),
     IGNORED("num-scheduler-steps", NULL, ONE, "every token is sent as it comes"),
     IGNORED("offload-backend", NULL, ONE, MEMORY),

@@ -1,7 +1,8 @@
 #pragma once
 /* Tiles: rows of one sequence at successive positions, which attention reads the keys for together.
- * Two classes, because two shapes of a kernel take them: *few* rows (decode, guesses, short rests)
- * and *many* (prefill). Found on the host where a pass's rows are uploaded; pure functions. */
+ * Two classes, because two shapes of a kernel take them: *few* rows (decode, draft tokens, short
+ * rests) and *many* (prefill). Found on the host where a pass's rows are uploaded; pure functions.
+ */
 #ifdef __cplusplus
 extern "C" {
 #endif

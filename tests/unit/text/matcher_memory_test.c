@@ -91,7 +91,7 @@ static void sizes_are_said(void **state)
     assert_in_range(first.kept_bytes, 10000, first.peak_bytes);
 }
 
-/* Copies come and go with each guess; the lexer's new states stay. */
+/* Copies come and go with each draft token; the lexer's new states stay. */
 static void copies_leave_no_trace(void **state)
 {
     struct text_grammar *g = compile(TEXT_GRAMMAR_REGEX, "([a-f]{1,9}x|[e-k]{2,7}y)+");

@@ -165,7 +165,7 @@ static bool spend_time(struct executor_null *x, struct sequence_runs runs, uint6
 {
     uint64_t n_tokens = 0;
     for (uint32_t i = 0; i < runs.n; i++)
-        n_tokens += runs.ptr[i].n_tokens + runs.ptr[i].n_guessed;
+        n_tokens += runs.ptr[i].n_tokens + runs.ptr[i].n_drafted;
     uint64_t cost_ns = x->step_ns + x->token_ns * n_tokens + x->debt_ns;
     uint64_t now = clock_mono_ns();
     x->debt_ns = 0;
@@ -217,15 +217,15 @@ static const struct null_hash *hash_of(struct executor_null *x, const struct seq
     return h;
 }
 
-/* A hash repeats nothing, so n-grams would guess nothing: with --null-draft-percent guesses are the
- * tokens to come, and some of them, by a hash again, the token's neighbour. */
-static void guess_by_rule(struct executor_null *x, struct sequence_run *r)
+/* A hash repeats nothing, so n-grams would draft nothing: with --null-draft-percent draft tokens
+ * are the tokens to come, and some of them, by a hash again, the token's neighbour. */
+static void propose_by_rule(struct executor_null *x, struct sequence_run *r)
 {
     struct sequence *q = r->q;
     struct null_hash h = *hash_of(x, q);
     uint32_t k = x->speculation.n_tokens;
-    r->n_guessed = r->n_draft < k ? r->n_draft : k;
-    for (uint32_t i = 0; i < r->n_guessed; i++) {
+    r->n_drafted = r->n_draft < k ? r->n_draft : k;
+    for (uint32_t i = 0; i < r->n_drafted; i++) {
         uint32_t id = null_hash_token(&h, x->info.limits.vocab_size);
         null_hash_push(&h, id);
         struct null_hash dice = h;
@@ -235,13 +235,14 @@ static void guess_by_rule(struct executor_null *x, struct sequence_run *r)
     }
 }
 
-static enum status guess(struct executor_null *x, struct sequence_runs runs, struct error *err)
+static enum status draft_token(struct executor_null *x, struct sequence_runs runs,
+                               struct error *err)
 {
     if (x->draft_percent == 0 || x->speculation.n_tokens == 0)
         return draft_runs(&x->speculation, runs, err);
     for (uint32_t i = 0; i < runs.n; i++)
         if (runs.ptr[i].n_draft > 0)
-            guess_by_rule(x, &runs.ptr[i]);
+            propose_by_rule(x, &runs.ptr[i]);
     return STATUS_OK;
 }
 
@@ -322,12 +323,12 @@ static bool fill_vector(const struct sequence *q, struct arena *arena, struct f3
     return v != NULL;
 }
 
-/* Tokens until one is not what was guessed. */
+/* Tokens until one is not what was drafted. */
 static enum status answer_run(struct executor_null *x, const struct sequence_run *r,
                               struct arena *arena, struct result_item *item, struct error *err)
 {
     struct sequence *q = r->q;
-    uint32_t n_max = r->n_guessed + 1, n = 0;
+    uint32_t n_max = r->n_drafted + 1, n = 0;
     int32_t k = q->sampling.n_logprobs;
     uint32_t *ids = arena_try_array(arena, n_max, sizeof *ids);
     float *gaps = arena_try_array(arena, n_max, sizeof *gaps);
@@ -337,7 +338,7 @@ static enum status answer_run(struct executor_null *x, const struct sequence_run
     for (bool right = true; right && n < n_max; n++) {
         ids[n] = null_hash_token(hash_of(x, q), x->info.limits.vocab_size);
         gaps[n] = 1.0f;
-        right = n < r->n_guessed && q->ids[q->n_ids] == ids[n];
+        right = n < r->n_drafted && q->ids[q->n_ids] == ids[n];
         if (!sequence_push(q, ids[n], x->info.limits.max_model_len))
             return error_set(err, STATUS_NO_MEMORY, "no memory for the ids of slot %u", q->slot);
         if (rows && !fill_logprobs(x, ids[n], k, arena, &rows[n]))
@@ -365,7 +366,7 @@ static enum status answer_runs(struct executor_null *x, struct sequence_runs run
     for (uint32_t i = 0; i < runs.n; i++) {
         const struct sequence_run *r = &runs.ptr[i];
         executor_bump(&x->base);
-        out->n_drafted += r->n_guessed;
+        out->n_drafted += r->n_drafted;
         items[n] = (struct result_item){.slot = r->q->slot};
         if (r->sample && r->n_tokens > 0)
             TRY(answer_run(x, r, arena, &items[n], err));
@@ -413,7 +414,7 @@ static enum status null_step(struct executor *e, const struct msg_plan *p, struc
     struct sequence_runs runs = sequences_runs(x->sequences);
     TRY(null_kv_run(x->kv, p, runs, err));
     *out = (struct msg_result){.term_epoch = p->term_epoch, .step = p->step};
-    TRY(guess(x, runs, err));
+    TRY(draft_token(x, runs, err));
     TRY(answer_runs(x, runs, arena, out, err));
     null_kv_drawn(x->kv, runs);
     if (!spend_time(x, runs, started_ns))
@@ -573,7 +574,7 @@ enum status executor_null_open(const struct worker_options *o, struct executor *
     enum status s = speculation_read(&o->speculation, &x->speculation, err);
     if (s == STATUS_OK && x->speculation.method == SPECULATION_DRAFT_MODEL)
         s = error_set(err, STATUS_UNSUPPORTED,
-                      "draft model %s: the null device runs no model; --spec-method ngram guesses "
+                      "draft model %s: the null device runs no model; --spec-method ngram drafts "
                       "there too",
                       x->speculation.model);
     if (s == STATUS_OK)

@@ -5,7 +5,7 @@
 
 static uint32_t n_places(const struct sequence_run *r)
 {
-    return r->n_tokens > 0 ? r->n_guessed + 1 : 0;
+    return r->n_tokens > 0 ? r->n_drafted + 1 : 0;
 }
 
 enum status drawn_init(struct drawn *d, struct sequence_runs runs, struct arena *arena,
@@ -19,7 +19,7 @@ enum status drawn_init(struct drawn *d, struct sequence_runs runs, struct arena 
             continue;
         d->n_items++;
         d->n_places += n_places(r);
-        d->guessed = d->guessed || r->n_guessed > 0;
+        d->drafted = d->drafted || r->n_drafted > 0;
         logprobs = logprobs || r->q->sampling.n_logprobs >= 0;
         masks = masks || r->q->sampling.grammar_kind != GRAMMAR_NONE;
     }
@@ -41,12 +41,12 @@ enum status drawn_init(struct drawn *d, struct sequence_runs runs, struct arena 
     return error_set(err, STATUS_NO_MEMORY, "no memory for %u results", d->n_items);
 }
 
-/* How many of a run's places count: one more than its guesses that are what was drawn. */
+/* How many of a run's places count: one more than its draft tokens that are what was drawn. */
 static uint32_t n_right(const struct sequence_run *r, const uint32_t *ids)
 {
-    const uint32_t *guesses = r->q->ids + r->q->n_ids;
+    const uint32_t *drafts = r->q->ids + r->q->n_ids;
     uint32_t n = 0;
-    while (n < r->n_guessed && ids[n] == guesses[n])
+    while (n < r->n_drafted && ids[n] == drafts[n])
         n++;
     return n_places(r) > 0 ? n + 1 : 0;
 }
@@ -63,17 +63,18 @@ static void count_right(struct drawn *d, struct sequence_runs runs)
     }
 }
 
-/* The ranks guess by themselves, from the same ids: what the drawing one took over, this one
- * guessed too. */
+/* The ranks draft by themselves, from the same ids: what the drawing one took over, this one
+ * drafted too. */
 static enum status check_taken(const struct executor_model *x, const struct sequence_run *r,
                                const uint32_t *ids, uint32_t n, struct error *err)
 {
     uint32_t vocab_size = x->info.limits.vocab_size, slot = r->q->slot;
     if (n > n_places(r) || (n == 0 && n_places(r) > 0) || n > n_right(r, ids))
-        return error_set(err, STATUS_INVALID,
-                         "rank %u drew %u tokens for slot %u, behind %u guesses, of which here %u "
-                         "are right",
-                         x->ranks.comms.drawer, n, slot, r->n_guessed, n_right(r, ids));
+        return error_set(
+            err, STATUS_INVALID,
+            "rank %u drew %u tokens for slot %u, behind %u draft tokens, of which here %u "
+            "are right",
+            x->ranks.comms.drawer, n, slot, r->n_drafted, n_right(r, ids));
     for (uint32_t i = 0; i < n; i++)
         if (ids[i] >= vocab_size)
             return error_set(err, STATUS_INVALID,
@@ -92,7 +93,7 @@ static enum status append(struct executor_model *x, struct sequence_run *r, cons
         if (!sequence_push(r->q, ids[i], x->info.limits.max_model_len))
             return error_set(err, STATUS_NO_MEMORY, "no memory for the token of slot %u",
                              r->q->slot);
-    r->q->draft_lacks = r->n_guessed > 0 && n > r->n_guessed;
+    r->q->draft_lacks = r->n_drafted > 0 && n > r->n_drafted;
     return STATUS_OK;
 }
 
@@ -144,16 +145,16 @@ enum status executor_append_id(struct executor_model *x, struct sequence *q, uin
     return STATUS_OK;
 }
 
-/* Without guesses every run has one token, or none at its end, and nobody needs to be told how
+/* Without draft tokens every run has one token, or none at its end, and nobody needs to be told how
  * many. */
 enum status executor_append_drawn(struct executor_model *x, struct sequence_runs runs,
                                   struct drawn *d, struct error *err)
 {
     if (d->n_items == 0)
         return STATUS_OK;
-    if (executor_draws(x) || !d->guessed)
+    if (executor_draws(x) || !d->drafted)
         count_right(d, runs);
-    uint32_t n_sent = d->n_places + (d->guessed ? d->n_items : 0);
+    uint32_t n_sent = d->n_places + (d->drafted ? d->n_items : 0);
     TRY(executor_tell(x, d->ids, n_sent * sizeof *d->ids, err));
     for (uint32_t i = 0, n = 0, at = 0; i < runs.n; i++) {
         struct sequence_run *r = &runs.ptr[i];

@@ -5,7 +5,7 @@
 /* Room for runs' draws, on the arena. */
 MUST_USE enum status drawn_init(struct drawn *d, struct sequence_runs runs, struct arena *arena,
                                 struct error *err);
-/* After the last pass, on all ranks: what was drawn counts as far as guesses were right. */
+/* After the last pass, on all ranks: what was drawn counts as far as draft tokens were right. */
 MUST_USE enum status executor_append_drawn(struct executor_model *x, struct sequence_runs runs,
                                            struct drawn *drawn, struct error *err);
 /* An id that came from the drawing rank. */

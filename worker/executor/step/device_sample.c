@@ -138,13 +138,13 @@ bool executor_can_draw(const struct executor_model *x, struct sequence_runs runs
     for (uint32_t i = 0; i < runs.n; i++) {
         const struct sequence_run *r = &runs.ptr[i];
         const struct sampling_params *p = &r->q->sampling;
-        uint64_t n = r->sample ? r->n_guessed + 1 : 0, n_scored = sequence_run_n_scored(r);
+        uint64_t n = r->sample ? r->n_drafted + 1 : 0, n_scored = sequence_run_n_scored(r);
         struct gpu_sample_row row;
         set_penalties(&row, p);
         places += n + n_scored;
         biases += n * n_biases(p);
         allowed += n * p->allowed_ids.n + n_scored;
-        history += n * (has_penalties(&row) ? r->q->n_ids + r->n_guessed : 0);
+        history += n * (has_penalties(&row) ? r->q->n_ids + r->n_drafted : 0);
         if (n > 0 && (p->grammar_kind != GRAMMAR_NONE || has_equal_ids(x->lists, p)))
             return false;
     }

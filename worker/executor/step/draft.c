@@ -1,7 +1,7 @@
-/* Guesses of a device with a model. N-grams follow from the ids, so every rank finds them by
+/* Draft tokens of a device with a model. N-grams follow from the ids, so every rank finds them by
  * itself; a draft model runs on the rank that draws, which tells the others. All stand in the
  * sequences' ids when the target's passes begin. A third kind (heads of the target that look
- * further ahead) would keep what it needs of a row's hidden state when the row was run, and guess
+ * further ahead) would keep what it needs of a row's hidden state when the row was run, and draft
  * here. */
 #include "worker/executor/step/draft.h"
 
@@ -12,38 +12,39 @@
 #include "worker/executor/ranks.h"
 #include "worker/executor/step/pipeline_ids.h"
 
-/* Nothing is sent where nothing is guessed: all ranks have planned the same. */
+/* Nothing is sent where nothing is drafted: all ranks have planned the same. */
 static enum status tell_ranks(struct executor_model *x, struct sequence_runs runs,
                               struct arena *arena, struct error *err)
 {
     uint32_t n = 0, vocab_size = x->info.limits.vocab_size;
     bool tells = executor_draws(x);
     for (uint32_t i = 0; i < runs.n; i++)
-        n += runs.ptr[i].n_guessed;
+        n += runs.ptr[i].n_drafted;
     if (n == 0)
         return STATUS_OK;
     uint32_t *all = arena_try_array(arena, n, sizeof *all), *at = all;
     if (!all)
-        return error_set(err, STATUS_NO_MEMORY, "no memory for %u guesses", n);
-    for (uint32_t i = 0; tells && i < runs.n; at += runs.ptr[i].n_guessed, i++)
-        memcpy(at, runs.ptr[i].q->ids + runs.ptr[i].q->n_ids, runs.ptr[i].n_guessed * sizeof *at);
+        return error_set(err, STATUS_NO_MEMORY, "no memory for %u draft tokens", n);
+    for (uint32_t i = 0; tells && i < runs.n; at += runs.ptr[i].n_drafted, i++)
+        memcpy(at, runs.ptr[i].q->ids + runs.ptr[i].q->n_ids, runs.ptr[i].n_drafted * sizeof *at);
     TRY(executor_tell(x, all, n * sizeof *all, err));
     for (uint32_t i = 0; i < n; i++)
         if (all[i] >= vocab_size)
-            return error_set(err, STATUS_INVALID, "rank %u guessed token %u, of a vocabulary of %u",
+            return error_set(err, STATUS_INVALID, "rank %u drafted token %u, of a vocabulary of %u",
                              x->ranks.comms.drawer, all[i], vocab_size);
     at = all;
-    for (uint32_t i = 0; !tells && i < runs.n; at += runs.ptr[i].n_guessed, i++)
-        memcpy(runs.ptr[i].q->ids + runs.ptr[i].q->n_ids, at, runs.ptr[i].n_guessed * sizeof *at);
+    for (uint32_t i = 0; !tells && i < runs.n; at += runs.ptr[i].n_drafted, i++)
+        memcpy(runs.ptr[i].q->ids + runs.ptr[i].q->n_ids, at, runs.ptr[i].n_drafted * sizeof *at);
     return STATUS_OK;
 }
 
-enum status executor_guess(struct executor_model *x, const struct msg_plan *p,
-                           struct sequence_runs runs, struct arena *arena, struct error *err)
+enum status executor_propose(struct executor_model *x, const struct msg_plan *p,
+                             struct sequence_runs runs, struct arena *arena, struct error *err)
 {
     for (uint32_t i = 0; i < runs.n; i++)
         if (runs.ptr[i].n_draft > 0)
-            TRY(executor_resolve_ids(x, err)); /* guesses follow from ids, or come behind them */
+            TRY(executor_resolve_ids(x,
+                                     err)); /* draft tokens follow from ids, or come behind them */
     if (!x->draft_model)
         return draft_runs(&x->speculation, runs, err);
     draft_model_plan(x->draft_model, runs, x->speculation.n_tokens);

@@ -203,7 +203,8 @@ static enum status find_best(struct executor_model *x, uint32_t at, struct best_
     return n > 0 ? runner_best(x->engine->runner, rows, n, best->top, err) : STATUS_OK;
 }
 
-/* A place counts when all guesses before it were right: the rows behind a wrong one have seen it.
+/* A place counts when all draft tokens before it were right: the rows behind a wrong one have seen
+ * it.
  */
 static bool counts(const struct drawn *d, const struct batch_sample *from, uint32_t at)
 {

@@ -1,7 +1,8 @@
-/* Ids on their way from the last stage to those in front of it. Without guesses each run draws one,
- * so all ranks know how many come from each pass, and a stage goes on with a place in the sequence
- * where the id is to be: it waits for an id when a row is it. So while the last stage has one half
- * of a step's rows, the first runs the other half, and then the first half of the next step.
+/* Ids on their way from the last stage to those in front of it. Without draft tokens each run draws
+ * one, so all ranks know how many come from each pass, and a stage goes on with a place in the
+ * sequence where the id is to be: it waits for an id when a row is it. So while the last stage has
+ * one half of a step's rows, the first runs the other half, and then the first half of the next
+ * step.
  *
  * Nobody waits in a circle: hidden states go forward and ids back, and a stage that waits to get
  * its hidden states rid takes no ids meanwhile. So it begins a pass only when the ids that may have

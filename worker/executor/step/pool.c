@@ -27,7 +27,7 @@ static uint32_t next_rows(struct pool_walk *w, struct pooled_row out[RUNNER_LOGI
     uint32_t n = 0;
     for (; w->i_row < w->b->rows.n_rows && n < RUNNER_LOGITS_ROWS; w->i_row++) {
         const struct sequence_run *r = &w->b->runs.ptr[w->i_run];
-        while (w->i_token == r->n_tokens + r->n_guessed) { /* it has ended, or has no rows */
+        while (w->i_token == r->n_tokens + r->n_drafted) { /* it has ended, or has no rows */
             r = &w->b->runs.ptr[++w->i_run];
             w->i_token = 0;
         }

@@ -1,8 +1,8 @@
 /* A step, whole or in halves. Where the device draws, a step's second half is what comes back:
  * begin enqueues passes and draws, sequences get a place for an id that the device alone knows
  * (`is_pending`), and the next step's rows find it on the device. What needs an id on the host
- * waits for it: guesses and bad words of several ids, and whatever the host draws (docs/runner.md,
- * "Two steps in flight").
+ * waits for it: draft tokens and bad words of several ids, and whatever the host draws
+ * (docs/runner.md, "Two steps in flight").
  *
  * A sequence may leave while its id is on the way: an item finds it by slot and serial number. */
 #include "worker/executor/step/step.h"
@@ -77,14 +77,14 @@ static enum status take_items(struct executor_model *x, struct step_in_flight *s
     return STATUS_OK;
 }
 
-static enum status take_guessed(struct executor_model *x, struct step_in_flight *s,
+static enum status take_drafted(struct executor_model *x, struct step_in_flight *s,
                                 struct error *err)
 {
     uint32_t at = 0;
     for (uint32_t i = 0; executor_draws(x) && i < s->runs.n; i++) {
         const struct sequence_run *r = &s->runs.ptr[i];
         bool logprobs = r->q->sampling.n_logprobs >= 0;
-        for (uint32_t n = r->sample && r->n_tokens > 0 ? r->n_guessed + 1 : 0; n > 0; n--)
+        for (uint32_t n = r->sample && r->n_tokens > 0 ? r->n_drafted + 1 : 0; n > 0; n--)
             TRY(executor_take_drawn(x, s, at++, logprobs, err));
     }
     return executor_append_drawn(x, s->runs, &s->drawn, err);
@@ -144,7 +144,7 @@ static enum status resolve_step(struct executor_model *x, struct step_in_flight 
     TRY(await_draws(x, s, err));
     if (atomic_load(&x->interrupted)) /* an aborted collective ends too, with anything in it */
         return error_set(err, STATUS_CLOSED, "interrupted");
-    TRY(s->drawn.guessed ? take_guessed(x, s, err) : take_items(x, s, err));
+    TRY(s->drawn.drafted ? take_drafted(x, s, err) : take_items(x, s, err));
     if (executor_draws(x))
         executor_take_scores(x, s);
     s->on_device = false;
@@ -159,11 +159,11 @@ static enum status resolve_steps(struct executor_model *x, struct error *err)
     return STATUS_OK;
 }
 
-/* How many guesses count decides what the next plan's runs are. */
-static enum status resolve_guesses(struct executor_model *x, struct error *err)
+/* How many draft tokens count decides what the next plan's runs are. */
+static enum status resolve_drafts(struct executor_model *x, struct error *err)
 {
     for (uint32_t i = 0; i < x->steps.n_in_flight; i++)
-        if (step_at(x, i)->drawn.guessed)
+        if (step_at(x, i)->drawn.drafted)
             TRY(resolve_step(x, step_at(x, i), err));
     return STATUS_OK;
 }
@@ -198,7 +198,7 @@ static enum status run_pass(struct executor_model *x, struct step_in_flight *s, 
     return executor_tells_by_pass(x, drawn) ? executor_end_pass(x, drawn, err) : STATUS_OK;
 }
 
-/* Every run has one place, since there are no guesses. */
+/* Every run has one place, since there are no draft tokens. */
 static enum status add_places(struct executor_model *x, struct step_in_flight *s,
                               struct sequence_runs runs, struct error *err)
 {
@@ -245,7 +245,7 @@ static enum status run_passes(struct executor_model *x, struct step_in_flight *s
         TRY(executor_share_last(x, n_slots, err));
         TRY(x->draws->ops->end(x->draws, s->i_draws, draws ? s->drawn.n_done + s->scored.n_done : 0,
                                draws ? 0 : n_slots, err));
-        return s->drawn.guessed ? STATUS_OK : add_places(x, s, runs, err);
+        return s->drawn.drafted ? STATUS_OK : add_places(x, s, runs, err);
     }
     if (!executor_tells_by_pass(x, &s->drawn))
         return executor_append_drawn(x, runs, &s->drawn, err);
@@ -263,7 +263,7 @@ static bool all_have_places(struct sequence_runs runs)
     return true;
 }
 
-static bool wants_guesses(struct sequence_runs runs)
+static bool wants_drafts(struct sequence_runs runs)
 {
     for (uint32_t i = 0; i < runs.n; i++)
         if (runs.ptr[i].n_draft > 0)
@@ -275,7 +275,7 @@ static enum status begin(struct executor_model *x, const struct msg_plan *p,
                          struct step_in_flight *s, struct error *err)
 {
     TRY(executor_check_adapters(x, p, err));
-    TRY(resolve_guesses(x, err));
+    TRY(resolve_drafts(x, err));
     TRY(executor_resolve_ids_for(x, p, err));
     if (x->host.grammars) {
         grammars_prepare(x->host.grammars);
@@ -284,11 +284,11 @@ static enum status begin(struct executor_model *x, const struct msg_plan *p,
     TRY(sequences_apply(x->sequences, p, err));
     executor_take_adapters(x, p);
     struct sequence_runs runs = sequences_runs(x->sequences);
-    if (wants_guesses(runs) || (x->draws && executor_needs_ids(runs)))
+    if (wants_drafts(runs) || (x->draws && executor_needs_ids(runs)))
         TRY(resolve_steps(x, err));
     for (uint32_t i = 0; i < p->n_copies; i++)
         kv_store_copy(x->engine->kv, &p->copies[i]);
-    TRY(executor_guess(x, p, runs, s->arena, err));
+    TRY(executor_propose(x, p, runs, s->arena, err));
     s->on_device = x->draws && executor_can_draw(x, runs) && all_have_places(runs);
     if (!s->on_device)
         TRY(resolve_steps(x, err));
@@ -296,7 +296,7 @@ static enum status begin(struct executor_model *x, const struct msg_plan *p,
     TRY(scored_init(x, s, runs, err));
     TRY(run_passes(x, s, runs, err));
     for (uint32_t i = 0; i < runs.n; i++)
-        s->n_drafted += runs.ptr[i].n_guessed;
+        s->n_drafted += runs.ptr[i].n_drafted;
     executor_bump(&x->base);
     return STATUS_OK;
 }

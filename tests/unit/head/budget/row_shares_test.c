@@ -484,7 +484,7 @@ static void add_long(struct play *p, uint64_t tenant, uint32_t n_prompt, uint32_
 
 /* A decode has five rows here; streams that came back have a budget of their own, which is what is
  * left of the step's: it was 4 billion tokens once where the shares bounded the step. */
-static void guesses_and_losses_stay_within_a_plan(void **state)
+static void drafts_and_losses_stay_within_a_plan(void **state)
 {
     struct scheduler_config c = wide(8000, 2048, 250);
     c.n_draft = 4;
@@ -513,7 +513,7 @@ int main(void)
         cmocka_unit_test(prompts_count_as_their_tenants),
         cmocka_unit_test(few_more_hold_nobody_back),
         cmocka_unit_test(many_that_come_at_once_wait_for_a_step),
-        cmocka_unit_test(guesses_and_losses_stay_within_a_plan),
+        cmocka_unit_test(drafts_and_losses_stay_within_a_plan),
         cmocka_unit_test(short_prompts_cost_their_draws),
         cmocka_unit_test(scored_prompts_cost_their_logits),
         cmocka_unit_test(who_waits_takes_no_rows),

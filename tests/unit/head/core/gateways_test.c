@@ -162,7 +162,7 @@ static void steps_are_short_by_device_or_as_told(void **state)
 }
 
 /* What one rank cannot the group cannot. */
-static void a_group_guesses_as_its_least_rank(void **state)
+static void a_group_drafts_as_its_least_rank(void **state)
 {
     static const struct {
         uint32_t n_draft[2], max_seqs[2], want_draft, want_max_seqs;
@@ -829,7 +829,7 @@ int main(void)
         cmocka_unit_test(a_dead_end_is_an_error),
         cmocka_unit_test(a_mask_that_costs_too_much_is_an_error),
         cmocka_unit_test(steps_are_short_by_device_or_as_told),
-        cmocka_unit_test(a_group_guesses_as_its_least_rank),
+        cmocka_unit_test(a_group_drafts_as_its_least_rank),
         cmocka_unit_test(ranks_wait_counts_where_there_was_work),
         cmocka_unit_test(a_token_beyond_the_vocabulary_dissolves_the_group),
         cmocka_unit_test(a_large_backlog_goes_in_pieces),

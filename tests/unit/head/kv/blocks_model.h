@@ -102,7 +102,7 @@ void model_told(struct model *m, struct model_seq *x, uint32_t end, const struct
                 uint32_t n);
 void model_sent(struct model *m);
 /* The rank runs it: rows from start, the first n_known of them with ids that are r's, the others
- * guesses that were wrong. */
+ * draft tokens that were wrong. */
 void model_run(struct model *m, const struct model_run *run, uint32_t start, uint32_t n_known);
 void model_copy(struct model *m, const struct plan_copy *c);
 /* The blocks of a move hold what it says; write: from now on, those that came from elsewhere. */

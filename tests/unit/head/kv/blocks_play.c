@@ -282,8 +282,8 @@ static void plan(struct model *m, struct input *in)
 
 /* ---- a result ---- */
 
-/* The ranks draw what they draw; guesses that say the same are kept. */
-static void take_tokens(struct model *m, const struct model_run *run, uint32_t n_guessed)
+/* The ranks draw what they draw; draft tokens that say the same are kept. */
+static void take_tokens(struct model *m, const struct model_run *run, uint32_t n_drafted)
 {
     struct model_seq *x = run->seq;
     struct request *r = &x->r;
@@ -293,8 +293,8 @@ static void take_tokens(struct model *m, const struct model_run *run, uint32_t n
     x->n_ahead -= run->n_draft;
     if (n_most == 0) /* a run that follows found the end */
         return;
-    n_guessed = n_guessed < run->n_draft ? n_guessed : run->n_draft;
-    for (; n <= n_guessed && n < n_most; n++) {
+    n_drafted = n_drafted < run->n_draft ? n_drafted : run->n_draft;
+    for (; n <= n_drafted && n < n_most; n++) {
         r->ids[r->n_ids] = model_draw(m, r);
         r->n_ids++;
     }
@@ -323,14 +323,14 @@ static void result(struct model *m, struct input *in)
     if (m->step_done == m->step_sent)
         return;
     const struct model_step *s = step_of(m, m->step_done + 1);
-    uint32_t n_guessed = take_byte(in);
+    uint32_t n_drafted = take_byte(in);
     for (uint32_t i = 0; i < s->n_copies; i++)
         model_copy(m, &s->copies[i]);
     for (uint32_t i = 0; i < s->n_runs && !m->failed; i++) {
         const struct model_run *run = &s->runs[i];
         run->seq->n_refs--;
         if (run->sample)
-            take_tokens(m, run, n_guessed >> i & 7);
+            take_tokens(m, run, n_drafted >> i & 7);
         else
             model_run(m, run, run->start, run->n_tokens);
         if (run->seq->ended)

@@ -29,12 +29,13 @@ static void random_operations_agree_with_the_model(void **state)
         if (!blocks_play(bytes, n, &s, &err))
             fail_msg("world %llu: %s", (unsigned long long)seed, err.text);
     }
-    printf("%u steps, %u tokens hit, %u on the way, %u copies, %u evictions, %u waited, %u "
-           "preempted, %u finished, %u alone, %u guesses kept, %u held, %u imported (%u not to "
-           "the end), %u refused\n",
-           s.n_steps, s.n_hit_tokens, s.n_advanced, s.n_copies, s.n_evictions, s.n_soon,
-           s.n_preempted, s.n_finished, s.n_alone, s.n_accepted, s.n_held, s.n_imported,
-           s.n_let_go_early, s.n_refused);
+    printf(
+        "%u steps, %u tokens hit, %u on the way, %u copies, %u evictions, %u waited, %u "
+        "preempted, %u finished, %u alone, %u draft tokens kept, %u held, %u imported (%u not to "
+        "the end), %u refused\n",
+        s.n_steps, s.n_hit_tokens, s.n_advanced, s.n_copies, s.n_evictions, s.n_soon, s.n_preempted,
+        s.n_finished, s.n_alone, s.n_accepted, s.n_held, s.n_imported, s.n_let_go_early,
+        s.n_refused);
     /* or this shows nothing */
     assert_true(s.n_hit_tokens && s.n_advanced && s.n_copies && s.n_evictions && s.n_soon &&
                 s.n_preempted && s.n_finished && s.n_alone && s.n_accepted && s.n_held &&

@@ -223,7 +223,7 @@ static void answer_drafts(const struct msg_plan *p, const uint32_t *ids, uint32_
     a->m.n_drafted = p->runs[0].n_draft;
 }
 
-static void accepted_guesses_move_a_sequence_on(void **state)
+static void accepted_drafts_move_a_sequence_on(void **state)
 {
     static const uint32_t ids[] = {101, 102, 103, 104};
     struct bed b;
@@ -327,7 +327,7 @@ int main(void)
         cmocka_unit_test(nobody_is_preempted_in_vain),
         cmocka_unit_test(nobody_is_preempted_for_one_prompt_too_many),
         cmocka_unit_test(cached_tokens_never_exceed_the_prompt),
-        cmocka_unit_test(accepted_guesses_move_a_sequence_on),
+        cmocka_unit_test(accepted_drafts_move_a_sequence_on),
         cmocka_unit_test(a_run_after_the_end_gives_nothing),
         cmocka_unit_test(many_sequences_get_no_drafts),
     };

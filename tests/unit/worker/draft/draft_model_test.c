@@ -1,6 +1,6 @@
 /* A draft model beside real executors: what comes out is what comes without one, to the bit; and a
  * draft that is the target itself is always right, which it can be only with the right KV: of
- * shared blocks, copies, chunks, and of the last guess that was not run. */
+ * shared blocks, copies, chunks, and of the last draft token that was not run. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -16,7 +16,7 @@
 #include "worker/executor/device/open.h"
 #include "worker/executor/state.h"
 
-enum { N_GUESSES = 16, SHORT_LENGTH = 60 };
+enum { N_DRAFTS = 16, SHORT_LENGTH = 60 };
 
 static const struct tiny_shape plain = {TINY_VOCAB, TINY_LENGTH, false};
 static const struct tiny_shape window = {TINY_VOCAB, TINY_LENGTH, true};
@@ -70,7 +70,7 @@ static struct worker_options options_of(uint32_t tp, uint32_t pp, const char *dr
         .tp = tp,
         .pp = pp,
         .threads = 2,
-        .speculation = {.model = draft, .n_tokens = draft ? N_GUESSES : 0}};
+        .speculation = {.model = draft, .n_tokens = draft ? N_DRAFTS : 0}};
 }
 
 static void open_pair_by(size_t i, bool speculates, driver_open_fn *open)
@@ -148,7 +148,7 @@ static const struct {
     {"none granted", 0, {.n_flight = 1, .seed = 1}},
     {"up to one", 0, {.n_flight = 1, .max_draft = 1, .seed = 2}},
     {"up to four, two in flight", 0, {.n_flight = 2, .max_draft = 4, .seed = 3}},
-    {"as many as there are", 0, {.n_flight = 1, .max_draft = N_GUESSES, .seed = 4}},
+    {"as many as there are", 0, {.n_flight = 1, .max_draft = N_DRAFTS, .seed = 4}},
     {"in chunks", 0, {.n_flight = 2, .max_draft = 6, .chunk = 30, .seed = 5}},
     {"shared blocks", 0, {.n_flight = 2, .max_draft = 4, .share = true, .seed = 6}},
     {"shared, in passes", 13, {.n_flight = 1, .max_draft = 4, .share = true, .seed = 7}},
@@ -179,7 +179,7 @@ static void test_a_draft_changes_nothing(void **state)
     }
 }
 
-/* Sums over two ranks differ from one rank's in rounding: no reason to guess otherwise here. */
+/* Sums over two ranks differ from one rank's in rounding: no reason to draft otherwise here. */
 static void test_a_draft_that_is_the_target_is_right(void **state)
 {
     for (size_t m = 0; m < sizeof pairs / sizeof pairs[0]; m++) {
@@ -191,16 +191,17 @@ static void test_a_draft_that_is_the_target_is_right(void **state)
             set_draft_rows(ways[i].draft_rows);
             driver_run(&d, &ways[i].way);
             if (d.n_accepted != d.n_drafted)
-                fail_msg("%s, %s: of %llu guesses %llu were right", pairs[m].name, ways[i].name,
-                         (unsigned long long)d.n_drafted, (unsigned long long)d.n_accepted);
+                fail_msg("%s, %s: of %llu draft tokens %llu were right", pairs[m].name,
+                         ways[i].name, (unsigned long long)d.n_drafted,
+                         (unsigned long long)d.n_accepted);
         }
         set_draft_rows(0);
         close_pair();
     }
 }
 
-/* A step without guesses begins while the ids of the one before are the device's alone: the draft
- * has to run those, or what it guesses later is of other ids. */
+/* A step without draft tokens begins while the ids of the one before are the device's alone: the
+ * draft has to run those, or what it drafts later is of other ids. */
 static void test_a_draft_runs_what_the_device_drew(void **state)
 {
     static const struct {
@@ -219,7 +220,7 @@ static void test_a_draft_runs_what_the_device_drew(void **state)
         driver_run(&d, &halves[i].way);
         assert_true(d.n_drafted > 10);
         if (d.n_accepted != d.n_drafted)
-            fail_msg("%s: of %llu guesses %llu were right", halves[i].name,
+            fail_msg("%s: of %llu draft tokens %llu were right", halves[i].name,
                      (unsigned long long)d.n_drafted, (unsigned long long)d.n_accepted);
     }
     set_draft_rows(0);
@@ -227,7 +228,7 @@ static void test_a_draft_runs_what_the_device_drew(void **state)
 }
 
 /* Another model of the same vocabulary is right now and then, or nothing is gained by any. */
-static void test_a_shorter_draft_guesses_to_its_length(void **state)
+static void test_a_shorter_draft_drafts_to_its_length(void **state)
 {
     const size_t m = sizeof pairs / sizeof pairs[0] - 1;
     assert_ptr_equal(pairs[m].draft, &brief);
@@ -291,8 +292,8 @@ static void enter_by_hand(struct text_by_hand *t, uint32_t start, const uint32_t
     t->ids[t->n++] = r.items[0].ids.ptr[0];
 }
 
-/* A step whose guesses are all right. */
-static void guess_by_hand(struct text_by_hand *t, uint32_t n_draft)
+/* A step whose draft tokens are all right. */
+static void propose_by_hand(struct text_by_hand *t, uint32_t n_draft)
 {
     struct msg_result r = step_by_hand(
         (struct msg_plan){0},
@@ -317,18 +318,18 @@ static void test_copies_and_preemption(void **state)
     two = one;
     two.slot = 2;
     enter_by_hand(&one, 0, first, (struct msg_plan){0});
-    guess_by_hand(&one, 4);
-    guess_by_hand(&one, 3); /* behind a guess that was not run */
-    guess_by_hand(&one, 0);
-    guess_by_hand(&one, 2);
+    propose_by_hand(&one, 4);
+    propose_by_hand(&one, 3); /* behind a draft token that was not run */
+    propose_by_hand(&one, 0);
+    propose_by_hand(&one, 2);
     /* another choice of the same prompt, whose last block is half full */
     enter_by_hand(&two, PROMPT - 1, second, (struct msg_plan){.copies = &copy, .n_copies = 1});
-    guess_by_hand(&two, 8);
+    propose_by_hand(&two, 8);
     assert_memory_equal(two.ids, one.ids, two.n * sizeof *two.ids);
     /* the first one had lost its blocks */
     enter_by_hand(&one, 0, again, (struct msg_plan){.finished = {&one.slot, 1}});
-    guess_by_hand(&one, 6);
-    guess_by_hand(&two, 6);
+    propose_by_hand(&one, 6);
+    propose_by_hand(&two, 6);
     close_pair();
 }
 
@@ -388,7 +389,7 @@ static void test_memory_and_hash(void **state)
                      infos[0]->limits.kv_groups[0].n_blocks / 2);
     assert_memory_not_equal(infos[0]->config_hash, infos[1]->config_hash, 32);
     assert_memory_not_equal(infos[2]->config_hash, infos[1]->config_hash, 32);
-    assert_int_equal(infos[1]->n_draft, N_GUESSES);
+    assert_int_equal(infos[1]->n_draft, N_DRAFTS);
     for (int i = 0; i < 3; i++)
         executors[i]->ops->close(executors[i]);
     remove_model(target_folder);
@@ -402,7 +403,7 @@ int main(void)
         cmocka_unit_test(test_a_draft_changes_nothing),
         cmocka_unit_test(test_a_draft_that_is_the_target_is_right),
         cmocka_unit_test(test_a_draft_runs_what_the_device_drew),
-        cmocka_unit_test(test_a_shorter_draft_guesses_to_its_length),
+        cmocka_unit_test(test_a_shorter_draft_drafts_to_its_length),
         cmocka_unit_test(test_copies_and_preemption),
         cmocka_unit_test(test_what_does_not_fit),
         cmocka_unit_test(test_memory_and_hash),

@@ -138,11 +138,11 @@ static void test_runs_share_what_a_plan_computes(void **state)
     }
 }
 
-/* ---- guesses ---- */
+/* ---- draft tokens ---- */
 
-/* What n-grams guess well and badly, and every rule of the sampler that looks at what was generated
- * before: a guess counts as generated for those behind it. */
-static void add_guessed_streams(void)
+/* What n-grams draft well and badly, and every rule of the sampler that looks at what was generated
+ * before: a draft token counts as generated for those behind it. */
+static void add_drafted_streams(void)
 {
     static const uint32_t eos[] = {1}, few[] = {11, 12, 13}, bad[] = {11, 12, UINT32_MAX, 5};
     static const struct logit_bias bias[] = {{20, 60}, {21, 60}, {22, 58}};
@@ -193,7 +193,7 @@ static void add_guessed_streams(void)
     }
 }
 
-static void test_guesses_change_nothing(void **state)
+static void test_drafts_change_nothing(void **state)
 {
     static const struct {
         const char *name;
@@ -212,15 +212,15 @@ static void test_guesses_change_nothing(void **state)
     static struct stream want[DRIVER_STREAMS];
     for (size_t m = 0; m < sizeof models / sizeof models[0]; m++) {
         open_model(m, 1, (struct speculation_options){0});
-        add_guessed_streams();
+        add_drafted_streams();
         driver_run(&d, &(struct way){.n_flight = 1, .one_by_one = true, .max_draft = 3});
-        assert_int_equal(d.n_drafted, 0); /* granted, but this rank does not guess */
+        assert_int_equal(d.n_drafted, 0); /* granted, but this rank does not draft */
         memcpy(want, d.streams, sizeof want);
         close_model();
         open_model(m, models[m].pp, (struct speculation_options){.n_tokens = 16, .lookup_min = 1});
         uint64_t n_drafted = 0, n_empty = 0;
         for (size_t i = 0; i < sizeof ways / sizeof ways[0]; i++) {
-            add_guessed_streams();
+            add_drafted_streams();
             set_pass_rows(ways[i].pass_rows);
             driver_must_give(&d, models[m].name, ways[i].name, &ways[i].way, want);
             n_drafted += d.n_drafted;
@@ -284,14 +284,14 @@ static void test_halves_change_nothing(void **state)
         {"two under way", 0, {.n_flight = 2, .seed = 2}},
         {"two under way, in chunks", 0, {.n_flight = 2, .chunk = 7, .seed = 3}},
         {"two under way, row by row", 1, {.n_flight = 2, .seed = 4}},
-        {"guesses", 0, {.n_flight = 1, .max_draft = 4, .seed = 5}},
-        {"guesses, two under way", 5, {.n_flight = 2, .max_draft = 4, .chunk = 30, .seed = 6}},
+        {"draft tokens", 0, {.n_flight = 1, .max_draft = 4, .seed = 5}},
+        {"draft tokens, two under way", 5, {.n_flight = 2, .max_draft = 4, .chunk = 30, .seed = 6}},
         {"alone, two under way", 0, {.n_flight = 2, .one_by_one = true, .seed = 8}},
     };
     static struct stream want[DRIVER_STREAMS];
     for (size_t k = 0; k < sizeof kinds / sizeof kinds[0]; k++) {
         open_model(0, 1, (struct speculation_options){0});
-        add_guessed_streams();
+        add_drafted_streams();
         if (kinds[k].add)
             kinds[k].add();
         driver_run(&d, &(struct way){.n_flight = 1, .one_by_one = true});
@@ -300,7 +300,7 @@ static void test_halves_change_nothing(void **state)
         open_model_by(0, 1, (struct speculation_options){.n_tokens = 16, .lookup_min = 1},
                       double_executor_open);
         for (size_t i = 0; i < sizeof ways / sizeof ways[0]; i++) {
-            add_guessed_streams();
+            add_drafted_streams();
             if (kinds[k].add)
                 kinds[k].add();
             set_pass_rows(ways[i].pass_rows);
@@ -363,7 +363,7 @@ static void test_who_leaves_with_ids_on_the_way(void **state)
     struct error err;
     open_model_by(0, 1, (struct speculation_options){0}, double_executor_open);
     e = d.ranks[0].executor;
-    add_guessed_streams();
+    add_drafted_streams();
     d.streams[1].n_prompt =
         d.streams[0].n_prompt + 1; /* its first id is where an old one would be */
     d.streams[1].sampling = d.streams[0].sampling;
@@ -405,7 +405,7 @@ static void test_a_device_that_hangs(void **state)
     struct error err = {0};
     open_model_by(0, 1, (struct speculation_options){0}, double_executor_open);
     e = d.ranks[0].executor;
-    add_guessed_streams();
+    add_drafted_streams();
     for (int round = 0; round < 2; round++) {
         struct executor_model *x = (struct executor_model *)e;
         assert_true(round > 0 || x->loss.stuck_ns == STEP_TIMEOUT_S * NS_PER_S);
@@ -435,8 +435,8 @@ static void test_a_device_that_hangs(void **state)
 
 /* ---- fewer ranks than they were started for ---- */
 
-/* Whatever they were before, they say what those say who were started so: with and without guesses,
- * drawn and greedy, scored, in chunks. */
+/* Whatever they were before, they say what those say who were started so: with and without draft
+ * tokens, drawn and greedy, scored, in chunks. */
 static void test_fewer_ranks_change_nothing(void **state)
 {
     static const struct {
@@ -459,25 +459,25 @@ static void test_fewer_ranks_change_nothing(void **state)
                                    .pp = cases[i].pp,
                                    .threads = 2,
                                    .step_timeout_s = STEP_TIMEOUT_S};
-        struct speculation_options guesses[] = {
+        struct speculation_options drafts[] = {
             {0}, {.n_tokens = 4, .lookup_min = 1}, {.n_tokens = 4, .model = folder}};
         for (uint32_t tp = 1; tp <= cases[i].tp; tp *= 2) {
             struct worker_options own = o;
             own.tp = tp;
             driver_open(&d, &own);
-            add_guessed_streams();
+            add_drafted_streams();
             driver_run(&d, &(struct way){.n_flight = 1, .one_by_one = true});
             memcpy(want[tp], d.streams, sizeof want[tp]);
             driver_close(&d);
         }
         o.elastic_tp = true;
-        for (size_t k = 0; k < sizeof guesses / sizeof guesses[0]; k++) {
-            o.speculation = guesses[k];
+        for (size_t k = 0; k < sizeof drafts / sizeof drafts[0]; k++) {
+            o.speculation = drafts[k];
             driver_open(&d, &o);
             for (uint32_t w = 0; w < 6 && cases[i].way[w] > 0; w++) {
                 uint32_t tp = cases[i].way[w];
                 driver_reshape(&d, tp);
-                add_guessed_streams();
+                add_drafted_streams();
                 driver_must_give(&d, cases[i].name, "reshaped", &wild, want[tp]);
                 assert_true((d.n_drafted > 0) == (k > 0));
                 bool is_own = tp == cases[i].tp;
@@ -529,7 +529,7 @@ int main(void)
     log_init("test", LOG_LEVEL_COUNT, LOG_LOGFMT);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_runs_share_what_a_plan_computes),
-        cmocka_unit_test(test_guesses_change_nothing),
+        cmocka_unit_test(test_drafts_change_nothing),
         cmocka_unit_test(test_halves_change_nothing),
         cmocka_unit_test(test_who_leaves_with_ids_on_the_way),
         cmocka_unit_test(test_a_device_that_hangs),

@@ -699,12 +699,12 @@ static void test_waiting_for_ids_is_no_work(void **state)
 }
 
 /* The prompt's last ids are those before AT, whose id the first step "draws": the second step has
- * two guesses, the ids behind it. */
-static void test_what_rank_0_says_of_guesses(void **state)
+ * two draft tokens, the ids behind it. */
+static void test_what_rank_0_says_of_drafts(void **state)
 {
     enum {
         AT = 6,
-        GUESS = ((AT + 1) * 7 + 3) % TINY_VOCAB,
+        DRAFT_TOKEN = ((AT + 1) * 7 + 3) % TINY_VOCAB,
         NEXT = ((AT + 2) * 7 + 3) % TINY_VOCAB
     };
     static const struct {
@@ -712,14 +712,14 @@ static void test_what_rank_0_says_of_guesses(void **state)
         uint32_t ids[3], count;
         enum status want;
     } cases[] = {
-        {"both right", {GUESS, NEXT, 7}, 3, STATUS_OK},
-        {"one right", {GUESS, 7, 0}, 2, STATUS_OK},
+        {"both right", {DRAFT_TOKEN, NEXT, 7}, 3, STATUS_OK},
+        {"one right", {DRAFT_TOKEN, 7, 0}, 2, STATUS_OK},
         {"none right", {7, 0, 0}, 1, STATUS_OK},
-        {"none counts", {GUESS, NEXT, 7}, 0, STATUS_INVALID},
-        {"more than there are places", {GUESS, NEXT, 7}, 4, STATUS_INVALID},
-        {"far more", {GUESS, NEXT, 7}, UINT32_MAX, STATUS_INVALID},
-        {"what was not guessed here", {7, 8, 0}, 2, STATUS_INVALID},
-        {"no id", {GUESS, TINY_VOCAB, 0}, 2, STATUS_INVALID},
+        {"none counts", {DRAFT_TOKEN, NEXT, 7}, 0, STATUS_INVALID},
+        {"more than there are places", {DRAFT_TOKEN, NEXT, 7}, 4, STATUS_INVALID},
+        {"far more", {DRAFT_TOKEN, NEXT, 7}, UINT32_MAX, STATUS_INVALID},
+        {"what was not drafted here", {7, 8, 0}, 2, STATUS_INVALID},
+        {"no id", {DRAFT_TOKEN, TINY_VOCAB, 0}, 2, STATUS_INVALID},
     };
     struct fixture *f = *state;
     struct impostor p;
@@ -786,7 +786,7 @@ int main(void)
         TEST(test_a_peer_that_leaves_fails_the_step),
         TEST(test_ids_outside_the_vocabulary),
         TEST(test_waiting_for_ids_is_no_work),
-        TEST(test_what_rank_0_says_of_guesses),
+        TEST(test_what_rank_0_says_of_drafts),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

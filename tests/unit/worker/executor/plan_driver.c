@@ -1,6 +1,6 @@
 /* A head for tests, as small as can be: plans for a few streams on executors that are threads here,
- * one step at a time or two in flight, with whatever guesses, chunks and shared blocks a test asks
- * for; what came out is kept to the bit. Included as a file by the tests. */
+ * one step at a time or two in flight, with whatever draft tokens, chunks and shared blocks a test
+ * asks for; what came out is kept to the bit. Included as a file by the tests. */
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -46,14 +46,14 @@ struct stream {
     uint32_t n_run;                  /* positions, at least */
     uint32_t n_given[DRIVER_GROUPS]; /* blocks, dropped ones counted */
     uint32_t n_dropped[DRIVER_GROUPS];
-    uint32_t n_draws, n_drafts; /* in flight: runs that draw; guesses granted to them */
+    uint32_t n_draws, n_drafts; /* in flight: runs that draw; draft tokens granted to them */
     uint32_t n_empty;           /* runs that found the end */
 };
 
 /* How a test wants its steps. */
 struct way {
     uint32_t chunk;     /* of a prompt; 0: whole */
-    uint32_t max_draft; /* each run gets 0 .. max_draft guesses, at random */
+    uint32_t max_draft; /* each run gets 0 .. max_draft draft tokens, at random */
     uint32_t n_flight;  /* steps that are planned before the first one's result is known: 1, 2 */
     uint64_t seed;
     bool share;      /* blocks, as the streams say */

@@ -25,13 +25,13 @@ static bool allows(const struct masks *m, uint32_t place, uint32_t id)
     return m->words[place][id / 32] >> (id % 32) & 1;
 }
 
-static struct masks masks_of(const char *pattern, const char *guesses)
+static struct masks masks_of(const char *pattern, const char *drafts)
 {
     static const uint32_t eos[] = {EOS};
     _Atomic uint64_t progress = 0;
-    uint32_t ids[PLACES] = {0}, n = (uint32_t)strlen(guesses);
+    uint32_t ids[PLACES] = {0}, n = (uint32_t)strlen(drafts);
     for (uint32_t i = 0; i < n; i++)
-        ids[i] = (uint8_t)guesses[i];
+        ids[i] = (uint8_t)drafts[i];
     struct sequence q = {.ids = ids, .serial = 1};
     q.sampling = (struct sampling_params){
         .grammar_kind = GRAMMAR_REGEX, .grammar = str_from(pattern), .eos_ids = {eos, 1}};
@@ -63,7 +63,7 @@ static void each_place_says_what_its_mask_costs(void **state)
     assert_int_equal(m.kib[0], m.kib[1]);
 }
 
-static void behind_a_refused_guess_there_is_no_mask_to_pay(void **state)
+static void behind_a_refused_draft_there_is_no_mask_to_pay(void **state)
 {
     struct masks m = masks_of("[a-z]+b", "A");
     assert_true(m.has[0] && !m.has[1]);
@@ -111,7 +111,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(each_place_says_what_its_mask_costs),
-        cmocka_unit_test(behind_a_refused_guess_there_is_no_mask_to_pay),
+        cmocka_unit_test(behind_a_refused_draft_there_is_no_mask_to_pay),
         cmocka_unit_test(a_grammar_that_is_none_costs_nothing),
         cmocka_unit_test(each_id_of_a_replay_is_progress),
     };

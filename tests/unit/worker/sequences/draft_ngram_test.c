@@ -1,6 +1,6 @@
-/* Guesses against a search that looks at everything, on short texts of few letters; on long ones,
- * where only so many places are looked at, that they are what followed somewhere, and that they
- * follow from the ids alone, whatever the index held before. */
+/* Draft tokens against a search that looks at everything, on short texts of few letters; on long
+ * ones, where only so many places are looked at, that they are what followed somewhere, and that
+ * they follow from the ids alone, whatever the index held before. */
 #include "worker/sequences/ngram.h"
 
 #include <setjmp.h>
@@ -12,14 +12,14 @@
 
 #include "common/base/random.h"
 
-enum { MAX_IDS = 3000, MAX_GUESSES = 8 };
+enum { MAX_IDS = 3000, MAX_DRAFTS = 8 };
 
-static uint32_t guess(struct draft_ngram *d, const struct draft_ngram_config *c, uint32_t *ids,
-                      uint32_t n_ids, uint32_t n_max)
+static uint32_t draft_token(struct draft_ngram *d, const struct draft_ngram_config *c,
+                            uint32_t *ids, uint32_t n_ids, uint32_t n_max)
 {
     struct error err = {0};
     uint32_t n;
-    if (draft_ngram_guess(d, c, ids, n_ids, n_max, &n, &err) != STATUS_OK)
+    if (draft_ngram_propose(d, c, ids, n_ids, n_max, &n, &err) != STATUS_OK)
         fail_msg("%s", err.text);
     return n;
 }
@@ -28,13 +28,13 @@ static void test_texts(void **state)
 {
     static const struct {
         const char *text, *want; /* of letters */
-        uint32_t n_max, n_min, n_guesses;
+        uint32_t n_max, n_min, n_drafts;
     } cases[] = {
         {"", "", 4, 2, 4},
         {"a", "", 4, 1, 4},
         {"aa", "a", 4, 1, 4},
         {"ab", "", 4, 1, 4},
-        {"abcab", "c", 4, 2, 4}, /* two in common: one guess */
+        {"abcab", "c", 4, 2, 4}, /* two in common: one draft token */
         {"abcab", "c", 2, 1, 4},
         {"abcab", "", 4, 3, 4},
         {"abcab", "", 2, 2, 0},
@@ -53,7 +53,7 @@ static void test_texts(void **state)
         uint32_t ids[64], n_ids = (uint32_t)strlen(cases[i].text);
         for (uint32_t k = 0; k < n_ids; k++)
             ids[k] = (uint32_t)cases[i].text[k];
-        uint32_t n = guess(&d, &c, ids, n_ids, cases[i].n_guesses);
+        uint32_t n = draft_token(&d, &c, ids, n_ids, cases[i].n_drafts);
         assert_int_equal(n, strlen(cases[i].want));
         for (uint32_t k = 0; k < n; k++)
             assert_int_equal(ids[n_ids + k], cases[i].want[k]);
@@ -75,7 +75,7 @@ static void test_against_a_full_search(void **state)
 {
     struct rng rng = {11};
     for (uint32_t round = 0; round < 300; round++) {
-        uint32_t n_letters = 1 + (uint32_t)rng_below(&rng, 6), ids[64 + MAX_GUESSES];
+        uint32_t n_letters = 1 + (uint32_t)rng_below(&rng, 6), ids[64 + MAX_DRAFTS];
         struct draft_ngram_config c = {.n_min = 1 + (uint32_t)rng_below(&rng, 3)};
         struct draft_ngram d = {0};
         c.n_max = c.n_min + (uint32_t)rng_below(&rng, 4);
@@ -83,13 +83,13 @@ static void test_against_a_full_search(void **state)
             ids[n_ids - 1] = (uint32_t)rng_below(&rng, n_letters);
             if (rng_below(&rng, 3) == 0)
                 continue; /* not at every length */
-            uint32_t from = look_at_all(&c, ids, n_ids), n = guess(&d, &c, ids, n_ids, 5);
+            uint32_t from = look_at_all(&c, ids, n_ids), n = draft_token(&d, &c, ids, n_ids, 5);
             uint32_t common = 0;
             while (common < from && ids[from - 1 - common] == ids[n_ids - 1 - common])
                 common++;
             uint32_t want = common / 2 < 5 ? common / 2 : 5;
             if (n != (from == 0 ? 0 : want > 0 ? want : 1))
-                fail_msg("round %u, %u ids: %u guesses, from %u", round, n_ids, n, from);
+                fail_msg("round %u, %u ids: %u draft tokens, from %u", round, n_ids, n, from);
             for (uint32_t k = 0; k < n; k++)
                 assert_int_equal(ids[n_ids + k], ids[from + k]);
         }
@@ -97,25 +97,25 @@ static void test_against_a_full_search(void **state)
     }
 }
 
-static void test_guesses_follow_from_the_ids(void **state)
+static void test_drafts_follow_from_the_ids(void **state)
 {
-    static uint32_t ids[MAX_IDS + MAX_GUESSES], again[MAX_IDS + MAX_GUESSES];
+    static uint32_t ids[MAX_IDS + MAX_DRAFTS], again[MAX_IDS + MAX_DRAFTS];
     const struct draft_ngram_config c = {16, 2};
     struct rng rng = {12};
     struct draft_ngram used = {0};
     for (uint32_t i = 0; i < MAX_IDS; i++)
         ids[i] = (uint32_t)rng_below(&rng, 2); /* chains far longer than are walked */
-    assert_true(guess(&used, &c, ids, MAX_IDS, 8) > 0);
+    assert_true(draft_token(&used, &c, ids, MAX_IDS, 8) > 0);
     draft_ngram_reset(&used);
     for (uint32_t i = 0; i < MAX_IDS; i++)
         ids[i] = (uint32_t)rng_below(&rng, i % 500 < 250 ? 3 : 40);
     for (uint32_t n_ids = 1; n_ids < MAX_IDS; n_ids += 1 + (uint32_t)rng_below(&rng, 9)) {
         struct draft_ngram fresh = {0};
         memcpy(again, ids, n_ids * sizeof *ids);
-        memcpy(again + n_ids, ids + n_ids, MAX_GUESSES * sizeof *ids);
-        uint32_t kept[MAX_GUESSES], n = guess(&used, &c, again, n_ids, MAX_GUESSES);
+        memcpy(again + n_ids, ids + n_ids, MAX_DRAFTS * sizeof *ids);
+        uint32_t kept[MAX_DRAFTS], n = draft_token(&used, &c, again, n_ids, MAX_DRAFTS);
         memcpy(kept, again + n_ids, sizeof kept);
-        assert_int_equal(guess(&fresh, &c, again, n_ids, MAX_GUESSES), n);
+        assert_int_equal(draft_token(&fresh, &c, again, n_ids, MAX_DRAFTS), n);
         assert_memory_equal(kept, again + n_ids, sizeof kept);
         draft_ngram_fini(&fresh);
     }
@@ -127,7 +127,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_texts),
         cmocka_unit_test(test_against_a_full_search),
-        cmocka_unit_test(test_guesses_follow_from_the_ids),
+        cmocka_unit_test(test_drafts_follow_from_the_ids),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -173,11 +173,11 @@ static void bend_table_short(struct draft *d)
 {
     d->blocks[0][1].ids.n = 1;
 }
-static void bend_guesses_behind_a_prompt(struct draft *d)
+static void bend_drafts_behind_a_prompt(struct draft *d)
 {
     d->runs[0].n_draft = 1;
 }
-static void bend_guesses_without_sample(struct draft *d)
+static void bend_drafts_without_sample(struct draft *d)
 {
     d->runs[0].n_tokens = 1;
     d->runs[0].sample = false;
@@ -272,8 +272,9 @@ static const struct {
     {"block out of range", bend_block_range, "block 8"},
     {"KV group out of range", bend_block_group, "KV group 2"},
     {"table too short", bend_table_short, "KV group 1 ends at 16"},
-    {"guesses behind a prompt", bend_guesses_behind_a_prompt, "1 guesses behind a run of 20"},
-    {"guesses without sample", bend_guesses_without_sample, "without sample"},
+    {"draft tokens behind a prompt", bend_drafts_behind_a_prompt,
+     "1 draft tokens behind a run of 20"},
+    {"draft tokens without sample", bend_drafts_without_sample, "without sample"},
     {"a prompt follows", bend_follows_with_many, "run of 20 that follows with sample"},
     {"follows without sample", bend_follows_without_sample, "follows without sample"},
     {"follows what was not run", bend_follows_nothing, "20 ids known, 0 computed"},
@@ -409,7 +410,7 @@ static void test_runs_are_resolved(void **state)
         struct plan_run run;
         uint32_t start, n_tokens, n_draft; /* wanted */
     } table[] = {
-        {"no guesses", 40, 1, {.start = 20}, 20, 1, 0},
+        {"no draft tokens", 40, 1, {.start = 20}, 20, 1, 0},
         {"as many as granted", 40, 1, {.start = 20, .n_draft = 4}, 20, 1, 4},
         {"as many as the tables hold", 40, 1, {.start = 20, .n_draft = 16}, 20, 1, 11},
         {"never more", 40, 1, {.start = 20, .n_draft = UINT32_MAX}, 20, 1, 11},
@@ -445,9 +446,9 @@ static void test_runs_are_resolved(void **state)
         assert_int_equal(runs.n, 1);
         assert_ptr_equal(got->q, q);
         if (got->start != table[i].start || got->n_tokens != table[i].n_tokens || !got->sample ||
-            got->n_draft != table[i].n_draft || got->n_guessed != 0)
-            fail_msg("%s: %u tokens from %u, %u guesses", table[i].name, got->n_tokens, got->start,
-                     got->n_draft);
+            got->n_draft != table[i].n_draft || got->n_drafted != 0)
+            fail_msg("%s: %u tokens from %u, %u draft tokens", table[i].name, got->n_tokens,
+                     got->start, got->n_draft);
         assert_int_equal(q->n_computed, table[i].start + table[i].n_tokens);
         sequences_free(s);
     }

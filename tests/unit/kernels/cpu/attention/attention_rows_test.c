@@ -240,7 +240,8 @@ static void test_latents(void **state)
         }
 }
 
-/* A wrong guess may have left anything behind a row: here NaN, where the last row of the tile is.
+/* A wrong draft token may have left anything behind a row: here NaN, where the last row of the tile
+ * is.
  */
 static void test_later_rows_do_not_matter(void **state)
 {

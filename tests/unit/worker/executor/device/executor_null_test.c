@@ -332,13 +332,14 @@ static void test_interrupt_ends_a_stall(void **state)
     e->ops->close(e);
 }
 
-/* Guesses by rule or by n-grams, granted or not, one step at a time or two: the rule's tokens. */
-static void test_guesses_change_nothing(void **state)
+/* Draft tokens by rule or by n-grams, granted or not, one step at a time or two: the rule's tokens.
+ */
+static void test_drafts_change_nothing(void **state)
 {
     static const struct {
         int64_t n_tokens, percent;
         struct way way;
-        uint32_t least, most; /* of 100 guesses so many are right */
+        uint32_t least, most; /* of 100 draft tokens so many are right */
     } cases[] = {
         {0, 100, {.n_flight = 2, .max_draft = 4, .seed = 1}, 0, 0},
         {4, 0, {.n_flight = 2, .max_draft = 4, .seed = 2}, 0, 30},
@@ -382,7 +383,7 @@ static void test_guesses_change_nothing(void **state)
         if (d.n_accepted * 100 < d.n_drafted * cases[c].least ||
             d.n_accepted * 100 > d.n_drafted * cases[c].most ||
             (cases[c].n_tokens > 0) != (d.n_drafted > 0))
-            fail_msg("case %zu: %llu of %llu guesses were right", c,
+            fail_msg("case %zu: %llu of %llu draft tokens were right", c,
                      (unsigned long long)d.n_accepted, (unsigned long long)d.n_drafted);
         driver_close(&d);
     }
@@ -476,7 +477,7 @@ static void test_config_hash(void **state)
     executor_config_hash(&a, h3);
     assert_memory_equal(h2, h3, 32);
     a.tp = 2;
-    a.speculation.max_seqs = 7; /* the head's matter, and nobody guesses */
+    a.speculation.max_seqs = 7; /* the head's matter, and nobody drafts */
     executor_config_hash(&a, h2);
     assert_memory_equal(h1, h2, 32);
     a.speculation = (struct speculation){.n_tokens = 4, .lookup_max = 16, .lookup_min = 2};
@@ -511,7 +512,7 @@ int main(void)
         cmocka_unit_test(test_other_rank_is_silent),
         cmocka_unit_test(test_join),
         cmocka_unit_test(test_interrupt_ends_a_stall),
-        cmocka_unit_test(test_guesses_change_nothing),
+        cmocka_unit_test(test_drafts_change_nothing),
         cmocka_unit_test(test_options),
         cmocka_unit_test(test_there_is_no_draft_model),
         cmocka_unit_test(test_config_hash),
