@@ -11,6 +11,7 @@
 #include "common/keys/key_files.h"
 #include "common/model/info/open.h"
 #include "gateway/ending.h"
+#include "gateway/engine.h"
 #include "gateway/http/reply.h"
 #include "gateway/keys.h"
 #include "gateway/routes/openapi.h"
@@ -144,7 +145,7 @@ static void start_serving(struct gateway *g)
         .now_ns = clock_now,
         .wall_s = clock_wall_s,
     };
-    const struct engine_ops engine = gateway_link_ops(&g->link);
+    const struct engine_ops engine = gateway_engine_ops(&g->link.engine);
     serving_init(&a->serving, &o, &engine, &http_reply_ops, g->pool, a->metrics);
     g->has_serving = true;
 }
@@ -167,7 +168,7 @@ static enum status start(struct gateway *g, const char *cache_dir, struct error 
     TRY(gateway_tls_init(&a->tls, &c->ssl, a->metrics, err));
     a->adapters.ops = &http_reply_ops;
     a->adapters.engine = &g->link.engine;
-    a->adapters.send = gateway_link_order;
+    a->adapters.send = gateway_engine_order;
     TRY(gateway_model_open(&g->model, c, cache_dir, a->metrics, err));
     a->served_names = g->model.served_names;
     a->n_served_names = g->model.n_served_names;

@@ -6,7 +6,7 @@
 #include "common/base/log.h"
 #include "common/base/random.h"
 #include "common/keys/key_files.h"
-#include "gateway/keys.h"
+#include "gateway/engine.h"
 
 enum {
     CREDIT_BYTES = 16 << 20,
@@ -15,7 +15,7 @@ enum {
     GOODBYE_LINGER_MS = 200, /* until the head has it */
 };
 
-/* ---- what comes ---- */
+/* ---- the socket ---- */
 
 static enum status bus_send_frame(void *ctx, struct str frame)
 {
@@ -43,87 +43,6 @@ static void on_connection(void *ctx, bool up, const char *why)
 {
     struct gateway_link *l = ctx;
     engine_client_on_connection(&l->engine, up, why ? why : "", clock_mono_ns());
-}
-
-static void on_link(void *ctx, bool up)
-{
-    if (!up)
-        gateway_adapters_on_link_lost(&((struct gateway_link *)ctx)->api->adapters);
-    serving_on_link(&((struct gateway_link *)ctx)->api->serving, up);
-}
-
-static void on_refused(void *ctx, enum status status)
-{
-    serving_on_refused(&((struct gateway_link *)ctx)->api->serving, status);
-}
-
-static void on_tokens(void *ctx, const struct msg_tokens *m)
-{
-    serving_on_tokens(&((struct gateway_link *)ctx)->api->serving, m);
-}
-
-static void on_cluster(void *ctx, const struct msg_cluster *m)
-{
-    struct gateway_link *l = ctx;
-    bool had_one = l->api->serving.cluster.one_class;
-    serving_on_cluster(&l->api->serving, m);
-    if (!had_one)
-        keys_tell_unused_priorities(l->api);
-}
-
-static void on_writable(void *ctx)
-{
-    serving_pump(&((struct gateway_link *)ctx)->api->serving);
-}
-
-static void on_adapters(void *ctx, const struct msg_adapters *m)
-{
-    gateway_adapters_on_names(&((struct gateway_link *)ctx)->api->adapters, m);
-}
-
-static void on_adapter_answer(void *ctx, const struct msg_adapter_answer *m)
-{
-    gateway_adapters_on_answer(&((struct gateway_link *)ctx)->api->adapters, m);
-}
-
-/* ---- what goes ---- */
-
-enum status gateway_link_order(void *ctx, const struct msg_adapter_order *m)
-{
-    struct msg msg = {.type = MSG_ADAPTER_ORDER, .adapter_order = *m};
-    return engine_client_send(ctx, &msg);
-}
-
-static enum status engine_submit(void *ctx, const struct msg_submit *m)
-{
-    struct msg msg = {.type = MSG_SUBMIT, .submit = *m};
-    return engine_client_send(ctx, &msg);
-}
-
-static bool engine_keeps_grammar(void *ctx)
-{
-    return ((const struct engine_client *)ctx)->keeps_grammar;
-}
-
-static enum status engine_cancel(void *ctx, const struct msg_cancel *m)
-{
-    struct msg msg = {.type = MSG_CANCEL, .cancel = *m};
-    return engine_client_send(ctx, &msg);
-}
-
-static enum status engine_finish(void *ctx, const struct msg_finish *m)
-{
-    struct msg msg = {.type = MSG_FINISH, .finish = *m};
-    return engine_client_send(ctx, &msg);
-}
-
-struct engine_ops gateway_link_ops(struct gateway_link *l)
-{
-    return (struct engine_ops){.ctx = &l->engine,
-                               .submit = engine_submit,
-                               .cancel = engine_cancel,
-                               .finish = engine_finish,
-                               .keeps_grammar = engine_keeps_grammar};
 }
 
 /* ---- its life ---- */
@@ -157,14 +76,7 @@ enum status gateway_link_start(struct gateway_link *l, const struct vocabulary *
                                 .instance = random_secure_u64(),
                                 .credit_bytes = CREDIT_BYTES};
     struct engine_io io = {.ctx = l, .send = bus_send_frame, .reconnect = want_reconnect};
-    struct engine_events ev = {.ctx = l,
-                               .on_link = on_link,
-                               .on_refused = on_refused,
-                               .on_tokens = on_tokens,
-                               .on_cluster = on_cluster,
-                               .on_writable = on_writable,
-                               .on_adapters = on_adapters,
-                               .on_adapter_answer = on_adapter_answer};
+    struct engine_events ev = gateway_engine_events(l->api);
     engine_client_init(&l->engine, &eo, &io, &ev, clock_mono_ns());
     l->has_engine = true;
     TRY(bus_connect(l->api->loop, &o, &h, &l->bus, err));

@@ -1,6 +1,6 @@
 #pragma once
-/* The link to the head: the socket, the client's end of its protocol (head_link/), and where each
- * message goes. Loop thread only. */
+/* The link to the head: the socket, and the client's end of its protocol (head_link/). Where each
+ * message goes: engine.h. Loop thread only. */
 #include "common/bus/bus.h"
 #include "gateway/head_link/engine_client.h"
 #include "gateway/routes/state.h"
@@ -14,9 +14,6 @@ struct gateway_link {
     bool has_engine;
 };
 
-/* Before the link is started: what serving and adapters send with. */
-struct engine_ops gateway_link_ops(struct gateway_link *l);
-enum status gateway_link_order(void *engine, const struct msg_adapter_order *m);
 /* l: with api and node; v is borrowed. */
 MUST_USE enum status gateway_link_start(struct gateway_link *l, const struct vocabulary *v,
                                         struct error *err);

@@ -168,11 +168,45 @@ class Names(unittest.TestCase):
         self.check({**there, "docs/p.md": "`head/a.c:two`\n"}, "docs/p.md: head/a.c defines no two")
         self.check({**there, "head/c.h": "/* See gone.c. */\n"}, "head/c.h: no file is called gone.c")
 
+    def way(self, page, *wanted, **sources):
+        files = {f"head/{n}.c": "".join(f"static int {f}(void)\n{{\n    {text}\n}}\n" for f, text in functions)
+                 for n, functions in sources.items()}
+        self.check({**files, "docs/develop/ways.md": page}, *wanted)
+
     def test_a_way_goes_down(self):
-        files = {f"head/{n}.c": f"int {n}(void)\n{{\n    return 1;\n}}\nint {n}2(void)\n{{\n    return 1;\n}}\n" for n in "ab"}
-        way = "## A request\n\n1. `head/a.c:a`\n2. `head/a.c:a2`\n3. `head/b.c:b`\n"
-        self.check({**files, "docs/develop/ways.md": way})
-        self.check({**files, "docs/develop/ways.md": way + "4. `head/a.c:a`\n"}, "'A request' comes back to head/a.c at a")
+        files = dict(a=[("a", "a2();"), ("a2", "b();")], b=[("b", "a();")])
+        way = "## A request\n\n1. `head/a.c:a` begins.\n2. `head/a.c:a2` goes on.\n3. `head/b.c:b` ends.\n"
+        self.way(way, **files)
+        self.way(way + "4. `head/a.c:a` again.\n", "'A request' comes back to head/a.c at a", **files)
+        self.way(way + "\n## Another one\n\n1. `head/a.c:a` again.\n", **files)
+
+    def test_an_entry_has_its_form(self):
+        files = dict(a=[("a", "b();")], b=[("b", "")])
+        for second in ("2. head/b.c:b ends.", "2. `head/b.c` ends.", "2. `head/b.c:b`", "3. `head/b.c:b` ends."):
+            self.way(f"## W\n\n1. `head/a.c:a` begins.\n{second}\n", f"'W': {second[0]}. is not the next number", **files)
+        self.way("## W\n\n1. `head/a.c:a` begins.\n2. `head/b.c:other` ends.\n", "head/b.c defines no other", **files)
+
+    def test_an_entry_names_the_next_one(self):
+        way = "## W\n\n1. `head/a.c:a` begins.\n2. `head/b.c:b` ends{}.\n"
+        for text in ("return b();", "x.run = b;", "run(x, b);", "x = (struct job){.run = b};"):
+            self.way(way.format(""), a=[("a", text)], b=[("b", "")])
+        for text in ("return c();", "return x->b();", "x.b = c;", 'say("b()"); /* b() */', "return bb();"):
+            self.way(way.format(""), "'W': a does not name b", a=[("a", text)], b=[("b", "")])
+            self.way(way.format(" (over the link)"), a=[("a", text)], b=[("b", "")])
+        self.way(way.format(" (over the link) at last"), "'W': a does not name b", a=[("a", "")], b=[("b", "")])
+        # Another function of the file that names it does not count.
+        self.way(way.format(""), "'W': a does not name b", a=[("a", ""), ("c", "b();")], b=[("b", "")])
+
+    def test_a_hop_is_true(self):
+        way = "## W\n\n1. `head/a.c:a` begins.\n2. `head/b.c:b` goes on{}.\n3. `head/c.c:c` ends{}.\n"
+        files = dict(a=[("a", "ops->go(); c();")], b=[("b", "")], c=[("c", "")], d=[("d", "b();")])
+        through, back = " (through `ops->go`)", " (then, from `a`)"
+        self.way(way.format(through, back), **files)
+        self.way(way.format(" (through `ops->stop`)", back), "the hop to b is not by ops->stop", **files)
+        self.way(way.format(through, " (then, from `b`)"), "the hop to c is not by b", **files)
+        self.way(way.format(" (later, from `head/d.c:d`)", back), **files)
+        self.way(way.format(through, " (later, from `head/d.c:d`)"), "the hop to c is not by head/d.c:d", **files)
+        self.way("## W\n\n1. `head/a.c:a` begins (from `a`).\n", "the hop to a is not by a", **files)
 
 
 if __name__ == "__main__":
