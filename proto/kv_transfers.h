@@ -6,10 +6,11 @@
 #include "common/base/str.h"
 #include "proto/spans.h"
 
-/* One goes to the rank that sends and one, with the same id, to the rank in the same seat of the
- * other group, each under its own group's epoch. Both join a communicator of two (rank 0 sends) and
- * move the blocks in this order, beside their steps: nobody writes the ones sent nor reads the ones
- * received until both have answered. An epoch's end ends its transfers before Aborted is said. */
+/* One goes to the rank that sends and one, with the same id, to the rank in the same rank slot of
+ * the other group, each under its own group's epoch. Both join a communicator of two (rank 0 sends)
+ * and move the blocks in this order, beside their steps: nobody writes the ones sent nor reads the
+ * ones received until both have answered. An epoch's end ends its transfers before Aborted is said.
+ */
 struct msg_kv_transfer {
     uint64_t term_epoch, id;
     bool sends;

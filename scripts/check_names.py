@@ -28,7 +28,7 @@ HISTORY = {"CHANGELOG.md"}  # it names files as they were
 PLACEHOLDER = re.compile(r"/(?:[A-Z]+(?=[_.])|test_x\.)")  # "tests/cuda/NAME_test.c"
 # Headers and sources of others, and examples.
 FOREIGN = set("""uv.h zmq.h yaml.h argp.h nccl.h cmocka.h stdint.h stdio.h stdlib.h string.h jansson.h sodium.h xxhash.h cuda_runtime.h
-    time.h bio.c assert.h math.h errno.h nvml.h hiredis.h curl.h hashtable.h expf.c b.c header.h""".split())
+    time.h bio.c assert.h math.h errno.h nvml.h hiredis.h curl.h hashtable.h expf.c b.c header.h x.c x.h""".split())
 COMMENT = re.compile(r"/\*.*?\*/|//[^\n]*", re.S)
 
 

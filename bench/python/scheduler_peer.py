@@ -58,7 +58,7 @@ class Run:
         self.hasher = get_request_block_hasher(BLOCK, sha256)
         self.prefixes = [self.random_ids(PREFIX) for _ in range(PREFIXES)]
         self.depth, self.in_flight = 2 if is_async else 1, deque()
-        self.seats = [None] * n  # (id of its request, is it a newcomer)
+        self.slots = [None] * n  # (id of its request, is it a newcomer)
         self.n_made, self.owed_ends, self.ends, self.ending = 0, 0.0, False, set()
         self.arrivals, self.seconds = [], []  # of a step: schedule, update
         self.counts, self.n_runs, self.hits = False, 0, []  # of the measured steps; hits: tokens, by admission
@@ -66,14 +66,14 @@ class Run:
     def random_ids(self, n):
         return self.rng.choices(range(SPECIAL), k=n)
 
-    def arrive(self, seat, newcomer):
-        own = (2 * seat + 1) * (LONGEST - SHORTEST) // (2 * self.n)
-        n = SHORTEST + seat % BLOCK + (0 if newcomer else own)
-        prefix = self.rng.choice(self.prefixes[:self.n]) if newcomer else self.prefixes[seat % PREFIXES]
+    def arrive(self, slot, newcomer):
+        own = (2 * slot + 1) * (LONGEST - SHORTEST) // (2 * self.n)
+        n = SHORTEST + slot % BLOCK + (0 if newcomer else own)
+        prefix = self.rng.choice(self.prefixes[:self.n]) if newcomer else self.prefixes[slot % PREFIXES]
         ids = prefix + self.random_ids(n - PREFIX)
         self.n_made += 1
-        name = f"{seat}.{self.n_made}"
-        self.seats[seat] = (name, newcomer)
+        name = f"{slot}.{self.n_made}"
+        self.slots[slot] = (name, newcomer)
         params = SamplingParams(temperature=1.0, max_tokens=MAX_TOKENS, stop_token_ids=[STOP, 128009])
         begin = time.thread_time()
         self.scheduler.add_request(Request(request_id=name, prompt_token_ids=ids, sampling_params=params,
@@ -133,11 +133,11 @@ class Run:
         sys.exit("scheduler_peer: the sequences do not all decode")
 
     def replace_newcomers(self):
-        for seat, (name, newcomer) in enumerate(self.seats):
+        for slot, (name, newcomer) in enumerate(self.slots):
             if newcomer:
                 self.scheduler.finish_requests(name, RequestStatus.FINISHED_ABORTED)
                 self.ending.discard(name)
-                self.arrive(seat, False)
+                self.arrive(slot, False)
         self.settle()
 
     def window(self, counts):
@@ -157,8 +157,8 @@ def at(values, share):
 
 def measure(n, n_steps, is_async, seed, folder):
     run = Run(n, is_async, seed, folder)
-    for seat in range(n):
-        run.arrive(seat, False)
+    for slot in range(n):
+        run.arrive(slot, False)
     run.settle()
     for _ in range(WARM_WINDOWS):
         run.window(False)

@@ -19,7 +19,7 @@ struct alone {
     bench_mallocs *n_mallocs;
     struct scheduler *scheduler;
     struct slab slab;
-    struct request **requests; /* of the seats */
+    struct request **requests; /* of the slots */
     struct strbuf plan, tokens, results[DEPTH];
     uint64_t n_planned, n_applied, n_arrived, n_token_frames;
     struct arena encode, decode;
@@ -100,10 +100,10 @@ static void forget_ended(struct alone *a, const struct scheduler_event *events, 
     for (uint32_t i = 0; i < n_events; i++) {
         if (!events[i].ended)
             continue;
-        uint32_t i_seat = (uint32_t)events[i].request->id.lo;
-        a->t->ended[a->t->n_ended++] = i_seat;
-        request_free(a->requests[i_seat]);
-        a->requests[i_seat] = NULL;
+        uint32_t i_slot = (uint32_t)events[i].request->id.lo;
+        a->t->ended[a->t->n_ended++] = i_slot;
+        request_free(a->requests[i_slot]);
+        a->requests[i_slot] = NULL;
     }
 }
 

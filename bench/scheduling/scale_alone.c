@@ -23,10 +23,10 @@ struct group {
     struct rig rig;
 };
 
-static void arrive(struct group *g, uint32_t i_seat, bool newcomer)
+static void arrive(struct group *g, uint32_t i_slot, bool newcomer)
 {
     struct msg_submit m;
-    trace_submit(&g->t, i_seat, newcomer, &m);
+    trace_submit(&g->t, i_slot, newcomer, &m);
     g->rig.submit(g->rig.state, &m);
 }
 

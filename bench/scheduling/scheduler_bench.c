@@ -1,7 +1,7 @@
 /* Microseconds of the head per step of N running sequences: scheduler and block table, the plan
  * encoded, the result decoded and applied (stop checks), the gateways' tokens encoded. The trace is
  * trace.c's. Time goes on in windows: sequences end for some steps that are not counted
- * and WINDOW_STEPS that are, then newcomers, being short, are taken out and their seats get prompts
+ * and WINDOW_STEPS that are, then newcomers, being short, are taken out and their slots get prompts
  * of the spread again, outside of the clock; so contexts stay between 1k and 8k. Arrivals (a
  * request made, hashed, queued) are outside of a step, as they are for vLLM, and measured by
  * themselves.
@@ -43,10 +43,10 @@ struct run {
 };
 enum { ARRIVALS = 1 << 16 };
 
-static void arrive(struct run *r, uint32_t i_seat, bool newcomer)
+static void arrive(struct run *r, uint32_t i_slot, bool newcomer)
 {
     struct msg_submit m;
-    trace_submit(&r->t, i_seat, newcomer, &m);
+    trace_submit(&r->t, i_slot, newcomer, &m);
     uint64_t begin = clock_mono_ns();
     r->rig.submit(r->rig.state, &m);
     if (newcomer)
@@ -76,9 +76,9 @@ static void settle(struct run *r)
 static void replace_newcomers(struct run *r)
 {
     for (uint32_t i = 0; i < r->t.n; i++) {
-        if (!r->t.seats[i].is_newcomer)
+        if (!r->t.slots[i].is_newcomer)
             continue;
-        r->rig.cancel(r->rig.state, (struct request_id){r->t.seats[i].generation, i});
+        r->rig.cancel(r->rig.state, (struct request_id){r->t.slots[i].generation, i});
         arrive(r, i, false);
     }
     settle(r);

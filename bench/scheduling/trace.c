@@ -1,6 +1,6 @@
-/* The trace. A seat's own request has a context of 1k to 8k tokens, spread evenly over the seats
+/* The trace. A slot's own request has a context of 1k to 8k tokens, spread evenly over the slots
  * and over the places in a block, so that 1/16 of the sequences take a block in every step. 2 % of
- * the sequences draw the end in each step, at random, and a newcomer of 1k tokens takes the seat:
+ * the sequences draw the end in each step, at random, and a newcomer of 1k tokens takes the slot:
  * 512 of one of 16 prefixes, which the cache has, and as many of its own. */
 #include "bench/scheduling/trace.h"
 
@@ -23,7 +23,7 @@ static const uint32_t eos_ids[] = {EOS, 128009};
 void trace_init(struct trace *t, uint32_t n, uint64_t seed)
 {
     *t = (struct trace){.rng = {seed}, .n = n};
-    t->seats = mem_array(n, sizeof *t->seats);
+    t->slots = mem_array(n, sizeof *t->slots);
     t->ended = mem_array(n, sizeof *t->ended);
     t->prefixes = mem_array((size_t)N_PREFIXES * PREFIX_TOKENS, sizeof *t->prefixes);
     t->ids = mem_array(LONGEST + BLOCK_TOKENS, sizeof *t->ids);
@@ -37,7 +37,7 @@ void trace_init(struct trace *t, uint32_t n, uint64_t seed)
 
 void trace_fini(struct trace *t)
 {
-    mem_free(t->seats);
+    mem_free(t->slots);
     mem_free(t->ended);
     mem_free(t->prefixes);
     mem_free(t->ids);
@@ -60,24 +60,24 @@ uint32_t trace_budget_tokens(uint32_t n)
     return n <= 512 ? 8192 : 16 * n;
 }
 
-static uint32_t prompt_tokens(const struct trace *t, uint32_t i_seat, bool newcomer)
+static uint32_t prompt_tokens(const struct trace *t, uint32_t i_slot, bool newcomer)
 {
-    uint32_t own = (uint32_t)((2ull * i_seat + 1) * (LONGEST - SHORTEST) / (2ull * t->n));
-    return SHORTEST + i_seat % BLOCK_TOKENS + (newcomer ? 0 : own);
+    uint32_t own = (uint32_t)((2ull * i_slot + 1) * (LONGEST - SHORTEST) / (2ull * t->n));
+    return SHORTEST + i_slot % BLOCK_TOKENS + (newcomer ? 0 : own);
 }
 
-void trace_submit(struct trace *t, uint32_t i_seat, bool newcomer, struct msg_submit *out)
+void trace_submit(struct trace *t, uint32_t i_slot, bool newcomer, struct msg_submit *out)
 {
-    struct seat *seat = &t->seats[i_seat];
-    uint32_t n = prompt_tokens(t, i_seat, newcomer);
-    /* A newcomer's prefix is one that seats have, so that the cache has it. */
+    struct slot *slot = &t->slots[i_slot];
+    uint32_t n = prompt_tokens(t, i_slot, newcomer);
+    /* A newcomer's prefix is one that slots have, so that the cache has it. */
     uint32_t n_prefixes = t->n < N_PREFIXES ? t->n : N_PREFIXES;
-    uint32_t i_prefix = newcomer ? (uint32_t)rng_below(&t->rng, n_prefixes) : i_seat % N_PREFIXES;
-    *seat = (struct seat){.generation = seat->generation + 1, .is_newcomer = newcomer};
+    uint32_t i_prefix = newcomer ? (uint32_t)rng_below(&t->rng, n_prefixes) : i_slot % N_PREFIXES;
+    *slot = (struct slot){.generation = slot->generation + 1, .is_newcomer = newcomer};
     memcpy(t->ids, t->prefixes + (size_t)i_prefix * PREFIX_TOKENS, PREFIX_TOKENS * sizeof *t->ids);
     for (uint32_t i = PREFIX_TOKENS; i < n; i++)
         t->ids[i] = (uint32_t)rng_below(&t->rng, FIRST_SPECIAL);
-    *out = (struct msg_submit){.id = {seat->generation, i_seat},
+    *out = (struct msg_submit){.id = {slot->generation, i_slot},
                                .attempt = 1,
                                .tenant = 1,
                                .n_prompt = n,

@@ -10,17 +10,17 @@ enum {
     DEPTH = 2,
 };
 
-/* A running sequence's place. Whoever ends is replaced by a newcomer in the same seat. */
-struct seat {
+/* A running sequence's place. Whoever ends is replaced by a newcomer in the same slot. */
+struct slot {
     uint64_t generation;
     bool is_newcomer;
 };
 
 struct trace {
     struct rng rng;
-    uint32_t n; /* seats */
-    struct seat *seats;
-    uint32_t *ended; /* seats whose request has ended since it was last emptied */
+    uint32_t n; /* slots */
+    struct slot *slots;
+    uint32_t *ended; /* slots whose request has ended since it was last emptied */
     uint32_t n_ended;
     bool ends; /* sequences end */
     double owed_ends;
@@ -35,8 +35,8 @@ struct trace {
 
 void trace_init(struct trace *t, uint32_t n, uint64_t seed);
 void trace_fini(struct trace *t);
-/* The request that takes the seat now; its spans are valid until the next call. */
-void trace_submit(struct trace *t, uint32_t i_seat, bool newcomer, struct msg_submit *out);
+/* The request that takes the slot now; its spans are valid until the next call. */
+void trace_submit(struct trace *t, uint32_t i_slot, bool newcomer, struct msg_submit *out);
 /* Fills out with the answer of a rank; valid until the next call. */
 void trace_answer(struct trace *t, const struct msg_plan *p, struct msg_result *out);
 uint32_t trace_n_blocks(uint32_t n);      /* of the pool */

@@ -16,7 +16,7 @@ enum verdict { ADOPT, WAIT, GIVE_UP };
 
 /* A worker without an epoch stands where the missing rank stood: the old group is not coming back.
  */
-static bool seat_was_retaken(const struct cluster *c, uint64_t group_id, uint32_t position)
+static bool rank_slot_was_retaken(const struct cluster *c, uint64_t group_id, uint32_t position)
 {
     for (const struct worker *w = c->workers; w; w = w->next) {
         if (w->desc.ordinal >= 0 && worker_is_free(w) &&
@@ -46,7 +46,7 @@ static enum verdict judge(const struct cluster *c, const struct worker *first,
     bool complete = true;
     for (uint32_t i = 0; i < world; i++) {
         const struct worker *w = members[i];
-        if (!w && tp == c->config.tp && seat_was_retaken(c, first->held_group, i))
+        if (!w && tp == c->config.tp && rank_slot_was_retaken(c, first->held_group, i))
             return GIVE_UP;
         if (w && (w->draining || !cluster_config_fits(c, w) || w->desc.role != first->desc.role ||
                   memcmp(w->desc.config_hash, first->desc.config_hash, 32) != 0))

@@ -204,11 +204,11 @@ static void warn_if_unlike(struct cluster *c, const struct worker *w)
                log_quote("these two cannot share a group: " ELIGIBLE_ALIKE));
 }
 
-/* A seat's process that was started again comes before the silence of the one before is long enough
- * for a loss; with both of them counted a group too many would form. So the newer one waits for two
- * heartbeats, and who has not spoken for as long then is lost. Two that live, and only share their
- * name and ordinal, are two: one that is heard from again after the newer one came is never lost
- * for it, for it could be anybody who says so (docs/security.md). */
+/* A rank slot's process that was started again comes before the silence of the one before is long
+ * enough for a loss; with both of them counted a group too many would form. So the newer one waits
+ * for two heartbeats, and who has not spoken for as long then is lost. Two that live, and only
+ * share their name and ordinal, are two: one that is heard from again after the newer one came is
+ * never lost for it, for it could be anybody who says so (docs/security.md). */
 static void look_for_predecessor(struct cluster *c, struct worker *w)
 {
     uint64_t silent_ns = 2ull * c->peers->config.heartbeat_ms * NS_PER_MS;

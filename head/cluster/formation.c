@@ -402,9 +402,9 @@ static enum status send_form(struct cluster *c, struct group *g, struct worker *
     return s;
 }
 
-/* A rank that was told to join loads this seat's shard first, whatever becomes of the formation
- * meanwhile (a slow disk outlasts it): the next placement finds it there and nothing is loaded
- * twice. A device that has no weights says -1 and holds nothing. */
+/* A rank that was told to join loads this rank slot's shard first, whatever becomes of the
+ * formation meanwhile (a slow disk outlasts it): the next placement finds it there and nothing is
+ * loaded twice. A device that has no weights says -1 and holds nothing. */
 static void expect_shard(const struct group *g, struct worker *w)
 {
     if (w->desc.shard_rank < 0)

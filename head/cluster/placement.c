@@ -1,8 +1,8 @@
-/* An ideal set (every ordinal in its own seat, or no ordinals
+/* An ideal set (every ordinal in its own rank slot, or no ordinals
  * at all) is taken at once; any other only when nobody has come for the settle time, so that a
- * restarted worker gets its own seat back and weights need not be loaded twice, and that a thousand
- * workers that come within seconds are not mixed as they come. Inside a set: ordinal, then the
- * shard held, then one host before several.
+ * restarted worker gets its own rank slot back and weights need not be loaded twice, and that a
+ * thousand workers that come within seconds are not mixed as they come. Inside a set: ordinal, then
+ * the shard held, then one host before several.
  *
  * It runs after every Hello. Whether a group's ordinals are all there is looked up in a sorted
  * list; the costly search for any other set is made once for each kind of worker, and not at all
@@ -20,10 +20,10 @@
 
 struct pick {
     struct cluster *c;
-    struct worker **free;       /* candidates of one configuration */
-    uint32_t *weights;          /* of the free ones: how good their host is for the next seat */
+    struct worker **free; /* candidates of one configuration */
+    uint32_t *weights;    /* of the free ones: how good their host is for the next rank slot */
     uint32_t n_free, tp, world; /* the second and third: of the group at hand */
-    struct worker **seats;      /* [world] */
+    struct worker **rank_slots; /* [world] */
     struct worker **by_ordinal; /* all that could be placed when the run began, in that order */
     uint32_t n_by_ordinal;
     struct worker **failed; /* kinds of which no further group can be made in this run */
@@ -42,13 +42,13 @@ static void collect(struct pick *p, const struct worker *like)
 
 static void place_at(struct pick *p, uint32_t position, uint32_t i_free)
 {
-    p->seats[position] = p->free[i_free];
+    p->rank_slots[position] = p->free[i_free];
     p->free[i_free] = p->free[--p->n_free];
 }
 
 enum reason { ITS_ORDINAL, ITS_SHARD, PART_OF_ITS_SHARD };
 
-/* A part: what the seat holds is of what the worker holds, or the other way round. */
+/* A part: what the rank slot holds is of what the worker holds, or the other way round. */
 static bool suits(const struct pick *p, const struct worker_desc *d, uint64_t group_id,
                   uint32_t position, enum reason reason)
 {
@@ -59,20 +59,21 @@ static bool suits(const struct pick *p, const struct worker_desc *d, uint64_t gr
         return false;
     if (reason == ITS_SHARD)
         return d->shard_tp == p->tp && d->shard_rank == (int32_t)rank;
-    uint64_t seat_begin = (uint64_t)rank * d->shard_tp, seat_end = seat_begin + d->shard_tp;
+    uint64_t rank_slot_begin = (uint64_t)rank * d->shard_tp,
+             rank_slot_end = rank_slot_begin + d->shard_tp;
     uint64_t begin = (uint64_t)d->shard_rank * p->tp, end = begin + p->tp;
-    return begin < seat_end && seat_begin < end;
+    return begin < rank_slot_end && rank_slot_begin < end;
 }
 
-static bool seat_matching(struct pick *p, uint64_t group_id, enum reason reason)
+static bool place_matching(struct pick *p, uint64_t group_id, enum reason reason)
 {
     bool all = true;
     for (uint32_t pos = 0; pos < p->world; pos++) {
-        for (uint32_t i = 0; i < p->n_free && !p->seats[pos]; i++) {
+        for (uint32_t i = 0; i < p->n_free && !p->rank_slots[pos]; i++) {
             if (suits(p, &p->free[i]->desc, group_id, pos, reason))
                 place_at(p, pos, i);
         }
-        all = all && p->seats[pos];
+        all = all && p->rank_slots[pos];
     }
     return all;
 }
@@ -82,7 +83,7 @@ static bool same_host(const struct worker *a, const struct worker *b)
     return a->desc.host_hash == b->desc.host_hash && strcmp(a->desc.host, b->desc.host) == 0;
 }
 
-/* Those already seated weigh more than any number of free ones. */
+/* Those already placed weigh more than any number of free ones. */
 static void weigh_hosts(struct pick *p)
 {
     uint32_t world = p->world;
@@ -91,16 +92,17 @@ static void weigh_hosts(struct pick *p)
         for (uint32_t k = 0; k < p->n_free; k++)
             p->weights[i] += same_host(p->free[i], p->free[k]);
         for (uint32_t pos = 0; pos < world; pos++)
-            p->weights[i] += p->seats[pos] && same_host(p->seats[pos], p->free[i]) ? 1 + world : 0;
+            p->weights[i] +=
+                p->rank_slots[pos] && same_host(p->rank_slots[pos], p->free[i]) ? 1 + world : 0;
     }
 }
 
-static void seat_the_rest(struct pick *p)
+static void place_the_rest(struct pick *p)
 {
     uint32_t world = p->world;
     weigh_hosts(p);
     for (uint32_t pos = 0; pos < world && p->n_free > 0; pos++) {
-        if (p->seats[pos])
+        if (p->rank_slots[pos])
             continue;
         uint32_t best = 0;
         for (uint32_t i = 1; i < p->n_free; i++)
@@ -108,11 +110,11 @@ static void seat_the_rest(struct pick *p)
         p->weights[best] = p->weights[p->n_free - 1];
         place_at(p, pos, best);
         for (uint32_t i = 0; i < p->n_free; i++)
-            p->weights[i] += same_host(p->seats[pos], p->free[i]) ? world : 0;
+            p->weights[i] += same_host(p->rank_slots[pos], p->free[i]) ? world : 0;
     }
 }
 
-/* Those that need not wait for others to come, which may be none. Without ordinals no seat is
+/* Those that need not wait for others to come, which may be none. Without ordinals no rank slot is
  * better than another. */
 static void keep_settled(struct pick *p)
 {
@@ -134,7 +136,7 @@ static void keep_settled(struct pick *p)
     p->n_free = n;
 }
 
-/* ---- a group's seats ---- */
+/* ---- a group's rank slots ---- */
 
 static int by_ordinal(const void *a, const void *b)
 {
@@ -205,15 +207,15 @@ static uint32_t count_before(const struct cluster *c, const struct group *g,
 }
 
 /* Its own ranks by their ordinals, if there are enough of their kind beside those. */
-static bool seat_ideal(struct pick *p, const struct group *g, uint64_t group_id)
+static bool place_ideal(struct pick *p, const struct group *g, uint64_t group_id)
 {
     const struct worker *like = find_ideal(p, group_id);
     if (!like)
         return false;
-    memset(p->seats, 0, p->c->world * sizeof *p->seats);
+    memset(p->rank_slots, 0, p->c->world * sizeof *p->rank_slots);
     collect(p, like);
     return p->n_free >= p->c->world + count_before(p->c, g, like) &&
-           seat_matching(p, group_id, ITS_ORDINAL);
+           place_matching(p, group_id, ITS_ORDINAL);
 }
 
 static bool has_failed(const struct pick *p, const struct worker *w)
@@ -257,31 +259,31 @@ static uint32_t count_lacking(const struct cluster *c, const struct worker *like
 
 /* The best of the workers that are like this one, if there are enough beside those that are
  * spoken for. */
-static bool seat_any(struct pick *p, uint64_t group_id, struct worker *like, uint32_t n_spoken_for)
+static bool place_any(struct pick *p, uint64_t group_id, struct worker *like, uint32_t n_spoken_for)
 {
     if (!eligible_may_place(p->c, like) || has_failed(p, like))
         return false;
-    memset(p->seats, 0, p->c->world * sizeof *p->seats);
+    memset(p->rank_slots, 0, p->c->world * sizeof *p->rank_slots);
     collect(p, like);
     keep_settled(p);
     if (p->n_free < p->c->world + n_spoken_for) {
         p->failed[p->n_failed++] = like;
         return false;
     }
-    seat_matching(p, group_id, ITS_ORDINAL);
-    seat_matching(p, group_id, ITS_SHARD);
-    seat_matching(p, group_id, PART_OF_ITS_SHARD);
-    seat_the_rest(p);
+    place_matching(p, group_id, ITS_ORDINAL);
+    place_matching(p, group_id, ITS_SHARD);
+    place_matching(p, group_id, PART_OF_ITS_SHARD);
+    place_the_rest(p);
     return true;
 }
 
 static void try_group(struct pick *p, struct group *g)
 {
-    bool found = seat_ideal(p, g, g->id);
+    bool found = place_ideal(p, g, g->id);
     for (struct worker *w = p->c->workers; w && !found; w = w->next)
-        found = seat_any(p, g->id, w, count_before(p->c, g, w));
+        found = place_any(p, g->id, w, count_before(p->c, g, w));
     if (found)
-        group_form(p->c, g, p->tp, p->seats);
+        group_form(p->c, g, p->tp, p->rank_slots);
 }
 
 static void try_waiting(struct pick *p, bool those_that_grow, bool *backing_off)
@@ -314,7 +316,7 @@ static bool form_new(struct pick *p, uint64_t id)
     uint32_t most = p->c->config.serving_groups;
     struct group *g = most > 0 && p->c->n_groups >= most ? NULL : group_new(p->c, id);
     if (g)
-        group_form(p->c, g, p->tp, p->seats);
+        group_form(p->c, g, p->tp, p->rank_slots);
     return g != NULL;
 }
 
@@ -329,7 +331,8 @@ static void try_ideal(struct pick *p)
         if (id == last || !eligible_may_place(c, p->by_ordinal[i]))
             continue;
         last = id;
-        if (!group_find(c, id) && !id_is_held(c, id) && seat_ideal(p, NULL, id) && !form_new(p, id))
+        if (!group_find(c, id) && !id_is_held(c, id) && place_ideal(p, NULL, id) &&
+            !form_new(p, id))
             return;
     }
 }
@@ -344,7 +347,7 @@ static bool try_new(struct pick *p)
         uint64_t id = w->desc.ordinal >= 0 ? (uint64_t)w->desc.ordinal / c->world : 0;
         while (group_find(c, id) || id_is_held(c, id))
             id++;
-        if (seat_ideal(p, NULL, id) || seat_any(p, id, w, count_lacking(c, w)))
+        if (place_ideal(p, NULL, id) || place_any(p, id, w, count_lacking(c, w)))
             return form_new(p, id);
     }
     return false;
@@ -364,7 +367,7 @@ static bool offers_more(const struct worker *a, const struct worker *b, uint32_t
 }
 
 /* The group holds what the rank with the least holds: of more than it takes, those who offer most,
- * and who offers as much as the last of these. Then its seats are given as any. */
+ * and who offers as much as the last of these. Then its rank slots are given as any. */
 static void keep_largest(struct pick *p)
 {
     uint32_t n = 0;
@@ -380,12 +383,12 @@ static void keep_largest(struct pick *p)
     p->n_free = n;
 }
 
-static void seat_fewer(struct pick *p, const struct worker *like, uint32_t tp)
+static void place_fewer(struct pick *p, const struct worker *like, uint32_t tp)
 {
     uint32_t n = 0;
     p->tp = tp;
     p->world = tp * p->c->config.pp;
-    memset(p->seats, 0, p->world * sizeof *p->seats);
+    memset(p->rank_slots, 0, p->world * sizeof *p->rank_slots);
     collect(p, like);
     for (uint32_t i = 0; i < p->n_free; i++) {
         if (elastic_may_join(p->c, p->free[i], tp))
@@ -393,9 +396,9 @@ static void seat_fewer(struct pick *p, const struct worker *like, uint32_t tp)
     }
     p->n_free = n;
     keep_largest(p);
-    seat_matching(p, 0, ITS_SHARD);
-    seat_matching(p, 0, PART_OF_ITS_SHARD);
-    seat_the_rest(p);
+    place_matching(p, 0, ITS_SHARD);
+    place_matching(p, 0, PART_OF_ITS_SHARD);
+    place_the_rest(p);
 }
 
 /* Has it a group to be in, or to be a spare of? One that waits may be anybody's. */
@@ -427,7 +430,7 @@ static bool try_fewer(struct pick *p, const struct group *g)
         uint32_t tp = elastic_tp_of(c, w, g ? g->short_since_ns : 0);
         if (tp == 0)
             continue;
-        seat_fewer(p, w, tp);
+        place_fewer(p, w, tp);
         return true;
     }
     return false;
@@ -442,7 +445,7 @@ static void form_fewer(struct pick *p)
     for (uint32_t i = 0; i < c->config.max_groups; i++) {
         struct group *g = c->groups[i];
         if (g && g->state == GROUP_WAITING && g->retry_at_ns <= c->now_ns && try_fewer(p, g))
-            group_form(c, g, p->tp, p->seats);
+            group_form(c, g, p->tp, p->rank_slots);
     }
     if (!try_fewer(p, NULL))
         return;
@@ -455,7 +458,7 @@ static void pick_fini(struct pick *p)
 {
     mem_free(p->free);
     mem_free(p->weights);
-    mem_free(p->seats);
+    mem_free(p->rank_slots);
     mem_free(p->by_ordinal);
     mem_free(p->failed);
 }
@@ -467,7 +470,7 @@ static void pick_init(struct pick *p, struct cluster *c)
                        .world = c->world,
                        .free = mem_array(c->n_workers, sizeof(struct worker *)),
                        .weights = mem_array(c->n_workers, sizeof *p->weights),
-                       .seats = mem_array(c->world, sizeof(struct worker *)),
+                       .rank_slots = mem_array(c->world, sizeof(struct worker *)),
                        .by_ordinal = mem_array(c->n_workers, sizeof(struct worker *)),
                        .failed = mem_array(c->n_workers, sizeof(struct worker *))};
     for (struct worker *w = c->workers; w; w = w->next) {

@@ -54,7 +54,7 @@ struct worker {
     struct gpu_state gpu;
     struct host_state host;
     bool draining, drain_wish, knows_drain; /* the third: as last told in this session */
-    bool is_spare, waits_for_predecessor;   /* the seat's process before it may be there yet */
+    bool is_spare, waits_for_predecessor;   /* the rank slot's process before it may be there yet */
     uint64_t lone_since_ns /* readiness.h */, joined_ns, free_since_ns, abort_since_ns,
         load_moved_ns, beat_ns;
     struct own_time own; /* what its steps take */

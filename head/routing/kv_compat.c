@@ -15,7 +15,7 @@ static bool same_layout(const struct group *a, const struct group *b)
     return true;
 }
 
-/* Seat for seat: the same part of the same cache, and a way to it. */
+/* Rank slot for rank slot: the same part of the same cache, and a way to it. */
 enum transfer_way transfer_way(const struct group *from, const struct group *to)
 {
     if (!same_layout(from, to))

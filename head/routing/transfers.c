@@ -253,23 +253,24 @@ bool transfer_begin_copy(struct head_core *h, struct request *r, struct lane *fr
 static enum status tell(struct head_core *h, const struct transfer *x, int i_side, uint32_t i_rank)
 {
     const struct transfer_side *side = &x->sides[i_side];
-    const struct worker *seats[2];
+    const struct worker *rank_slots[2];
     uint8_t comm_id[TRANSFER_ID_BYTES];
     for (int s = 0; s < 2; s++)
-        seats[s] = h->lanes[x->sides[s].i_group].group->members[i_rank];
+        rank_slots[s] = h->lanes[x->sides[s].i_group].group->members[i_rank];
     memcpy(comm_id, x->comm_id, sizeof comm_id);
     for (uint32_t i = 0; i < sizeof i_rank; i++) /* each pair meets under an id of its own */
         comm_id[i] ^= (uint8_t)(i_rank >> 8 * i);
-    struct msg m = {.type = MSG_KV_TRANSFER,
-                    .kv_transfer = {.term_epoch = side->epoch,
-                                    .id = x->id,
-                                    .sends = i_side == TRANSFER_FROM,
-                                    .from_address = str_from(seats[TRANSFER_FROM]->desc.kv_address),
-                                    .to_address = str_from(seats[TRANSFER_TO]->desc.kv_address),
-                                    .comm_id = {comm_id, sizeof comm_id},
-                                    .block_groups = {x->block_groups, x->n_blocks},
-                                    .blocks = {side->blocks, x->n_blocks}}};
-    return peers_send(&h->peers, seats[i_side]->peer, &m);
+    struct msg m = {
+        .type = MSG_KV_TRANSFER,
+        .kv_transfer = {.term_epoch = side->epoch,
+                        .id = x->id,
+                        .sends = i_side == TRANSFER_FROM,
+                        .from_address = str_from(rank_slots[TRANSFER_FROM]->desc.kv_address),
+                        .to_address = str_from(rank_slots[TRANSFER_TO]->desc.kv_address),
+                        .comm_id = {comm_id, sizeof comm_id},
+                        .block_groups = {x->block_groups, x->n_blocks},
+                        .blocks = {side->blocks, x->n_blocks}}};
+    return peers_send(&h->peers, rank_slots[i_side]->peer, &m);
 }
 
 /* A rank without credit is told in a later turn. */

@@ -1,11 +1,11 @@
 /* Actions. The properties, checked after every action:
  *   no two epochs of a group execute at once (of two heads: none on the same rank), a rank's epochs
  *   and so its terms only rise, steps of an epoch are contiguous, once on every rank and the same
- * on all of them, one rank in each seat, and each plan is legal (world_ranks.c, sim_rank.c); what a
- * client has is a prefix of what it must get, in order, with exactly one end; the gateway takes
- * tokens of the head that welcomed it, and goes to none of an older term (world_gateway.c); the
- * heads' own invariants (head_core_check: no rank in two groups), none serves without a lease, and
- * nobody is refused, but by a head that looks whose the lease is (world_heads.c); and in every
+ * on all of them, one rank in each rank slot, and each plan is legal (world_ranks.c, sim_rank.c);
+ * what a client has is a prefix of what it must get, in order, with exactly one end; the gateway
+ * takes tokens of the head that welcomed it, and goes to none of an older term (world_gateway.c);
+ * the heads' own invariants (head_core_check: no rank in two groups), none serves without a lease,
+ * and nobody is refused, but by a head that looks whose the lease is (world_heads.c); and in every
  * state from which nothing but faults can follow (world_time.c): one head serves, every group is
  * ready and every request has its end, so formation ends and nothing is lost. */
 #include "tests/model/world.h"

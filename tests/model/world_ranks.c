@@ -323,7 +323,8 @@ static void check_collectives(struct world *w, uint32_t who)
     }
 }
 
-/* Every rank of an epoch runs the same steps, each of them once, and one rank alone in each seat.
+/* Every rank of an epoch runs the same steps, each of them once, and one rank alone in each rank
+ * slot.
  */
 static void enter_ledger(struct world *w, uint32_t who, const struct msg_plan *m, uint32_t serial,
                          uint64_t hash)

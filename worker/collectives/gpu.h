@@ -18,9 +18,9 @@ struct collectives_gpu_options {
     bool no_one_shot;           /* NCCL has small sums too */
     _Atomic uint64_t *progress; /* or NULL */
 };
-/* What NCCL, and small sums beside it, are going to take of a rank's device, at most, in any seat
- * of tp x pp ranks: known before it is there, and not asked of it (docs/comm.md, "Memory of NCCL").
- * 0 for one rank. */
+/* What NCCL, and small sums beside it, are going to take of a rank's device, at most, in any rank
+ * slot of tp x pp ranks: known before it is there, and not asked of it (docs/comm.md, "Memory of
+ * NCCL"). 0 for one rank. */
 uint64_t collectives_gpu_bytes(uint32_t tp, uint32_t pp);
 /* Errors as cuda_comm_open. */
 MUST_USE enum status collectives_gpu_open(const struct collectives_gpu_options *o,

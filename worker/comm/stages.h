@@ -6,7 +6,7 @@
  * communicator for all, or none for a rank alone. Threads as of comm.h. */
 #include "worker/comm/comm.h"
 
-/* A rank's seat. */
+/* A rank's rank slot. */
 struct comm_place {
     uint32_t tp, pp, rank, stage;
 };

@@ -169,8 +169,8 @@ enum status engine_size_kv(struct engine *e, const struct engine_beside *b, uint
                            struct error *err)
 {
     uint64_t fixed = 0, more = 0, beside = b->fixed_bytes;
-    if (e->kv_shape.take_all) /* the rank may have to take another's seat */
-        TRY(engine_seats_more(e, &more, err));
+    if (e->kv_shape.take_all) /* the rank may have to take another's rank slot */
+        TRY(engine_rank_slots_more(e, &more, err));
     available -= more < available ? more : available;
     TRY(fit_shard(e, beside, available, &fixed, err));
     e->kv_shape.available_bytes = available - fixed;

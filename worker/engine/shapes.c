@@ -1,8 +1,8 @@
 /* Which smaller TPs an engine could take ranks of (docs/reliability.md, "Fewer ranks than TP"). One
- * rule: whatever seat it takes there, it never has more memory than it was opened with. The shard
- * grows, so its KV cache shrinks by as much; where less than one sequence of full length is left
- * the TP is none. What lies beside the engine (a draft model, whose KV cache stays as it is) is
- * on both sides of the sum. */
+ * rule: whatever rank slot it takes there, it never has more memory than it was opened with. The
+ * shard grows, so its KV cache shrinks by as much; where less than one sequence of full length is
+ * left the TP is none. What lies beside the engine (a draft model, whose KV cache stays as it is)
+ * is on both sides of the sum. */
 #include "worker/engine/shapes.h"
 
 #include <stdio.h>
@@ -18,9 +18,9 @@ static uint64_t part_bytes(const struct engine *e, struct comm_place at,
     return p->weights_bytes + p->activation_bytes + p->comm_bytes + p->lora_bytes + draws;
 }
 
-/* What the seat takes beside its KV cache; its program is the caller's to free. */
-static enum status measure_seat(const struct engine *e, struct comm_place at, struct program **p,
-                                uint64_t *out, struct error *err)
+/* What the rank slot takes beside its KV cache; its program is the caller's to free. */
+static enum status measure_rank_slot(const struct engine *e, struct comm_place at,
+                                     struct program **p, uint64_t *out, struct error *err)
 {
     struct engine_part part;
     TRY(engine_build_part(e, at, p, err));
@@ -29,7 +29,7 @@ static enum status measure_seat(const struct engine *e, struct comm_place at, st
     return STATUS_OK;
 }
 
-/* Without its KV cache, in the seat that it was opened for. */
+/* Without its KV cache, in the rank slot that it was opened for. */
 static uint64_t own_bytes(const struct engine *e)
 {
     const struct engine_part part = {e->weights_bytes, e->activation_bytes, e->comm_bytes,
@@ -38,7 +38,7 @@ static uint64_t own_bytes(const struct engine *e)
                       &part);
 }
 
-enum status engine_seats_more(const struct engine *e, uint64_t *out, struct error *err)
+enum status engine_rank_slots_more(const struct engine *e, uint64_t *out, struct error *err)
 {
     uint32_t world = e->tp * e->pp;
     *out = 0;
@@ -46,7 +46,7 @@ enum status engine_seats_more(const struct engine *e, uint64_t *out, struct erro
         struct program *p = NULL;
         uint64_t bytes = 0, own = own_bytes(e);
         const struct comm_place at = {e->tp, e->pp, i % e->tp, i / e->tp};
-        enum status s = measure_seat(e, at, &p, &bytes, err);
+        enum status s = measure_rank_slot(e, at, &p, &bytes, err);
         program_free(p);
         if (s != STATUS_OK)
             return s;
@@ -56,14 +56,14 @@ enum status engine_seats_more(const struct engine *e, uint64_t *out, struct erro
     return STATUS_OK;
 }
 
-/* Blocks of a seat that has so many bytes for all, into shape as far as they are fewer. */
-static enum status size_seat(const struct engine *e, struct comm_place at, uint64_t most_bytes,
-                             struct engine_shape *shape, struct error *err)
+/* Blocks of a rank slot that has so many bytes for all, into shape as far as they are fewer. */
+static enum status size_rank_slot(const struct engine *e, struct comm_place at, uint64_t most_bytes,
+                                  struct engine_shape *shape, struct error *err)
 {
     struct kv_group groups[PROGRAM_MAX_KV_GROUPS];
     struct program *p = NULL;
     uint64_t bytes = 0;
-    enum status s = measure_seat(e, at, &p, &bytes, err);
+    enum status s = measure_rank_slot(e, at, &p, &bytes, err);
     if (s == STATUS_OK && bytes >= most_bytes)
         s = error_set(err, STATUS_NO_MEMORY,
                       "rank %u of stage %u takes %.1f MiB without a KV cache, and this worker has "
@@ -85,7 +85,7 @@ static enum status size_seat(const struct engine *e, struct comm_place at, uint6
     return s;
 }
 
-/* In any seat: the head gives them out. */
+/* In any rank slot: the head gives them out. */
 static enum status size_shape(const struct engine *e, uint32_t tp, struct engine_shape *out,
                               struct error *err)
 {
@@ -93,8 +93,8 @@ static enum status size_shape(const struct engine *e, uint32_t tp, struct engine
     out->tp = tp;
     memset(out->block_bytes, 0, sizeof out->block_bytes);
     for (uint32_t i = 0; i < tp * e->pp; i++)
-        TRY(size_seat(e, (struct comm_place){tp, e->pp, i % tp, i / tp}, own_bytes(e) + e->kv_bytes,
-                      out, err));
+        TRY(size_rank_slot(e, (struct comm_place){tp, e->pp, i % tp, i / tp},
+                           own_bytes(e) + e->kv_bytes, out, err));
     return STATUS_OK;
 }
 

@@ -46,7 +46,7 @@ struct engine_setup {
 };
 
 /* A TP that ranks can be taken of, and the blocks of each KV group then, with the bytes of one: of
- * the seat whose are largest. */
+ * the rank slot whose are largest. */
 #define ENGINE_MAX_SHAPES (1 + PROTO_MAX_ELASTIC)
 struct engine_shape {
     uint32_t tp, n_blocks[PROGRAM_MAX_KV_GROUPS], block_bytes[PROGRAM_MAX_KV_GROUPS];

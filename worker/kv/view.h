@@ -1,6 +1,7 @@
 #pragma once
 /* Where the blocks of a rank's KV cache lie, for whoever moves them whole (transfer.h). True
- * from a join to the abort that follows it: a rank that changes its seat gives the memory back. */
+ * from a join to the abort that follows it: a rank that changes its rank slot gives the memory
+ * back. */
 #include "common/base/status.h"
 #include "proto/limits.h"
 #include "proto/shapes.h"

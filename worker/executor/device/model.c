@@ -132,8 +132,8 @@ static enum status take_shard(struct executor_model *x, const struct executor_co
 }
 
 /* Who is alone now talks to nobody, however many there were. */
-static enum status follow_seat(struct executor_model *x, const struct executor_comm *c,
-                               struct error *err)
+static enum status follow_rank_slot(struct executor_model *x, const struct executor_comm *c,
+                                    struct error *err)
 {
     TRY(take_shard(x, c, err));
     x->place = (struct comm_place){c->tp, c->pp, c->rank, c->stage};
@@ -155,7 +155,7 @@ static enum status model_join_comm(struct executor *e, const struct executor_com
     struct device *d = x->engine->device;
     TRY(check_join(x, c, err));
     x->ranks.has_made_id = false;
-    TRY(follow_seat(x, c, err));
+    TRY(follow_rank_slot(x, c, err));
     TRY(d->ops->set_isa_level(d, c->isa_level, err));
     TRY(sequences_reset(x->sequences, c->n_blocks, err));
     executor_bump(e);
@@ -197,7 +197,7 @@ static void model_interrupt(struct executor *e)
         x->ranks.ops->interrupt(x);
 }
 
-/* Two ranks that are in one seat have the same pieces: the draft model is on rank 0's only. */
+/* Two ranks that are in one rank slot have the same pieces: the draft model is on rank 0's only. */
 static bool model_kv_view(const struct executor *e, struct kv_view *out)
 {
     const struct executor_model *x = (const struct executor_model *)e;

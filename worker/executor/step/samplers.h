@@ -1,5 +1,6 @@
 #pragma once
-/* The samplers of the rank that draws, with grammars and masks: they come and go with its seat. */
+/* The samplers of the rank that draws, with grammars and masks: they come and go with its rank
+ * slot. */
 #include "worker/executor/state.h"
 
 MUST_USE enum status executor_samplers_open(struct executor_model *x, struct error *err);

@@ -156,7 +156,7 @@ static void a_lost_rank_waits_for_the_other_ones_aborted(void **state)
     struct fixture *f = fixture_new(2);
     uint64_t epoch = form_pair(f);
     struct msg third = worker_hello(103, 0), bye = {.type = MSG_GOODBYE};
-    say(f, 3, &third); /* a spare in the same seat */
+    say(f, 3, &third); /* a spare in the same rank slot */
     say(f, 1, &bye);
     assert_int_equal(group0(f)->state, GROUP_ABORTING);
     assert_non_null(box_find(f, 2, MSG_ABORT));
@@ -207,7 +207,7 @@ static void a_process_that_was_started_again_is_the_loss_of_the_one_before(void 
         if (m)
             say(f, 1, &(struct msg){.type = MSG_ABORTED, .aborted = {m->abort_.term_epoch}});
         wait_ms(f, 350, alive | 1u << 3);
-        assert_non_null(box_find(f, 3, MSG_FORM)); /* with the spare, or in its old seat */
+        assert_non_null(box_find(f, 3, MSG_FORM)); /* with the spare, or in its old rank slot */
         fixture_free(f);
     }
 }
@@ -431,7 +431,7 @@ static void the_adoption_window_is_three_seconds(void **state)
     fixture_free(f);
 }
 
-static void a_new_worker_in_the_missing_seat_ends_the_wait(void **state)
+static void a_new_worker_in_the_missing_rank_slot_ends_the_wait(void **state)
 {
     struct fixture *f = fixture_new(2);
     say_held(f, 1, 40, 40);
@@ -455,7 +455,7 @@ static void different_configurations_do_not_mix(void **state)
     wait_ms(f, 500, 0x6);
     assert_int_equal(cluster_count_groups(&f->core->cluster, GROUP_FORMING), 0);
     say(f, 3, &c);
-    wait_ms(f, 500, 0xE); /* not the seats the ordinals ask for: after the settle time */
+    wait_ms(f, 500, 0xE); /* not the rank slots the ordinals ask for: after the settle time */
     assert_non_null(box_find(f, 1, MSG_FORM));
     assert_non_null(box_find(f, 3, MSG_FORM));
     assert_null(box_find(f, 2, MSG_FORM));
@@ -761,7 +761,7 @@ int main(void)
         cmocka_unit_test(an_idle_whole_group_is_adopted),
         cmocka_unit_test(ranks_at_different_steps_are_aborted_after_the_window),
         cmocka_unit_test(the_adoption_window_is_three_seconds),
-        cmocka_unit_test(a_new_worker_in_the_missing_seat_ends_the_wait),
+        cmocka_unit_test(a_new_worker_in_the_missing_rank_slot_ends_the_wait),
         cmocka_unit_test(different_configurations_do_not_mix),
         cmocka_unit_test(who_keeps_coming_is_not_mixed),
         cmocka_unit_test(who_has_been_free_for_long_waits_for_nobody),

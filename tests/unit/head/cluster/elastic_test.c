@@ -215,7 +215,7 @@ static void it_is_whole_again_when_they_are_back(void **state)
     obey(f);
     live_ms(f, 500, 0x9E);
     expect_group(group0(f), 4, BLOCKS);
-    for (uint32_t i = 0; i < 4; i++) /* in the seats that their ordinals ask for */
+    for (uint32_t i = 0; i < 4; i++) /* in the rank slots that their ordinals ask for */
         assert_int_equal(group0(f)->members[i]->peer->instance, 101 + i);
     assert_int_equal(f->core->cluster.n_formation_failures, 0);
     fixture_free(f);
@@ -500,15 +500,15 @@ static void stages_stay(void **state)
     leave(f, 2);
     obey(f);
     wait_ms(f, 5000, 0x1A);
-    uint32_t seats = 0;
+    uint32_t rank_slots = 0;
     for (uint8_t i = 1; i <= 4; i++) {
         const struct msg *m = box_find(f, i, MSG_FORM);
         if (!m)
             continue;
         assert_true(m->form.tp == 1 && m->form.pp == 2 && m->form.rank == 0);
-        seats |= 1u << m->form.stage;
+        rank_slots |= 1u << m->form.stage;
     }
-    assert_int_equal(seats, 3);
+    assert_int_equal(rank_slots, 3);
     obey(f);
     expect_group(group0(f), 1, BLOCKS_OF_ONE);
     fixture_free(f);

@@ -17,19 +17,19 @@
 
 enum { MAX_WORLD = 6, N_FLOATS = 100, N_STEPS = 3 };
 
-struct seat {
+struct rank_slot {
     struct comm *comm;
     struct comm_stages comms;
     struct comm_place place;
     struct comm_group group;
     pthread_t thread;
-    enum status (*body)(struct seat *s, struct error *err);
+    enum status (*body)(struct rank_slot *s, struct error *err);
     enum status status;
     struct error err;
 };
 
 struct world {
-    struct seat seats[MAX_WORLD];
+    struct rank_slot rank_slots[MAX_WORLD];
     struct str addresses[MAX_WORLD];
     uint8_t id[COMM_ID_BYTES];
     uint32_t n;
@@ -41,7 +41,7 @@ static void open_world(struct world *w, uint32_t tp, uint32_t pp, bool sockets)
     *w = (struct world){.n = tp * pp};
     comm_make_id(w->id);
     for (uint32_t i = 0; i < w->n; i++) {
-        struct seat *s = &w->seats[i];
+        struct rank_slot *s = &w->rank_slots[i];
         const struct comm_options o = {.host = "127.0.0.1", .no_shared_memory = sockets};
         s->place = (struct comm_place){tp, pp, i % tp, i / tp};
         assert_int_equal(comm_open(&o, &s->comm, &err), STATUS_OK);
@@ -58,30 +58,31 @@ static void open_world(struct world *w, uint32_t tp, uint32_t pp, bool sockets)
 static void close_world(struct world *w)
 {
     for (uint32_t i = 0; i < w->n; i++)
-        comm_close(w->seats[i].comm);
+        comm_close(w->rank_slots[i].comm);
 }
 
-static void *run_seat(void *arg)
+static void *run_rank_slot(void *arg)
 {
-    struct seat *s = arg;
+    struct rank_slot *s = arg;
     s->status = s->body(s, &s->err);
     return NULL;
 }
 
-static void run_world(struct world *w, enum status (*body)(struct seat *s, struct error *err))
+static void run_world(struct world *w, enum status (*body)(struct rank_slot *s, struct error *err))
 {
     for (uint32_t i = 0; i < w->n; i++) {
-        w->seats[i].body = body;
-        assert_int_equal(pthread_create(&w->seats[i].thread, NULL, run_seat, &w->seats[i]), 0);
+        w->rank_slots[i].body = body;
+        assert_int_equal(
+            pthread_create(&w->rank_slots[i].thread, NULL, run_rank_slot, &w->rank_slots[i]), 0);
     }
     for (uint32_t i = 0; i < w->n; i++)
-        pthread_join(w->seats[i].thread, NULL);
+        pthread_join(w->rank_slots[i].thread, NULL);
     for (uint32_t i = 0; i < w->n; i++)
-        if (w->seats[i].status != STATUS_OK)
-            fail_msg("rank %u: %s", i, w->seats[i].err.text);
+        if (w->rank_slots[i].status != STATUS_OK)
+            fail_msg("rank %u: %s", i, w->rank_slots[i].err.text);
 }
 
-static enum status join(struct seat *s, struct error *err)
+static enum status join(struct rank_slot *s, struct error *err)
 {
     return comm_stages_join(&s->comms, &s->place, &s->group, err);
 }
@@ -92,7 +93,7 @@ static enum status want(bool fine, const char *what, struct error *err)
 }
 
 /* A step's hidden states go through, with a sum in each stage. */
-static enum status pass_through(struct seat *s, uint32_t step, struct error *err)
+static enum status pass_through(struct rank_slot *s, uint32_t step, struct error *err)
 {
     float x[N_FLOATS] = {0};
     if (s->place.stage > 0)
@@ -110,7 +111,7 @@ static enum status pass_through(struct seat *s, uint32_t step, struct error *err
                                             : STATUS_OK;
 }
 
-static enum status take_ids(struct seat *s, uint32_t step, struct error *err)
+static enum status take_ids(struct rank_slot *s, uint32_t step, struct error *err)
 {
     uint32_t id = comm_place_draws(&s->place) ? 1000 + step : 0;
     TRY(comm_broadcast(s->comms.ids, s->comms.drawer, &id, sizeof id, err));
@@ -118,7 +119,7 @@ static enum status take_ids(struct seat *s, uint32_t step, struct error *err)
 }
 
 /* The first stage runs ahead of all steps and takes their ids then; the others take turns. */
-static enum status steps(struct seat *s, struct error *err)
+static enum status steps(struct rank_slot *s, struct error *err)
 {
     bool ahead = s->place.stage == 0 && s->place.pp > 1;
     TRY(join(s, err));
@@ -172,11 +173,11 @@ static void test_links(void **state)
         open_world(&w, tp, pp, false);
         run_world(&w, join);
         for (uint32_t r = 0; r < w.n; r++) {
-            const struct comm *c = w.seats[r].comm;
+            const struct comm *c = w.rank_slots[r].comm;
             uint32_t n = 0;
             for (uint32_t p = 0; p < w.n; p++)
                 n += c->exchange.peers[p].link != NULL;
-            const struct comm_place *at = &w.seats[r].place;
+            const struct comm_place *at = &w.rank_slots[r].place;
             uint64_t others = comm_stages_bytes(at) - n * comm_link_bytes();
             uint64_t sums = pp > 1 && tp == 1 ? 0 : tp * COMM_BLOCK_FLOATS * sizeof(float);
             assert_in_range(others, sums, sums + 64 * sizeof(struct exchange_peer));
@@ -194,7 +195,7 @@ static void test_links(void **state)
 
 /* Rank 0 gives hidden states on where the drawing rank waits for its own words: both are
  * broadcasts. */
-static enum status receive_wrong(struct seat *s, struct error *err)
+static enum status receive_wrong(struct rank_slot *s, struct error *err)
 {
     uint32_t id = 0;
     TRY(join(s, err));
@@ -221,8 +222,8 @@ static void test_a_peer_that_leaves(void **state)
     float x[N_FLOATS] = {0};
     open_world(&w, 2, 2, false);
     run_world(&w, join);
-    struct seat *s = &w.seats[3];
-    comm_leave(w.seats[1].comm);
+    struct rank_slot *s = &w.rank_slots[3];
+    comm_leave(w.rank_slots[1].comm);
     assert_int_equal(comm_broadcast(s->comms.before, 0, x, sizeof x, &err), STATUS_IO);
     assert_ptr_equal(strstr(err.text, "rank 1 at 127.0.0.1:"), err.text);
     assert_int_equal(comm_all_reduce(s->comms.stage, x, N_FLOATS, &err), STATUS_IO);
@@ -233,9 +234,9 @@ static void test_a_peer_that_leaves(void **state)
     comm_interrupt(s->comm);
     assert_int_equal(comm_broadcast(s->comms.ids, 0, x, sizeof x, &err), STATUS_CLOSED);
     for (uint32_t i = 0; i < w.n; i++)
-        comm_leave(w.seats[i].comm);
+        comm_leave(w.rank_slots[i].comm);
     for (uint32_t i = 0; i < w.n; i++)
-        w.seats[i].group.term_epoch = 2;
+        w.rank_slots[i].group.term_epoch = 2;
     run_world(&w, steps);
     close_world(&w);
 }
@@ -254,10 +255,11 @@ static void test_members_that_are_none(void **state)
     float x = 0;
     open_world(&w, 1, 2, false);
     run_world(&w, join);
-    struct comm *c = w.seats[0].comm;
+    struct comm *c = w.rank_slots[0].comm;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
-        assert_int_equal(comm_join_part(w.seats[0].comms.after, &cases[i], &err), STATUS_INVALID);
-    assert_int_equal(comm_all_reduce(w.seats[0].comms.ids, &x, 1, &err), STATUS_INVALID);
+        assert_int_equal(comm_join_part(w.rank_slots[0].comms.after, &cases[i], &err),
+                         STATUS_INVALID);
+    assert_int_equal(comm_all_reduce(w.rank_slots[0].comms.ids, &x, 1, &err), STATUS_INVALID);
     assert_int_equal(comm_all_reduce(c, &x, 1, &err), STATUS_INVALID); /* it has parts for that */
     assert_int_equal(comm_open_part(c, 9, &part, &err), STATUS_OK);
     assert_int_equal(comm_open_part(c, 9, &part, &err), STATUS_LIMIT);

@@ -432,8 +432,8 @@ static uint64_t told_little(uint32_t tp, uint32_t pp)
     return TOLD_LITTLE;
 }
 
-/* What a seat takes with so many blocks, collectives apart. */
-static uint64_t seat_bytes(uint32_t tp, uint32_t rank, uint32_t n_blocks)
+/* What a rank slot takes with so many blocks, collectives apart. */
+static uint64_t rank_slot_bytes(uint32_t tp, uint32_t rank, uint32_t n_blocks)
 {
     struct engine_setup s = setup_of(tp, 1);
     struct engine *e;
@@ -447,8 +447,8 @@ static uint64_t seat_bytes(uint32_t tp, uint32_t rank, uint32_t n_blocks)
     return n;
 }
 
-/* As many blocks as there is room for in the seat that takes most, and not one more; less than a
- * sequence of full length is no offer. Whatever the number was asked by. */
+/* As many blocks as there is room for in the rank slot that takes most, and not one more; less than
+ * a sequence of full length is no offer. Whatever the number was asked by. */
 static void test_what_is_offered(void **state)
 {
     enum { LEAST = TINY_LENGTH / BLOCK };
@@ -479,8 +479,8 @@ static void test_what_is_offered(void **state)
             assert_int_equal(at->block_bytes[0],
                              e->kv_groups[0].bytes_per_block * (at->tp == 1 ? 2 : 1));
             for (uint32_t r = 0; r < at->tp; r++) {
-                uint64_t now = seat_bytes(at->tp, r, at->n_blocks[0]);
-                uint64_t then = seat_bytes(at->tp, r, at->n_blocks[0] + 1);
+                uint64_t now = rank_slot_bytes(at->tp, r, at->n_blocks[0]);
+                uint64_t then = rank_slot_bytes(at->tp, r, at->n_blocks[0] + 1);
                 largest = now > largest ? now : largest;
                 next = then > next ? then : next;
             }
@@ -494,8 +494,8 @@ static void test_what_is_offered(void **state)
     assert_true(n_none > 0 && n_cut > 0); /* it was about something */
 }
 
-/* What the process takes beside the engine when it draws counts in the seat that draws. */
-static void test_a_seat_that_draws(void **state)
+/* What the process takes beside the engine when it draws counts in the rank slot that draws. */
+static void test_a_rank_slot_that_draws(void **state)
 {
     uint32_t n[2];
     for (int i = 0; i < 2; i++) {
@@ -535,8 +535,9 @@ static void small_release(struct device *d, void *at, uint64_t n)
     small_used -= at ? n : 0;
 }
 
-/* The KV cache takes all that the seat leaves, and yet every seat can be taken, of any TP. */
-static void take_every_seat(bool is_elastic)
+/* The KV cache takes all that the rank slot leaves, and yet every rank slot can be taken, of any
+ * TP. */
+static void take_every_rank_slot(bool is_elastic)
 {
     struct engine_setup s = setup_of(4, 1);
     struct engine *e;
@@ -573,10 +574,10 @@ static void take_every_seat(bool is_elastic)
     d->ops->close(d);
 }
 
-static void test_every_seat_of_a_full_device(void **state)
+static void test_every_rank_slot_of_a_full_device(void **state)
 {
-    take_every_seat(false);
-    take_every_seat(true);
+    take_every_rank_slot(false);
+    take_every_rank_slot(true);
 }
 
 int main(void)
@@ -596,7 +597,7 @@ int main(void)
                                        cmocka_unit_test(test_fewer_ranks_and_back),
                                        cmocka_unit_test(test_a_tp_that_is_not_offered),
                                        cmocka_unit_test(test_what_is_offered),
-                                       cmocka_unit_test(test_a_seat_that_draws),
-                                       cmocka_unit_test(test_every_seat_of_a_full_device)};
+                                       cmocka_unit_test(test_a_rank_slot_that_draws),
+                                       cmocka_unit_test(test_every_rank_slot_of_a_full_device)};
     return cmocka_run_group_tests(tests, make_folder, remove_folder);
 }

@@ -342,7 +342,7 @@ static void test_ranks_draw_the_same_in_any_order(void **state)
     }
 }
 
-/* Two spares of two groups' first seats; over sockets. */
+/* Two spares of two groups' first rank slots; over sockets. */
 /* Ranks that tell each other their best logits alone draw what one draws that has all of them. */
 static void test_the_best_of_the_ranks_is_the_best_of_all(void **state)
 {
