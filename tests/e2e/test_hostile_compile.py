@@ -9,6 +9,7 @@ import re
 import select
 import signal
 import threading
+import time
 from pathlib import Path
 
 import openai
@@ -96,8 +97,13 @@ class Compiles:
                 found = self.running() - known
             for p in found:
                 os.kill(p, signal.SIGSTOP)
+            wait_until = time.monotonic() + 0.5  # what it had said before it was stopped is on its way
+            while asked.is_alive() and time.monotonic() < wait_until:
+                time.sleep(0.02)
             if found and asked.is_alive():
                 return asked, found.pop()
+            for p in found & self.running():
+                os.kill(p, signal.SIGKILL)
         raise AssertionError("no compile was slow enough to be seen")
 
     def metric(self, outcome):
