@@ -9,7 +9,7 @@
 #include "head/admin/json.h"
 #include "head/state/head_core.h"
 
-enum { MAX_SESSIONS = 256, MAX_LANES = 64, MAX_EVENTS = 64 };
+enum { MAX_SESSIONS = 256, MAX_ENGINE_SLOTS = 64, MAX_EVENTS = 64 };
 
 static json_int_t whole(uint64_t v)
 {
@@ -53,17 +53,17 @@ static json_t *sessions(const struct head_core *h)
 }
 
 /* The last plans by their sizes: [step, tokens], oldest first. */
-static json_t *plans(const struct lane *l)
+static json_t *plans(const struct engine_slot *l)
 {
     json_t *all = json_array();
-    uint64_t n = l->last_step < LANE_STEPS ? l->last_step : LANE_STEPS;
+    uint64_t n = l->last_step < ENGINE_SLOT_STEPS ? l->last_step : ENGINE_SLOT_STEPS;
     for (uint64_t step = l->last_step - n + 1; n > 0 && step <= l->last_step; step++)
         json_array_append_new(
-            all, json_pack("[I, I]", whole(step), whole(l->n_tokens[step % LANE_STEPS])));
+            all, json_pack("[I, I]", whole(step), whole(l->n_tokens[step % ENGINE_SLOT_STEPS])));
     return all;
 }
 
-static json_t *lane(const struct head_core *h, const struct lane *l)
+static json_t *engine_slot(const struct head_core *h, const struct engine_slot *l)
 {
     char epoch[32];
     struct scheduler_load load;
@@ -83,11 +83,11 @@ static json_t *lane(const struct head_core *h, const struct lane *l)
         whole(s.n_preemptions), "left_without_place", whole(l->n_left), "last_plans", plans(l));
 }
 
-static json_t *lanes(const struct head_core *h)
+static json_t *engine_slots(const struct head_core *h)
 {
     json_t *all = json_array();
-    for (uint32_t i = 0; i < h->n_live && i < MAX_LANES; i++)
-        json_array_append_new(all, lane(h, &h->lanes[h->live[i]]));
+    for (uint32_t i = 0; i < h->n_live && i < MAX_ENGINE_SLOTS; i++)
+        json_array_append_new(all, engine_slot(h, &h->engine_slots[h->live[i]]));
     return all;
 }
 
@@ -117,7 +117,7 @@ json_t *admin_json_debug(const struct head_core *h)
     json_object_set_new(o, "tick_ms_ago", json_integer(ms_since(h, h->tick_ns)));
     json_object_set_new(o, "counts", counts(h));
     json_object_set_new(o, "sessions", sessions(h));
-    json_object_set_new(o, "groups_live", lanes(h));
+    json_object_set_new(o, "groups_live", engine_slots(h));
     json_object_set_new(o, "status", admin_json_status(h, false));
     json_object_set_new(o, "events",
                         admin_json_events(h, next > MAX_EVENTS ? next - MAX_EVENTS : 0));

@@ -175,8 +175,8 @@ static const char *role_name(enum group_role r)
 static json_t *group(const struct head_core *h, const struct group *g)
 {
     struct scheduler_stats x = {0};
-    if (h->lanes[g->index].scheduler)
-        scheduler_get_stats(h->lanes[g->index].scheduler, &x);
+    if (h->engine_slots[g->index].scheduler)
+        scheduler_get_stats(h->engine_slots[g->index].scheduler, &x);
     json_t *members = json_array();
     for (uint32_t i = 0; i < g->world; i++) {
         json_array_append_new(members,
@@ -338,9 +338,9 @@ static void warn_roles(const struct head_core *h, json_t *a)
         const struct group *one = NULL;
         uint32_t n = 0;
         for (uint32_t i = 0; i < h->n_live; i++) {
-            if (h->lanes[h->live[i]].role_trouble != (enum role_trouble)t)
+            if (h->engine_slots[h->live[i]].role_trouble != (enum role_trouble)t)
                 continue;
-            one = h->lanes[h->live[i]].group;
+            one = h->engine_slots[h->live[i]].group;
             n++;
         }
         const char *advice = roles_advice((enum role_trouble)t);
@@ -376,7 +376,7 @@ static json_t *warnings(const struct head_core *h, const struct head_stats *s, b
         json_array_append_new(a, json_string(line));
     }
     for (uint32_t i = 0; i < h->n_live; i++) {
-        const struct group *g = h->lanes[h->live[i]].group;
+        const struct group *g = h->engine_slots[h->live[i]].group;
         if (group_is_shrunk(&h->cluster, g))
             warn_shrunk(h, g, a);
     }

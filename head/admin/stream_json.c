@@ -105,8 +105,8 @@ static void put_group(const struct head_core *h, const struct group *g, struct s
     static const char *const roles[GROUP_ROLE_COUNT] = {"both", "prefill", "decode"};
     char epoch[32];
     struct scheduler_stats x = {0};
-    if (h->lanes[g->index].scheduler)
-        scheduler_get_stats(h->lanes[g->index].scheduler, &x);
+    if (h->engine_slots[g->index].scheduler)
+        scheduler_get_stats(h->engine_slots[g->index].scheduler, &x);
     cluster_epoch_text(g->epoch, epoch);
     strbuf_printf(out, "[%" PRIu64 ",\"%s\",\"%s\",\"%s\",%u,%u,%u,%u,%u,%u,%u,%" PRIu64 ",%u",
                   g->id, group_state_name(g->state),
@@ -250,12 +250,12 @@ void stream_json_requests(const struct head_core *h, const struct live_requests 
 
 /* ---- the KV map ---- */
 
-static const struct lane *lane_of(const struct head_core *h, uint64_t group_id)
+static const struct engine_slot *engine_slot_of(const struct head_core *h, uint64_t group_id)
 {
     for (uint32_t i = 0; i < h->n_live; i++)
-        if (h->lanes[h->live[i]].group->id == group_id)
-            return &h->lanes[h->live[i]];
-    return h->n_live > 0 ? &h->lanes[h->live[0]] : NULL;
+        if (h->engine_slots[h->live[i]].group->id == group_id)
+            return &h->engine_slots[h->live[i]];
+    return h->n_live > 0 ? &h->engine_slots[h->live[0]] : NULL;
 }
 
 /* A share as one digit; what is there at all is not 0. */
@@ -286,7 +286,7 @@ static void put_cells(const struct block_pool *p, uint32_t per_cell, uint32_t st
 
 void stream_json_kv(const struct head_core *h, uint64_t group_id, uint32_t i_kv, struct strbuf *out)
 {
-    const struct lane *l = lane_of(h, group_id);
+    const struct engine_slot *l = engine_slot_of(h, group_id);
     uint32_t block_tokens = 0, n_kv = 0;
     if (!l) {
         strbuf_append_c(out, "null");

@@ -10,7 +10,7 @@ static bool check_request(const struct head_core *h, const struct request *r, st
     if (r->i_gateway >= GATEWAYS_MAX || !h->gateways[r->i_gateway])
         return error_set(err, STATUS_INTERNAL, "a request of no gateway"), false;
     bool live = r->finish == FINISH_NONE;
-    if (live && r->i_group != NO_GROUP && !h->lanes[r->i_group].scheduler)
+    if (live && r->i_group != NO_GROUP && !h->engine_slots[r->i_group].scheduler)
         return error_set(err, STATUS_INTERNAL, "a request in a group that is down"), false;
     if (!live && r->sched)
         return error_set(err, STATUS_INTERNAL, "an ended request in a scheduler"), false;
@@ -40,7 +40,7 @@ static bool check_outbox(const struct head_core *h, const struct gateway *g, uin
 
 static bool check_group(const struct head_core *h, const struct group *g, struct error *err)
 {
-    const struct lane *l = &h->lanes[g->index];
+    const struct engine_slot *l = &h->engine_slots[g->index];
     if (g->world != g->tp * h->config.cluster.pp || g->world > h->cluster.world ||
         (group_is_shrunk(&h->cluster, g) &&
          (!h->cluster.config.elastic_tp || g->state == GROUP_WAITING)))
@@ -60,12 +60,12 @@ static bool check_group(const struct head_core *h, const struct group *g, struct
     return !l->scheduler || scheduler_check(l->scheduler, err);
 }
 
-/* The sums are those of the lanes; a lane that is not due has said what it has. */
+/* The sums are those of the engine slots; an engine slot that is not due has said what it has. */
 static bool check_live(const struct head_core *h, struct error *err)
 {
     uint32_t n_running = 0, n_queued = 0, n_live = 0;
     for (uint32_t i = 0; i < h->config.cluster.max_groups; i++) {
-        const struct lane *l = &h->lanes[i];
+        const struct engine_slot *l = &h->engine_slots[i];
         struct scheduler_stats x;
         if (!l->scheduler)
             continue;

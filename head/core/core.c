@@ -91,12 +91,12 @@ struct head_core *head_core_new(const struct head_core_config *c, const struct h
     room_init(&h->room, c->max_request_bytes);
     ended_requests_init(&h->ended);
     h->requests = request_table_new(c->max_requests);
-    h->lanes = mem_array(c->cluster.max_groups, sizeof *h->lanes);
+    h->engine_slots = mem_array(c->cluster.max_groups, sizeof *h->engine_slots);
     h->live = mem_array(c->cluster.max_groups, sizeof *h->live);
     h->mean_generated = ROUTE_ANSWER_TOKENS;
     h->routes = mem_array(c->cluster.max_groups, sizeof *h->routes);
     for (uint32_t i = 0; i < c->cluster.max_groups; i++)
-        strbuf_init(&h->lanes[i].plan, FRAME_MAX_BYTES);
+        strbuf_init(&h->engine_slots[i].plan, FRAME_MAX_BYTES);
     return h;
 }
 

@@ -1,6 +1,6 @@
-/* Plans out, results in. A lane exists while its group is READY. A plan is encoded once and sent to
- * every rank under its own session and sequence number; when a rank has no credit the plan stays
- * pending and no further one is made, so every rank gets the same steps in the same order. */
+/* Plans out, results in. An engine slot exists while its group is READY. A plan is encoded once and
+ * sent to every rank under its own session and sequence number; when a rank has no credit the plan
+ * stays pending and no further one is made, so every rank gets the same steps in the same order. */
 #include "head/core/dispatch.h"
 
 #include <stdio.h>
@@ -15,14 +15,14 @@
 #include "head/routing/roles.h"
 #include "head/routing/route.h"
 #include "head/routing/transfers.h"
-#include "head/state/lanes.h"
+#include "head/state/engine_slots.h"
 #include "head/state/outbox.h"
 #include "head/state/requests.h"
 #include "head/state/served_model.h"
 
-static struct lane *lane_of(const struct head_core *h, const struct group *g)
+static struct engine_slot *engine_slot_of(const struct head_core *h, const struct group *g)
 {
-    return &h->lanes[g->index];
+    return &h->engine_slots[g->index];
 }
 
 static void ignore_request(void *ctx, struct request *r)
@@ -50,7 +50,7 @@ static void suit_device(const struct head_core *h, enum device_kind device,
 void dispatch_on_ready(void *core, struct group *g)
 {
     struct head_core *h = core;
-    struct lane *l = lane_of(h, g);
+    struct engine_slot *l = engine_slot_of(h, g);
     struct error err = {0};
     struct scheduler_config c = {
         .max_num_batched_tokens = h->config.max_num_batched_tokens,
@@ -87,7 +87,7 @@ void dispatch_on_ready(void *core, struct group *g)
     l->n_coming_tokens = 0;
     l->look_due = true;
     grammars_on_ready(h, l);
-    lanes_add_live(h, g->index);
+    engine_slots_add_live(h, g->index);
     served_model_update(h);
     roles_settle(h);
     l->due = true;
@@ -111,7 +111,7 @@ static void take_ended(struct head_core *h, struct request *r)
     outbox_add(h, r);
 }
 
-static void pop_ended(struct head_core *h, struct lane *l)
+static void pop_ended(struct head_core *h, struct engine_slot *l)
 {
     for (struct request *r; (r = scheduler_pop_ended(l->scheduler)) != NULL;) {
         step_log_ended(h->config.step_log, l->group->index, r);
@@ -138,7 +138,7 @@ static void hold_again(void *ctx, struct request *r)
 void dispatch_on_down(void *core, struct group *g)
 {
     struct head_core *h = core;
-    struct lane *l = lane_of(h, g);
+    struct engine_slot *l = engine_slot_of(h, g);
     if (!l->scheduler)
         return; /* it never got one */
     pop_ended(h, l);
@@ -147,14 +147,14 @@ void dispatch_on_down(void *core, struct group *g)
         count_losses(h, g);
     step_log_down(h->config.step_log, g->index);
     scheduler_reset(l->scheduler, g->epoch, hold_again, h);
-    lanes_retire(h, l->scheduler);
+    engine_slots_retire(h, l->scheduler);
     scheduler_free(l->scheduler);
     grammars_on_down(h, l);
     l->scheduler = NULL;
     l->group = NULL;
     l->plan_pending = false;
-    lanes_remove_live(h, g->index);
-    lanes_count(h, l);
+    engine_slots_remove_live(h, g->index);
+    engine_slots_count(h, l);
     served_model_update(h);
     roles_settle(h);
 }
@@ -169,7 +169,7 @@ bool dispatch_may_go_on(void *core, const struct group *g, const struct worker *
                         const struct worker_info *said)
 {
     const struct head_core *h = core;
-    const struct lane *l = lane_of(h, g);
+    const struct engine_slot *l = engine_slot_of(h, g);
     if (!l->scheduler)
         return false;
     /* Every plan that left must have arrived, and no result may have died with the session. */
@@ -182,7 +182,7 @@ bool dispatch_may_go_on(void *core, const struct group *g, const struct worker *
 bool dispatch_is_idle(void *core, const struct group *g)
 {
     const struct head_core *h = core;
-    const struct lane *l = lane_of(h, g);
+    const struct engine_slot *l = engine_slot_of(h, g);
     struct scheduler_stats x = {0};
     if (l->scheduler)
         scheduler_get_stats(l->scheduler, &x);
@@ -192,7 +192,7 @@ bool dispatch_is_idle(void *core, const struct group *g)
 /* ---- plans ---- */
 
 /* True when every rank has the pending plan. */
-static bool send_pending(struct head_core *h, struct lane *l)
+static bool send_pending(struct head_core *h, struct engine_slot *l)
 {
     bool all = true;
     for (uint32_t i = 0; i < l->group->world; i++) {
@@ -218,14 +218,14 @@ static uint32_t count_tokens(const struct msg_plan *p)
     return n;
 }
 
-static void count_left(struct lane *l)
+static void count_left(struct engine_slot *l)
 {
     struct scheduler_stats x;
     scheduler_get_stats(l->scheduler, &x);
     l->n_left = x.waiting;
 }
 
-static void pump(struct head_core *h, struct lane *l)
+static void pump(struct head_core *h, struct engine_slot *l)
 {
     while (!l->plan_pending || send_pending(h, l)) {
         step_log_step(h->config.step_log, l->group->index, h->now_ns);
@@ -249,9 +249,9 @@ static void pump(struct head_core *h, struct lane *l)
         if (l->last_result == l->last_step)
             l->activity_ns = h->now_ns;
         l->last_step = plan->step;
-        l->n_tokens[plan->step % LANE_STEPS] = count_tokens(plan);
+        l->n_tokens[plan->step % ENGINE_SLOT_STEPS] = count_tokens(plan);
         if (h->step_tokens)
-            metric_observe(h->step_tokens, l->n_tokens[plan->step % LANE_STEPS]);
+            metric_observe(h->step_tokens, l->n_tokens[plan->step % ENGINE_SLOT_STEPS]);
         l->plan_pending = true;
         for (uint32_t i = 0; i < l->group->world; i++)
             l->group->members[i]->plan_unsent = true;
@@ -261,7 +261,7 @@ static void pump(struct head_core *h, struct lane *l)
 void dispatch_turn(struct head_core *h)
 {
     for (uint32_t i = 0; i < h->n_live; i++) {
-        struct lane *l = &h->lanes[h->live[i]];
+        struct engine_slot *l = &h->engine_slots[h->live[i]];
         if (!l->due && !l->plan_pending)
             continue;
         l->due = false;
@@ -271,7 +271,7 @@ void dispatch_turn(struct head_core *h)
             continue;
         }
         pop_ended(h, l);
-        lanes_count(h, l);
+        engine_slots_count(h, l);
     }
 }
 
@@ -305,7 +305,7 @@ void dispatch_on_result(struct head_core *h, struct worker *w, const struct msg_
     struct group *g = w->group;
     if (!g || g->state != GROUP_READY || m->term_epoch != g->epoch || !gives_results(h, g, w))
         return; /* of an epoch that is over */
-    struct lane *l = lane_of(h, g);
+    struct engine_slot *l = engine_slot_of(h, g);
     const struct scheduler_event *events = NULL;
     uint32_t n_events = 0;
     struct error err = {0};
@@ -331,7 +331,7 @@ void dispatch_on_result(struct head_core *h, struct worker *w, const struct msg_
     uint32_t n_ended = 0;
     for (uint32_t i = 0; i < n_events; i++)
         n_ended += events[i].ended;
-    step_time_on_result(&l->time, l->n_tokens[m->step % LANE_STEPS], n_ended, m->execute_ns,
+    step_time_on_result(&l->time, l->n_tokens[m->step % ENGINE_SLOT_STEPS], n_ended, m->execute_ns,
                         h->now_ns);
     g->n_failures = 0; /* it works: the next trouble starts with a short wait again */
     for (uint32_t i = 0; i < n_events; i++) {
@@ -349,7 +349,7 @@ void dispatch_on_result(struct head_core *h, struct worker *w, const struct msg_
 }
 
 /* Steps are out, nobody is busy, and no result comes: it was lost in a way nothing else shows. */
-static bool is_stalled(const struct head_core *h, const struct lane *l)
+static bool is_stalled(const struct head_core *h, const struct engine_slot *l)
 {
     if (l->last_result == l->last_step || h->now_ns - l->activity_ns < h->config.stall_ns)
         return false;
@@ -364,7 +364,7 @@ static bool is_stalled(const struct head_core *h, const struct lane *l)
 void dispatch_tick(struct head_core *h)
 {
     for (uint32_t i = 0; i < h->n_live; i++) {
-        struct lane *l = &h->lanes[h->live[i]];
+        struct engine_slot *l = &h->engine_slots[h->live[i]];
         l->due = true; /* deadlines */
         if (!is_stalled(h, l))
             continue;
@@ -376,7 +376,7 @@ void dispatch_tick(struct head_core *h)
 void dispatch_free(struct head_core *h)
 {
     for (uint32_t i = 0; i < h->config.cluster.max_groups; i++) {
-        struct lane *l = &h->lanes[i];
+        struct engine_slot *l = &h->engine_slots[i];
         if (l->scheduler) {
             step_log_down(h->config.step_log, l->group->index);
             scheduler_reset(l->scheduler, 0, ignore_request, NULL);
@@ -385,7 +385,7 @@ void dispatch_free(struct head_core *h)
         }
         strbuf_fini(&l->plan);
     }
-    mem_free(h->lanes);
+    mem_free(h->engine_slots);
     mem_free(h->live);
     mem_free(h->routes);
 }

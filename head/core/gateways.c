@@ -12,7 +12,7 @@
 #include "head/core/deliver.h"
 #include "head/core/scale.h"
 #include "head/core/submit.h"
-#include "head/state/lanes.h"
+#include "head/state/engine_slots.h"
 #include "head/state/outbox.h"
 #include "head/state/requests.h"
 #include "head/state/served_model.h"
@@ -192,7 +192,7 @@ static const struct cluster_load *load_now(struct head_core *h)
     if (h->load_ns && h->now_ns - h->load_ns < NS_PER_S)
         return &h->load;
     struct scheduler_stats x;
-    lanes_totals(h, &x);
+    engine_slots_totals(h, &x);
     h->load_ns = h->now_ns;
     h->load = (struct cluster_load){.n_blocks = x.n_blocks,
                                     .n_blocks_used = x.n_blocks_used,
@@ -203,7 +203,7 @@ static const struct cluster_load *load_now(struct head_core *h)
                                     .max_loras = h->config.max_loras,
                                     .prefix_caching = h->config.enable_prefix_caching};
     if (h->n_live > 0)
-        h->load.block_tokens = h->lanes[h->live[0]].group->kv_groups[0].block_tokens;
+        h->load.block_tokens = h->engine_slots[h->live[0]].group->kv_groups[0].block_tokens;
     return &h->load;
 }
 
@@ -248,7 +248,7 @@ void gateways_flush(struct head_core *h)
         .waiting = h->n_waiting,
         .draining = h->draining,
         .load = *load_now(h),
-        .scores_prompts = lanes_score_prompts(h),
+        .scores_prompts = engine_slots_score_prompts(h),
         .one_class = !h->config.priorities,
         .start_s = scale_seconds_to_start(h),
     };

@@ -2,8 +2,8 @@
 
 #include "common/base/clock.h"
 #include "head/request/request.h"
+#include "head/state/engine_slots.h"
 #include "head/state/head_core.h"
-#include "head/state/lanes.h"
 
 /* OpenAI's clients wait for as long as they are told only up to this, and beyond it for less than a
  * second. A request that comes back too early only waits here. */
@@ -54,7 +54,7 @@ void scale_tick(struct head_core *h)
         return;
     h->scale_ns = h->now_ns;
     struct scheduler_stats x;
-    lanes_totals(h, &x);
+    engine_slots_totals(h, &x);
     struct scale_load load = {.n_groups = h->n_live,
                               .n_workers = count_staying(&h->cluster),
                               .running = x.running,

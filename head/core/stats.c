@@ -2,8 +2,8 @@
 
 #include "common/base/clock.h"
 #include "head/routing/transfers.h"
+#include "head/state/engine_slots.h"
 #include "head/state/head_core.h"
-#include "head/state/lanes.h"
 
 void stats_sample(struct head_core *h)
 {
@@ -12,7 +12,7 @@ void stats_sample(struct head_core *h)
     if (h->n_samples > 0 && h->now_ns - last->at_ns < NS_PER_S)
         return;
     struct scheduler_stats x;
-    lanes_totals(h, &x);
+    engine_slots_totals(h, &x);
     h->samples[h->n_samples++ % THROUGHPUT_SAMPLES] =
         (struct throughput_sample){.at_ns = h->now_ns,
                                    .prompt = x.n_prompt_tokens,
@@ -41,7 +41,7 @@ static void fill_throughput(const struct head_core *h, struct head_stats *out)
 void head_core_get_stats(const struct head_core *h, struct head_stats *out)
 {
     struct scheduler_stats x;
-    lanes_totals(h, &x);
+    engine_slots_totals(h, &x);
     *out = (struct head_stats){
         .term = h->cluster.term,
         .uptime_ns = h->now_ns - h->start_ns,
@@ -92,6 +92,6 @@ void head_core_get_stats(const struct head_core *h, struct head_stats *out)
     }
     for (const struct worker *w = h->cluster.workers; w; w = w->next)
         out->n_stragglers += w->own.is_straggler;
-    lanes_accepted(h, out->n_accepted_at);
+    engine_slots_accepted(h, out->n_accepted_at);
     fill_throughput(h, out);
 }

@@ -146,7 +146,7 @@ static uint32_t tenant_waiting(const struct head_core *h, uint64_t tenant)
     uint64_t n_free = n_slots > h->n_running ? n_slots - h->n_running : 0;
     uint32_t n = 0;
     for (uint32_t i = 0; i < h->n_live; i++)
-        n += scheduler_n_waiting(h->lanes[h->live[i]].scheduler, tenant);
+        n += scheduler_n_waiting(h->engine_slots[h->live[i]].scheduler, tenant);
     for (const struct request *r = h->held_first; r; r = r->next)
         n += r->tenant == tenant;
     return n > n_free ? n - (uint32_t)n_free : 0;
@@ -159,7 +159,7 @@ static uint64_t queue_length(const struct head_core *h)
 {
     uint64_t n_free = 0;
     for (uint32_t i = 0; i < h->n_live; i++) {
-        const struct lane *l = &h->lanes[h->live[i]];
+        const struct engine_slot *l = &h->engine_slots[h->live[i]];
         if (l->n_left == 0 && l->n_running < h->config.max_num_seqs)
             n_free += h->config.max_num_seqs - l->n_running;
     }

@@ -74,9 +74,9 @@ struct request {
     struct room_charge charge; /* what it is charged for, by its owner */
     uint32_t n_hit; /* ids that routing saw in its group's cache: no load to that group */
     struct request_salt grammar_key; /* grammars.h: with has_grammar_key; */
-    uint64_t grammar_id;             /* what that lane's rank knows it by, 0: nothing yet; */
+    uint64_t grammar_id;             /* what that engine slot's rank knows it by, 0: nothing yet; */
     uint64_t grammar_since_ns, grammar_look; /* with awaits_grammar */
-    uint32_t grammar_lane;
+    uint32_t grammar_engine_slot;
     uint32_t matcher_kib; /* as a rank said last; 0: not yet */
     bool has_grammar_key, awaits_grammar;
     bool has_group; /* one has had it: the last one's id is */

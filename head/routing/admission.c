@@ -55,7 +55,7 @@ static void refuse_too_large(struct head_core *h, struct request *r)
     requests_end(h, r, FINISH_ERROR, STATUS_INVALID, text);
 }
 
-static void place(struct head_core *h, struct request *r, struct lane *l)
+static void place(struct head_core *h, struct request *r, struct engine_slot *l)
 {
     if (!fit_to_model(h, r, l->group))
         return;
@@ -76,7 +76,7 @@ static void place(struct head_core *h, struct request *r, struct lane *l)
         refuse_too_large(h, r);
 }
 
-bool admission_move(struct head_core *h, struct request *r, struct lane *to,
+bool admission_move(struct head_core *h, struct request *r, struct engine_slot *to,
                     struct request_salt salt)
 {
     requests_send_away(h, r);
@@ -117,7 +117,7 @@ static bool too_large(struct head_core *h, struct request *r)
 {
     if (!route_awaits_room(h, r))
         return false;
-    if (!fit_to_model(h, r, h->lanes[h->live[0]].group) || route_may_have_room(h, r))
+    if (!fit_to_model(h, r, h->engine_slots[h->live[0]].group) || route_may_have_room(h, r))
         return true;
     refuse_too_large(h, r);
     return true;
@@ -132,7 +132,7 @@ static void place_held(struct head_core *h)
             continue; /* it waits for what is being made or loaded, or has ended */
         if (give_up(h, r) || too_large(h, r))
             continue;
-        struct lane *l = grammars_lane(h, r);
+        struct engine_slot *l = grammars_engine_slot(h, r);
         if (!l && grammars_cannot(h, r))
             continue;
         if (!l)

@@ -1,6 +1,6 @@
-/* Sums of what a lane's rank has of its memory for grammars. Matchers are counted by a walk over
- * all requests, some times a second and where the sum says no: most requests find room and cause no
- * walk. */
+/* Sums of what an engine slot's rank has of its memory for grammars. Matchers are counted by a walk
+ * over all requests, some times a second and where the sum says no: most requests find room and
+ * cause no walk. */
 #include "head/routing/grammar_room.h"
 
 #include <stdio.h>
@@ -28,12 +28,12 @@ static uint64_t clamp(uint64_t bytes)
     return bytes < MOST_BYTES ? bytes : MOST_BYTES;
 }
 
-static uint64_t for_grammars(const struct lane_grammars *t)
+static uint64_t for_grammars(const struct engine_slot_grammars *t)
 {
     return t->room_bytes / GRAMMARS_PART;
 }
 
-static uint64_t for_matchers(const struct lane_grammars *t)
+static uint64_t for_matchers(const struct engine_slot_grammars *t)
 {
     return t->room_bytes - for_grammars(t);
 }
@@ -43,15 +43,15 @@ static uint64_t anybodys(uint64_t part)
     return part - part / ANYBODYS;
 }
 
-void grammar_room_fini(struct lane_grammars *t)
+void grammar_room_fini(struct engine_slot_grammars *t)
 {
     mem_free(t->matchers.shares);
-    t->matchers = (struct lane_matchers){0};
+    t->matchers = (struct engine_slot_matchers){0};
 }
 
 /* ---- grammars ---- */
 
-void grammar_room_told(struct lane_grammars *t, struct lane_grammar *x,
+void grammar_room_told(struct engine_slot_grammars *t, struct engine_slot_grammar *x,
                        const struct msg_grammar_done *m)
 {
     if (!t->has_room)
@@ -62,7 +62,7 @@ void grammar_room_told(struct lane_grammars *t, struct lane_grammar *x,
     t->memory_bytes += x->memory_bytes;
 }
 
-bool grammar_room_takes(const struct lane_grammars *t, uint64_t tenant)
+bool grammar_room_takes(const struct engine_slot_grammars *t, uint64_t tenant)
 {
     uint64_t n_own = 0, part = for_grammars(t);
     if (t->room_bytes == 0 || t->memory_bytes < anybodys(part))
@@ -72,19 +72,19 @@ bool grammar_room_takes(const struct lane_grammars *t, uint64_t tenant)
     return t->memory_bytes < part && n_own < part / TENANTS_PART;
 }
 
-bool grammar_room_is_short(const struct lane_grammars *t)
+bool grammar_room_is_short(const struct engine_slot_grammars *t)
 {
     return t->room_bytes > 0 && t->memory_bytes > for_grammars(t) / 2;
 }
 
 /* ---- matchers ---- */
 
-bool grammar_room_fits(const struct lane_grammars *t, const struct lane_grammar *x)
+bool grammar_room_fits(const struct engine_slot_grammars *t, const struct engine_slot_grammar *x)
 {
     return t->room_bytes == 0 || x->matcher_bytes + FIRST_BYTES <= for_matchers(t);
 }
 
-static struct matcher_share *share_of(struct lane_matchers *m, uint64_t tenant)
+static struct matcher_share *share_of(struct engine_slot_matchers *m, uint64_t tenant)
 {
     for (uint32_t i = 0; i < m->n; i++)
         if (m->shares[i].tenant == tenant)
@@ -97,29 +97,29 @@ static struct matcher_share *share_of(struct lane_matchers *m, uint64_t tenant)
     return &m->shares[m->n++];
 }
 
-static void add(struct lane_matchers *m, uint64_t tenant, uint64_t n_bytes)
+static void add(struct engine_slot_matchers *m, uint64_t tenant, uint64_t n_bytes)
 {
     share_of(m, tenant)->n_bytes += n_bytes;
     m->n_bytes += n_bytes;
 }
 
-static uint64_t matcher_bytes(const struct lane_grammar *x, const struct request *r)
+static uint64_t matcher_bytes(const struct engine_slot_grammar *x, const struct request *r)
 {
     return r->matcher_kib > 0 ? (uint64_t)r->matcher_kib << 10 : x->matcher_bytes + FIRST_BYTES;
 }
 
 /* 0: r has none in l. */
-static uint64_t bytes_in(const struct lane *l, const struct request *r)
+static uint64_t bytes_in(const struct engine_slot *l, const struct request *r)
 {
-    if (!r->sched || r->grammar_id == 0 || r->grammar_lane != l->group->index)
+    if (!r->sched || r->grammar_id == 0 || r->grammar_engine_slot != l->group->index)
         return 0;
-    const struct lane_grammar *x = lane_grammars_find(&l->grammars, r->grammar_id);
+    const struct engine_slot_grammar *x = engine_slot_grammars_find(&l->grammars, r->grammar_id);
     return x ? matcher_bytes(x, r) : 0;
 }
 
-static void count(struct head_core *h, struct lane *l)
+static void count(struct head_core *h, struct engine_slot *l)
 {
-    struct lane_matchers *m = &l->grammars.matchers;
+    struct engine_slot_matchers *m = &l->grammars.matchers;
     m->n = 0;
     m->n_bytes = 0;
     m->counted_ns = h->now_ns;
@@ -133,19 +133,19 @@ static void count(struct head_core *h, struct lane *l)
 }
 
 /* One alone always has room: it would wait for ever. */
-static bool has_room(struct lane_grammars *t, uint64_t n_bytes, const struct request *r)
+static bool has_room(struct engine_slot_grammars *t, uint64_t n_bytes, const struct request *r)
 {
-    struct lane_matchers *m = &t->matchers;
+    struct engine_slot_matchers *m = &t->matchers;
     uint64_t part = for_matchers(t), after = m->n_bytes + n_bytes;
     if (m->n_bytes == 0 || after <= anybodys(part))
         return true;
     return after <= part && share_of(m, r->tenant)->n_bytes + n_bytes <= part / TENANTS_PART;
 }
 
-bool grammar_room_would(struct head_core *h, struct lane *l, const struct lane_grammar *x,
-                        const struct request *r)
+bool grammar_room_would(struct head_core *h, struct engine_slot *l,
+                        const struct engine_slot_grammar *x, const struct request *r)
 {
-    struct lane_grammars *t = &l->grammars;
+    struct engine_slot_grammars *t = &l->grammars;
     uint64_t n_bytes = matcher_bytes(x, r);
     if (t->room_bytes == 0)
         return true;
@@ -162,8 +162,8 @@ bool grammar_room_would(struct head_core *h, struct lane *l, const struct lane_g
     return false;
 }
 
-bool grammar_room_admits(struct head_core *h, struct lane *l, const struct lane_grammar *x,
-                         const struct request *r)
+bool grammar_room_admits(struct head_core *h, struct engine_slot *l,
+                         const struct engine_slot_grammar *x, const struct request *r)
 {
     if (!grammar_room_would(h, l, x, r))
         return false;
@@ -174,10 +174,10 @@ bool grammar_room_admits(struct head_core *h, struct lane *l, const struct lane_
 
 /* ---- more than there is ---- */
 
-static struct request *youngest_of_largest(const struct head_core *h, const struct lane *l,
+static struct request *youngest_of_largest(const struct head_core *h, const struct engine_slot *l,
                                            uint32_t *n)
 {
-    const struct lane_matchers *m = &l->grammars.matchers;
+    const struct engine_slot_matchers *m = &l->grammars.matchers;
     uint32_t i_largest = 0;
     for (uint32_t i = 1; i < m->n; i++)
         if (m->shares[i].n_bytes > m->shares[i_largest].n_bytes)
@@ -207,20 +207,20 @@ static void end_too_large(struct head_core *h, struct request *r)
 }
 
 /* The token that it is drawing now is drawn again. */
-static void put_aside(struct head_core *h, struct lane *l, struct request *r)
+static void put_aside(struct head_core *h, struct engine_slot *l, struct request *r)
 {
     (void)scheduler_leave(l->scheduler, r);
     requests_send_away(h, r);
     h->grammars.n_put_aside++;
 }
 
-static void relieve(struct head_core *h, struct lane *l)
+static void relieve(struct head_core *h, struct engine_slot *l)
 {
     while (l->grammars.matchers.n_bytes > for_matchers(&l->grammars)) {
         uint32_t n;
         struct request *r = youngest_of_largest(h, l, &n);
         if (!r)
-            return; /* who is on the way to another lane leaves by itself */
+            return; /* who is on the way to another engine slot leaves by itself */
         if (n == 1)
             end_too_large(h, r);
         else
@@ -229,10 +229,10 @@ static void relieve(struct head_core *h, struct lane *l)
     }
 }
 
-bool grammar_room_turn(struct head_core *h, struct lane *l)
+bool grammar_room_turn(struct head_core *h, struct engine_slot *l)
 {
-    struct lane_grammars *t = &l->grammars;
-    struct lane_matchers *m = &t->matchers;
+    struct engine_slot_grammars *t = &l->grammars;
+    struct engine_slot_matchers *m = &t->matchers;
     if (t->room_bytes == 0 || !l->scheduler)
         return false;
     if (m->counted && m->n_bytes > 0 && h->now_ns - m->counted_ns >= COUNT_NS) {

@@ -1,11 +1,12 @@
-/* A request with a grammar is placed in a lane whose rank has compiled it. One that is not there is
- * asked for: at most ASKED_AT_ONCE at a time for each lane, and tenants take turns, so that one
- * tenant's many costly grammars hold up no other tenant's. Who waits is in the held list, marked as
- * waiting, and is looked at again when something has happened that may matter: h->grammars.looks
- * counts that. Who has its grammar waits there too while its tenant's masks have taken what they
- * may of the lane's time (mask_shares.h). A lane's table dies with its epoch; then its requests are
- * held anew and ask again, there or elsewhere. Which grammars are in use is read off the requests
- * themselves, so no transition of a request has to keep a count right. */
+/* A request with a grammar is placed in an engine slot whose rank has compiled it. One that is not
+ * there is asked for: at most ASKED_AT_ONCE at a time for each engine slot, and tenants take turns,
+ * so that one tenant's many costly grammars hold up no other tenant's. Who waits is in the held
+ * list, marked as waiting, and is looked at again when something has happened that may matter:
+ * h->grammars.looks counts that. Who has its grammar waits there too while its tenant's masks have
+ * taken what they may of the engine slot's time (mask_shares.h). An engine slot's table dies with
+ * its epoch; then its requests are held anew and ask again, there or elsewhere. Which grammars are
+ * in use is read off the requests themselves, so no transition of a request has to keep a count
+ * right. */
 #include "head/routing/grammars.h"
 
 #include <assert.h>
@@ -47,18 +48,18 @@ static struct request_salt key_of(const struct request *r)
     return key;
 }
 
-static struct lane_grammar *find(const struct lane *l, struct request_salt key)
+static struct engine_slot_grammar *find(const struct engine_slot *l, struct request_salt key)
 {
-    const struct lane_grammars *t = &l->grammars;
+    const struct engine_slot_grammars *t = &l->grammars;
     for (uint32_t i = 0; i < t->n; i++)
         if (t->all[i].key.lo == key.lo && t->all[i].key.hi == key.hi)
             return &t->all[i];
     return NULL;
 }
 
-static struct lane_grammar *find_id(const struct lane *l, uint64_t id)
+static struct engine_slot_grammar *find_id(const struct engine_slot *l, uint64_t id)
 {
-    return lane_grammars_find(&l->grammars, id);
+    return engine_slot_grammars_find(&l->grammars, id);
 }
 
 static bool has_grammar(const struct request *r)
@@ -75,43 +76,43 @@ static struct request_salt request_key(struct request *r)
 }
 
 /* The rank that draws: rank 0 of the last stage. */
-static struct worker *drawer(const struct head_core *h, const struct lane *l)
+static struct worker *drawer(const struct head_core *h, const struct engine_slot *l)
 {
     uint32_t position = (h->config.cluster.pp - 1) * l->group->tp;
     return l->group->members[position];
 }
 
-void grammars_on_ready(struct head_core *h, struct lane *l)
+void grammars_on_ready(struct head_core *h, struct engine_slot *l)
 {
-    l->grammars = (struct lane_grammars){
+    l->grammars = (struct engine_slot_grammars){
         .on = link_has_type(&drawer(h, l)->peer->link, MSG_GRAMMAR), .sweep_at = KEPT};
     h->grammars.looks++;
 }
 
-void grammars_on_down(struct head_core *h, struct lane *l)
+void grammars_on_down(struct head_core *h, struct engine_slot *l)
 {
     mem_free(l->grammars.all);
     mem_free(l->grammars.dropped);
     grammar_room_fini(&l->grammars);
-    l->grammars = (struct lane_grammars){0};
+    l->grammars = (struct engine_slot_grammars){0};
     h->grammars.looks++;
 }
 
 /* ---- room ---- */
 
-static bool is_used(const bool *used, const struct lane_grammars *t, uint32_t i)
+static bool is_used(const bool *used, const struct engine_slot_grammars *t, uint32_t i)
 {
     return used[i] || (t->all[i].sent && !t->all[i].ready);
 }
 
-static void mark_used(const struct head_core *h, const struct lane *l, bool *used)
+static void mark_used(const struct head_core *h, const struct engine_slot *l, bool *used)
 {
     for (struct request *r = request_table_next(h->requests, NULL); r;
          r = request_table_next(h->requests, r)) {
         if (!r->has_grammar_key || r->finish != FINISH_NONE)
             continue;
-        const struct lane_grammar *x = NULL;
-        if (r->grammar_lane == l->group->index)
+        const struct engine_slot_grammar *x = NULL;
+        if (r->grammar_engine_slot == l->group->index)
             x = find_id(l, r->grammar_id);
         else if (r->move_at_ns == UINT64_MAX)
             x = find(l, r->grammar_key); /* it may be on its way here */
@@ -120,7 +121,7 @@ static void mark_used(const struct head_core *h, const struct lane *l, bool *use
     }
 }
 
-static void drop(struct lane_grammars *t, uint32_t i)
+static void drop(struct engine_slot_grammars *t, uint32_t i)
 {
     if (t->all[i].sent)
         t->dropped[t->n_dropped++] = t->all[i].id;
@@ -131,7 +132,7 @@ static void drop(struct lane_grammars *t, uint32_t i)
 }
 
 /* Forgets unused ones, the oldest first, until n are left. */
-static void drop_unused(struct lane_grammars *t, bool *used, uint32_t n_unused, uint32_t n)
+static void drop_unused(struct engine_slot_grammars *t, bool *used, uint32_t n_unused, uint32_t n)
 {
     while (n_unused > n) {
         uint32_t i_oldest = UINT32_MAX;
@@ -147,9 +148,9 @@ static void drop_unused(struct lane_grammars *t, bool *used, uint32_t n_unused, 
 
 /* A walk over all requests: once in KEPT / 2 new grammars, or, where all are in use, once in a
  * look. */
-static void sweep(struct head_core *h, struct lane *l)
+static void sweep(struct head_core *h, struct engine_slot *l)
 {
-    struct lane_grammars *t = &l->grammars;
+    struct engine_slot_grammars *t = &l->grammars;
     bool used[PROTO_MAX_GRAMMARS] = {false};
     uint32_t n_unused = 0;
     if (t->swept_look == h->grammars.looks || t->n_dropped > 0)
@@ -165,7 +166,7 @@ static void sweep(struct head_core *h, struct lane *l)
 }
 
 /* Half of the table is anybody's; of the rest no tenant has more than its part. */
-static bool has_room(const struct lane_grammars *t, const struct request *r)
+static bool has_room(const struct engine_slot_grammars *t, const struct request *r)
 {
     uint32_t n_own = 0;
     if (t->n >= PROTO_MAX_GRAMMARS ||
@@ -179,12 +180,12 @@ static bool has_room(const struct lane_grammars *t, const struct request *r)
     return n_own < PROTO_MAX_GRAMMARS / 8;
 }
 
-static void reserve(struct lane_grammars *t)
+static void reserve(struct engine_slot_grammars *t)
 {
     if (t->n < t->cap)
         return;
     uint32_t cap = t->cap ? 2 * t->cap : KEPT;
-    struct lane_grammar *all = mem_array(cap, sizeof *all);
+    struct engine_slot_grammar *all = mem_array(cap, sizeof *all);
     uint64_t *dropped = mem_array(cap, sizeof *dropped);
     if (t->n > 0)
         memcpy(all, t->all, t->n * sizeof *all);
@@ -199,7 +200,7 @@ static void reserve(struct lane_grammars *t)
 
 /* ---- asking ---- */
 
-static void send_grammar(struct head_core *h, struct lane *l, struct lane_grammar *x,
+static void send_grammar(struct head_core *h, struct engine_slot *l, struct engine_slot_grammar *x,
                          const struct request *r)
 {
     if (l->grammars.n_asked >= ASKED_AT_ONCE)
@@ -214,10 +215,10 @@ static void send_grammar(struct head_core *h, struct lane *l, struct lane_gramma
     l->grammars.n_asked += x->sent;
 }
 
-static struct lane_grammar *begin(struct head_core *h, const struct request *r, struct lane *l,
-                                  bool in_turn)
+static struct engine_slot_grammar *begin(struct head_core *h, const struct request *r,
+                                         struct engine_slot *l, bool in_turn)
 {
-    struct lane_grammars *t = &l->grammars;
+    struct engine_slot_grammars *t = &l->grammars;
     if (t->n_asked >= ASKED_AT_ONCE)
         return NULL;
     if (in_turn && t->last_tenant == r->tenant && t->n > 0) {
@@ -231,18 +232,18 @@ static struct lane_grammar *begin(struct head_core *h, const struct request *r, 
     reserve(t);
     t->last_tenant = r->tenant;
     t->n_bytes += r->sampling.grammar.len;
-    struct lane_grammar *x = &t->all[t->n++];
-    *x = (struct lane_grammar){.key = r->grammar_key,
-                               .id = ++h->grammars.last_id,
-                               .tenant = r->tenant,
-                               .n_bytes = (uint32_t)r->sampling.grammar.len};
+    struct engine_slot_grammar *x = &t->all[t->n++];
+    *x = (struct engine_slot_grammar){.key = r->grammar_key,
+                                      .id = ++h->grammars.last_id,
+                                      .tenant = r->tenant,
+                                      .n_bytes = (uint32_t)r->sampling.grammar.len};
     return x;
 }
 
-static bool is_ready(struct head_core *h, const struct request *r, struct lane *l, bool in_turn,
-                     uint64_t *id)
+static bool is_ready(struct head_core *h, const struct request *r, struct engine_slot *l,
+                     bool in_turn, uint64_t *id)
 {
-    struct lane_grammar *x = find(l, r->grammar_key);
+    struct engine_slot_grammar *x = find(l, r->grammar_key);
     if (!x)
         x = begin(h, r, l, in_turn);
     *id = x ? x->id : 0;
@@ -271,11 +272,11 @@ bool grammars_waits(const struct head_core *h, const struct request *r)
     return r->awaits_grammar && r->grammar_look == h->grammars.looks;
 }
 
-struct lane *grammars_lane(struct head_core *h, struct request *r)
+struct engine_slot *grammars_engine_slot(struct head_core *h, struct request *r)
 {
     if (!r->awaits_grammar || r->grammar_id == 0)
         return NULL;
-    struct lane *l = &h->lanes[r->grammar_lane];
+    struct engine_slot *l = &h->engine_slots[r->grammar_engine_slot];
     if (l->scheduler && find_id(l, r->grammar_id) && route_takes(h, r, l))
         return l;
     r->grammar_id = 0;
@@ -287,7 +288,7 @@ bool grammars_cannot(struct head_core *h, struct request *r)
     if (!r->awaits_grammar || r->grammar_id != 0)
         return false;
     for (uint32_t i = 0; i < h->n_live; i++) {
-        const struct lane *l = &h->lanes[h->live[i]];
+        const struct engine_slot *l = &h->engine_slots[h->live[i]];
         if (!l->grammars.on || l->grammars.n_asked < ASKED_AT_ONCE || find(l, r->grammar_key))
             return false;
     }
@@ -295,7 +296,7 @@ bool grammars_cannot(struct head_core *h, struct request *r)
     return true;
 }
 
-bool grammars_admit(struct head_core *h, struct request *r, struct lane *l)
+bool grammars_admit(struct head_core *h, struct request *r, struct engine_slot *l)
 {
     if (!has_grammar(r) || !l->grammars.on)
         return true;
@@ -303,13 +304,13 @@ bool grammars_admit(struct head_core *h, struct request *r, struct lane *l)
     bool ready = is_ready(h, r, l, !h->grammars.any_turn, &r->grammar_id) &&
                  scheduler_takes_masks(l->scheduler, r) &&
                  grammar_room_admits(h, l, find_id(l, r->grammar_id), r);
-    r->grammar_lane = l->group->index;
+    r->grammar_engine_slot = l->group->index;
     if (!ready)
         keep_waiting(h, r);
     return ready;
 }
 
-bool grammars_may_move(struct head_core *h, struct request *r, struct lane *l)
+bool grammars_may_move(struct head_core *h, struct request *r, struct engine_slot *l)
 {
     uint64_t id;
     if (!has_grammar(r) || !l->grammars.on)
@@ -318,32 +319,32 @@ bool grammars_may_move(struct head_core *h, struct request *r, struct lane *l)
     return is_ready(h, r, l, false, &id) && grammar_room_would(h, l, find_id(l, id), r);
 }
 
-bool grammars_move(struct head_core *h, struct request *r, struct lane *l)
+bool grammars_move(struct head_core *h, struct request *r, struct engine_slot *l)
 {
     if (!has_grammar(r) || !l->grammars.on)
         return true;
-    const struct lane_grammar *x = find(l, request_key(r));
+    const struct engine_slot_grammar *x = find(l, request_key(r));
     if (!x || !x->ready || !grammar_room_admits(h, l, x, r))
         return false;
     r->grammar_id = x->id;
-    r->grammar_lane = l->group->index;
+    r->grammar_engine_slot = l->group->index;
     return true;
 }
 
 /* ---- answers ---- */
 
 /* Those that wait for it; they are alone in having to. */
-static void end_waiting(struct head_core *h, const struct lane *l, uint64_t id, enum status status,
-                        const char *text)
+static void end_waiting(struct head_core *h, const struct engine_slot *l, uint64_t id,
+                        enum status status, const char *text)
 {
     for (struct request *r = h->held_first, *next; r; r = next) {
         next = r->next;
-        if (r->awaits_grammar && r->grammar_id == id && r->grammar_lane == l->group->index)
+        if (r->awaits_grammar && r->grammar_id == id && r->grammar_engine_slot == l->group->index)
             requests_end(h, r, FINISH_ERROR, status, text);
     }
 }
 
-static void end_not_compiled(struct head_core *h, const struct lane *l,
+static void end_not_compiled(struct head_core *h, const struct engine_slot *l,
                              const struct msg_grammar_done *m)
 {
     char text[sizeof((struct request *)0)->text];
@@ -358,7 +359,7 @@ static void end_not_compiled(struct head_core *h, const struct lane *l,
 
 /* It would wait for ever. The rank has it, and may forget it; a full list of what it may forget
  * (its link has had no credit for long) leaves it in the table, where a sweep finds it. */
-static void end_too_large(struct head_core *h, struct lane *l, struct lane_grammar *x)
+static void end_too_large(struct head_core *h, struct engine_slot *l, struct engine_slot_grammar *x)
 {
     char text[sizeof((struct request *)0)->text];
     snprintf(text, sizeof text,
@@ -375,10 +376,10 @@ void grammars_on_done(struct head_core *h, struct worker *w, const struct msg_gr
     const struct group *g = w->group;
     if (!g || g->state != GROUP_READY || m->term_epoch != g->epoch)
         return; /* of an epoch that is over */
-    struct lane *l = &h->lanes[g->index];
+    struct engine_slot *l = &h->engine_slots[g->index];
     if (!l->scheduler || drawer(h, l) != w)
         return;
-    struct lane_grammar *x = find_id(l, m->id);
+    struct engine_slot_grammar *x = find_id(l, m->id);
     if (!x || !x->sent || x->ready)
         return; /* forgotten meanwhile, or answered twice */
     h->grammars.looks++;
@@ -391,7 +392,7 @@ void grammars_on_done(struct head_core *h, struct worker *w, const struct msg_gr
             return;
         }
         for (uint32_t i = 0; i < h->n_live; i++)
-            h->lanes[h->live[i]].look_due = true; /* who is to move may have waited for it */
+            h->engine_slots[h->live[i]].look_due = true; /* who is to move may have waited for it */
         return;
     }
     x->sent = false; /* the rank has nothing of it that it could forget */
@@ -402,9 +403,9 @@ void grammars_on_done(struct head_core *h, struct worker *w, const struct msg_gr
 void grammars_on_session(struct head_core *h, struct worker *w)
 {
     const struct group *g = w->group;
-    if (!g || g->state != GROUP_READY || !h->lanes[g->index].scheduler)
+    if (!g || g->state != GROUP_READY || !h->engine_slots[g->index].scheduler)
         return;
-    struct lane *l = &h->lanes[g->index];
+    struct engine_slot *l = &h->engine_slots[g->index];
     if (drawer(h, l) != w)
         return;
     for (uint32_t i = 0; i < l->grammars.n; i++)
@@ -418,8 +419,8 @@ void grammars_on_session(struct head_core *h, struct worker *w)
 void grammars_turn(struct head_core *h)
 {
     for (uint32_t i = 0; i < h->n_live; i++) {
-        struct lane *l = &h->lanes[h->live[i]];
-        struct lane_grammars *t = &l->grammars;
+        struct engine_slot *l = &h->engine_slots[h->live[i]];
+        struct engine_slot_grammars *t = &l->grammars;
         if ((l->scheduler && scheduler_takes_more_masks(l->scheduler)) || grammar_room_turn(h, l))
             h->grammars.looks++;
         for (; t->n_dropped > 0; t->n_dropped--) {
@@ -435,8 +436,8 @@ void grammars_turn(struct head_core *h)
 /* Then it waits for what its tenant's masks may take, or for room for its matcher. */
 static bool has_ready(const struct head_core *h, const struct request *r)
 {
-    const struct lane *l = &h->lanes[r->grammar_lane];
-    const struct lane_grammar *x = r->grammar_id ? find_id(l, r->grammar_id) : NULL;
+    const struct engine_slot *l = &h->engine_slots[r->grammar_engine_slot];
+    const struct engine_slot_grammar *x = r->grammar_id ? find_id(l, r->grammar_id) : NULL;
     return x && x->ready;
 }
 
@@ -455,18 +456,19 @@ void grammars_tick(struct head_core *h)
 
 /* ---- for tests ---- */
 
-static bool check_lane(const struct lane *l, struct error *err)
+static bool check_engine_slot(const struct engine_slot *l, struct error *err)
 {
-    const struct lane_grammars *t = &l->grammars;
+    const struct engine_slot_grammars *t = &l->grammars;
     uint32_t n_asked = 0;
     uint64_t n_bytes = 0, memory_bytes = 0;
     for (uint32_t i = 0; i < t->n; i++) {
-        const struct lane_grammar *x = &t->all[i];
+        const struct engine_slot_grammar *x = &t->all[i];
         memory_bytes += x->memory_bytes;
         n_asked += x->sent && !x->ready;
         n_bytes += x->n_bytes;
         if ((i > 0 && t->all[i - 1].id >= x->id) || (x->ready && !x->sent))
-            return error_set(err, STATUS_INTERNAL, "a lane's grammars are out of order"), false;
+            return error_set(err, STATUS_INTERNAL, "an engine slot's grammars are out of order"),
+                   false;
     }
     if (n_asked != t->n_asked || n_asked > ASKED_AT_ONCE || n_bytes != t->n_bytes ||
         memory_bytes != t->memory_bytes)
@@ -476,24 +478,24 @@ static bool check_lane(const struct lane *l, struct error *err)
     return true;
 }
 
-static bool check_placed(const struct lane *l, const struct request *r)
+static bool check_placed(const struct engine_slot *l, const struct request *r)
 {
-    const struct lane_grammar *x = find_id(l, r->grammar_id);
-    return !l->grammars.on || (r->grammar_lane == l->group->index && x && x->ready);
+    const struct engine_slot_grammar *x = find_id(l, r->grammar_id);
+    return !l->grammars.on || (r->grammar_engine_slot == l->group->index && x && x->ready);
 }
 
 bool grammars_check(const struct head_core *h, struct error *err)
 {
     uint32_t n_waiting = 0;
     for (uint32_t i = 0; i < h->n_live; i++)
-        if (!check_lane(&h->lanes[h->live[i]], err))
+        if (!check_engine_slot(&h->engine_slots[h->live[i]], err))
             return false;
     for (const struct request *r = request_table_next(h->requests, NULL); r;
          r = request_table_next(h->requests, r)) {
         n_waiting += r->awaits_grammar;
         if (r->awaits_grammar && (r->sched || r->finish != FINISH_NONE))
             return error_set(err, STATUS_INTERNAL, "who waits for a grammar is not held"), false;
-        if (r->sched && has_grammar(r) && !check_placed(&h->lanes[r->i_group], r))
+        if (r->sched && has_grammar(r) && !check_placed(&h->engine_slots[r->i_group], r))
             return error_set(err, STATUS_INTERNAL, "a request whose grammar is not ready"), false;
     }
     if (n_waiting != h->grammars.n_waiting)

@@ -25,15 +25,17 @@ static bool is_partner(enum group_role mine, enum group_role other)
     return mine == GROUP_PREFILL ? other != GROUP_PREFILL : other == GROUP_PREFILL;
 }
 
-/* The least that stands between a lane and those of the other kind; none: there is nobody. */
-static enum role_trouble find_trouble(const struct head_core *h, const struct lane *l, bool *none)
+/* The least that stands between an engine slot and those of the other kind; none: there is nobody.
+ */
+static enum role_trouble find_trouble(const struct head_core *h, const struct engine_slot *l,
+                                      bool *none)
 {
     enum role_trouble least = ROLE_TROUBLE_COUNT;
     *none = false;
     if (!h->config.enable_prefix_caching)
         return ROLE_NO_CACHING;
     for (uint32_t i = 0; i < h->n_live && least != ROLE_FINE; i++) {
-        const struct group *other = h->lanes[h->live[i]].group;
+        const struct group *other = h->engine_slots[h->live[i]].group;
         if (other == l->group || !is_partner(l->group->role, other->role))
             continue;
         bool gives = l->group->role == GROUP_PREFILL;
@@ -51,7 +53,7 @@ static enum role_trouble find_trouble(const struct head_core *h, const struct la
 void roles_settle(struct head_core *h)
 {
     for (uint32_t i = 0; i < h->n_live; i++) {
-        struct lane *l = &h->lanes[h->live[i]];
+        struct engine_slot *l = &h->engine_slots[h->live[i]];
         enum role_trouble before = l->role_trouble;
         bool none = false;
         l->role = l->group->role;

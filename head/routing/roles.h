@@ -4,7 +4,7 @@
  * none, both compute prompts and what follows, as groups without a role do. Loop thread. */
 #include "head/state/head_core.h"
 
-/* The list of live lanes has changed, and every group in it is whole. */
+/* The list of live engine slots has changed, and every group in it is whole. */
 void roles_settle(struct head_core *h);
 /* Says what is wrong and what to change, for people. */
 const char *roles_advice(enum role_trouble t);

@@ -23,7 +23,7 @@
 
 enum { ENDS_REMEMBERED = 64 };
 
-static bool is_fresh(const struct head_core *h, const struct lane *l)
+static bool is_fresh(const struct head_core *h, const struct engine_slot *l)
 {
     return l->time.measured_ns && h->now_ns - l->time.measured_ns < STALE_NS;
 }
@@ -33,7 +33,7 @@ struct step_speed route_mean_speed(const struct head_core *h)
     struct step_speed sum = {0};
     uint32_t n = 0;
     for (uint32_t i = 0; i < h->n_live; i++) {
-        const struct lane *l = &h->lanes[h->live[i]];
+        const struct engine_slot *l = &h->engine_slots[h->live[i]];
         if (!is_fresh(h, l))
             continue;
         struct step_speed s = step_time_speed(&l->time);
@@ -47,13 +47,14 @@ struct step_speed route_mean_speed(const struct head_core *h)
 /* The time that is left of the steps in flight. A step that is late by some time is expected to
  * need as much again.
  */
-static double in_flight_ns(const struct head_core *h, const struct lane *l, struct step_speed s)
+static double in_flight_ns(const struct head_core *h, const struct engine_slot *l,
+                           struct step_speed s)
 {
     double want = 0, passed = (double)(h->now_ns - l->activity_ns);
     if (l->last_result == l->last_step)
         return 0;
     for (uint64_t step = l->last_result + 1; step <= l->last_step; step++) {
-        double ns = s.base_ns + s.token_ns * l->n_tokens[step % LANE_STEPS];
+        double ns = s.base_ns + s.token_ns * l->n_tokens[step % ENGINE_SLOT_STEPS];
         if (want == 0 && passed > ns) /* the oldest is overdue */
             ns = 2 * passed - ns;
         want += ns;
@@ -81,7 +82,7 @@ static double cost_ns(const struct head_core *h, const struct route *x, uint32_t
                 x->speed.token_ns * ((double)n_tokens + (double)n_steps * (double)n_rows);
     uint32_t n_ends = ends_before(l, n_new);
     if (n_ends > 0)
-        ns += n_ends * step_time_between_ends_ns(&x->lane->time, l->running);
+        ns += n_ends * step_time_between_ends_ns(&x->engine_slot->time, l->running);
     return ns;
 }
 
@@ -93,7 +94,7 @@ static double answer_ns(const struct route *x, double n_tokens)
 }
 
 /* Two in one group, and nobody would know which of them ended it. */
-static bool has_suspect(const struct head_core *h, const struct lane *l)
+static bool has_suspect(const struct head_core *h, const struct engine_slot *l)
 {
     const struct request *r = request_table_find(h->requests, l->suspect, l->suspect_choice);
     return r && r->i_group == l->group->index && r->finish == FINISH_NONE && request_is_suspect(r);
@@ -105,7 +106,7 @@ static bool is_room(const struct group *g, const struct request *r, uint32_t mos
     return (r->ids_cap < g->max_model_len ? r->ids_cap : g->max_model_len) <= most_tokens;
 }
 
-static bool has_room(const struct lane *l, const struct request *r)
+static bool has_room(const struct engine_slot *l, const struct request *r)
 {
     return is_room(l->group, r, l->most_tokens);
 }
@@ -113,7 +114,7 @@ static bool has_room(const struct lane *l, const struct request *r)
 bool route_awaits_room(const struct head_core *h, const struct request *r)
 {
     for (uint32_t i = 0; i < h->n_live; i++) {
-        if (has_room(&h->lanes[h->live[i]], r))
+        if (has_room(&h->engine_slots[h->live[i]], r))
             return false;
     }
     return true;
@@ -129,7 +130,7 @@ bool route_may_have_room(const struct head_core *h, const struct request *r)
     return false;
 }
 
-static bool takes(const struct head_core *h, const struct lane *l, const struct request *r)
+static bool takes(const struct head_core *h, const struct engine_slot *l, const struct request *r)
 {
     return !l->group->draining && has_room(l, r) &&
            request_may_be_tried(r, h->calm_since_ns, h->now_ns) &&
@@ -140,21 +141,21 @@ static bool takes(const struct head_core *h, const struct lane *l, const struct 
 static bool only_decodes(const struct head_core *h)
 {
     for (uint32_t i = 0; i < h->n_live; i++) {
-        const struct lane *l = &h->lanes[h->live[i]];
+        const struct engine_slot *l = &h->engine_slots[h->live[i]];
         if (!l->group->draining && l->role != GROUP_DECODE)
             return false;
     }
     return true;
 }
 
-static bool takes_prompts(const struct head_core *h, const struct lane *l)
+static bool takes_prompts(const struct head_core *h, const struct engine_slot *l)
 {
     return l->role != GROUP_DECODE || only_decodes(h);
 }
 
 /* from: whose it is, and runs there, so that it is another one's then; NULL: nobody's. */
-static bool is_route(const struct head_core *h, const struct lane *l, const struct request *r,
-                     const struct lane *from, bool decodes_prompts)
+static bool is_route(const struct head_core *h, const struct engine_slot *l,
+                     const struct request *r, const struct engine_slot *from, bool decodes_prompts)
 {
     if (!takes(h, l, r))
         return false;
@@ -165,7 +166,7 @@ static bool is_route(const struct head_core *h, const struct lane *l, const stru
 }
 
 /* A request that is on its way counts as there. */
-static struct scheduler_load load_of(const struct lane *l)
+static struct scheduler_load load_of(const struct engine_slot *l)
 {
     struct scheduler_load load;
     scheduler_get_load(l->scheduler, &load);
@@ -174,8 +175,9 @@ static struct scheduler_load load_of(const struct lane *l)
     return load;
 }
 
-/* Every lane that takes requests, with what it costs at least. */
-static uint32_t list_routes(struct head_core *h, const struct request *r, const struct lane *from)
+/* Every engine slot that takes requests, with what it costs at least. */
+static uint32_t list_routes(struct head_core *h, const struct request *r,
+                            const struct engine_slot *from)
 {
     bool decodes_prompts = only_decodes(h);
     double n_answer = r->ids_cap - r->n_ids;
@@ -184,12 +186,12 @@ static uint32_t list_routes(struct head_core *h, const struct request *r, const 
     struct step_speed mean = route_mean_speed(h);
     uint32_t n = 0;
     for (uint32_t i = 0; i < h->n_live; i++) {
-        struct lane *l = &h->lanes[h->live[i]];
+        struct engine_slot *l = &h->engine_slots[h->live[i]];
         if (!is_route(h, l, r, from, decodes_prompts))
             continue;
         struct route *x = &h->routes[n++];
         bool stale = mean.token_ns > 0 && !is_fresh(h, l) && l->last_result == l->last_step;
-        *x = (struct route){.lane = l, .speed = stale ? mean : step_time_speed(&l->time)};
+        *x = (struct route){.engine_slot = l, .speed = stale ? mean : step_time_speed(&l->time)};
         x->load = load_of(l);
         x->flight_ns = in_flight_ns(h, l, x->speed);
         x->answer_ns = answer_ns(x, n_answer);
@@ -200,18 +202,18 @@ static uint32_t list_routes(struct head_core *h, const struct request *r, const 
 
 static double look_up(struct head_core *h, struct request *r, struct route *x)
 {
-    uint32_t n_hit = scheduler_cached_tokens(x->lane->scheduler, r);
+    uint32_t n_hit = scheduler_cached_tokens(x->engine_slot->scheduler, r);
     return x->cost_ns = cost_ns(h, x, r->n_ids - n_hit);
 }
 
 /* The other choices of a prompt come together, before anything of it is planned. */
-static struct lane *lane_of_last(struct head_core *h, const struct request *r)
+static struct engine_slot *engine_slot_of_last(struct head_core *h, const struct request *r)
 {
     const struct last_route *last = &h->last_route;
     if (!last->epoch || last->id.lo != r->id.lo || last->id.hi != r->id.hi ||
         last->i_prompt != r->sampling.i_prompt)
         return NULL;
-    struct lane *l = &h->lanes[last->i_group];
+    struct engine_slot *l = &h->engine_slots[last->i_group];
     if (!l->scheduler || l->group->epoch != last->epoch || !takes(h, l, r) || !takes_prompts(h, l))
         return NULL;
     struct scheduler_load load = load_of(l);
@@ -219,11 +221,11 @@ static struct lane *lane_of_last(struct head_core *h, const struct request *r)
 }
 
 /* The prefix is looked for only where the load alone does not say that another is sooner. */
-static struct lane *soonest(struct head_core *h, struct request *r)
+static struct engine_slot *soonest(struct head_core *h, struct request *r)
 {
     uint32_t n = list_routes(h, r, NULL), i_first = 0;
     if (n < 2)
-        return n ? h->routes[0].lane : NULL;
+        return n ? h->routes[0].engine_slot : NULL;
     for (uint32_t i = 1; i < n; i++)
         i_first = h->routes[i].cost_ns < h->routes[i_first].cost_ns ? i : i_first;
     double least = look_up(h, r, &h->routes[i_first]);
@@ -233,18 +235,19 @@ static struct lane *soonest(struct head_core *h, struct request *r)
         double cost = look_up(h, r, &h->routes[i]);
         least = cost < least ? cost : least;
     }
-    struct lane *best = NULL;
+    struct engine_slot *best = NULL;
     for (uint32_t i = 0; i < n; i++) {
         const struct route *x = &h->routes[i];
-        if (x->cost_ns <= least * SAME_COST && (!best || x->lane->placed_seq < best->placed_seq))
-            best = x->lane;
+        if (x->cost_ns <= least * SAME_COST &&
+            (!best || x->engine_slot->placed_seq < best->placed_seq))
+            best = x->engine_slot;
     }
     return best;
 }
 
-struct lane *route_find(struct head_core *h, struct request *r)
+struct engine_slot *route_find(struct head_core *h, struct request *r)
 {
-    struct lane *l = lane_of_last(h, r);
+    struct engine_slot *l = engine_slot_of_last(h, r);
     if (!l)
         l = soonest(h, r);
     if (l)
@@ -252,7 +255,7 @@ struct lane *route_find(struct head_core *h, struct request *r)
     return l;
 }
 
-bool route_takes(struct head_core *h, struct request *r, struct lane *l)
+bool route_takes(struct head_core *h, struct request *r, struct engine_slot *l)
 {
     if (!takes(h, l, r) || !takes_prompts(h, l))
         return false;
@@ -263,36 +266,36 @@ bool route_takes(struct head_core *h, struct request *r, struct lane *l)
 /* The better the more: it is for this, and no blocks are on their way to it or from it. */
 static int fitness(const struct route *x)
 {
-    return 2 * (x->lane->role != GROUP_PREFILL) + !x->lane->transfer;
+    return 2 * (x->engine_slot->role != GROUP_PREFILL) + !x->engine_slot->transfer;
 }
 
-struct lane *route_find_move(struct head_core *h, const struct request *r, const struct lane *from,
-                             bool any_role)
+struct engine_slot *route_find_move(struct head_core *h, const struct request *r,
+                                    const struct engine_slot *from, bool any_role)
 {
     const struct route *best = NULL;
     uint32_t n = list_routes(h, r, from);
     for (uint32_t i = 0; i < n; i++) {
         const struct route *x = &h->routes[i];
         if (ends_before(&x->load, r->n_ids) > 0 ||
-            (!any_role && (x->lane->role == GROUP_PREFILL ||
-                           transfer_way(from->group, x->lane->group) != TRANSFER_WAY)))
+            (!any_role && (x->engine_slot->role == GROUP_PREFILL ||
+                           transfer_way(from->group, x->engine_slot->group) != TRANSFER_WAY)))
             continue;
         if (!best || fitness(x) > fitness(best) ||
             (fitness(x) == fitness(best) && x->cost_ns < best->cost_ns))
             best = x;
     }
-    return best ? best->lane : NULL;
+    return best ? best->engine_slot : NULL;
 }
 
-/* The speed believed of this lane, or while nothing is known, of all. */
-struct step_speed route_speed(const struct head_core *h, const struct lane *l)
+/* The speed believed of this engine slot, or while nothing is known, of all. */
+struct step_speed route_speed(const struct head_core *h, const struct engine_slot *l)
 {
     struct step_speed mean = route_mean_speed(h);
     bool stale = mean.token_ns > 0 && !is_fresh(h, l);
     return stale ? mean : step_time_speed(&l->time);
 }
 
-void route_placed(struct head_core *h, const struct request *r, struct lane *l)
+void route_placed(struct head_core *h, const struct request *r, struct engine_slot *l)
 {
     h->last_route = (struct last_route){.id = r->id,
                                         .i_prompt = r->sampling.i_prompt,

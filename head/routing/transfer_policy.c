@@ -16,13 +16,13 @@
 #define MAX_MOVES        4096u
 #define WORTH_MOVING_IDS 8u /* fewer are made sooner where they are */
 
-static bool is_stuck(const struct lane *l)
+static bool is_stuck(const struct engine_slot *l)
 {
     return l->transfer && l->transfer->state == TRANSFER_STUCK;
 }
 
 /* Now. */
-static bool can_copy(const struct lane *from, const struct lane *to)
+static bool can_copy(const struct engine_slot *from, const struct engine_slot *to)
 {
     if (is_stuck(from) || is_stuck(to) || transfer_way(from->group, to->group) != TRANSFER_WAY)
         return false;
@@ -34,7 +34,7 @@ static bool can_copy(const struct lane *from, const struct lane *to)
 }
 
 /* Is it sooner to copy so many tokens than to compute these there? */
-static bool is_sooner(const struct head_core *h, const struct lane *to, uint32_t n_copied,
+static bool is_sooner(const struct head_core *h, const struct engine_slot *to, uint32_t n_copied,
                       uint32_t n_computed)
 {
     double bytes = 0;
@@ -51,7 +51,7 @@ static bool is_sooner(const struct head_core *h, const struct lane *to, uint32_t
 }
 
 /* The tokens of r that others, which began alike, have brought along before. */
-static uint32_t copied_before(const struct lane *from, const struct lane *to,
+static uint32_t copied_before(const struct engine_slot *from, const struct engine_slot *to,
                               const struct request *r)
 {
     struct request coming = *r; /* as it would be there */
@@ -65,8 +65,8 @@ static uint32_t copied_before(const struct lane *from, const struct lane *to,
 
 /* Tokens that the other one computed itself need not be computed again, and what came from here
  * need not be copied again; the latter is looked up only where it decides. */
-static bool is_worth_copying(const struct head_core *h, const struct lane *from,
-                             const struct lane *to, struct request *r, uint32_t n_tokens)
+static bool is_worth_copying(const struct head_core *h, const struct engine_slot *from,
+                             const struct engine_slot *to, struct request *r, uint32_t n_tokens)
 {
     uint32_t n_there = scheduler_cached_tokens(to->scheduler, r);
     uint32_t n_computed = n_tokens > n_there ? n_tokens - n_there : 0;
@@ -90,10 +90,10 @@ static void put_off(const struct head_core *h, struct request *r, bool drains)
 }
 
 /* False: it could begin now, but for another one's blocks that are under way. */
-static bool consider(struct head_core *h, struct lane *from, struct request *r)
+static bool consider(struct head_core *h, struct engine_slot *from, struct request *r)
 {
     bool drains = from->group->draining;
-    struct lane *to = route_find_move(h, r, from, drains);
+    struct engine_slot *to = route_find_move(h, r, from, drains);
     if (!to) {
         put_off(h, r, drains);
         return true;
@@ -122,7 +122,7 @@ static bool consider(struct head_core *h, struct lane *from, struct request *r)
 }
 
 /* Nothing of them is computed: they go as they came. */
-static void send_away_waiting(struct head_core *h, struct lane *from)
+static void send_away_waiting(struct head_core *h, struct engine_slot *from)
 {
     struct request *next = scheduler_next_waiting(from->scheduler, NULL);
     for (struct request *r = next; r; r = next) {
@@ -135,7 +135,7 @@ static void send_away_waiting(struct head_core *h, struct lane *from)
     }
 }
 
-static void look_at(struct head_core *h, struct lane *from)
+static void look_at(struct head_core *h, struct engine_slot *from)
 {
     uint32_t i = 0;
     bool drains = from->group->draining;
@@ -152,7 +152,7 @@ static void look_at(struct head_core *h, struct lane *from)
 void transfer_policy_look(struct head_core *h)
 {
     for (uint32_t i = 0; i < h->n_live && h->n_live > 1; i++) {
-        struct lane *l = &h->lanes[h->live[i]];
+        struct engine_slot *l = &h->engine_slots[h->live[i]];
         if (!l->look_due || !(l->group->draining || l->role == GROUP_PREFILL))
             continue;
         l->look_due = false;

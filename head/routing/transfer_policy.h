@@ -3,5 +3,5 @@
  * blocks. Loop thread. */
 #include "head/state/head_core.h"
 
-/* Looks at the lanes that want to be rid of requests, and begins what is to begin. */
+/* Looks at the engine slots that want to be rid of requests, and begins what is to begin. */
 void transfer_policy_look(struct head_core *h);

@@ -47,12 +47,13 @@ void transfers_fini(struct transfers *t)
 
 /* ---- sides ---- */
 
-static struct lane *lane_of(const struct head_core *h, const struct transfer_side *side)
+static struct engine_slot *engine_slot_of(const struct head_core *h,
+                                          const struct transfer_side *side)
 {
-    return side->is_over ? NULL : &h->lanes[side->i_group];
+    return side->is_over ? NULL : &h->engine_slots[side->i_group];
 }
 
-static void side_init(struct transfer_side *side, const struct lane *l)
+static void side_init(struct transfer_side *side, const struct engine_slot *l)
 {
     *side = (struct transfer_side){
         .i_group = l->group->index, .epoch = l->group->epoch, .n_ranks = l->group->world};
@@ -69,17 +70,17 @@ static bool side_is_quiet(const struct transfer_side *side, bool failed)
 
 static void let_go(struct head_core *h, const struct transfer *x, int i_side)
 {
-    const struct lane *l = lane_of(h, &x->sides[i_side]);
+    const struct engine_slot *l = engine_slot_of(h, &x->sides[i_side]);
     if (!l)
         return;
     step_log_let_go(h->config.step_log, x->sides[i_side].i_group, x->id);
     scheduler_let_go(l->scheduler, x->id);
-    h->lanes[x->sides[i_side].i_group].due = true;
+    h->engine_slots[x->sides[i_side].i_group].due = true;
 }
 
-static void leave_lane(struct head_core *h, const struct transfer *x, int i_side)
+static void leave_engine_slot(struct head_core *h, const struct transfer *x, int i_side)
 {
-    struct lane *l = lane_of(h, &x->sides[i_side]);
+    struct engine_slot *l = engine_slot_of(h, &x->sides[i_side]);
     if (l && l->transfer == x)
         l->transfer = NULL;
     if (l)
@@ -98,8 +99,8 @@ static struct request *request_of(const struct head_core *h, const struct transf
 
 /* ---- begin ---- */
 
-static struct transfer *begin(struct head_core *h, struct request *r, const struct lane *from,
-                              struct lane *to)
+static struct transfer *begin(struct head_core *h, struct request *r,
+                              const struct engine_slot *from, struct engine_slot *to)
 {
     struct transfer *x = mem_zalloc(sizeof *x), **at = &h->transfers.first;
     *x = (struct transfer){.state = TRANSFER_LEAVING,
@@ -125,7 +126,7 @@ static void end(struct head_core *h, struct transfer *x, uint64_t again_ns)
 {
     struct transfer **at = &h->transfers.first;
     struct request *r = request_table_find(h->requests, x->request, x->i_choice);
-    struct lane *to = lane_of(h, &x->sides[TRANSFER_TO]);
+    struct engine_slot *to = engine_slot_of(h, &x->sides[TRANSFER_TO]);
     while (*at != x)
         at = &(*at)->next;
     *at = x->next;
@@ -136,28 +137,28 @@ static void end(struct head_core *h, struct transfer *x, uint64_t again_ns)
         to->n_coming--;
         to->n_coming_tokens -= x->n_coming;
     }
-    leave_lane(h, x, TRANSFER_FROM);
-    leave_lane(h, x, TRANSFER_TO);
+    leave_engine_slot(h, x, TRANSFER_FROM);
+    leave_engine_slot(h, x, TRANSFER_TO);
     transfer_free(x);
 }
 
 static void leave(struct head_core *h, struct request *r)
 {
     step_log_leave(h->config.step_log, r->i_group, r);
-    (void)scheduler_leave(h->lanes[r->i_group].scheduler, r);
-    h->lanes[r->i_group].due = true;
+    (void)scheduler_leave(h->engine_slots[r->i_group].scheduler, r);
+    h->engine_slots[r->i_group].due = true;
 }
 
-void transfer_begin_recompute(struct head_core *h, struct request *r, struct lane *from,
-                              struct lane *to)
+void transfer_begin_recompute(struct head_core *h, struct request *r, struct engine_slot *from,
+                              struct engine_slot *to)
 {
     (void)begin(h, r, from, to);
     leave(h, r);
 }
 
 /* Lists the blocks that the other one's cache has not got. */
-static bool list_blocks(struct head_core *h, struct transfer *x, const struct lane *from,
-                        const struct lane *to)
+static bool list_blocks(struct head_core *h, struct transfer *x, const struct engine_slot *from,
+                        const struct engine_slot *to)
 {
     uint32_t n_from, n_to, n = 0;
     const struct blocks_part *a = scheduler_parts(from->scheduler, x->id, &n_from);
@@ -186,7 +187,8 @@ static bool list_blocks(struct head_core *h, struct transfer *x, const struct la
 }
 
 static bool take_blocks(struct head_core *h, const struct transfer *x, struct request *r,
-                        const struct lane *from, const struct lane *to, uint32_t n_tokens)
+                        const struct engine_slot *from, const struct engine_slot *to,
+                        uint32_t n_tokens)
 {
     struct step_log *log = h->config.step_log;
     struct request coming = *r; /* as it will be there, to be looked at alone */
@@ -206,21 +208,21 @@ static bool take_blocks(struct head_core *h, const struct transfer *x, struct re
 static void copied(struct head_core *h, struct transfer *x)
 {
     struct request *r = request_of(h, x);
-    const struct lane *to = lane_of(h, &x->sides[TRANSFER_TO]);
+    const struct engine_slot *to = engine_slot_of(h, &x->sides[TRANSFER_TO]);
     let_go(h, x, TRANSFER_FROM);
     if (to) {
         step_log_imported(h->config.step_log, to->group->index, x->id);
         scheduler_imported(to->scheduler, x->id);
     }
-    leave_lane(h, x, TRANSFER_FROM);
-    leave_lane(h, x, TRANSFER_TO);
+    leave_engine_slot(h, x, TRANSFER_FROM);
+    leave_engine_slot(h, x, TRANSFER_TO);
     x->state = TRANSFER_LEAVING;
     if (r && to && !to->group->draining)
         leave(h, r);
 }
 
-bool transfer_begin_copy(struct head_core *h, struct request *r, struct lane *from, struct lane *to,
-                         uint32_t n_tokens)
+bool transfer_begin_copy(struct head_core *h, struct request *r, struct engine_slot *from,
+                         struct engine_slot *to, uint32_t n_tokens)
 {
     struct transfer *x = begin(h, r, from, to);
     x->n_tokens = n_tokens;
@@ -256,7 +258,7 @@ static enum status tell(struct head_core *h, const struct transfer *x, int i_sid
     const struct worker *rank_slots[2];
     uint8_t comm_id[TRANSFER_ID_BYTES];
     for (int s = 0; s < 2; s++)
-        rank_slots[s] = h->lanes[x->sides[s].i_group].group->members[i_rank];
+        rank_slots[s] = h->engine_slots[x->sides[s].i_group].group->members[i_rank];
     memcpy(comm_id, x->comm_id, sizeof comm_id);
     for (uint32_t i = 0; i < sizeof i_rank; i++) /* each pair meets under an id of its own */
         comm_id[i] ^= (uint8_t)(i_rank >> 8 * i);
@@ -289,7 +291,7 @@ static void tell_all(struct head_core *h, struct transfer *x)
 static void go_on_leaving(struct head_core *h, struct transfer *x)
 {
     struct request *r = request_of(h, x);
-    struct lane *to = lane_of(h, &x->sides[TRANSFER_TO]);
+    struct engine_slot *to = engine_slot_of(h, &x->sides[TRANSFER_TO]);
     if (!r || !to || to->group->draining) {
         let_go(h, x, TRANSFER_TO);
         end(h, x, 0);
@@ -369,7 +371,7 @@ static void failed(struct head_core *h, struct transfer *x)
     struct request *r = request_of(h, x);
     if (r)
         r->move_at_ns = again_ns;
-    leave_lane(h, x, TRANSFER_FROM);
+    leave_engine_slot(h, x, TRANSFER_FROM);
     x->state = TRANSFER_STUCK;
 }
 
@@ -422,7 +424,7 @@ void transfers_turn(struct head_core *h)
 void transfers_tick(struct head_core *h)
 {
     for (uint32_t i = 0; i < h->n_live; i++)
-        h->lanes[h->live[i]].look_due = true;
+        h->engine_slots[h->live[i]].look_due = true;
 }
 
 /* The side that this rank is of; NULL: none. */
@@ -464,9 +466,9 @@ void transfers_on_down(struct head_core *h, const struct group *g)
                 fail(x, "lost", STR("a group's epoch has ended"));
         }
     }
-    h->lanes[g->index].transfer = NULL;
-    h->lanes[g->index].n_coming = 0;
-    h->lanes[g->index].n_coming_tokens = 0;
+    h->engine_slots[g->index].transfer = NULL;
+    h->engine_slots[g->index].n_coming = 0;
+    h->engine_slots[g->index].n_coming_tokens = 0;
 }
 
 bool transfers_owe(const struct head_core *h, const struct worker *w)
@@ -504,21 +506,22 @@ bool transfers_check(const struct head_core *h, struct error *err)
     for (const struct transfer *x = h->transfers.first; x; x = x->next) {
         n++;
         for (int s = 0; s < 2; s++) {
-            const struct lane *l = lane_of(h, &x->sides[s]);
+            const struct engine_slot *l = engine_slot_of(h, &x->sides[s]);
             if (l && (!l->scheduler || l->group->epoch != x->sides[s].epoch))
                 return error_set(err, STATUS_INTERNAL, "a move of an epoch that is over"), false;
             bool keeps =
                 x->state == TRANSFER_COPYING || (x->state == TRANSFER_STUCK && s == TRANSFER_TO);
             if (l && keeps != (l->transfer == x))
-                return error_set(err, STATUS_INTERNAL, "a lane and its move disagree"), false;
+                return error_set(err, STATUS_INTERNAL, "an engine slot and its move disagree"),
+                       false;
         }
-        bool counts = lane_of(h, &x->sides[TRANSFER_TO]) != NULL;
+        bool counts = engine_slot_of(h, &x->sides[TRANSFER_TO]) != NULL;
         n_coming += counts;
         n_tokens += counts ? x->n_coming : 0;
     }
     for (uint32_t i = 0; i < h->n_live; i++) {
-        n_coming -= h->lanes[h->live[i]].n_coming;
-        n_tokens -= (uint32_t)h->lanes[h->live[i]].n_coming_tokens;
+        n_coming -= h->engine_slots[h->live[i]].n_coming;
+        n_tokens -= (uint32_t)h->engine_slots[h->live[i]].n_coming_tokens;
     }
     if (n == h->transfers.n && n_coming == 0 && n_tokens == 0)
         return true;

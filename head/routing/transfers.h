@@ -6,11 +6,11 @@
 void transfers_init(struct transfers *t);
 void transfers_fini(struct transfers *t);
 /* r leaves, and is computed again in the other one. */
-void transfer_begin_recompute(struct head_core *h, struct request *r, struct lane *from,
-                              struct lane *to);
+void transfer_begin_recompute(struct head_core *h, struct request *r, struct engine_slot *from,
+                              struct engine_slot *to);
 /* Its first n_tokens are copied first. False: their blocks cannot be had, nothing has begun. */
-bool transfer_begin_copy(struct head_core *h, struct request *r, struct lane *from, struct lane *to,
-                         uint32_t n_tokens);
+bool transfer_begin_copy(struct head_core *h, struct request *r, struct engine_slot *from,
+                         struct engine_slot *to, uint32_t n_tokens);
 /* Tells ranks, places who has left. Behind transfer_policy_look, before admission_place. */
 void transfers_turn(struct head_core *h);
 void transfers_tick(struct head_core *h);

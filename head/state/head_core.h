@@ -8,8 +8,8 @@
 #include "head/request/ended.h"
 #include "head/request/table.h"
 #include "head/state/config.h"
+#include "head/state/engine_slot.h"
 #include "head/state/gateway.h"
-#include "head/state/lane.h"
 #include "head/state/transfer_state.h"
 
 #define NO_GROUP            UINT32_MAX
@@ -54,11 +54,11 @@ struct head_core {
     struct request *held_first, *held_last; /* in no scheduler; by next and prev */
     uint32_t n_held, n_waiting; /* waiting: held and queued in schedulers; refreshed each turn */
     uint64_t arrival_seq, n_placed;
-    uint64_t calm_since_ns; /* request_may_be_tried; 0: no group was there yet */
-    struct lane *lanes;     /* [max_groups] */
-    uint32_t *live;         /* [max_groups] indices of those with a scheduler, ascending */
+    uint64_t calm_since_ns;           /* request_may_be_tried; 0: no group was there yet */
+    struct engine_slot *engine_slots; /* [max_groups] */
+    uint32_t *live; /* [max_groups] indices of those with a scheduler, ascending */
     uint32_t n_live;
-    uint32_t n_running, n_queued; /* sums over live lanes, as of their last plan */
+    uint32_t n_running, n_queued; /* sums over live engine slots, as of their last plan */
     struct route *routes;         /* [max_groups] scratch of routing */
     struct last_route last_route;
     double mean_generated; /* tokens of a request, of those that ended of late */

@@ -1,6 +1,6 @@
 /* A request is in one of three places: held here (no group can take it yet), in the scheduler of
- * lane i_group, or ended and waiting in its gateway's outbox. routing/admission.c places those that
- * are held; all other ways from place to place are in this file. */
+ * engine slot i_group, or ended and waiting in its gateway's outbox. routing/admission.c places
+ * those that are held; all other ways from place to place are in this file. */
 #include "head/state/requests.h"
 
 #include <stdio.h>
@@ -94,8 +94,8 @@ static void withdraw(struct head_core *h, struct request *r)
 {
     if (r->sched) {
         step_log_remove(h->config.step_log, r->i_group, r);
-        scheduler_remove(h->lanes[r->i_group].scheduler, r);
-        h->lanes[r->i_group].due = true;
+        scheduler_remove(h->engine_slots[r->i_group].scheduler, r);
+        h->engine_slots[r->i_group].due = true;
     } else if (is_live(r) && r->i_group == NO_GROUP) {
         requests_unhold(h, r);
     }

@@ -17,7 +17,7 @@ static void set_name(const struct head_core *h, const struct worker_desc *first,
 void served_model_update(struct head_core *h)
 {
     for (uint32_t i = 0; i < h->n_live; i++) {
-        const struct group *g = h->lanes[h->live[i]].group;
+        const struct group *g = h->engine_slots[h->live[i]].group;
         const struct worker_desc *first = &g->members[0]->desc;
         if (i == 0) {
             h->served = (struct served_model){.max_model_len = g->max_model_len,

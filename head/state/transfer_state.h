@@ -7,8 +7,8 @@
  *   LEAVING   it runs no further where it was; the results of its steps in flight are awaited
  *   STUCK     it failed, and a rank that may still write into the blocks has not said it is done
  *
- * and it begins with LEAVING where nothing is to be copied. A lane has at most one COPYING or STUCK
- * at a time. Plain data; routing/transfers.c moves one from state to state. */
+ * and it begins with LEAVING where nothing is to be copied. An engine slot has at most one COPYING
+ * or STUCK at a time. Plain data; routing/transfers.c moves one from state to state. */
 #include "head/cluster/registry.h"
 #include "head/request/state.h"
 

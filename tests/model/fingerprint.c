@@ -155,7 +155,7 @@ static void put_core(struct mix *m, const struct world *w, const struct head_cor
     for (const struct worker *x = h->cluster.workers; x; x = x->next)
         put_worker(m, w, x);
     for (uint32_t i = 0; i < h->config.cluster.max_groups; i++) {
-        const struct lane *l = &h->lanes[i];
+        const struct engine_slot *l = &h->engine_slots[i];
         if (h->cluster.groups[i])
             put_group(m, w, h->cluster.groups[i]);
         if (!l->scheduler)

@@ -15,7 +15,7 @@ static struct bus_peer address(uint32_t conn)
                              .id = {(uint8_t)conn, (uint8_t)(conn >> 8), (uint8_t)(conn >> 16), 1}};
 }
 
-/* Of the lanes the one with the most: what a plan of any may rely on at most. */
+/* Of the engine slots the one with the most: what a plan of any may rely on at most. */
 static uint64_t results_in(const struct head_core *core, struct str frame)
 {
     struct frame_header h;
@@ -23,7 +23,7 @@ static uint64_t results_in(const struct head_core *core, struct str frame)
     if (frame_parse_header(frame, &h, NULL) != STATUS_OK || h.type != MSG_PLAN)
         return 0;
     for (uint32_t i = 0; i < core->config.cluster.max_groups; i++) {
-        const struct lane *l = &core->lanes[i];
+        const struct engine_slot *l = &core->engine_slots[i];
         bool is_its = l->scheduler && l->plan.len == frame.len &&
                       memcmp(l->plan.ptr + FRAME_HEADER_BYTES, frame.ptr + FRAME_HEADER_BYTES,
                              frame.len - FRAME_HEADER_BYTES) == 0;

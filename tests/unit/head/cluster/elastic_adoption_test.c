@@ -94,7 +94,7 @@ static void spares_wait_for_what_is_left(void **state)
     live_ms(f, 12000, 0x3E);
     assert_int_equal(f->core->n_live, 2);
     for (uint32_t i = 0; i < 2; i++)
-        expect_group(f->core->lanes[f->core->live[i]].group, 2, BLOCKS);
+        expect_group(f->core->engine_slots[f->core->live[i]].group, 2, BLOCKS);
     fixture_free(f);
 }
 
@@ -135,7 +135,7 @@ static void old_groups_are_those_of_somebody(void **state)
     join_workers(f, 1, 4); /* a whole one is made first, of whom it likes */
     live_ms(f, 500, 0x5E);
     assert_int_equal(f->core->n_live, 1);
-    expect_group(f->core->lanes[f->core->live[0]].group, 4, BLOCKS);
+    expect_group(f->core->engine_slots[f->core->live[0]].group, 4, BLOCKS);
     fixture_free(f);
 }
 

@@ -280,7 +280,7 @@ static void two_small_groups_become_a_whole_one(void **state)
     }
     live_ms(f, 500, 0x78);
     assert_int_equal(f->core->n_live, 1);
-    expect_group(f->core->lanes[f->core->live[0]].group, 4, BLOCKS);
+    expect_group(f->core->engine_slots[f->core->live[0]].group, 4, BLOCKS);
     fixture_free(f);
 }
 
@@ -333,7 +333,7 @@ static void no_group_is_made_while_others_wait(void **state)
     live_ms(f, 20000, 0x3E);
     assert_int_equal(f->core->cluster.n_groups, 2);
     for (uint32_t i = 0; i < 2; i++)
-        expect_group(f->core->lanes[f->core->live[i]].group, 2, BLOCKS);
+        expect_group(f->core->engine_slots[f->core->live[i]].group, 2, BLOCKS);
     fixture_free(f);
 }
 

@@ -244,7 +244,7 @@ static void look(struct walk *k)
     live(k, 12000);
     const struct head_core *h = k->f->core;
     for (uint32_t i = 0; i < h->n_live; i++) {
-        const struct group *g = h->lanes[h->live[i]].group;
+        const struct group *g = h->engine_slots[h->live[i]].group;
         largest = g->tp > largest ? g->tp : largest;
     }
     bool whole = n >= 4;

@@ -177,7 +177,7 @@ static void a_group_drafts_as_its_least_rank(void **state)
         memcpy(f->n_draft, cases[i].n_draft, sizeof f->n_draft);
         memcpy(f->draft_max_seqs, cases[i].max_seqs, sizeof f->draft_max_seqs);
         form_pair(f);
-        const struct group *g = f->core->lanes[0].group;
+        const struct group *g = f->core->engine_slots[0].group;
         assert_int_equal(g->n_draft, cases[i].want_draft);
         assert_int_equal(g->draft_max_seqs, cases[i].want_max_seqs);
         fixture_free(f);
@@ -300,7 +300,7 @@ static void a_newer_attempt_goes_on_where_it_is(void **state)
     say(f, 3, &m);
     answer_plan(f, 1000);
     answer_plan(f, 1001);
-    uint64_t steps = f->core->lanes[0].last_step;
+    uint64_t steps = f->core->engine_slots[0].last_step;
     say_gateway_hello(f, 4, 9); /* a new session: two tokens may be lost */
     box_clear(f);
     struct msg again = submit_of(1, 2, 4); /* it has the first */
@@ -310,7 +310,7 @@ static void a_newer_attempt_goes_on_where_it_is(void **state)
     assert_int_equal(t->start, 1);
     assert_int_equal(t->ids.n, 1);
     assert_int_equal(t->ids.ptr[0], 1001);
-    assert_int_equal(f->core->lanes[0].last_step, steps);
+    assert_int_equal(f->core->engine_slots[0].last_step, steps);
     box_clear(f);
     struct msg old = submit_of(1, 1, 3); /* an older one changes nothing */
     say(f, 4, &old);
@@ -610,11 +610,12 @@ static void a_rank_without_credit_holds_the_group_back(void **state)
     say(f, 3, &m);
     assert_non_null(box_find(f, 1, MSG_PLAN));
     assert_null(box_find(f, 2, MSG_PLAN));
-    assert_int_equal(f->core->lanes[0].last_step, 1); /* no second plan before it has the first */
+    assert_int_equal(f->core->engine_slots[0].last_step,
+                     1); /* no second plan before it has the first */
     struct msg credit = {.type = MSG_CREDIT, .credit = {.bytes = 1}};
     say(f, 2, &credit);
     assert_non_null(box_find(f, 2, MSG_PLAN));
-    assert_int_equal(f->core->lanes[0].last_step, 2);
+    assert_int_equal(f->core->engine_slots[0].last_step, 2);
     fixture_free(f);
 }
 
@@ -778,7 +779,7 @@ static void a_burst_for_which_there_is_a_place_is_no_queue(void **state)
             form_pair(f);
         say_gateway_hello(f, 3, 9);
         if (how == LEFT_BEHIND)
-            f->core->lanes[f->core->live[0]].n_left = 1;
+            f->core->engine_slots[f->core->live[0]].n_left = 1;
         uint32_t n_fit = how == IDLE ? 4 : 2, n_before = (uint32_t)f->core->n_failed;
         for (uint32_t k = 0; k < n_fit + 2; k++) { /* one batch of frames */
             struct msg m = submit_of(100 + k, 1, 3);

@@ -353,7 +353,7 @@ static void a_new_session_is_asked_again(void **state)
     uint64_t id = asked(f, 0)->id;
     struct msg hello = worker_hello(101, 0);
     hello.hello.worker.term_epoch = epoch;
-    hello.hello.worker.group_id = f->core->lanes[0].group->id;
+    hello.hello.worker.group_id = f->core->engine_slots[0].group->id;
     hello.hello.worker.shard_rank = hello.hello.worker.shard_stage = 0;
     box_clear(f);
     say(f, DRAWER, &hello);

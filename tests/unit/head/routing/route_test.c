@@ -263,9 +263,9 @@ static void a_burst_with_one_prefix_computes_it_where_the_first_went(void **stat
 {
     struct bed b;
     open_bed(&b, 2, (uint64_t[]){100, 100});
-    b.f->core->lanes[0].group->draining = true; /* the other one is busy for 2000 tokens */
+    b.f->core->engine_slots[0].group->draining = true; /* the other one is busy for 2000 tokens */
     ask(&b, 0, 0, 2000, 1);
-    b.f->core->lanes[0].group->draining = false;
+    b.f->core->engine_slots[0].group->draining = false;
     ask(&b, 2, 0, 1000, 1); /* fills the steps in flight, so that what comes now waits */
     ask(&b, 3, 0, 16, 1);
     uint32_t n_before = b.ranks[0].n_requests;

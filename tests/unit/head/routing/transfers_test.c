@@ -194,8 +194,8 @@ static void transferred(struct fixture *f, uint8_t conn, uint64_t id, enum statu
 static uint32_t n_used(const struct fixture *f, int i)
 {
     struct scheduler_stats s = {0};
-    if (f->core->lanes[i].scheduler)
-        scheduler_get_stats(f->core->lanes[i].scheduler, &s);
+    if (f->core->engine_slots[i].scheduler)
+        scheduler_get_stats(f->core->engine_slots[i].scheduler, &s);
     return s.n_blocks_used;
 }
 

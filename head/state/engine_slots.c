@@ -1,4 +1,4 @@
-#include "head/state/lanes.h"
+#include "head/state/engine_slots.h"
 
 #include <string.h>
 
@@ -18,7 +18,7 @@ static void add_counters(struct scheduler_stats *to, const struct scheduler_stat
     to->n_accepted += x->n_accepted;
 }
 
-void lanes_retire(struct head_core *h, const struct scheduler *s)
+void engine_slots_retire(struct head_core *h, const struct scheduler *s)
 {
     struct scheduler_stats x;
     scheduler_get_stats(s, &x);
@@ -26,12 +26,12 @@ void lanes_retire(struct head_core *h, const struct scheduler *s)
     scheduler_add_accepted(s, h->retired_accepted_at);
 }
 
-void lanes_totals(const struct head_core *h, struct scheduler_stats *out)
+void engine_slots_totals(const struct head_core *h, struct scheduler_stats *out)
 {
     *out = h->retired;
     for (uint32_t i = 0; i < h->n_live; i++) {
         struct scheduler_stats x;
-        scheduler_get_stats(h->lanes[h->live[i]].scheduler, &x);
+        scheduler_get_stats(h->engine_slots[h->live[i]].scheduler, &x);
         out->running += x.running;
         out->waiting += x.waiting;
         out->in_flight += x.in_flight;
@@ -41,23 +41,23 @@ void lanes_totals(const struct head_core *h, struct scheduler_stats *out)
     }
 }
 
-void lanes_accepted(const struct head_core *h, uint64_t *out)
+void engine_slots_accepted(const struct head_core *h, uint64_t *out)
 {
     memcpy(out, h->retired_accepted_at, sizeof h->retired_accepted_at);
     for (uint32_t i = 0; i < h->n_live; i++)
-        scheduler_add_accepted(h->lanes[h->live[i]].scheduler, out);
+        scheduler_add_accepted(h->engine_slots[h->live[i]].scheduler, out);
 }
 
-bool lanes_score_prompts(const struct head_core *h)
+bool engine_slots_score_prompts(const struct head_core *h)
 {
     for (uint32_t i = 0; i < h->n_live; i++)
-        if (!h->lanes[h->live[i]].group->scores_prompts)
+        if (!h->engine_slots[h->live[i]].group->scores_prompts)
             return false;
     return true;
 }
 
-/* Brings the core's sums up to what the lane holds. */
-void lanes_count(struct head_core *h, struct lane *l)
+/* Brings the core's sums up to what the engine slot holds. */
+void engine_slots_count(struct head_core *h, struct engine_slot *l)
 {
     struct scheduler_stats x = {0};
     if (l->scheduler)
@@ -68,7 +68,7 @@ void lanes_count(struct head_core *h, struct lane *l)
     l->n_queued = x.waiting;
 }
 
-void lanes_add_live(struct head_core *h, uint32_t index)
+void engine_slots_add_live(struct head_core *h, uint32_t index)
 {
     uint32_t i = h->n_live++;
     for (; i > 0 && h->live[i - 1] > index; i--)
@@ -76,7 +76,7 @@ void lanes_add_live(struct head_core *h, uint32_t index)
     h->live[i] = index;
 }
 
-void lanes_remove_live(struct head_core *h, uint32_t index)
+void engine_slots_remove_live(struct head_core *h, uint32_t index)
 {
     uint32_t n = 0;
     for (uint32_t i = 0; i < h->n_live; i++) {

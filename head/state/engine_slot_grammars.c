@@ -1,6 +1,7 @@
-#include "head/state/lane_grammars.h"
+#include "head/state/engine_slot_grammars.h"
 
-struct lane_grammar *lane_grammars_find(const struct lane_grammars *t, uint64_t id)
+struct engine_slot_grammar *engine_slot_grammars_find(const struct engine_slot_grammars *t,
+                                                      uint64_t id)
 {
     uint32_t begin = 0, end = t->n;
     while (begin < end) {

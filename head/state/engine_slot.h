@@ -4,10 +4,10 @@
 #include "common/base/str.h"
 #include "head/cluster/group.h"
 #include "head/scheduler/scheduler.h"
-#include "head/state/lane_grammars.h"
+#include "head/state/engine_slot_grammars.h"
 #include "head/state/step_time.h"
 
-#define LANE_STEPS 4u /* more than can be in flight */
+#define ENGINE_SLOT_STEPS 4u /* more than can be in flight */
 
 /* Why a role is ignored, though there are groups of the other kind. */
 enum role_trouble {
@@ -19,7 +19,7 @@ enum role_trouble {
 };
 
 /* The scheduling of one READY group, at the group's index. */
-struct lane {
+struct engine_slot {
     struct scheduler *scheduler; /* NULL: the group is not ready */
     struct group *group;
     bool plan_pending; /* plan is encoded and some rank has not got it */
@@ -34,15 +34,15 @@ struct lane {
     uint32_t n_left;              /* sequences for which the last plan had no place */
     uint32_t most_tokens;         /* of a request: what its KV cache holds */
     struct step_time time;
-    uint32_t n_tokens[LANE_STEPS];  /* of the steps in flight, by step % LANE_STEPS */
-    struct request_id suspect;      /* the last one that was placed here, and which of its */
-    uint32_t suspect_choice;        /* choices: it may have moved on or be gone meanwhile */
-    uint64_t placed_seq;            /* order of the last request that was routed here */
-    enum group_role role;           /* both where its group's is of no use (roles.h), */
-    enum role_trouble role_trouble; /* and why, if people are to change something */
-    struct transfer *transfer;      /* whose blocks go from or to here; NULL: nobody's */
-    bool look_due;                  /* who is here may be able to move by now */
-    uint32_t n_coming;              /* requests on their way here, and their tokens */
+    uint32_t n_tokens[ENGINE_SLOT_STEPS]; /* of the steps in flight, by step % LANE_STEPS */
+    struct request_id suspect;            /* the last one that was placed here, and which of its */
+    uint32_t suspect_choice;              /* choices: it may have moved on or be gone meanwhile */
+    uint64_t placed_seq;                  /* order of the last request that was routed here */
+    enum group_role role;                 /* both where its group's is of no use (roles.h), */
+    enum role_trouble role_trouble;       /* and why, if people are to change something */
+    struct transfer *transfer;            /* whose blocks go from or to here; NULL: nobody's */
+    bool look_due;                        /* who is here may be able to move by now */
+    uint32_t n_coming;                    /* requests on their way here, and their tokens */
     uint64_t n_coming_tokens;
-    struct lane_grammars grammars; /* that its rank has, or is making */
+    struct engine_slot_grammars grammars; /* that its rank has, or is making */
 };

@@ -1,6 +1,6 @@
 #pragma once
-/* The grammars of a lane, as the head knows them: those that the rank that draws has or is making,
- * and what they and the matchers of sequences take of its memory. Plain data, changed by
+/* The grammars of an engine slot, as the head knows them: those that the rank that draws has or is
+ * making, and what they and the matchers of sequences take of its memory. Plain data, changed by
  * routing/grammars.c and routing/grammar_room.c. Loop thread. */
 #include "head/request/shared_text.h"
 #include "head/request/state.h"
@@ -9,9 +9,9 @@ struct matcher_share {
     uint64_t tenant, n_bytes;
 };
 
-/* The bytes of the matchers of a lane's sequences: counted off the requests, then kept up as
- * requests come. Those that leave count until the next count. */
-struct lane_matchers {
+/* The bytes of the matchers of an engine slot's sequences: counted off the requests, then kept up
+ * as requests come. Those that leave count until the next count. */
+struct engine_slot_matchers {
     uint64_t n_bytes;
     uint64_t counted_ns;
     struct matcher_share *shares; /* [n] of [cap], by tenant */
@@ -19,7 +19,7 @@ struct lane_matchers {
     bool counted, refused; /* refused: somebody, since the last look */
 };
 
-struct lane_grammar {
+struct engine_slot_grammar {
     struct request_salt key; /* of kind and source */
     uint64_t id, tenant;     /* the second: of the request that wanted it first */
     uint64_t used;           /* order of the last look */
@@ -29,19 +29,19 @@ struct lane_grammar {
     bool sent, ready; /* neither: the rank is still to be told */
 };
 
-struct lane_grammars {
-    bool on;                  /* the rank knows the message; else it compiles when it has to */
-    struct lane_grammar *all; /* [n] of [cap], ids rise */
+struct engine_slot_grammars {
+    bool on; /* the rank knows the message; else it compiles when it has to */
+    struct engine_slot_grammar *all; /* [n] of [cap], ids rise */
     uint32_t n, cap, sweep_at, n_asked;
     uint64_t n_bytes, last_tenant, swept_look;
     uint64_t *dropped; /* [n_dropped] of [cap]: ids that the rank may forget */
     uint32_t n_dropped;
     uint64_t room_bytes, memory_bytes; /* as the rank said first, 0: not; sum over all */
     bool has_room;                     /* it has said */
-    struct lane_matchers matchers;
+    struct engine_slot_matchers matchers;
 };
 
-/* This is the state of all lanes together. */
+/* This is the state of all engine slots together. */
 struct grammars {
     uint64_t looks;  /* grows when something happened for which waiting requests may have waited */
     uint64_t looked; /* its value when they were looked at last */
@@ -54,4 +54,5 @@ struct grammars {
 };
 
 /* NULL: there is none. */
-struct lane_grammar *lane_grammars_find(const struct lane_grammars *t, uint64_t id);
+struct engine_slot_grammar *engine_slot_grammars_find(const struct engine_slot_grammars *t,
+                                                      uint64_t id);
