@@ -22,6 +22,7 @@ SUFFIX = r"(?:c|h|cu|cuh|rs|proto|py|cmake)"
 PATH = re.compile(rf"(?<![\w/.*<>{{}}$-])((?:{TOPS})/[\w/.-]*?\w\.{SUFFIX})\b(?::([a-z]\w+)\b)?(?![\w*{{])")
 BARE = re.compile(r"(?<![\w/.*<>{}$-])([a-z]\w*\.(?:c|h|cu|cuh))\b(?![\w/*({])")
 ENTRY = re.compile(r"^[ \t]*(\d+)\.[ \t]+(.*(?:\n[ \t]+(?!\d+\.)\S.*)*)", re.M)  # of a list, with the lines that go on
+ROOM = re.compile(rf"`((?:head|worker|gateway|cli|common|kernels|proto|text)/[\w/]*\w)/?`")  # a folder, or a room without its suffix
 WAY = re.compile(r"`([^`:\s]+):(\w+)`\s+(\S.*)", re.S)  # `path/file.c:function` and a sentence
 HOP = re.compile(r"\(([^()]*)\)\.?$")
 HISTORY = {"CHANGELOG.md"}  # it names files as they were
@@ -52,7 +53,7 @@ def definitions(root, name, cache):
 def check(root):
     bad, cache = [], {}
     there = {p.as_posix() for p in source_tree.files(root, {".c", ".h", ".cu", ".cuh", ".rs", ".proto", ".py", ".cmake", ".md"})}
-    names = {n.rsplit("/", 1)[-1] for n in there}
+    names, stems = {n.rsplit("/", 1)[-1] for n in there}, {n.rsplit(".", 1)[0] for n in there}
     for rel in sorted(there):
         path = root / rel
         if rel in HISTORY or path.suffix in (".proto", ".cmake", ".py"):
@@ -65,6 +66,7 @@ def check(root):
                 bad.append(f"{rel}: there is no {m[1]}")
             elif m[2] and m[1].endswith((".c", ".h", ".cu", ".cuh", ".rs", ".py")) and m[2] not in definitions(root, m[1], cache):
                 bad.append(f"{rel}: {m[1]} defines no {m[2]}")
+        bad += [f"{rel}: there is no {m[1]}" for m in ROOM.finditer(text) if path.suffix == ".md" and m[1] not in stems and not (root / m[1]).exists()]
         bad += [f"{rel}: no file is called {m[1]}" for m in BARE.finditer(text) if m[1] not in names and m[1] not in FOREIGN]
     return bad + check_ways(root)
 

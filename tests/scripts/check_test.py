@@ -165,6 +165,9 @@ class Names(unittest.TestCase):
         there = {"head/a.c": "static int one(void)\n{\n    return 1;\n}\n"}
         self.check({**there, "docs/p.md": "`head/a.c`, `head/a.c:one`, `a.c`, `tests/NAME_test.c`, `head/*.c`\n", "head/b.c": "/* a.c */\n"})
         self.check({**there, "docs/p.md": "`head/b.c`\n"}, "docs/p.md: there is no head/b.c")
+        self.check({**there, "docs/p.md": "`head/a`, `head/`\n"})
+        self.check({**there, "docs/p.md": "`head/b`\n"}, "docs/p.md: there is no head/b")
+        self.check({**there, "docs/p.md": "`head/kv/`\n"}, "docs/p.md: there is no head/kv")
         self.check({**there, "docs/p.md": "`head/a.c:two`\n"}, "docs/p.md: head/a.c defines no two")
         self.check({**there, "head/c.h": "/* See gone.c. */\n"}, "head/c.h: no file is called gone.c")
 

@@ -6,18 +6,28 @@
 #include "common/base/mem.h"
 #include "worker/model/families/family.h"
 
+/* One a line: a new one goes last, as in common/model/info/family.c. */
+/* clang-format off */
 static const struct {
     const char *name;
     void (*write)(struct program *p);
 } families[] = {
-    {"llama", family_llama},          {"mistral", family_llama},
-    {"qwen2", family_llama},          {"qwen3", family_qwen3},
-    {"gemma2", family_gemma2},        {"gemma3", family_gemma3},
-    {"olmo2", family_olmo2},          {"phi3", family_phi3},
-    {"mixtral", family_mixtral},      {"qwen2_moe", family_qwen_moe},
-    {"qwen3_moe", family_qwen_moe},   {"gpt_oss", family_gpt_oss},
-    {"deepseek_v2", family_deepseek}, {"deepseek_v3", family_deepseek},
+    {"llama", family_llama},
+    {"mistral", family_llama},
+    {"qwen2", family_llama},
+    {"qwen3", family_qwen3},
+    {"gemma2", family_gemma2},
+    {"gemma3", family_gemma3},
+    {"olmo2", family_olmo2},
+    {"phi3", family_phi3},
+    {"mixtral", family_mixtral},
+    {"qwen2_moe", family_qwen_moe},
+    {"qwen3_moe", family_qwen_moe},
+    {"gpt_oss", family_gpt_oss},
+    {"deepseek_v2", family_deepseek},
+    {"deepseek_v3", family_deepseek},
 };
+/* clang-format on */
 enum { N_FAMILIES = sizeof families / sizeof families[0] };
 
 static void count_layers(struct program *p, uint32_t stage)

@@ -52,6 +52,7 @@ extern struct world w;
 int setup(void **state);
 int teardown(void **state);
 void set_cluster(uint32_t n_ready);
+/* The client takes one stream at a time: the one before has ended. */
 void post_as(const struct dialect *d, const char *body);
 /* Tokens of submit i: text from start. */
 void tokens(uint32_t i, uint32_t start, const char *text, enum finish_reason finish);
