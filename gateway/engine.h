@@ -1,7 +1,7 @@
 #pragma once
-/* What the gateway says to the head and hears of it, above the link's socket (link.h): each message
- * of the head goes to serving or to the adapters, and each of theirs to the client's end of the
- * protocol. Loop thread only. */
+/* The gateway's conversation with the head, above the link's socket (link.h): each message of the
+ * head goes to serving or to the adapters, and each of theirs to the client's end of the protocol.
+ * Loop thread only. */
 #include "gateway/head_link/engine_client.h"
 #include "gateway/routes/state.h"
 

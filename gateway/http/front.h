@@ -1,5 +1,5 @@
 #pragma once
-/* What happens to every request whatever its route: CORS, request ids, its record for the access
+/* Every request goes through this, whatever its route: CORS, request ids, its record for the access
  * log and for its span. Loop thread only. */
 #include "common/http/server/server.h"
 #include "common/options/front.h"

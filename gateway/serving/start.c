@@ -65,7 +65,7 @@ static void fill_shape(struct api_request *r)
     r->shape.tokenizer = r->s->o.model.tokenizer;
 }
 
-/* What only shows with the model's own ids. */
+/* These faults only show with the model's own ids. */
 static void check_allowed(const struct api_request *r, struct api_error *e)
 {
     const struct forbidden f = api_request_forbidden(r);
@@ -94,7 +94,7 @@ static void check_room(const struct api_request *r, struct api_error *e)
     }
 }
 
-/* What the cluster cannot do now, of a request that is right in itself. */
+/* The request is right in itself, but the cluster cannot do it now. */
 static void check_cluster(const struct api_request *r, struct api_error *e)
 {
     const struct serving *s = r->s;

@@ -108,7 +108,7 @@ static uint64_t cpu_available_bytes(const struct device *d)
     return host_available_bytes();
 }
 
-/* What a pass is about stays where the host has it. */
+/* The data of a pass stays where the host has it. */
 static void cpu_begin(struct device *d)
 {
 }
