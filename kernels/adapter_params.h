@@ -1,5 +1,5 @@
 #pragma once
-/* What the operators of kernels/ops.h take of adapters: of a device that reads the host's lists,
+/* Arguments of adapters to the operators of kernels/ops.h: of a device that reads the host's lists,
  * and of one that has tables of its own. */
 #include "kernels/op_params.h"
 

@@ -1,5 +1,5 @@
 #pragma once
-/* Where one layer's keys and values lie in a block of the KV cache: keys, then values, each
+/* The places of one layer's keys and values in a block of the KV cache: keys, then values, each
  * [kv head][token][head_dim] numbers or codes and, behind codes, [kv head][part][token] scales. */
 #include <stddef.h>
 

@@ -1,6 +1,6 @@
 #pragma once
-/* What the operators of kernels/ops.h take: one struct each, with the math. Arguments were checked
- * at load time: shapes here are right by construction. */
+/* The arguments of the operators of kernels/ops.h: one struct each, with the math. Arguments were
+ * checked at load time: shapes here are right by construction. */
 #include <stdbool.h>
 #include <stdint.h>
 

@@ -1,7 +1,7 @@
 #pragma once
-/* What each ISA file fills: single-threaded kernels over the part of an operator that one task
- * takes. kernels/cpu/backend/backend.c cuts operators into tasks and picks the table. The sources
- * of all levels are the same *_impl.h files over the 16-lane vectors of vec.h. */
+/* The table that each ISA file fills: single-threaded kernels over the part of an operator that one
+ * task takes. kernels/cpu/backend/backend.c cuts operators into tasks and picks the table. The
+ * sources of all levels are the same *_impl.h files over the 16-lane vectors of vec.h. */
 #include "kernels/cpu/cpu.h"
 
 /* Outputs per panel of a packed matrix: one vector (kernels/cpu/pack/pack.h). */

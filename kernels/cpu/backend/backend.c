@@ -144,7 +144,7 @@ static const char *cpu_isa_name_of(const struct device *d)
     return ((const struct cpu_device *)d)->isa_name;
 }
 
-/* Of the level and what is used beside it: avx512-vnni-bf16. */
+/* The name of the level with what is used beside it: avx512-vnni-bf16. */
 static void name_isa(struct cpu_device *d)
 {
     const char *level = d->kernels->isa, *codes = d->dots->name, *rounded = d->rounding->name;

@@ -1,5 +1,5 @@
 #pragma once
-/* What kernels/cpu/dot/dot_impl.h wants for VDOT_ROWS, behind vdot_avx2.h: sums of a few rows side
+/* VDOT_ROWS for kernels/cpu/dot/dot_impl.h, included behind vdot_avx2.h: sums of a few rows side
  * by side, of codes in memory.
  *
  * What 32 inputs by 16 outputs cost a row, beside loads: 41 operations of 4 bits (16 products, 14

@@ -1,6 +1,6 @@
 #pragma once
-/* What an ISA file is, but for its name and vectors: the level's formats, and linear.h's functions
- * over them. */
+/* The body of an ISA file, which adds its name and vectors: the level's formats, and linear.h's
+ * functions over them. */
 #include "kernels/cpu/isa_names.h"
 #include "kernels/cpu/linear/linear_impl.h"
 

@@ -1,4 +1,4 @@
-/* Which sets of rounded.h this CPU has, and sums without numbers below the normal ones. */
+/* The sets of rounded.h that this CPU has, and sums without numbers below the normal ones. */
 #include "kernels/cpu/linear/rounded.h"
 
 #ifndef __aarch64__

@@ -7,7 +7,7 @@
 struct rounded_kernels {
     const char *name; /* of the level and what it needs beside it; NULL: nothing */
     bool in_pairs;    /* rows are words of two bfloat16, as weights are (pack.h) */
-    /* Of a weight of bfloat16; x: rows as round leaves them. Called by rounded_linear. */
+    /* The weight is bfloat16; x: rows as round leaves them. Called by rounded_linear. */
     void (*linear)(const struct linear_task *t);
     void (*round)(float *to, const float *x, uint32_t k); /* k numbers: a row */
 };

@@ -1,5 +1,5 @@
 #pragma once
-/* What the attention kernels share: their arguments, and which rows, heads and positions a block
+/* The attention kernels share this: their arguments, and which rows, heads and positions a block
  * has. load.cuh: what comes into shared memory; store.cuh: where results go.
  *
  * Rows of a block are packed: m = row of the tile * query heads of the KV head + query head. What a

@@ -1,5 +1,5 @@
 #pragma once
-/* What the warps of tile.cuh do with their results. */
+/* The warps of tile.cuh merge and store their results with these. */
 #include "kernels/cuda/attention/shape.cuh"
 
 /* Results of warps that have rows of their own. */

@@ -1,5 +1,5 @@
 #pragma once
-/* What a warp does with a unit of tokens: scores, mask, softmax, values (tile.cuh). */
+/* The steps of a warp over a unit of tokens: scores, mask, softmax, values (tile.cuh). */
 #include "kernels/cuda/attention/shape.cuh"
 
 /* scores = Q K^T of the warp's rows and tokens. */

@@ -1,5 +1,5 @@
 #pragma once
-/* What the files of the collectives over NCCL share: nccl_library.c (dlopen), nccl.c (joining,
+/* The files of the collectives over NCCL share this: nccl_library.c (dlopen), nccl.c (joining,
  * leaving, waiting), nccl_ops.c (the collectives), nccl_oneshot.c (small sums over peer memory). */
 #include <pthread.h>
 

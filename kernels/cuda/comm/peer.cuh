@@ -1,5 +1,5 @@
 #pragma once
-/* What a kernel says to another device's through memory that both see: flags that are stored behind
+/* Words of a kernel to another device's, through memory that both see: flags that are stored behind
  * and loaded before the data they speak of, at the scope of the whole system. The emulation has a
  * twin (tests/cuda/emulate/kernels/cuda/comm/peer.cuh). */
 #include <cuda_runtime.h>

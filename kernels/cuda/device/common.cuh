@@ -1,5 +1,5 @@
 #pragma once
-/* What the .cu files share: CUDA's errors as ours, the structs behind the opaque pointers, and
+/* The .cu files share this: CUDA's errors as ours, the structs behind the opaque pointers, and
  * reductions of a fixed order. */
 #include <cuda_runtime.h>
 

@@ -1,6 +1,6 @@
 #pragma once
-/* Where a worker finds cuBLASLt and NCCL. NVIDIA ships both in three ways: as packages of a
- * distribution, in a toolkit (/usr/local/cuda), and as wheels, which put them beside Python's
+/* The places where a worker finds cuBLASLt and NCCL. NVIDIA ships both in three ways: as packages
+ * of a distribution, in a toolkit (/usr/local/cuda), and as wheels, which put them beside Python's
  * modules, where the dynamic linker does not look. */
 #ifdef __cplusplus
 extern "C" {

@@ -1,5 +1,5 @@
 #pragma once
-/* What the products of gemm.cuh are told, and the sizes of what they keep in shared memory. */
+/* The arguments of gemm.cuh's products, and the sizes of what they keep in shared memory. */
 #include "kernels/cuda/device/common.cuh"
 #include "kernels/cuda/weights/formats.cuh"
 

@@ -1,5 +1,5 @@
 #pragma once
-/* Of gemm.cuh: from the warps' sums to rows of the result. */
+/* The end of gemm.cuh's products: from the warps' sums to rows of the result. */
 #include "kernels/cuda/device/activation.cuh"
 #include "kernels/cuda/linear/gemm_args.cuh"
 

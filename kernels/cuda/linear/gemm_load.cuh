@@ -1,7 +1,7 @@
 #pragma once
-/* Of gemm.cuh: what a warp asks for, from global into shared memory. In a decode step this is the
- * overhead of every KB of weights: addresses are a product and an addition, and all but the end of
- * K goes without conditions. */
+/* The loads of gemm.cuh: a warp's requests, from global into shared memory. In a decode step this
+ * is the overhead of every KB of weights: addresses are a product and an addition, and all but the
+ * end of K goes without conditions. */
 #include "kernels/cuda/linear/gemm_args.cuh"
 
 /* What a lane reads of one row tile: codes from its own first 16 bytes on (BF16: of row g). */

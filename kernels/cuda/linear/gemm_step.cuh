@@ -1,5 +1,5 @@
 #pragma once
-/* Of gemm.cuh: what a warp multiplies, from shared memory. */
+/* The steps of gemm.cuh: a warp's products, from shared memory. */
 #include "kernels/cuda/linear/gemm_args.cuh"
 
 /* What a warp multiplies in a step. */

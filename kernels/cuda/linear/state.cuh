@@ -1,5 +1,5 @@
 #pragma once
-/* What linear.cu and blas.cu keep for the products of one stream. */
+/* The state that linear.cu and blas.cu keep for the products of one stream. */
 #include "kernels/cuda/device/common.cuh"
 
 extern "C" {

@@ -1,4 +1,4 @@
-/* What grouped products need around them: rows padded to whole pieces of 16 bytes, tables of
+/* Grouped products need this around them: rows padded to whole pieces of 16 bytes, tables of
  * experts and heads as the kernels read them, and the products of heads, where every head has every
  * row. */
 #include "kernels/cuda/moe/grouped.cuh"

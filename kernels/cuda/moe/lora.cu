@@ -1,10 +1,10 @@
-/* What adapters add: the rows of all adapters of a pass through two grouped products, down to each
- * adapter's rank into scratch, back up and added to where the rows are. An adapter is a group, read
- * from a table that was written when it was loaded; which rows it has is a list of tiles that comes
- * with the pass's uploads. So the launches are the same for any mix of adapters, and may be
- * recorded: blocks whose tile there is not end at once, as do those behind a smaller rank. Matrices
- * over one input (Q, K, V; gate, up) go together, the third dimension of the grid. A row belongs to
- * one adapter: nobody else adds to it.
+/* The part that adapters add: the rows of all adapters of a pass through two grouped products, down
+ * to each adapter's rank into scratch, back up and added to where the rows are. An adapter is a
+ * group, read from a table that was written when it was loaded; which rows it has is a list of
+ * tiles that comes with the pass's uploads. So the launches are the same for any mix of adapters,
+ * and may be recorded: blocks whose tile there is not end at once, as do those behind a smaller
+ * rank. Matrices over one input (Q, K, V; gate, up) go together, the third dimension of the grid. A
+ * row belongs to one adapter: nobody else adds to it.
  *
  * Bytes: of few rows (grouped_small.cu) a block streams an adapter's A with all of its warps along
  * K, 16 bytes a lane; a tile's low part is a few KB that stay in the second cache; B is read by as

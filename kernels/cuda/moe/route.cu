@@ -1,5 +1,5 @@
-/* Which experts a row goes to: a warp for each row, the row's scores in shared memory, so that the
- * logits are read once, neighbouring lanes neighbouring words. The choice is the CPU's
+/* The choice of a row's experts: a warp for each row, the row's scores in shared memory, so that
+ * the logits are read once, neighbouring lanes neighbouring words. The choice is the CPU's
  * (kernels/cpu/backend/moe.c) for the same logits: exponentials are taken in double and rounded
  * once, so that scores which tie there tie here; among equals the lower number; NaN is never
  * chosen twice. A launch has a warp for each row and nothing to wait for: what it costs is its

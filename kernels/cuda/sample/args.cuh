@@ -1,5 +1,5 @@
 #pragma once
-/* What the files of the device's sampler share: a row's logits as numbers, its state in scratch,
+/* The files of the device's sampler share this: a row's logits as numbers, its state in scratch,
  * reductions that do not depend on which thread saw what first. */
 #include <float.h>
 
