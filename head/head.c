@@ -109,7 +109,7 @@ static void make_core(struct head *h, const struct head_options *o)
     c.peers.head_instance = h->instance;
     c.cluster.tp = (uint32_t)o->tp;
     c.cluster.pp = (uint32_t)o->pp;
-    c.cluster.serving_groups = (uint32_t)o->max_groups;
+    c.cluster.serving_replicas = (uint32_t)o->max_replicas;
     c.peers.lost_ms = (uint32_t)(o->peer_timeout_s * 1000);
     c.peers.suspect_ms = c.peers.lost_ms * 2 / 3;
     c.cluster.elastic_tp = o->elastic_tp;
@@ -126,8 +126,8 @@ static void make_core(struct head *h, const struct head_options *o)
     c.priorities = o->scheduling_policy == SCHEDULING_PRIORITY;
     c.max_partial_prefills = (uint32_t)o->max_partial_prefills;
     uint32_t world = c.cluster.tp * c.cluster.pp;
-    c.scale.min_groups = ((uint32_t)o->scale_min + world - 1) / world;
-    c.scale.max_groups = (uint32_t)o->scale_max / world;
+    c.scale.min_replicas = ((uint32_t)o->scale_min + world - 1) / world;
+    c.scale.max_replicas = (uint32_t)o->scale_max / world;
     c.scale.ttft_ns = (uint64_t)o->scale_ttft_ms * NS_PER_MS;
     c.scale.calm_ns = (uint64_t)o->scale_calm_s * NS_PER_S;
     c.scale.idle_ns = (uint64_t)o->scale_idle_s * NS_PER_S;

@@ -1,5 +1,6 @@
 #pragma once
-/* KV blocks from one group to another (docs/protocol.md, "KV transfers"): a part of messages.h. */
+/* KV blocks from one replica to another (docs/protocol.md, "KV transfers"): a part of messages.h.
+ */
 #include <stdbool.h>
 
 #include "common/base/status.h"
@@ -7,9 +8,10 @@
 #include "proto/spans.h"
 
 /* One goes to the rank that sends and one, with the same id, to the rank in the same rank slot of
- * the other group, each under its own group's epoch. Both join a communicator of two (rank 0 sends)
- * and move the blocks in this order, beside their steps: nobody writes the ones sent nor reads the
- * ones received until both have answered. An epoch's end ends its transfers before Aborted is said.
+ * the other replica, each under its own replica's epoch. Both join a communicator of two (rank 0
+ * sends) and move the blocks in this order, beside their steps: nobody writes the ones sent nor
+ * reads the ones received until both have answered. An epoch's end ends its transfers before
+ * Aborted is said.
  */
 struct msg_kv_transfer {
     uint64_t term_epoch, id;

@@ -79,7 +79,7 @@ struct worker_info {
     enum device_kind device;
     struct str device_name, host, zone;
     uint64_t memory_bytes;
-    uint32_t isa_level; /* kernels' ISA ladder; a group runs the lowest of its ranks */
+    uint32_t isa_level; /* kernels' ISA ladder; a replica runs the lowest of its ranks */
     uint8_t config_hash[32];
     uint8_t model_hash[32];          /* the model alone; zeros: it does not say */
     int32_t ordinal;                 /* -1: none */
@@ -95,15 +95,15 @@ struct worker_info {
     const struct kv_group *kv_groups;
     uint32_t n_kv_groups;
     /* what it was doing, for adoption by a restarted head; term_epoch 0: nothing */
-    uint64_t term_epoch, group_id, step_received, step_executed;
+    uint64_t term_epoch, replica_id, step_received, step_executed;
     uint32_t rank, stage;
     const struct msg_adapter *adapters; /* that it holds */
     uint32_t n_adapters;
-    struct str kv_address; /* where other groups' ranks reach its KV cache; "": they can not */
-    enum group_role group_role;
+    struct str kv_address; /* where other replicas' ranks reach its KV cache; "": they can not */
+    enum replica_role replica_role;
     const struct elastic_shape *elastic; /* tp falling; none: it serves at `tp` alone */
     uint32_t n_elastic;
-    uint32_t shard_tp, group_tp; /* of the shard it holds, and of the group it is in; 0: tp */
+    uint32_t shard_tp, replica_tp; /* of the shard it holds, and of the replica it is in; 0: tp */
 };
 
 struct msg_hello {
@@ -146,7 +146,7 @@ struct msg_heartbeat {
     struct gpu_state gpu;
     uint64_t own_ns, own_steps; /* its life's work, no waiting for others; 0: not measured */
     struct host_state host;
-    bool serves, spare;  /* its group does; no group can have it with the workers here */
+    bool serves, spare;  /* its replica does; no replica can have it with the workers here */
     bool has_vocabulary; /* in every eighth, once the worker knows its model's tokens */
     struct vocabulary vocabulary;
 };
@@ -256,21 +256,21 @@ struct msg_tokens {
 /* Sent after Welcome and on every change. */
 struct msg_cluster {
     uint64_t term;
-    uint32_t n_groups_ready, n_groups, n_workers;
+    uint32_t n_replicas_ready, n_replicas, n_workers;
     struct str model;
     uint32_t max_model_len, vocab_size;
     uint32_t running, waiting;
     bool draining, scores_prompts, one_class; /* prompts are: by head and ranks; fcfs */
-    uint32_t start_s; /* no group serves, and none has to: until one would; 0: else */
+    uint32_t start_s; /* no replica serves, and none has to: until one would; 0: else */
     struct cluster_load load;
 };
 
 /* ---- head ⇄ worker: formation ---- */
 
-/* Prepare for a group. Every rank drops what it had (older epoch) and keeps its weights; the rank
+/* Prepare for a replica. Every rank drops what it had (older epoch) and keeps its weights; the rank
  * with make_id answers CommId, the head passes it on with Join, each rank answers Formed. */
 struct msg_form {
-    uint64_t term_epoch, group_id;
+    uint64_t term_epoch, replica_id;
     uint32_t tp, pp, rank, stage; /* rank: 0 .. tp-1 inside the stage */
     uint32_t isa_level;
     bool make_id;
@@ -298,8 +298,8 @@ struct msg_abort {
 struct msg_aborted {
     uint64_t term_epoch;
 };
-/* Adoption: same group, same communicator, new epoch; sequences dropped, blocks free, steps from 1.
- * Answered by Formed. */
+/* Adoption: same replica, same communicator, new epoch; sequences dropped, blocks free, steps
+ * from 1. Answered by Formed. */
 struct msg_reset {
     uint64_t old_term_epoch, term_epoch;
 };

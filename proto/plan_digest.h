@@ -3,7 +3,7 @@
  * sequences as they stand after the plan has been applied: finished slots gone, admits in, runs
  * counted. It is a sum modulo 2^64 of one term per sequence and one per block held, so either side
  * can keep the blocks' part up to date as blocks come and go instead of walking all tables (a
- * group may hold millions). A plan with a digest is made only when no drafts are in flight: else
+ * replica may hold millions). A plan with a digest is made only when no drafts are in flight: else
  * the head would not know the lengths. Pure.
  *   sequence: length = positions run so far (an admit that has not run yet: n_computed);
  *   block: index = its place in the sequence, blocks dropped from the front counted. */

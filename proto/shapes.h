@@ -13,8 +13,8 @@ struct kv_group {
     uint32_t n_blocks; /* what this rank can hold */
 };
 
-/* The part of a request that a group is for; both until somebody asks for less. */
-enum group_role { GROUP_BOTH, GROUP_PREFILL, GROUP_DECODE, GROUP_ROLE_COUNT };
+/* The part of a request that a replica is for; both until somebody asks for less. */
+enum replica_role { REPLICA_BOTH, REPLICA_PREFILL, REPLICA_DECODE, REPLICA_ROLE_COUNT };
 
 /* A smaller TP that this worker can be a rank of, at the same pp: blocks that it would hold then,
  * per KV group, and the bytes of one. */

@@ -85,16 +85,16 @@ bool worker_fill_hello(void *ctx, struct msg_hello *h)
         .kv_groups = i->limits.kv_groups,
         .n_kv_groups = i->limits.n_kv_groups,
         .term_epoch = r->comm_epoch,
-        .group_id = holds ? r->group_id : 0,
+        .replica_id = holds ? r->replica_id : 0,
         .step_received = holds && same ? r->step_received : 0,
         .step_executed = holds && same ? r->step_executed : 0,
         .rank = holds ? r->rank : 0,
         .stage = holds ? r->stage : 0,
-        .group_tp = holds ? r->tp : 0,
+        .replica_tp = holds ? r->tp : 0,
         .adapters = w->held.all,
         .n_adapters = w->held.n,
         .kv_address = kv_orders_address(w->kv),
-        .group_role = (enum group_role)w->s.options->role,
+        .replica_role = (enum replica_role)w->s.options->role,
     };
     fill_elastic(w, i, &h->worker);
     memcpy(h->worker.config_hash, i->config_hash, sizeof h->worker.config_hash);

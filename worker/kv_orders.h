@@ -21,11 +21,11 @@ struct kv_orders;
 MUST_USE enum status kv_orders_start(const struct kv_orders_setup *s, struct kv_orders **out,
                                      struct error *err);
 void kv_orders_stop(struct kv_orders *k);
-/* Other groups' ranks reach this host there. An error is logged, and there is no address. */
+/* Other replicas' ranks reach this host there. An error is logged, and there is no address. */
 void kv_orders_listen(struct kv_orders *k, const char *host);
 struct str kv_orders_address(const struct kv_orders *k); /* "": none */
 
-/* k may be NULL: then it is refused. n_blocks: what the rank's group has agreed on. */
+/* k may be NULL: then it is refused. n_blocks: what the rank's replica has agreed on. */
 void kv_orders_take(struct kv_orders *k, const struct kv_orders_setup *s,
                     const struct msg_kv_transfer *m, const struct rank_state *r,
                     struct u32_span n_blocks);

@@ -72,7 +72,7 @@ static void on_form(struct worker *w, const struct msg *m)
         log_info("forming", "epoch=%llu.%llu group=%llu rank=%u/%u stage=%u/%u",
                  (unsigned long long)(m->form.term_epoch >> 32),
                  (unsigned long long)(m->form.term_epoch & UINT32_MAX),
-                 (unsigned long long)m->form.group_id, m->form.rank, m->form.tp, m->form.stage,
+                 (unsigned long long)m->form.replica_id, m->form.rank, m->form.tp, m->form.stage,
                  m->form.pp);
     }
     worker_act(w, action, m);

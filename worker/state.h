@@ -29,7 +29,7 @@ struct worker {
     uint32_t n_join_id;
     uint64_t failed_epoch; /* an epoch whose trouble has been told: Gap or CommError go out once */
     bool draining, stopping, drained_by_head;
-    bool had_place; /* its group served, or it was a spare: once is enough */
+    bool had_place; /* its replica served, or it was a spare: once is enough */
     uint64_t drain_deadline_ns;
     char told[48];     /* "told to end (SIGTERM)", once it was */
     char refusal[256]; /* why the head takes this worker never; "": it may */

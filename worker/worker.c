@@ -7,7 +7,7 @@
 #include "worker/reports.h"
 #include "worker/state.h"
 
-/* A group without steps looks whether its ranks still reach each other. */
+/* A replica without steps looks whether its ranks still reach each other. */
 enum { CHECK_MS = 1000 };
 enum { END_MS = 2000, FORM_ARENA_LIMIT = 4 << 20 };
 

@@ -7,7 +7,7 @@
 struct worker;
 MUST_USE enum status worker_start(const struct worker_setup *s, struct worker **out,
                                   struct error *err);
-/* Its group has served, or it is a spare, and no drain is on (docs/protocol.md, "Readiness"). */
+/* Its replica has served, or it is a spare, and no drain is on (docs/protocol.md, "Readiness"). */
 bool worker_is_ready(const struct worker *w);
 const char *worker_why_not_ready(const struct worker *w);
 /* Why the loop was stopped though nobody asked: the head takes this worker never. "": it does. */

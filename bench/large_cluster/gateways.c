@@ -1,6 +1,6 @@
 /* Gateways. Each keeps its share of the streams running: one that ends is submitted anew at once.
- * A prompt begins with one of a few prefixes, which every group has soon; the rest is its own. All
- * tokens of a stream come once and in order, or the program ends. */
+ * A prompt begins with one of a few prefixes, which every replica has soon; the rest is its own.
+ * All tokens of a stream come once and in order, or the program ends. */
 #include "bench/large_cluster/gateways.h"
 
 #include <string.h>
@@ -26,7 +26,7 @@ void scale_gateways_open(struct scale *s)
 {
     struct scale_gateways *g = s->gateways = mem_zalloc(sizeof *g);
     uint32_t n = N_PREFIXES * s->o.cached_tokens;
-    g->n_streams = s->o.n_groups * s->o.n_seqs;
+    g->n_streams = s->o.n_replicas * s->o.n_seqs;
     g->streams = mem_array(g->n_streams, sizeof *g->streams);
     g->prefixes = mem_array(n + 1, sizeof *g->prefixes);
     g->ids = mem_array(s->o.prompt_tokens, sizeof *g->ids);
@@ -103,7 +103,7 @@ void scale_gateways_on_msg(struct scale *s, uint32_t i_gateway, const struct msg
 {
     (void)i_gateway;
     if (m->type == MSG_CLUSTER)
-        s->n_groups_ready = m->cluster.n_groups_ready;
+        s->n_replicas_ready = m->cluster.n_replicas_ready;
     else if (m->type == MSG_TOKENS)
         for (uint32_t i = 0; i < m->tokens.n_items; i++)
             on_item(s, &m->tokens.items[i]);

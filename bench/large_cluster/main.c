@@ -1,12 +1,12 @@
 /* scale_peers: all workers and gateways of a large cluster, for bench/scale, which starts it, tells
  * it what to do by lines on its stdin and reads its lines.
  *
- *   scale_peers --endpoint tcp://HOST:PORT [--keys-dir DIR] [--groups 125] [--tp 8] [--seqs 32]
+ *   scale_peers --endpoint tcp://HOST:PORT [--keys-dir DIR] [--replicas 125] [--tp 8] [--seqs 32]
  *               [--gateways 2] [--step-us 25000] [--prompt-token-us 10]
  *               [--prompt 1024] [--cached 512] [--least 128] [--most 512]
  *   load   submit what is to be kept running        count   print the counts as JSON
  *
- * "ready" is printed when every group serves; the end of stdin ends it. */
+ * "ready" is printed when every replica serves; the end of stdin ends it. */
 #include <errno.h>
 #include <fcntl.h>
 #include <getopt.h>
@@ -180,13 +180,13 @@ static void run(struct scale *s)
         connect_more(s);
         drain(s);
         uint64_t next_ns = scale_ranks_run(s), beat_ns = beat(s, begin_ns);
-        if (!was_ready && s->n_groups_ready == s->o.n_groups) {
+        if (!was_ready && s->n_replicas_ready == s->o.n_replicas) {
             was_ready = true;
             printf("ready %.2f\n", (double)(s->now_ns - begin_ns) / (double)NS_PER_S);
             fflush(stdout);
         }
         if (!was_ready && s->now_ns - begin_ns > READY_S * NS_PER_S)
-            bench_die("%u of %u groups serve after %d s", s->n_groups_ready, s->o.n_groups,
+            bench_die("%u of %u groups serve after %d s", s->n_replicas_ready, s->o.n_replicas,
                       READY_S);
         next_ns = beat_ns < next_ns ? beat_ns : next_ns;
         uint64_t now_ns = clock_mono_ns();
@@ -204,7 +204,7 @@ static void run(struct scale *s)
 enum {
     ENDPOINT,
     KEYS,
-    GROUPS,
+    REPLICAS,
     TP,
     SEQS,
     GATEWAYS,
@@ -228,7 +228,7 @@ static void parse(int argc, char **argv, struct scale_options *o)
 {
     static const struct option rows[] = {{"endpoint", 1, NULL, ENDPOINT},
                                          {"keys-dir", 1, NULL, KEYS},
-                                         {"groups", 1, NULL, GROUPS},
+                                         {"groups", 1, NULL, REPLICAS},
                                          {"tp", 1, NULL, TP},
                                          {"seqs", 1, NULL, SEQS},
                                          {"gateways", 1, NULL, GATEWAYS},
@@ -240,7 +240,7 @@ static void parse(int argc, char **argv, struct scale_options *o)
                                          {"most", 1, NULL, MOST},
                                          {0}};
     for (int i; (i = getopt_long(argc, argv, "", rows, NULL)) != -1;) {
-        uint32_t *const numbers[] = {[GROUPS] = &o->n_groups,      [TP] = &o->tp,
+        uint32_t *const numbers[] = {[REPLICAS] = &o->n_replicas,  [TP] = &o->tp,
                                      [SEQS] = &o->n_seqs,          [GATEWAYS] = &o->n_gateways,
                                      [PROMPT] = &o->prompt_tokens, [CACHED] = &o->cached_tokens,
                                      [LEAST] = &o->least_tokens,   [MOST] = &o->most_tokens};
@@ -257,7 +257,7 @@ static void parse(int argc, char **argv, struct scale_options *o)
         else
             *numbers[i] = number(optarg);
     }
-    if (!o->endpoint || o->n_gateways == 0 || o->tp == 0 || o->n_groups == 0 ||
+    if (!o->endpoint || o->n_gateways == 0 || o->tp == 0 || o->n_replicas == 0 ||
         o->cached_tokens > o->prompt_tokens || o->least_tokens == 0 ||
         o->most_tokens < o->least_tokens)
         bench_die("see the head of bench/large_cluster/main.c");
@@ -265,7 +265,7 @@ static void parse(int argc, char **argv, struct scale_options *o)
 
 int main(int argc, char **argv)
 {
-    struct scale s = {.o = {.n_groups = 125,
+    struct scale s = {.o = {.n_replicas = 125,
                             .tp = 8,
                             .n_gateways = 2,
                             .n_seqs = 32,
@@ -279,7 +279,7 @@ int main(int argc, char **argv)
     parse(argc, argv, &s.o);
     log_init("scale", LOG_WARN, LOG_LOGFMT);
     (void)prctl(PR_SET_TIMERSLACK, TIMER_SLACK_NS, 0, 0, 0);
-    s.n_workers = s.o.n_groups * s.o.tp;
+    s.n_workers = s.o.n_replicas * s.o.tp;
     s.n_peers = s.n_workers + s.o.n_gateways;
     s.peers = mem_array(s.n_peers, sizeof *s.peers);
     for (uint32_t i = 0; i < s.n_peers; i++) {

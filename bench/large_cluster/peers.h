@@ -9,7 +9,7 @@
 struct scale_options {
     const char *endpoint;
     const char *keys_dir; /* NULL: no encryption */
-    uint32_t n_groups, tp, n_gateways, n_seqs;
+    uint32_t n_replicas, tp, n_gateways, n_seqs;
     uint32_t prompt_tokens, cached_tokens; /* of a request; the first of them shared by many */
     uint32_t least_tokens, most_tokens;    /* of an answer */
     uint64_t step_ns, prompt_token_ns;     /* a step takes this, and this more a prompt token */
@@ -36,8 +36,8 @@ struct scale {
     struct rng rng;
     uint64_t now_ns;
     uint32_t n_workers, n_peers, n_connected, n_welcomed;
-    struct scale_peer *peers; /* [n_peers], workers first */
-    uint32_t n_groups_ready;  /* as the head tells gateways */
+    struct scale_peer *peers;  /* [n_peers], workers first */
+    uint32_t n_replicas_ready; /* as the head tells gateways */
     struct arena encode, decode;
     struct strbuf frame;
     struct scale_wire *wire;

@@ -1,4 +1,4 @@
-/* Ranks. A group executes on its first rank: a step lasts as long as the options say, its tokens
+/* Ranks. A replica executes on its first rank: a step lasts as long as the options say, its tokens
  * are random. The others count the plans they get; every rank's steps are contiguous, or the
  * program ends. */
 #include "bench/large_cluster/ranks.h"
@@ -20,11 +20,11 @@ enum {
 };
 
 struct rank {
-    uint64_t term_epoch, group_id, received, executed;
+    uint64_t term_epoch, replica_id, received, executed;
     uint32_t position;
 };
 
-/* A plan on a group's first rank. */
+/* A plan on a replica's first rank. */
 struct step {
     uint64_t step, arrived_ns, cost_ns;
     uint32_t n_slots;

@@ -1,8 +1,8 @@
-/* Goodput of our scheduler and of vLLM's policy in the same simulated group: the share of requests
- * whose first token comes within a limit and whose following ones come fast enough, on average. One
- * row per scenario, one below it per tenant. Same arrivals, same cost of a step, same budgets, two
- * plans in flight; neither side pays anything for deciding. See bench/sim, tests/sim/timed.h.
- *   bench_goodput [--seeds N] [--first SEED] [scenario ...] */
+/* Goodput of our scheduler and of vLLM's policy in the same simulated replica: the share of
+ * requests whose first token comes within a limit and whose following ones come fast enough, on
+ * average. One row per scenario, one below it per tenant. Same arrivals, same cost of a step, same
+ * budgets, two plans in flight; neither side pays anything for deciding. See bench/sim,
+ * tests/sim/timed.h. bench_goodput [--seeds N] [--first SEED] [scenario ...] */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

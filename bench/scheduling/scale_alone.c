@@ -18,19 +18,19 @@ static unsigned long no_mallocs(void)
     return 0; /* bench/scheduler counts them */
 }
 
-struct group {
+struct replica {
     struct trace t;
     struct rig rig;
 };
 
-static void arrive(struct group *g, uint32_t i_slot, bool newcomer)
+static void arrive(struct replica *g, uint32_t i_slot, bool newcomer)
 {
     struct msg_submit m;
     trace_submit(&g->t, i_slot, newcomer, &m);
     g->rig.submit(g->rig.state, &m);
 }
 
-static void step(struct group *g, uint64_t *ns, uint64_t *n_tokens)
+static void step(struct replica *g, uint64_t *ns, uint64_t *n_tokens)
 {
     struct step_cost c;
     g->rig.step(g->rig.state, &c);
@@ -53,30 +53,30 @@ static uint32_t argument(int argc, char **argv, int i, uint32_t otherwise)
 
 int main(int argc, char **argv)
 {
-    uint32_t n_groups = argument(argc, argv, 1, 125), n_seqs = argument(argc, argv, 2, 32);
+    uint32_t n_replicas = argument(argc, argv, 1, 125), n_seqs = argument(argc, argv, 2, 32);
     uint32_t n_steps = argument(argc, argv, 3, 400);
     uint64_t ns = 0, n_tokens = 0;
-    struct group *groups = mem_array(n_groups, sizeof *groups);
-    for (uint32_t i = 0; i < n_groups; i++) {
-        trace_init(&groups[i].t, n_seqs, i + 1);
-        groups[i].rig = rig_alone(&groups[i].t, no_mallocs);
+    struct replica *replicas = mem_array(n_replicas, sizeof *replicas);
+    for (uint32_t i = 0; i < n_replicas; i++) {
+        trace_init(&replicas[i].t, n_seqs, i + 1);
+        replicas[i].rig = rig_alone(&replicas[i].t, no_mallocs);
         for (uint32_t k = 0; k < n_seqs; k++)
-            arrive(&groups[i], k, false);
+            arrive(&replicas[i], k, false);
     }
     for (uint32_t k = 0; k < WARM_STEPS + n_steps; k++) {
         if (k == WARM_STEPS)
             ns = n_tokens = 0;
-        for (uint32_t i = 0; i < n_groups; i++) {
-            groups[i].t.ends = k >= WARM_STEPS / 2;
-            step(&groups[i], &ns, &n_tokens);
+        for (uint32_t i = 0; i < n_replicas; i++) {
+            replicas[i].t.ends = k >= WARM_STEPS / 2;
+            step(&replicas[i], &ns, &n_tokens);
         }
     }
-    printf("%u schedulers x %u sequences: %.2f us a step, %.3f us a token\n", n_groups, n_seqs,
-           (double)ns / 1e3 / n_steps / n_groups, (double)ns / 1e3 / (double)n_tokens);
-    for (uint32_t i = 0; i < n_groups; i++) {
-        groups[i].rig.free(groups[i].rig.state);
-        trace_fini(&groups[i].t);
+    printf("%u schedulers x %u sequences: %.2f us a step, %.3f us a token\n", n_replicas, n_seqs,
+           (double)ns / 1e3 / n_steps / n_replicas, (double)ns / 1e3 / (double)n_tokens);
+    for (uint32_t i = 0; i < n_replicas; i++) {
+        replicas[i].rig.free(replicas[i].rig.state);
+        trace_fini(&replicas[i].t);
     }
-    mem_free(groups);
+    mem_free(replicas);
     return 0;
 }

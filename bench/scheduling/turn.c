@@ -1,4 +1,4 @@
-/* The whole head core, as cox-head drives it for a group of one rank: a result's frame comes, the
+/* The whole head core, as cox-head drives it for a replica of one rank: a result's frame comes, the
  * turn after it makes the next plan and tells the gateway. Rank and gateway are here: their frames
  * stay in memory, and the clock stands still, so no heartbeat is due. What is sent is copied once,
  * as ZeroMQ does. */

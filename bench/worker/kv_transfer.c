@@ -1,4 +1,4 @@
-/* KV blocks from one process to another, as between two groups: what a transfer takes from the
+/* KV blocks from one process to another, as between two replicas: what a transfer takes from the
  * order to both answers, through shared memory and over TCP on loopback.
  *
  *   bench_kv_transfer [rounds [MiB]]      default: 9 rounds of 128 MiB, for each size of a block

@@ -69,12 +69,13 @@ static void say_of_model(const struct up *u,
     up_sagemaker_say(u->o, &m, say);
 }
 
-/* Groups that can be whole at once, with no more than --dp where it was given beside --workers. */
-static uint32_t n_groups(const struct up *u)
+/* Replicas that can be whole at once, with no more than --dp where it was given beside --workers.
+ */
+static uint32_t n_replicas(const struct up *u)
 {
-    uint32_t group = (uint32_t)(u->o->tp * u->o->pp), n = u->plan.n_workers / group;
-    return up_options_max_groups(u->o) > 0 && n > up_options_max_groups(u->o)
-               ? up_options_max_groups(u->o)
+    uint32_t replica_ranks = (uint32_t)(u->o->tp * u->o->pp), n = u->plan.n_workers / replica_ranks;
+    return up_options_max_replicas(u->o) > 0 && n > up_options_max_replicas(u->o)
+               ? up_options_max_replicas(u->o)
                : n;
 }
 
@@ -95,8 +96,8 @@ static void say_ready(struct up *u, const json_t *status)
                                .is_only = u->is_only,
                                .is_usual_admin = strcmp(u->admin, "127.0.0.1:8265") == 0,
                                .n_workers = u->plan.n_workers,
-                               .group = (uint32_t)(u->o->tp * u->o->pp),
-                               .n_groups = n_groups(u),
+                               .replica_ranks = (uint32_t)(u->o->tp * u->o->pp),
+                               .n_replicas = n_replicas(u),
                                .n_gateways = (uint32_t)u->o->gateways,
                                .took_ms = (clock_mono_ns() - u->begin_ns) / NS_PER_MS,
                                .status = status};
@@ -265,8 +266,8 @@ static void start_control(struct up *u)
                                          .state = state,
                                          .process = process,
                                          .stop = stop_in_order,
-                                         .group = (uint32_t)(u->o->tp * u->o->pp),
-                                         .max_groups = up_options_max_groups(u->o),
+                                         .replica_ranks = (uint32_t)(u->o->tp * u->o->pp),
+                                         .max_replicas = up_options_max_replicas(u->o),
                                          .n_workers = n_workers,
                                          .scale = scale,
                                          .ctx = u};

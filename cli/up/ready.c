@@ -110,16 +110,16 @@ static void device_text(const json_t *status, char *out, size_t size)
 
 static void add_workers(const struct up_ready *r, struct rows *rows)
 {
-    uint32_t n_spare = r->n_workers - r->n_groups * r->group;
+    uint32_t n_spare = r->n_workers - r->n_replicas * r->replica_ranks;
     char spare[48] = "";
     if (n_spare > 0)
         snprintf(spare, sizeof spare, ", %u spare", n_spare);
-    if (r->group > 1)
-        add(rows, "Workers", "%u: %u replica%s of %u ranks%s", r->n_workers, r->n_groups,
-            plural(r->n_groups), r->group, spare);
+    if (r->replica_ranks > 1)
+        add(rows, "Workers", "%u: %u replica%s of %u ranks%s", r->n_workers, r->n_replicas,
+            plural(r->n_replicas), r->replica_ranks, spare);
     else
-        add(rows, "Workers", "%u: %u replica%s%s", r->n_workers, r->n_groups, plural(r->n_groups),
-            spare);
+        add(rows, "Workers", "%u: %u replica%s%s", r->n_workers, r->n_replicas,
+            plural(r->n_replicas), spare);
     if (r->n_gateways > 1)
         add(rows, "Gateways", "%u, at ports that count up", r->n_gateways);
 }

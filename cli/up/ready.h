@@ -14,7 +14,8 @@ struct up_ready {
     bool has_chat_page;                        /* the gateways serve it at / */
     long long pid; /* of `cox up` where it has no control socket; 0: `cox stop` finds it */
     bool is_only, is_usual_admin; /* the one cluster here; where `cox status` looks by itself */
-    uint32_t n_workers, group, n_groups, n_gateways; /* group: ranks; n_groups: that can serve */
+    uint32_t n_workers, replica_ranks, n_replicas,
+        n_gateways; /* replica_ranks: ranks of one; n_replicas: that can serve */
     uint64_t took_ms;
     const json_t *status; /* the head's, for the device; NULL: not known */
 };

@@ -33,7 +33,7 @@ static const struct {
     {"", " draining ", YELLOW},
     {"", " forming ", YELLOW},
     {"", " loading ", YELLOW},
-    {"", " waiting  ", YELLOW}, /* a group's state; not the count of `1 waiting` */
+    {"", " waiting  ", YELLOW}, /* a replica's state; not the count of `1 waiting` */
 };
 
 bool status_paint_wanted(int fd, const char *no_color, const char *term)

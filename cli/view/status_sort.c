@@ -38,8 +38,8 @@ static int by_id(const void *x, const void *y)
                            answer_number(*(json_t *const *)y, "id"));
 }
 
-/* A worker in no group comes last. */
-static int by_group(const void *x, const void *y)
+/* A worker in no replica comes last. */
+static int by_replica(const void *x, const void *y)
 {
     const json_t *a = json_object_get(*(json_t *const *)x, "group");
     const json_t *b = json_object_get(*(json_t *const *)y, "group");
@@ -90,7 +90,7 @@ static void sort_array(json_t *array, int (*compare)(const void *, const void *)
 }
 
 static int (*const orders[STATUS_ORDER_COUNT])(const void *, const void *) = {
-    [STATUS_BY_NAME] = by_name, [STATUS_BY_STATE] = by_state, [STATUS_BY_GROUP] = by_group,
+    [STATUS_BY_NAME] = by_name, [STATUS_BY_STATE] = by_state, [STATUS_BY_REPLICA] = by_replica,
     [STATUS_BY_STEP] = by_step, [STATUS_BY_GPU] = by_gpu,     [STATUS_BY_MEMORY] = by_memory,
 };
 

@@ -1,13 +1,14 @@
 #pragma once
 /* Puts the tables of an answer of GET /api/status into an order that people find things in: nodes
- * by name, groups by id, workers by node and ordinal, gateways by node; digits count as numbers. */
+ * by name, replicas by id, workers by node and ordinal, gateways by node; digits count as numbers.
+ */
 #include <jansson.h>
 #include <stdbool.h>
 
 enum status_order {
     STATUS_BY_NAME,
     STATUS_BY_STATE,
-    STATUS_BY_GROUP,
+    STATUS_BY_REPLICA,
     STATUS_BY_STEP,
     STATUS_BY_GPU,
     STATUS_BY_MEMORY,

@@ -118,7 +118,7 @@ static void render_nodes(const json_t *s, struct strbuf *b)
         strbuf_append_c(b, "  (no failures)\n");
 }
 
-/* The workers that are in no group: a spare of one that serves, or the beginning of the first. */
+/* The workers that are in no replica: a spare of one that serves, or the beginning of the first. */
 static void render_free(const json_t *s, size_t n_free, size_t n_ready, struct strbuf *b)
 {
     double ranks = answer_number(s, "tp") * answer_number(s, "pp");
@@ -290,7 +290,7 @@ static void number_or_none(const json_t *o, const char *key, char *out, size_t s
     snprintf(out, size, has ? "%lld" : "-", answer_integer(o, key));
 }
 
-static void render_groups(const json_t *s, struct strbuf *b)
+static void render_replicas(const json_t *s, struct strbuf *b)
 {
     const json_t *o;
     size_t i;
@@ -319,12 +319,12 @@ static void render_groups(const json_t *s, struct strbuf *b)
                   "group", "stage", "rank", "ordinal", "device", "node", "seen");
     json_array_foreach(json_object_get(s, "workers"), i, o)
     {
-        char group[24], ordinal[24], state[40];
-        number_or_none(o, "group", group, sizeof group);
+        char replica[24], ordinal[24], state[40];
+        number_or_none(o, "group", replica, sizeof replica);
         number_or_none(o, "ordinal", ordinal, sizeof ordinal);
         answer_state(o, state, sizeof state);
         strbuf_printf(b, "%-16s %-13s %-5s %-5lld %-5lld %-7s %-6s %-20s %5lld ms\n",
-                      answer_text(o, "instance"), state, group, answer_integer(o, "stage"),
+                      answer_text(o, "instance"), state, replica, answer_integer(o, "stage"),
                       answer_integer(o, "rank"), ordinal, answer_text(o, "device"),
                       answer_text(o, "node"), answer_integer(o, "last_seen_ms"));
     }
@@ -407,7 +407,7 @@ void status_view_render(const json_t *s, struct strbuf *b)
     render_versions(s, b);
     render_nodes(s, b);
     render_usage(s, b);
-    render_groups(s, b);
+    render_replicas(s, b);
     strbuf_printf(b, "\nThroughput\n  %.1f prompt tokens/s, %.1f generated tokens/s\n",
                   answer_number(t, "prompt_tokens_per_s"),
                   answer_number(t, "generation_tokens_per_s"));

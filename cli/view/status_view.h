@@ -1,7 +1,7 @@
 #pragma once
 /* The text of `cox status` from the answer of GET /api/status, in Ray's order: nodes, usage,
- * demands, then groups, workers, gateways, throughput, warnings. Tolerant: a field that is missing
- * or of another type is shown as "-", control characters as "?". */
+ * demands, then replicas, workers, gateways, throughput, warnings. Tolerant: a field that is
+ * missing or of another type is shown as "-", control characters as "?". */
 #include <jansson.h>
 
 #include "common/base/str.h"

@@ -12,7 +12,7 @@ enum {
     NARROW = 86,        /* fewer columns have no room for all of a table's */
     NARROW_TOKENS = 78, /* and these none for the counts in one line */
     TABLE_ROWS_MIN = 6, /* of the tables, or the lines above them scroll as well */
-    BAR_OF_GROUP = 24,
+    BAR_OF_REPLICA = 24,
     NARROW_BAR = 10,
     LINE_BYTES = 4 * COLUMNS_MAX,
     SHAPE_BYTES = 3 * COLUMNS_MAX
@@ -151,9 +151,9 @@ static void add_kv(struct screen *s, const json_t *status)
     }
 }
 
-static void add_group(struct screen *s, const json_t *o)
+static void add_replica(struct screen *s, const json_t *o)
 {
-    char line[LINE_BYTES], shape[8 * BAR_OF_GROUP];
+    char line[LINE_BYTES], shape[8 * BAR_OF_REPLICA];
     double x = share(answer_number(o, "kv_blocks_used"), answer_number(o, "kv_blocks_total"));
     if (s->columns < NARROW) {
         bar(s, x, NARROW_BAR, shape, sizeof shape);
@@ -161,7 +161,7 @@ static void add_group(struct screen *s, const json_t *o)
                  answer_integer(o, "id"), answer_text(o, "state"), answer_integer(o, "running"),
                  answer_integer(o, "waiting"), shape, 100 * x);
     } else {
-        bar(s, x, BAR_OF_GROUP, shape, sizeof shape);
+        bar(s, x, BAR_OF_REPLICA, shape, sizeof shape);
         snprintf(line, sizeof line, "%-6lld %-10.10s %-8.8s %8lld %8lld  [%s] %4.0f %% %10lld",
                  answer_integer(o, "id"), answer_text(o, "state"), answer_text(o, "role"),
                  answer_integer(o, "running"), answer_integer(o, "waiting"), shape, 100 * x,
@@ -170,7 +170,7 @@ static void add_group(struct screen *s, const json_t *o)
     add_line(s, line);
 }
 
-static void add_groups(struct screen *s, const json_t *status)
+static void add_replicas(struct screen *s, const json_t *status)
 {
     char line[LINE_BYTES];
     const json_t *o;
@@ -180,10 +180,10 @@ static void add_groups(struct screen *s, const json_t *status)
                  "waiting", "KV");
     else
         snprintf(line, sizeof line, "%-6s %-10s %-8s %8s %8s  %-*s %6s %10s", "group", "state",
-                 "role", "running", "waiting", BAR_OF_GROUP + 2, "KV", "", "recoveries");
+                 "role", "running", "waiting", BAR_OF_REPLICA + 2, "KV", "", "recoveries");
     add_line(s, "");
     add_line(s, line);
-    json_array_foreach(json_object_get(status, "groups"), i, o) add_group(s, o);
+    json_array_foreach(json_object_get(status, "groups"), i, o) add_replica(s, o);
 }
 
 /* In few columns by its ordinal, as `cox drain` takes it too. */
@@ -198,13 +198,13 @@ static void worker_name(const struct screen *s, const json_t *o, char *out, size
 static void add_worker(struct screen *s, const json_t *o)
 {
     const json_t *g = json_object_get(o, "gpu");
-    char line[LINE_BYTES], name[40], state[40], group[24] = "-", step[24] = "-", busy[16] = "-",
+    char line[LINE_BYTES], name[40], state[40], replica[24] = "-", step[24] = "-", busy[16] = "-",
                                                 memory[16] = "-", warm[16] = "-";
     bool is_slow = json_is_true(json_object_get(o, "straggler"));
     worker_name(s, o, name, sizeof name);
     answer_state(o, state, sizeof state);
     if (json_is_number(json_object_get(o, "group")))
-        snprintf(group, sizeof group, "%lld", answer_integer(o, "group"));
+        snprintf(replica, sizeof replica, "%lld", answer_integer(o, "group"));
     if (json_is_number(json_object_get(o, "own_step_s")))
         snprintf(step, sizeof step, "%.2f ms", 1e3 * answer_number(o, "own_step_s"));
     if (json_is_object(g)) {
@@ -215,11 +215,11 @@ static void add_worker(struct screen *s, const json_t *o)
         snprintf(warm, sizeof warm, "%.0f C", answer_number(g, "temperature_celsius"));
     }
     if (s->columns < NARROW)
-        snprintf(line, sizeof line, "%-11.11s %-12.12s %-5.5s %9s %5s  %s%.80s", name, state, group,
-                 step, busy, is_slow ? "SLOW " : "", answer_text(o, "node"));
+        snprintf(line, sizeof line, "%-11.11s %-12.12s %-5.5s %9s %5s  %s%.80s", name, state,
+                 replica, step, busy, is_slow ? "SLOW " : "", answer_text(o, "node"));
     else
         snprintf(line, sizeof line, "%-16.16s %-13.13s %-5.5s %9s %6s %9s %6s  %.80s%s", name,
-                 state, group, step, busy, memory, warm, answer_text(o, "node"),
+                 state, replica, step, busy, memory, warm, answer_text(o, "node"),
                  is_slow ? "   SLOW" : "");
     add_line(s, line);
 }
@@ -361,7 +361,7 @@ unsigned top_view_render(const json_t *status, const struct top_history *h,
     add_kv(&s, status);
     add_warnings(&s, status);
     unsigned n_fixed = s.n;
-    add_groups(&s, status);
+    add_replicas(&s, status);
     add_workers(&s, status);
     s.out = out;
     if (shape->rows > 0)

@@ -1,6 +1,6 @@
 #pragma once
 /* The screen of `cox top` from answers of GET /api/status: tokens/s with their last minutes,
- * requests, KV bars of the cluster and of each group, then workers. Tolerant as the view of `cox
+ * requests, KV bars of the cluster and of each replica, then workers. Tolerant as the view of `cox
  * status`. */
 #include <jansson.h>
 

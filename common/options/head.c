@@ -46,7 +46,7 @@ const struct option_spec head_option_specs[] = {
     ROW_SIZE(S, pp, "pp", "pipeline-parallel-size", "stages that share the layers out"),
     ROW_ELASTIC_TP(S),
     ROW_ELASTIC_TP_WAIT(S),
-    OPT_INT(S, max_groups, "max-groups", 0, 256, "0",
+    OPT_INT(S, max_replicas, "max-groups", 0, 256, "0",
             "Number of groups that serve side by side at most; further workers are spares (0 = as "
             "many as there are workers for)."),
     ROW_PEER_TIMEOUT(S),

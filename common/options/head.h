@@ -14,7 +14,7 @@ struct head_options {
     double lease_ttl_s;
     int64_t port, admin_port;
     bool insecure, allow_remote_insecure, metrics_public;
-    int64_t tp, pp, max_groups;
+    int64_t tp, pp, max_replicas;
     double peer_timeout_s;
     bool elastic_tp;
     double elastic_tp_wait_s;

@@ -4,7 +4,7 @@
 
 struct replay_options {
     bool print, check;
-    int64_t from, to, group;
+    int64_t from, to, replica;
 };
 
 extern const struct option_spec replay_specs[];

@@ -216,7 +216,8 @@ static void pass_on(struct passed_on *p, uint64_t value)
     p->last = value;
 }
 
-/* The series appears when the cluster has said how its cache is made; another group's replaces it.
+/* The series appears when the cluster has said how its cache is made; another replica's replaces
+ * it.
  */
 static void tell_cache(struct serving_metrics *m, const struct cluster_load *c)
 {

@@ -97,7 +97,7 @@ struct serving_options {
     uint32_t n_eos_ids;
     bool checks_tokens; /* that none came which its request rules out: workers draw as asked */
     uint32_t max_open_choices;
-    uint64_t queue_timeout_ns;  /* without any ready group */
+    uint64_t queue_timeout_ns;  /* without any ready replica */
     uint64_t head_timeout_ns;   /* without the head, before the first token */
     uint64_t pause_timeout_ns;  /* without either, after it */
     uint64_t submit_timeout_ns; /* with the head but without credit: the cluster is overloaded */
@@ -119,10 +119,10 @@ enum { SERVING_BUCKETS = 4096 };
 struct cluster_view {
     bool link_up;
     enum status refused; /* why the head takes this gateway not; STATUS_OK: it may */
-    uint64_t link_changed_ns, group_lost_ns; /* group_lost_ns: 0 while one is ready */
-    bool known;                              /* the head has told of the cluster: what follows */
+    uint64_t link_changed_ns, replica_lost_ns; /* replica_lost_ns: 0 while one is ready */
+    bool known;                                /* the head has told of the cluster: what follows */
     bool scores_prompts, one_class;
-    uint32_t n_groups_ready, max_model_len; /* 0: not known */
+    uint32_t n_replicas_ready, max_model_len; /* 0: not known */
     uint32_t start_s; /* none serves and none has to: until one would, as the head said last */
     uint32_t max_loras;
 };

@@ -30,7 +30,7 @@ void route_get_health(struct api_server *a, const struct call *c)
         call_error(c->request, 503, NULL, why);
 }
 
-/* Whether it is any use to send requests here, for a balancer: with no group to serve them they
+/* Whether it is any use to send requests here, for a balancer: with no replica to serve them they
  * wait, and are told so, which is better than no address to ask. */
 void route_get_accepting(struct api_server *a, const struct call *c)
 {

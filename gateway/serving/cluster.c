@@ -23,7 +23,7 @@ bool serving_healthy(const struct serving *s, const char **why)
            : !s->cluster.link_up && s->cluster.refused != STATUS_OK
                ? "the head refuses this gateway: its log says why"
            : !s->cluster.link_up ? "no connection to the head"
-           : s->cluster.n_groups_ready == 0 && s->cluster.start_s == 0
+           : s->cluster.n_replicas_ready == 0 && s->cluster.start_s == 0
                ? "no group of workers is ready"
                : "";
     return **why == '\0';
@@ -31,20 +31,20 @@ bool serving_healthy(const struct serving *s, const char **why)
 
 void serving_on_cluster(struct serving *s, const struct msg_cluster *m)
 {
-    if (m->n_groups_ready > 0)
-        s->cluster.group_lost_ns = 0;
-    else if (s->cluster.n_groups_ready > 0 || !s->cluster.known)
-        s->cluster.group_lost_ns = serving_now(s);
-    if (!s->cluster.known || m->n_groups_ready != s->cluster.n_groups_ready)
-        log_info("cluster_changed", "groups_ready=%u groups=%u workers=%u", m->n_groups_ready,
-                 m->n_groups, m->n_workers);
+    if (m->n_replicas_ready > 0)
+        s->cluster.replica_lost_ns = 0;
+    else if (s->cluster.n_replicas_ready > 0 || !s->cluster.known)
+        s->cluster.replica_lost_ns = serving_now(s);
+    if (!s->cluster.known || m->n_replicas_ready != s->cluster.n_replicas_ready)
+        log_info("cluster_changed", "groups_ready=%u groups=%u workers=%u", m->n_replicas_ready,
+                 m->n_replicas, m->n_workers);
     if (m->vocab_size && m->vocab_size < s->o.model.policy.vocab_size)
         log_warn("vocabulary_differs", "gateway=%u cluster=%u", s->o.model.policy.vocab_size,
                  m->vocab_size);
     serving_metrics_cluster(&s->metrics, m);
     s->cluster.max_loras = m->load.max_loras;
     s->cluster.known = true;
-    s->cluster.n_groups_ready = m->n_groups_ready;
+    s->cluster.n_replicas_ready = m->n_replicas_ready;
     s->cluster.start_s = m->start_s;
     s->cluster.scores_prompts = m->scores_prompts;
     s->cluster.one_class = m->one_class;

@@ -7,7 +7,7 @@ void serving_on_cluster(struct serving *s, const struct msg_cluster *m);
  * workers', so that requests are answered 503 at once. */
 void serving_on_refused(struct serving *s, enum status status);
 bool serving_is_of_another_model(const struct serving *s);
-/* True when a group serves, or none has to, and the gateway is not draining. why: for the 503's
+/* True when a replica serves, or none has to, and the gateway is not draining. why: for the 503's
  * text. */
 bool serving_healthy(const struct serving *s, const char **why);
 uint32_t serving_max_model_len(const struct serving *s);

@@ -20,7 +20,7 @@ void serving_init(struct serving *s, const struct serving_options *o, const stru
                   const struct reply_ops *r, struct encode_pool *pool, struct metrics *registry)
 {
     *s = (struct serving){.o = *o, .engine = *e, .reply = r, .pool = pool};
-    s->cluster.link_changed_ns = s->cluster.group_lost_ns = serving_now(s);
+    s->cluster.link_changed_ns = s->cluster.replica_lost_ns = serving_now(s);
     strbuf_init(&s->out, SERVING_MAX_ANSWER);
     serving_metrics_init(&s->metrics, registry, o->served_names[0]);
 }
@@ -169,7 +169,7 @@ static uint64_t later(uint64_t a, uint64_t b)
     return a > b ? a : b;
 }
 
-static bool give_no_group(const struct serving *s, struct api_error *e)
+static bool give_no_replica(const struct serving *s, struct api_error *e)
 {
     if (s->cluster.start_s == 0)
         return api_error_set(e, 503, NULL, "No group of workers is ready: try again later.");
@@ -204,10 +204,10 @@ static bool waited_too_long(const struct serving *s, const struct api_request *r
         if (t - later(since, s->cluster.link_changed_ns) > limit)
             return !api_error_set(e, 503, NULL,
                                   "The cluster's head cannot be reached: try again later.");
-    } else if (s->cluster.n_groups_ready == 0 && s->cluster.group_lost_ns) {
+    } else if (s->cluster.n_replicas_ready == 0 && s->cluster.replica_lost_ns) {
         uint64_t limit = begun ? pause_limit(s) : s->o.queue_timeout_ns;
-        if (t - later(since, later(s->cluster.group_lost_ns, s->cluster.link_changed_ns)) > limit)
-            return !give_no_group(s, e);
+        if (t - later(since, later(s->cluster.replica_lost_ns, s->cluster.link_changed_ns)) > limit)
+            return !give_no_replica(s, e);
     } else if (!begun) {
         for (uint32_t i = 0; i < r->n_choices; i++)
             if (r->choices[i].pending.of &&

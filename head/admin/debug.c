@@ -70,11 +70,11 @@ static json_t *engine_slot(const struct head_core *h, const struct engine_slot *
     struct scheduler_stats s;
     scheduler_get_load(l->scheduler, &load);
     scheduler_get_stats(l->scheduler, &s);
-    cluster_epoch_text(l->group->epoch, epoch);
+    cluster_epoch_text(l->replica->epoch, epoch);
     return json_pack(
         "{s:I, s:s, s:I, s:I, s:b, s:I, s:b, s:b, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, "
         "s:o}",
-        "group", whole(l->group->id), "epoch", epoch, "last_step", whole(l->last_step),
+        "group", whole(l->replica->id), "epoch", epoch, "last_step", whole(l->last_step),
         "last_result", whole(l->last_result), "plan_pending", l->plan_pending, "plan_bytes",
         whole(l->plan.len), "idle", l->idle, "due", l->due, "active_ms_ago",
         ms_since(h, l->activity_ns), "running", whole(load.running), "waiting", whole(load.waiting),

@@ -75,7 +75,7 @@ void history_take(struct history *t, const struct head_core *h)
         .wall_ms = (h->now_ns + h->events.wall_offset_ns) / NS_PER_MS,
         .running = s.running,
         .waiting = s.waiting,
-        .groups_ready = s.n_groups_ready,
+        .replicas_ready = s.n_replicas_ready,
         .workers = s.n_workers,
         .prompt_tokens_per_s = s.prompt_tokens_per_s,
         .generation_tokens_per_s = s.generation_tokens_per_s,

@@ -11,7 +11,7 @@ struct head_core;
 
 struct history_sample {
     uint64_t wall_ms;
-    uint32_t running, waiting, groups_ready, workers;
+    uint32_t running, waiting, replicas_ready, workers;
     double prompt_tokens_per_s, generation_tokens_per_s;
     double kv_usage, prefix_hit_rate;                        /* 0 to 1, as in /api/status */
     double ttft_s[2], itl_s[2], e2e_s[2];                    /* median and 95 %; negative: none */

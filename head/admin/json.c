@@ -92,7 +92,7 @@ static json_t *nodes(const struct head_core *h)
     return a;
 }
 
-/* ---- workers, groups, gateways ---- */
+/* ---- workers, replicas, gateways ---- */
 
 /* NULL for a device that says nothing of itself. */
 static json_t *gpu(const struct gpu_state *g)
@@ -127,7 +127,7 @@ static json_t *host(const struct host_state *s)
 
 static json_t *worker(const struct head_core *h, const struct worker *w)
 {
-    const struct group *g = w->group;
+    const struct replica *g = w->replica;
     uint32_t tp = g ? g->tp : h->config.cluster.tp;
     json_t *o = json_object();
     json_object_set_new(o, "instance", hex(w->peer->instance));
@@ -166,13 +166,13 @@ static json_t *workers(const struct head_core *h)
     return a;
 }
 
-static const char *role_name(enum group_role r)
+static const char *role_name(enum replica_role r)
 {
-    static const char *const names[GROUP_ROLE_COUNT] = {"both", "prefill", "decode"};
-    return (unsigned)r < GROUP_ROLE_COUNT ? names[r] : "?";
+    static const char *const names[REPLICA_ROLE_COUNT] = {"both", "prefill", "decode"};
+    return (unsigned)r < REPLICA_ROLE_COUNT ? names[r] : "?";
 }
 
-static json_t *group(const struct head_core *h, const struct group *g)
+static json_t *replica(const struct head_core *h, const struct replica *g)
 {
     struct scheduler_stats x = {0};
     if (h->engine_slots[g->index].scheduler)
@@ -184,7 +184,7 @@ static json_t *group(const struct head_core *h, const struct group *g)
     }
     json_t *o = json_object();
     json_object_set_new(o, "id", integer(g->id));
-    json_object_set_new(o, "state", json_string(group_state_name(g->state)));
+    json_object_set_new(o, "state", json_string(replica_state_name(g->state)));
     json_object_set_new(o, "draining", json_boolean(g->draining));
     json_object_set_new(o, "role", json_string(role_name(g->role)));
     json_object_set_new(o, "epoch", epoch_text(g->epoch));
@@ -201,12 +201,12 @@ static json_t *group(const struct head_core *h, const struct group *g)
     return o;
 }
 
-static json_t *groups(const struct head_core *h)
+static json_t *replicas(const struct head_core *h)
 {
     json_t *a = json_array();
-    for (uint32_t i = 0; i < h->config.cluster.max_groups; i++) {
-        if (h->cluster.groups[i])
-            json_array_append_new(a, group(h, h->cluster.groups[i]));
+    for (uint32_t i = 0; i < h->config.cluster.max_replicas; i++) {
+        if (h->cluster.replicas[i])
+            json_array_append_new(a, replica(h, h->cluster.replicas[i]));
     }
     return a;
 }
@@ -306,7 +306,7 @@ static json_t *recent_failures(const struct head_core *h)
     return a;
 }
 
-static void warn_shrunk(const struct head_core *h, const struct group *g, json_t *a)
+static void warn_shrunk(const struct head_core *h, const struct replica *g, json_t *a)
 {
     char line[200];
     const struct cluster *c = &h->cluster;
@@ -330,17 +330,17 @@ static void warn_shrunk(const struct head_core *h, const struct group *g, json_t
     json_array_append_new(a, json_string(line));
 }
 
-/* One line for each reason, however many groups it is of. */
+/* One line for each reason, however many replicas it is of. */
 static void warn_roles(const struct head_core *h, json_t *a)
 {
     for (int t = ROLE_FINE + 1; t < ROLE_TROUBLE_COUNT; t++) {
         char line[480];
-        const struct group *one = NULL;
+        const struct replica *one = NULL;
         uint32_t n = 0;
         for (uint32_t i = 0; i < h->n_live; i++) {
             if (h->engine_slots[h->live[i]].role_trouble != (enum role_trouble)t)
                 continue;
-            one = h->engine_slots[h->live[i]].group;
+            one = h->engine_slots[h->live[i]].replica;
             n++;
         }
         const char *advice = roles_advice((enum role_trouble)t);
@@ -363,7 +363,7 @@ static json_t *warnings(const struct head_core *h, const struct head_stats *s, b
         json_array_append_new(a, json_string("links are not encrypted (--insecure)"));
     if (h->draining)
         json_array_append_new(a, json_string("the cluster is draining: new requests are refused"));
-    if (s->n_groups_ready == 0 && !waits && !head_core_rests(h)) {
+    if (s->n_replicas_ready == 0 && !waits && !head_core_rests(h)) {
         int n = snprintf(line, sizeof line, "no group serves: %u worker%s here, a group takes %u",
                          s->n_workers, s->n_workers == 1 ? " is" : "s are", world);
         if (s->n_workers < world)
@@ -376,8 +376,8 @@ static json_t *warnings(const struct head_core *h, const struct head_stats *s, b
         json_array_append_new(a, json_string(line));
     }
     for (uint32_t i = 0; i < h->n_live; i++) {
-        const struct group *g = h->engine_slots[h->live[i]].group;
-        if (group_is_shrunk(&h->cluster, g))
+        const struct replica *g = h->engine_slots[h->live[i]].replica;
+        if (replica_is_shrunk(&h->cluster, g))
             warn_shrunk(h, g, a);
     }
     warn_roles(h, a);
@@ -407,7 +407,7 @@ json_t *admin_json_summary(const struct head_core *h, bool waits)
     json_object_set_new(o, "version", json_string(COX_VERSION));
     json_object_set_new(o, "term", integer(s.term));
     json_object_set_new(o, "uptime_s", json_real(seconds_of_ns(s.uptime_ns)));
-    json_object_set_new(o, "healthy", json_boolean(s.n_groups_ready > 0 || head_core_rests(h)));
+    json_object_set_new(o, "healthy", json_boolean(s.n_replicas_ready > 0 || head_core_rests(h)));
     json_object_set_new(o, "resting", json_boolean(head_core_rests(h)));
     json_object_set_new(o, "draining", json_boolean(h->draining));
     json_object_set_new(o, "tp", json_integer(h->config.cluster.tp));
@@ -425,7 +425,7 @@ json_t *admin_json_status(const struct head_core *h, bool waits)
     json_t *o = admin_json_summary(h, waits);
     json_object_set_new(o, "nodes", nodes(h));
     json_object_set_new(o, "workers", workers(h));
-    json_object_set_new(o, "groups", groups(h));
+    json_object_set_new(o, "groups", replicas(h));
     return o;
 }
 
@@ -498,15 +498,16 @@ json_t *admin_json_scale(const struct head_core *h)
     json_object_set_new(o, "desired_workers", integer(head_core_desired_workers(h)));
     json_object_set_new(o, "workers", json_integer(s->load.n_workers));
     json_object_set_new(o, "workers_per_group", json_integer(c->world));
-    json_object_set_new(o, "groups_ready", json_integer(s->load.n_groups));
-    json_object_set_new(o, "min_workers", integer((uint64_t)c->min_groups * c->world));
+    json_object_set_new(o, "groups_ready", json_integer(s->load.n_replicas));
+    json_object_set_new(o, "min_workers", integer((uint64_t)c->min_replicas * c->world));
     json_object_set_new(o, "max_workers",
-                        c->max_groups ? integer((uint64_t)c->max_groups * c->world) : json_null());
+                        c->max_replicas ? integer((uint64_t)c->max_replicas * c->world)
+                                        : json_null());
     json_object_set_new(o, "ttft_target_s",
                         c->ttft_ns ? json_real(seconds_of_ns(c->ttft_ns)) : json_null());
     json_object_set_new(o, "calm_s", json_real(seconds_of_ns(c->calm_ns)));
     json_object_set_new(o, "idle_s",
-                        c->min_groups ? json_null() : json_real(seconds_of_ns(c->idle_ns)));
+                        c->min_replicas ? json_null() : json_real(seconds_of_ns(c->idle_ns)));
     json_object_set_new(o, "cold_start_s",
                         s->cold_start_ns ? json_real(seconds_of_ns(s->cold_start_ns))
                                          : json_null());

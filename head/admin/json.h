@@ -7,7 +7,7 @@
 
 /* waits: for the lease; that nothing is here is no news then. */
 json_t *admin_json_status(const struct head_core *h, bool waits);
-/* The same without what there are hundreds of: nodes, workers, groups. */
+/* The same without what there are hundreds of: nodes, workers, replicas. */
 json_t *admin_json_summary(const struct head_core *h, bool waits);
 json_t *admin_json_scale(const struct head_core *h);
 json_t *admin_json_adapters(const struct head_core *h);

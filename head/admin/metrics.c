@@ -61,9 +61,9 @@ static const struct row {
     GAUGE32(n_workers, "coxswain_workers", "Workers with a session."),
     GAUGE32(n_stragglers, "coxswain_stragglers", "Workers that make their group slow."),
     GAUGE32(n_gateways, "coxswain_gateways", "Gateways known."),
-    GAUGE32(n_groups, "coxswain_groups", "Groups, ready or not."),
-    GAUGE32(n_groups_ready, "coxswain_groups_ready", "Groups that serve."),
-    GAUGE32(n_groups_shrunk, "coxswain_groups_shrunk",
+    GAUGE32(n_replicas, "coxswain_groups", "Groups, ready or not."),
+    GAUGE32(n_replicas_ready, "coxswain_groups_ready", "Groups that serve."),
+    GAUGE32(n_replicas_shrunk, "coxswain_groups_shrunk",
             "Of these, groups with fewer ranks than TP (--elastic-tp)."),
     GAUGE64(term, "coxswain_term", "The head's term."),
     COUNTER64(n_formations, "coxswain_formations_total", "Formations begun."),
@@ -84,7 +84,7 @@ struct head_metrics {
     struct metric *serves, *store; /* NULL: no store */
     struct metric *desired;        /* NULL: not known yet, and then there is no series */
     struct metric *cold_start;     /* the same */
-    struct metric *accepted_at[SCHEDULER_MAX_DRAFT]; /* NULL: no group drafts so far ahead */
+    struct metric *accepted_at[SCHEDULER_MAX_DRAFT]; /* NULL: no replica drafts so far ahead */
     char *labels;                                    /* of every vllm: series; owned */
 };
 
@@ -132,7 +132,7 @@ static void count_to(struct metric *m, double v)
         metric_add(m, v - metric_value(m));
 }
 
-/* A place has its series from the first look on while a group is ready that may draft so far. */
+/* A place has its series from the first look on while a replica is ready that may draft so far. */
 static void update_accepted(struct head_metrics *m, const struct head_stats *s)
 {
     for (uint32_t i = 0; i < SCHEDULER_MAX_DRAFT; i++) {

@@ -116,8 +116,8 @@ static uint64_t key_of(const struct request_row *row, const struct request_view 
     case SORT_GENERATED:
         key = row->n_generated;
         break;
-    case SORT_GROUP:
-        key = row->has_group ? row->group_id + 1 : 0;
+    case SORT_REPLICA:
+        key = row->has_replica ? row->replica_id + 1 : 0;
         break;
     case SORT_ARRIVAL:
     case SORT_COUNT:

@@ -37,7 +37,7 @@ enum request_sort {
     SORT_DECODE,
     SORT_PROMPT,
     SORT_GENERATED,
-    SORT_GROUP,
+    SORT_REPLICA,
     SORT_COUNT
 };
 struct request_view {

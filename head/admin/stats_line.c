@@ -44,8 +44,8 @@ void stats_line_text(const struct stats_line *l, const struct head_stats *s, uin
     double t = seconds_since(l, now_ns);
     if (!is_busy(l, s))
         return;
-    if (l->format == STATS_VLLM && s->n_groups_ready > 1)
-        strbuf_printf(out, "%u Engines Aggregated: ", s->n_groups_ready);
+    if (l->format == STATS_VLLM && s->n_replicas_ready > 1)
+        strbuf_printf(out, "%u Engines Aggregated: ", s->n_replicas_ready);
     else if (l->format == STATS_VLLM)
         strbuf_append_c(out, "Engine 000: ");
     strbuf_printf(out,

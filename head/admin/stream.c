@@ -26,8 +26,8 @@ struct stream {
     uint32_t n_listeners, n_idle_s;
     struct history history;
     struct live_requests live;
-    struct strbuf summary, workers, groups; /* as of the last walk */
-    struct strbuf update;                   /* of one listener */
+    struct strbuf summary, workers, replicas; /* as of the last walk */
+    struct strbuf update;                     /* of one listener */
     struct rng rng;
     uint64_t n_walks; /* that were done: number of what is shared */
     uint64_t work_ns; /* of the update under way, all listeners together, */
@@ -40,14 +40,14 @@ static void write_shared(struct stream *s)
 {
     strbuf_reset(&s->summary);
     strbuf_reset(&s->workers);
-    strbuf_reset(&s->groups);
+    strbuf_reset(&s->replicas);
     json_t *o = s->o.summary(s->o.ctx);
     char *text = json_dumps(o, JSON_COMPACT | JSON_ENSURE_ASCII);
     json_decref(o);
     strbuf_append_c(&s->summary, text ? text : "{}");
     free(text);
     stream_json_workers(s->core, &s->workers);
-    stream_json_groups(s->core, &s->groups);
+    stream_json_replicas(s->core, &s->replicas);
 }
 
 static void begin_event(struct strbuf *out, const char *name)
@@ -88,7 +88,7 @@ static void write_update(struct stream *s, const struct listener *x, struct stre
     uint32_t n_left_out = 0;
     if (q->walk != s->n_walks) { /* who scrolls on has them */
         n_left_out += put_shared(out, "summary", &s->summary);
-        n_left_out += put_shared(out, "groups", &s->groups);
+        n_left_out += put_shared(out, "groups", &s->replicas);
         n_left_out += put_shared(out, "workers", &s->workers);
     }
     q->walk = s->n_walks;
@@ -102,7 +102,7 @@ static void write_update(struct stream *s, const struct listener *x, struct stre
         put_requests(s, x, out);
     if (q->wants_kv) {
         begin_event(out, "kv");
-        stream_json_kv(s->core, q->group, q->i_kv, out);
+        stream_json_kv(s->core, q->replica, q->i_kv, out);
         end_event(out);
     }
     begin_event(out, "done");
@@ -177,7 +177,7 @@ static void let_go(struct stream *s)
     live_requests_fini(&s->live);
     strbuf_trim(&s->summary, 0);
     strbuf_trim(&s->workers, 0);
-    strbuf_trim(&s->groups, 0);
+    strbuf_trim(&s->replicas, 0);
     strbuf_trim(&s->update, 0);
 }
 
@@ -206,7 +206,7 @@ struct stream *stream_new(struct loop *l, struct head_core *core, const struct s
     history_init(&s->history);
     strbuf_init(&s->summary, STREAM_PART_BYTES);
     strbuf_init(&s->workers, STREAM_PART_BYTES);
-    strbuf_init(&s->groups, STREAM_PART_BYTES);
+    strbuf_init(&s->replicas, STREAM_PART_BYTES);
     strbuf_init(&s->update, STREAM_BYTES);
     s->period = loop_timer_start(l, STREAM_PERIOD_MS, STREAM_PERIOD_MS, on_period, s);
     return s;
@@ -225,7 +225,7 @@ void stream_free(struct stream *s)
     live_requests_fini(&s->live);
     strbuf_fini(&s->summary);
     strbuf_fini(&s->workers);
-    strbuf_fini(&s->groups);
+    strbuf_fini(&s->replicas);
     strbuf_fini(&s->update);
     mem_free(s);
 }

@@ -37,7 +37,7 @@ static void put_bool(struct strbuf *out, bool v)
     strbuf_append_c(out, v ? ",1" : ",0");
 }
 
-/* ---- workers and groups ---- */
+/* ---- workers and replicas ---- */
 
 static void put_gpu(struct strbuf *out, const struct gpu_state *g)
 {
@@ -62,7 +62,7 @@ static void put_host(struct strbuf *out, const struct host_state *s, uint64_t me
 
 static void put_worker(const struct head_core *h, const struct worker *w, struct strbuf *out)
 {
-    const struct group *g = w->group;
+    const struct replica *g = w->replica;
     uint32_t tp = g ? g->tp : h->config.cluster.tp;
     uint64_t heard = w->peer->heard_ns;
     strbuf_printf(out, "[\"%016" PRIx64 "\",", w->peer->instance);
@@ -100,33 +100,33 @@ void stream_json_workers(const struct head_core *h, struct strbuf *out)
     strbuf_append_c(out, "]}");
 }
 
-static void put_group(const struct head_core *h, const struct group *g, struct strbuf *out)
+static void put_replica(const struct head_core *h, const struct replica *g, struct strbuf *out)
 {
-    static const char *const roles[GROUP_ROLE_COUNT] = {"both", "prefill", "decode"};
+    static const char *const roles[REPLICA_ROLE_COUNT] = {"both", "prefill", "decode"};
     char epoch[32];
     struct scheduler_stats x = {0};
     if (h->engine_slots[g->index].scheduler)
         scheduler_get_stats(h->engine_slots[g->index].scheduler, &x);
     cluster_epoch_text(g->epoch, epoch);
     strbuf_printf(out, "[%" PRIu64 ",\"%s\",\"%s\",\"%s\",%u,%u,%u,%u,%u,%u,%u,%" PRIu64 ",%u",
-                  g->id, group_state_name(g->state),
-                  (unsigned)g->role < GROUP_ROLE_COUNT ? roles[g->role] : "?", epoch, g->tp,
+                  g->id, replica_state_name(g->state),
+                  (unsigned)g->role < REPLICA_ROLE_COUNT ? roles[g->role] : "?", epoch, g->tp,
                   h->config.cluster.tp, h->config.cluster.pp, x.running, x.waiting, x.n_blocks_used,
                   x.n_blocks, x.n_steps, g->n_recoveries);
     put_bool(out, g->draining);
     strbuf_append_c(out, "]");
 }
 
-void stream_json_groups(const struct head_core *h, struct strbuf *out)
+void stream_json_replicas(const struct head_core *h, struct strbuf *out)
 {
     uint32_t n = 0;
-    strbuf_printf(out, "{\"total\":%u,\"rows\":[", h->cluster.n_groups);
-    for (uint32_t i = 0; i < h->config.cluster.max_groups && n < STREAM_ROWS_MAX; i++) {
-        if (!h->cluster.groups[i])
+    strbuf_printf(out, "{\"total\":%u,\"rows\":[", h->cluster.n_replicas);
+    for (uint32_t i = 0; i < h->config.cluster.max_replicas && n < STREAM_ROWS_MAX; i++) {
+        if (!h->cluster.replicas[i])
             continue;
         if (n++ > 0)
             comma(out);
-        put_group(h, h->cluster.groups[i], out);
+        put_replica(h, h->cluster.replicas[i], out);
     }
     strbuf_append_c(out, "]}");
 }
@@ -220,7 +220,7 @@ static void put_request(const struct head_core *h, const struct request_row *row
     if (row->i_choice > 0)
         strbuf_printf(out, "-%u", row->i_choice);
     strbuf_printf(out, "\",\"%s\"", states[row->state]);
-    put_known(out, row->has_group, row->group_id);
+    put_known(out, row->has_replica, row->replica_id);
     comma(out);
     put_u64(out, (row->arrival_ns + h->events.wall_offset_ns) / NS_PER_MS);
     put_time(out, t.queue_ns);
@@ -250,10 +250,10 @@ void stream_json_requests(const struct head_core *h, const struct live_requests 
 
 /* ---- the KV map ---- */
 
-static const struct engine_slot *engine_slot_of(const struct head_core *h, uint64_t group_id)
+static const struct engine_slot *engine_slot_of(const struct head_core *h, uint64_t replica_id)
 {
     for (uint32_t i = 0; i < h->n_live; i++)
-        if (h->engine_slots[h->live[i]].group->id == group_id)
+        if (h->engine_slots[h->live[i]].replica->id == replica_id)
             return &h->engine_slots[h->live[i]];
     return h->n_live > 0 ? &h->engine_slots[h->live[0]] : NULL;
 }
@@ -284,9 +284,10 @@ static void put_cells(const struct block_pool *p, uint32_t per_cell, uint32_t st
     }
 }
 
-void stream_json_kv(const struct head_core *h, uint64_t group_id, uint32_t i_kv, struct strbuf *out)
+void stream_json_kv(const struct head_core *h, uint64_t replica_id, uint32_t i_kv,
+                    struct strbuf *out)
 {
-    const struct engine_slot *l = engine_slot_of(h, group_id);
+    const struct engine_slot *l = engine_slot_of(h, replica_id);
     uint32_t block_tokens = 0, n_kv = 0;
     if (!l) {
         strbuf_append_c(out, "null");
@@ -305,7 +306,8 @@ void stream_json_kv(const struct head_core *h, uint64_t group_id, uint32_t i_kv,
                   "{\"group\":%" PRIu64
                   ",\"kv\":%u,\"n_kv\":%u,\"block_tokens\":%u,\"blocks\":%u,\"per_cell\":%u,"
                   "\"stride\":%u,\"cells\":\"",
-                  l->group->id, i_kv, n_kv, block_tokens, n_blocks, per_cell, stride ? stride : 1);
+                  l->replica->id, i_kv, n_kv, block_tokens, n_blocks, per_cell,
+                  stride ? stride : 1);
     put_cells(p, per_cell ? per_cell : 1, stride ? stride : 1, sums, out);
     strbuf_printf(out,
                   "\",\"shared\":%" PRIu64 ",\"owned\":%" PRIu64 ",\"cached\":%" PRIu64

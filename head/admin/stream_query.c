@@ -32,7 +32,7 @@ static enum status take(struct stream_query *q, struct str name, struct str valu
         q->view.limit = (uint32_t)n;
     } else if (str_eq_c(name, "group")) {
         *wanted = "a group's id";
-        s = take_number(value, UINT64_MAX, &q->group);
+        s = take_number(value, UINT64_MAX, &q->replica);
         q->wants_kv = true;
     } else if (str_eq_c(name, "kv")) {
         *wanted = "0 to 7";

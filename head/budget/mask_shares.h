@@ -1,5 +1,5 @@
 #pragma once
-/* The masks of answers with a grammar have a share of a group's time, so that no answer makes the
+/* The masks of answers with a grammar have a share of a replica's time, so that no answer makes the
  * steps of others slow (docs/structured-outputs.md, "What masks may take of a step"). Deficit round
  * robin (Shreedhar and Varghese, SIGCOMM 1995) between tenants, over the time of masks: each result
  * gives all that are below MASK_SHARES_SAVED a part of a third of the step's time, and what masks

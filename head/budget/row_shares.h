@@ -1,7 +1,7 @@
 #pragma once
 /* How many decodes of each tenant run in a step, and how long prompts may make it, so that a tenant
  * with many streams cannot make those of others slow. Nobody's streams are to be slower than if the
- * tenants had the group by turns (the sharing incentive of Ghodsi et al., "Dominant Resource
+ * tenants had the replica by turns (the sharing incentive of Ghodsi et al., "Dominant Resource
  * Fairness", NSDI 2011): with n tenants, costs of a step of pass + drawn * decodes (step_budget.h)
  * and d decodes of the tenant that has the fewest (of one that has none yet: its sequences), a step
  * takes at most

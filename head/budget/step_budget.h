@@ -1,6 +1,6 @@
 #pragma once
-/* How many prompt tokens the next step of a group may run so that the step takes at most a given
- * time. A group on CPUs needs it: a step of 8192 tokens would take ten seconds, in which no other
+/* How many prompt tokens the next step of a replica may run so that the step takes at most a given
+ * time. A replica on CPUs needs it: a step of 8192 tokens would take ten seconds, in which no other
  * stream gets a token and nothing can be cancelled. The estimate comes from the results' own times
  * (`execute_ns`), so the budget needs no clock: it is the same function of the same results in the
  * simulator, in cox-head and in a replay of its log. Pure data, no allocation, a few hundred

@@ -329,8 +329,8 @@ static void on_refused(struct cluster *c, struct worker *w, struct adapter *a,
     events_add(c->events, c->now_ns, LOG_WARN, "adapter_not_loaded",
                "name=%s instance=%016llx text=%s", log_quote(a->name),
                (unsigned long long)w->peer->instance, log_quote(text));
-    if (had && w->group)
-        group_dissolve(c, w->group, "a rank does not have an adapter any more", false);
+    if (had && w->replica)
+        replica_dissolve(c, w->replica, "a rank does not have an adapter any more", false);
 }
 
 static bool is_refused(const struct cluster *c, uint64_t bit)
@@ -478,9 +478,9 @@ static void lose(struct cluster *c, struct adapter *a)
     enter(c, a, a->state == ADAPTER_LEAVING ? ADAPTER_UNLOADING : ADAPTER_FAILED);
 }
 
-/* Nothing serves, and no group can form because workers cannot load what is in the table: a folder
- * that is gone must not take the base model with it. As few go as have to. While another group
- * serves with it, who cannot load it just waits. */
+/* Nothing serves, and no replica can form because workers cannot load what is in the table: a
+ * folder that is gone must not take the base model with it. As few go as have to. While another
+ * replica serves with it, who cannot load it just waits. */
 static void lose_what_blocks(struct cluster *c)
 {
     uint64_t hopeless = 0;

@@ -4,7 +4,7 @@
  * when all workers have it, and a worker that lacks one is not placed.
  *
  *   LOADING → READY → LEAVING (requests still use it) → UNLOADING → gone
- *   LOADING → FAILED    READY → FAILED: no group can form with it, and one could without
+ *   LOADING → FAILED    READY → FAILED: no replica can form with it, and one could without
  *
  * An id is drawn for each loading, so that the same name loaded again is another one: to the prefix
  * cache, to ranks, and to requests that began with the old one. It knows nothing of requests: its

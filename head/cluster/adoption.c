@@ -1,5 +1,5 @@
 /* After a head restart workers come back with an epoch of the old head. When every rank of one
- * (group, epoch) is there, idle, at the same step and has all adapters, the group is adopted by
+ * (replica, epoch) is there, idle, at the same step and has all adapters, the replica is adopted by
  * Reset: communicator and weights stay. When that cannot be any more, or the window closes, its
  * ranks are aborted. */
 #include "head/cluster/adoption.h"
@@ -10,17 +10,18 @@
 #include "head/cluster/eligible.h"
 #include "head/cluster/formation.h"
 
-#define REST_SHARE 4u /* of the groups there may be: for what is left of old ones */
+#define REST_SHARE 4u /* of the replicas there may be: for what is left of old ones */
 
 enum verdict { ADOPT, WAIT, GIVE_UP };
 
-/* A worker without an epoch stands where the missing rank stood: the old group is not coming back.
+/* A worker without an epoch stands where the missing rank stood: the old replica is not coming
+ * back.
  */
-static bool rank_slot_was_retaken(const struct cluster *c, uint64_t group_id, uint32_t position)
+static bool rank_slot_was_retaken(const struct cluster *c, uint64_t replica_id, uint32_t position)
 {
     for (const struct worker *w = c->workers; w; w = w->next) {
         if (w->desc.ordinal >= 0 && worker_is_free(w) &&
-            (uint64_t)w->desc.ordinal == group_id * c->world + position)
+            (uint64_t)w->desc.ordinal == replica_id * c->world + position)
             return true;
     }
     return false;
@@ -33,7 +34,7 @@ static enum verdict judge(const struct cluster *c, const struct worker *first,
     uint32_t tp = first->held_tp, world = tp * c->config.pp;
     memset(members, 0, c->world * sizeof *members);
     for (struct worker *w = c->workers; w; w = w->next) {
-        if (w->held_epoch != first->held_epoch || w->held_group != first->held_group)
+        if (w->held_epoch != first->held_epoch || w->held_replica != first->held_replica)
             continue;
         if (w->held_tp != tp)
             return GIVE_UP;
@@ -46,7 +47,7 @@ static enum verdict judge(const struct cluster *c, const struct worker *first,
     bool complete = true;
     for (uint32_t i = 0; i < world; i++) {
         const struct worker *w = members[i];
-        if (!w && tp == c->config.tp && rank_slot_was_retaken(c, first->held_group, i))
+        if (!w && tp == c->config.tp && rank_slot_was_retaken(c, first->held_replica, i))
             return GIVE_UP;
         if (w && (w->draining || !cluster_config_fits(c, w) || w->desc.role != first->desc.role ||
                   memcmp(w->desc.config_hash, first->desc.config_hash, 32) != 0))
@@ -59,23 +60,23 @@ static enum verdict judge(const struct cluster *c, const struct worker *first,
     return c->now_ns - since >= c->config.adoption_window_ns ? GIVE_UP : WAIT;
 }
 
-/* Any worker may name any group: those take a part of the room for groups alone. */
+/* Any worker may name any replica: those take a part of the room for replicas alone. */
 static bool has_room_for_rest(const struct cluster *c)
 {
     uint32_t n = 0;
-    for (uint32_t i = 0; i < c->config.max_groups; i++)
-        n += c->groups[i] && c->groups[i]->is_rest && group_has_rest(c, c->groups[i]);
-    return n < (c->config.max_groups + 3) / REST_SHARE;
+    for (uint32_t i = 0; i < c->config.max_replicas; i++)
+        n += c->replicas[i] && c->replicas[i]->is_rest && replica_has_rest(c, c->replicas[i]);
+    return n < (c->config.max_replicas + 3) / REST_SHARE;
 }
 
-/* With --elastic-tp, an empty group is left that waits for the rest of them: else they were taken
+/* With --elastic-tp, an empty replica is left that waits for the rest of them: else they were taken
  * for spares of those that serve. It is there for as long as one of them is, and in no other. */
 static void leave_rest(struct cluster *c, const struct worker *first)
 {
     if (!c->config.elastic_tp || !cluster_config_fits(c, first) ||
-        group_find(c, first->held_group) || !has_room_for_rest(c))
+        replica_find(c, first->held_replica) || !has_room_for_rest(c))
         return;
-    struct group *g = group_new(c, first->held_group);
+    struct replica *g = replica_new(c, first->held_replica);
     if (!g)
         return;
     g->role = first->desc.role;
@@ -84,33 +85,33 @@ static void leave_rest(struct cluster *c, const struct worker *first)
 
 static void give_up(struct cluster *c, const struct worker *first)
 {
-    uint64_t epoch = first->held_epoch, group_id = first->held_group;
+    uint64_t epoch = first->held_epoch, replica_id = first->held_replica;
     for (struct worker *w = c->workers; w; w = w->next) {
-        if (w->held_epoch != epoch || w->held_group != group_id)
+        if (w->held_epoch != epoch || w->held_replica != replica_id)
             continue;
         w->is_of_rest = true; /* and of no other one any more */
-        w->rest_group = group_id;
+        w->rest_replica = replica_id;
     }
     leave_rest(c, first);
     for (struct worker *w = c->workers; w; w = w->next) {
-        if (w->held_epoch == epoch && w->held_group == group_id)
+        if (w->held_epoch == epoch && w->held_replica == replica_id)
             worker_abort_alone(c, w, epoch, "its group did not come back whole");
     }
 }
 
-/* Handles the first candidate's group; returns whether another look is worth it. */
+/* Handles the first candidate's replica; returns whether another look is worth it. */
 static bool adopt_one(struct cluster *c, struct worker *w, struct worker **members)
 {
-    struct group *g = group_find(c, w->held_group);
+    struct replica *g = replica_find(c, w->held_replica);
     enum verdict v = judge(c, w, members);
-    if (g && g->state != GROUP_WAITING)
+    if (g && g->state != REPLICA_WAITING)
         v = GIVE_UP;
     if (v == ADOPT && !g) {
-        g = group_new(c, w->held_group);
+        g = replica_new(c, w->held_replica);
         v = g ? ADOPT : GIVE_UP;
     }
     if (v == ADOPT)
-        group_reset(c, g, w->held_tp, members, w->held_epoch);
+        replica_reset(c, g, w->held_tp, members, w->held_epoch);
     if (v == GIVE_UP)
         give_up(c, w);
     return v != WAIT;

@@ -1,5 +1,5 @@
 #pragma once
-/* Adoption of the groups of a head that ended: see adoption.c. Loop thread. */
+/* Adoption of the replicas of a head that ended: see adoption.c. Loop thread. */
 #include "head/cluster/registry.h"
 
 void adoption_tick(struct cluster *c);

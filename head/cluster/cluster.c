@@ -1,6 +1,6 @@
 /* Hellos, losses, drains, and the order of a tick and a turn. A worker is in exactly one of: free;
- * an adoption candidate (held_epoch); being aborted alone (abort_epoch, no group); member of a
- * group. */
+ * an adoption candidate (held_epoch); being aborted alone (abort_epoch, no replica); member of a
+ * replica. */
 #include "head/cluster/cluster.h"
 
 #include <stdio.h>
@@ -25,16 +25,16 @@ void cluster_init(struct cluster *c, const struct cluster_config *config,
 {
     *c = (struct cluster){.config = *config, .fns = *fns, .peers = peers, .events = events};
     c->world = config->tp * config->pp;
-    c->groups = mem_array(config->max_groups, sizeof *c->groups);
+    c->replicas = mem_array(config->max_replicas, sizeof *c->replicas);
 }
 
 void cluster_fini(struct cluster *c)
 {
-    for (uint32_t i = 0; c->groups && i < c->config.max_groups; i++) {
-        if (c->groups[i])
-            group_free(c, c->groups[i]);
+    for (uint32_t i = 0; c->replicas && i < c->config.max_replicas; i++) {
+        if (c->replicas[i])
+            replica_free(c, c->replicas[i]);
     }
-    mem_free(c->groups);
+    mem_free(c->replicas);
     while (c->workers) {
         struct worker *w = c->workers;
         c->workers = w->next;
@@ -118,7 +118,7 @@ static void describe(struct worker_desc *d, const struct worker_info *i)
                               .n_draft = i->n_draft,
                               .scores_prompts = i->scores_prompts,
                               .draft_max_seqs = i->draft_max_seqs,
-                              .role = i->group_role,
+                              .role = i->replica_role,
                               .ordinal = i->ordinal,
                               .shard_rank = i->shard_rank,
                               .shard_stage = i->shard_stage,
@@ -140,19 +140,19 @@ static void describe(struct worker_desc *d, const struct worker_info *i)
     str_copy(d->model, sizeof d->model, i->model);
 }
 
-/* A worker that holds no group of ours says what it was doing. */
+/* A worker that holds no replica of ours says what it was doing. */
 static void take_reported_epoch(struct cluster *c, struct worker *w, const struct worker_info *i)
 {
     if (i->term_epoch == 0) {
         worker_set_free(c, w);
         return;
     }
-    uint32_t tp = i->group_tp ? i->group_tp : i->tp;
-    struct group *g = group_find(c, i->group_id);
+    uint32_t tp = i->replica_tp ? i->replica_tp : i->tp;
+    struct replica *g = replica_find(c, i->replica_id);
     bool whole = tp == c->config.tp;
     bool may_be = whole || (c->config.elastic_tp && worker_shape_of(&w->desc, tp));
     bool fits = may_be && i->rank < tp && i->stage < c->config.pp &&
-                (!g || g->state == GROUP_WAITING) && !cluster_owns_term(c, i->term_epoch);
+                (!g || g->state == REPLICA_WAITING) && !cluster_owns_term(c, i->term_epoch);
     if (!fits) {
         worker_abort_alone(c, w, i->term_epoch, "its epoch is over");
         return;
@@ -162,14 +162,14 @@ static void take_reported_epoch(struct cluster *c, struct worker *w, const struc
     w->abort_epoch = 0;
     w->todo = TODO_NONE;
     w->held_epoch = i->term_epoch;
-    w->held_group = i->group_id;
+    w->held_replica = i->replica_id;
     w->held_tp = tp;
     w->held_position = i->stage * tp + i->rank;
 }
 
 static void on_hello_again(struct cluster *c, struct worker *w, const struct worker_info *i)
 {
-    struct group *g = w->group;
+    struct replica *g = w->replica;
     if (!g) {
         if (w->abort_epoch != 0)
             w->todo = TODO_ABORT; /* the first one may have died with the session */
@@ -177,18 +177,19 @@ static void on_hello_again(struct cluster *c, struct worker *w, const struct wor
             take_reported_epoch(c, w, i);
         return;
     }
-    if (g->state == GROUP_ABORTING) {
+    if (g->state == REPLICA_ABORTING) {
         if (!w->aborted)
             w->todo = TODO_ABORT;
         return;
     }
-    if (g->state == GROUP_READY && i->term_epoch == g->epoch &&
+    if (g->state == REPLICA_READY && i->term_epoch == g->epoch &&
         c->fns.may_go_on(c->fns.ctx, g, w, i))
         return;
-    group_dissolve(c, g, "a rank's session was replaced and messages may be lost", false);
+    replica_dissolve(c, g, "a rank's session was replaced and messages may be lost", false);
 }
 
-/* Such workers never meet in a group; without a word about it the cluster would just not serve. */
+/* Such workers never meet in a replica; without a word about it the cluster would just not serve.
+ */
 static void warn_if_unlike(struct cluster *c, const struct worker *w)
 {
     const struct worker *other = eligible_unlike(c, w);
@@ -205,10 +206,10 @@ static void warn_if_unlike(struct cluster *c, const struct worker *w)
 }
 
 /* A rank slot's process that was started again comes before the silence of the one before is long
- * enough for a loss; with both of them counted a group too many would form. So the newer one waits
- * for two heartbeats, and who has not spoken for as long then is lost. Two that live, and only
- * share their name and ordinal, are two: one that is heard from again after the newer one came is
- * never lost for it, for it could be anybody who says so (docs/security.md). */
+ * enough for a loss; with both of them counted a replica too many would form. So the newer one
+ * waits for two heartbeats, and who has not spoken for as long then is lost. Two that live, and
+ * only share their name and ordinal, are two: one that is heard from again after the newer one came
+ * is never lost for it, for it could be anybody who says so (docs/security.md). */
 static void look_for_predecessor(struct cluster *c, struct worker *w)
 {
     uint64_t silent_ns = 2ull * c->peers->config.heartbeat_ms * NS_PER_MS;
@@ -279,8 +280,8 @@ static void forget(struct cluster *c, struct worker *w, const char *why, bool pl
                planned ? "worker_left" : "worker_lost",
                "node=%s instance=%016llx ordinal=%d reason=%s", log_quote(w->peer->node),
                (unsigned long long)w->peer->instance, w->desc.ordinal, log_quote(why));
-    if (w->group)
-        group_member_gone(c, w->group, w, why, planned);
+    if (w->replica)
+        replica_member_gone(c, w->replica, w, why, planned);
     struct worker **at = &c->workers;
     while (*at != w)
         at = &(*at)->next;
@@ -320,7 +321,7 @@ static void on_heartbeat(struct cluster *c, struct worker *w, const struct msg_h
         w->progress_ns = c->now_ns;
     w->progress = m->progress;
     w->busy = m->busy;
-    uint64_t epoch = w->group ? w->group->epoch : w->held_epoch;
+    uint64_t epoch = w->replica ? w->replica->epoch : w->held_epoch;
     if (m->term_epoch == epoch) {
         w->step_received = m->step_received;
         w->step_executed = m->step_executed;
@@ -356,16 +357,16 @@ void cluster_on_msg(struct cluster *c, struct worker *w, const struct msg *m)
             return;
         w->abort_epoch = 0;
         w->todo = TODO_NONE;
-        if (!w->group) {
+        if (!w->replica) {
             worker_set_free(c, w);
             return;
         }
         w->aborted = true;
-        group_check_aborted(c, w->group);
+        replica_check_aborted(c, w->replica);
         return;
     default:
-        if (w->group)
-            group_on_msg(c, w->group, w, m);
+        if (w->replica)
+            replica_on_msg(c, w->replica, w, m);
     }
 }
 
@@ -381,7 +382,7 @@ void cluster_drain(struct cluster *c, struct worker *w, bool on, const char *by)
     events_add(c->events, c->now_ns, LOG_INFO, on ? "worker_draining" : "worker_undrained",
                "node=%s instance=%016llx ordinal=%d by=%s", log_quote(w->peer->node),
                (unsigned long long)w->peer->instance, w->desc.ordinal, log_quote(by));
-    struct group *g = w->group;
+    struct replica *g = w->replica;
     if (!g)
         return;
     bool any = false;
@@ -392,18 +393,18 @@ void cluster_drain(struct cluster *c, struct worker *w, bool on, const char *by)
     g->draining = any;
 }
 
-static void drain_tick(struct cluster *c, struct group *g)
+static void drain_tick(struct cluster *c, struct replica *g)
 {
-    if (!g->draining || g->state == GROUP_WAITING || g->state == GROUP_ABORTING)
+    if (!g->draining || g->state == REPLICA_WAITING || g->state == REPLICA_ABORTING)
         return;
-    if (g->state != GROUP_READY || c->fns.is_idle(c->fns.ctx, g) ||
+    if (g->state != REPLICA_READY || c->fns.is_idle(c->fns.ctx, g) ||
         c->now_ns >= g->drain_deadline_ns || eligible_could_replace(c, g))
-        group_dissolve(c, g, "a rank is drained", false);
+        replica_dissolve(c, g, "a rank is drained", false);
 }
 
 /* ---- time ---- */
 
-static void tell_straggler(struct cluster *c, const struct group *g, const struct worker *w,
+static void tell_straggler(struct cluster *c, const struct replica *g, const struct worker *w,
                            uint64_t median)
 {
     bool is = w->own.is_straggler;
@@ -414,10 +415,10 @@ static void tell_straggler(struct cluster *c, const struct group *g, const struc
                (double)median / NS_PER_MS);
 }
 
-static void straggler_tick(struct cluster *c, struct group *g)
+static void straggler_tick(struct cluster *c, struct replica *g)
 {
     bool fresh = false;
-    if (g->state != GROUP_READY || g->world < 2)
+    if (g->state != REPLICA_READY || g->world < 2)
         return;
     for (uint32_t i = 0; i < g->world; i++) {
         const struct own_time *t = &g->members[i]->own;
@@ -476,12 +477,12 @@ void cluster_tick(struct cluster *c, uint64_t now_ns)
         next = w->next;
         worker_tick(c, w);
     }
-    for (uint32_t i = 0; i < c->config.max_groups; i++) {
-        if (!c->groups[i])
+    for (uint32_t i = 0; i < c->config.max_replicas; i++) {
+        if (!c->replicas[i])
             continue;
-        drain_tick(c, c->groups[i]);
-        straggler_tick(c, c->groups[i]);
-        group_tick(c, c->groups[i]);
+        drain_tick(c, c->replicas[i]);
+        straggler_tick(c, c->replicas[i]);
+        replica_tick(c, c->replicas[i]);
     }
     adoption_tick(c);
     elastic_grow_tick(c);
@@ -514,7 +515,7 @@ void cluster_turn(struct cluster *c, uint64_t now_ns)
     c->stirred = false;
     for (struct worker *w = c->workers; w; w = w->next) {
         if (w->todo != TODO_NONE)
-            group_send_todo(c, w);
+            replica_send_todo(c, w);
         send_drain(c, w);
         c->stirred |= w->todo != TODO_NONE; /* no credit: again in the next turn */
     }

@@ -1,7 +1,7 @@
 #pragma once
-/* The worker registry and the groups, seen from the core: who is there, who is placed where, which
- * epoch lives. It knows nothing of requests: its owner is told when a group becomes ready and when
- * one goes down, and answers whether a rank that came back in a new session may go on
+/* The worker registry and the replicas, seen from the core: who is there, who is placed where,
+ * which epoch lives. It knows nothing of requests: its owner is told when a replica becomes ready
+ * and when one goes down, and answers whether a rank that came back in a new session may go on
  * (cluster_fns). The state is registry.h; the files below it are one task each (README.md). Pure,
  * time is an argument. Loop thread. */
 #include "head/cluster/registry.h"

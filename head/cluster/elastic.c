@@ -16,7 +16,7 @@ bool elastic_may_join(const struct cluster *c, const struct worker *w, uint32_t 
  */
 static bool is_coming_free(const struct cluster *c, const struct worker *w)
 {
-    bool aborts = w->abort_epoch != 0 || (w->group && w->group->state == GROUP_ABORTING);
+    bool aborts = w->abort_epoch != 0 || (w->replica && w->replica->state == REPLICA_ABORTING);
     return (aborts || w->held_epoch != 0) && !w->draining && !w->peer->suspect && w->peer->open &&
            cluster_config_fits(c, w);
 }
@@ -77,9 +77,9 @@ bool elastic_hopes(const struct cluster *c)
     return any;
 }
 
-bool elastic_is_growing(const struct cluster *c, const struct group *g)
+bool elastic_is_growing(const struct cluster *c, const struct replica *g)
 {
-    return g->grows && (g->state == GROUP_ABORTING ||
+    return g->grows && (g->state == REPLICA_ABORTING ||
                         c->now_ns - g->waiting_since_ns < c->config.elastic_wait_ns);
 }
 

@@ -20,7 +20,7 @@ static uint32_t count_settled(const struct cluster *c, const struct worker *like
 
 /* So many are free that spares are left when it is whole: who comes and goes alone does not make it
  * small again. Those who do so together do, so it is not done twice in a row. */
-static bool may_grow_early(const struct cluster *c, const struct group *g)
+static bool may_grow_early(const struct cluster *c, const struct replica *g)
 {
     if (g->grew_ns > 0 && c->now_ns - g->grew_ns < EARLY_WAITS * c->config.elastic_wait_ns)
         return false;
@@ -29,9 +29,9 @@ static bool may_grow_early(const struct cluster *c, const struct group *g)
 
 /* Else not sooner than the wait after it was formed, so that a worker that comes and goes costs it
  * no more than one formation in that time. */
-static bool may_grow(const struct cluster *c, const struct group *g)
+static bool may_grow(const struct cluster *c, const struct replica *g)
 {
-    if (g->state != GROUP_READY || !group_is_shrunk(c, g) || g->draining)
+    if (g->state != REPLICA_READY || !replica_is_shrunk(c, g) || g->draining)
         return false;
     for (uint32_t i = 0; i < g->world; i++) {
         const struct peer *p = g->members[i]->peer;
@@ -41,15 +41,15 @@ static bool may_grow(const struct cluster *c, const struct group *g)
     return c->now_ns - g->ready_ns >= c->config.elastic_wait_ns || may_grow_early(c, g);
 }
 
-/* The group, with those who are free, and with other small ones where these are not enough: all
+/* The replica, with those who are free, and with other small ones where these are not enough: all
  * that has to be dissolved for a whole one, in marked. */
-static bool could_grow(const struct cluster *c, const struct group *g, bool *marked)
+static bool could_grow(const struct cluster *c, const struct replica *g, bool *marked)
 {
     const struct worker *like = g->members[0];
     uint32_t n = g->world + count_settled(c, like);
     marked[g->index] = true;
-    for (uint32_t i = 0; i < c->config.max_groups && n < c->world; i++) {
-        const struct group *other = c->groups[i];
+    for (uint32_t i = 0; i < c->config.max_replicas && n < c->world; i++) {
+        const struct replica *other = c->replicas[i];
         if (!other || other == g || !may_grow(c, other) ||
             !eligible_same_kind(other->members[0], like))
             continue;
@@ -59,33 +59,34 @@ static bool could_grow(const struct cluster *c, const struct group *g, bool *mar
     return n >= c->world;
 }
 
-static void grow(struct cluster *c, struct group *g)
+static void grow(struct cluster *c, struct replica *g)
 {
     events_add(c->events, c->now_ns, LOG_INFO, "group_grows", "group=%llu tp=%u whole_tp=%u",
                (unsigned long long)g->id, g->tp, c->config.tp);
     g->grows = true;
     g->grew_ns = c->now_ns;
-    group_dissolve(c, g, "it can have all of its ranks again", false);
+    replica_dissolve(c, g, "it can have all of its ranks again", false);
 }
 
 /* One at a time: two would count the same free workers. */
 void elastic_grow_tick(struct cluster *c)
 {
     bool any = false, done = false;
-    for (uint32_t i = 0; i < c->config.max_groups && c->config.elastic_tp; i++) {
-        const struct group *g = c->groups[i];
+    for (uint32_t i = 0; i < c->config.max_replicas && c->config.elastic_tp; i++) {
+        const struct replica *g = c->replicas[i];
         if (g && elastic_is_growing(c, g))
             return;
         any = any || (g && may_grow(c, g));
     }
-    bool *marked = any ? mem_array(c->config.max_groups, sizeof *marked) : NULL;
-    for (uint32_t i = 0; any && i < c->config.max_groups && !done; i++) {
-        memset(marked, 0, c->config.max_groups * sizeof *marked);
-        done = c->groups[i] && may_grow(c, c->groups[i]) && could_grow(c, c->groups[i], marked);
+    bool *marked = any ? mem_array(c->config.max_replicas, sizeof *marked) : NULL;
+    for (uint32_t i = 0; any && i < c->config.max_replicas && !done; i++) {
+        memset(marked, 0, c->config.max_replicas * sizeof *marked);
+        done =
+            c->replicas[i] && may_grow(c, c->replicas[i]) && could_grow(c, c->replicas[i], marked);
     }
-    for (uint32_t i = 0; done && i < c->config.max_groups; i++) {
+    for (uint32_t i = 0; done && i < c->config.max_replicas; i++) {
         if (marked[i])
-            grow(c, c->groups[i]);
+            grow(c, c->replicas[i]);
     }
     mem_free(marked);
 }

@@ -1,7 +1,7 @@
 #pragma once
-/* Gives up groups of fewer ranks than TP so that they become whole again (docs/reliability.md,
+/* Gives up replicas of fewer ranks than TP so that they become whole again (docs/reliability.md,
  * "Fewer ranks than TP"). With --elastic-tp alone. Loop thread. */
 #include "head/cluster/registry.h"
 
-/* Dissolves a group that can be whole again. */
+/* Dissolves a replica that can be whole again. */
 void elastic_grow_tick(struct cluster *c);

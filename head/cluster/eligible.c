@@ -1,4 +1,4 @@
-/* The conditions for a worker to be placed, and for two to be in one group; and the same asked of
+/* The conditions for a worker to be placed, and for two to be in one replica; and the same asked of
  * all workers that are here. placement.c makes the choice. */
 #include "head/cluster/eligible.h"
 
@@ -53,14 +53,15 @@ const struct worker *eligible_unlike(const struct cluster *c, const struct worke
     return NULL;
 }
 
-bool eligible_could_replace(const struct cluster *c, const struct group *g)
+bool eligible_could_replace(const struct cluster *c, const struct replica *g)
 {
     const struct worker *like = NULL;
     uint32_t n = 0;
     for (uint32_t i = 0; i < g->world; i++)
         like = g->members[i] ? g->members[i] : like;
     for (const struct worker *w = c->workers; like && w; w = w->next)
-        n += w->group == g ? !w->draining : eligible_may_place(c, w) && eligible_same_kind(w, like);
+        n += w->replica == g ? !w->draining
+                             : eligible_may_place(c, w) && eligible_same_kind(w, like);
     return n >= g->world;
 }
 

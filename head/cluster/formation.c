@@ -1,10 +1,10 @@
-/* One group's life.
+/* One replica's life.
  *
  *   WAITING → FORMING → JOINING → READY        WAITING → RESETTING → READY   (adoption)
  *   any of those → ABORTING → WAITING
  *
  * ABORTING holds its members until each has answered Aborted or is lost; only then may any of them
- * be placed again, so no two epochs of a group execute at once. */
+ * be placed again, so no two epochs of a replica execute at once. */
 #include "head/cluster/formation.h"
 
 #include <assert.h>
@@ -14,34 +14,34 @@
 #include "common/base/mem.h"
 #include "head/cluster/elastic.h"
 
-static const unsigned group_next[GROUP_STATE_COUNT] = {
-    [GROUP_WAITING] = 1u << GROUP_FORMING | 1u << GROUP_RESETTING,
-    [GROUP_FORMING] = 1u << GROUP_JOINING | 1u << GROUP_ABORTING,
-    [GROUP_JOINING] = 1u << GROUP_READY | 1u << GROUP_ABORTING,
-    [GROUP_READY] = 1u << GROUP_ABORTING,
-    [GROUP_RESETTING] = 1u << GROUP_READY | 1u << GROUP_ABORTING,
-    [GROUP_ABORTING] = 1u << GROUP_WAITING,
+static const unsigned replica_next[REPLICA_STATE_COUNT] = {
+    [REPLICA_WAITING] = 1u << REPLICA_FORMING | 1u << REPLICA_RESETTING,
+    [REPLICA_FORMING] = 1u << REPLICA_JOINING | 1u << REPLICA_ABORTING,
+    [REPLICA_JOINING] = 1u << REPLICA_READY | 1u << REPLICA_ABORTING,
+    [REPLICA_READY] = 1u << REPLICA_ABORTING,
+    [REPLICA_RESETTING] = 1u << REPLICA_READY | 1u << REPLICA_ABORTING,
+    [REPLICA_ABORTING] = 1u << REPLICA_WAITING,
 };
 
-static void enter(struct cluster *c, struct group *g, enum group_state next)
+static void enter(struct cluster *c, struct replica *g, enum replica_state next)
 {
-    assert(group_next[g->state] & 1u << next);
+    assert(replica_next[g->state] & 1u << next);
     char epoch[32];
     cluster_epoch_text(g->epoch, epoch);
     g->state = next;
     log_info("group_state", "group=%llu epoch=%s state=%s", (unsigned long long)g->id, epoch,
-             group_state_name(next));
+             replica_state_name(next));
     c->place_dirty = true;
 }
 
-struct group *group_new(struct cluster *c, uint64_t id)
+struct replica *replica_new(struct cluster *c, uint64_t id)
 {
     uint32_t slot = 0;
-    while (slot < c->config.max_groups && c->groups[slot])
+    while (slot < c->config.max_replicas && c->replicas[slot])
         slot++;
-    if (slot == c->config.max_groups)
+    if (slot == c->config.max_replicas)
         return NULL;
-    struct group *g = mem_zalloc(sizeof *g);
+    struct replica *g = mem_zalloc(sizeof *g);
     g->index = slot;
     g->id = id;
     g->tp = c->config.tp;
@@ -49,25 +49,25 @@ struct group *group_new(struct cluster *c, uint64_t id)
     g->members = mem_array(c->world, sizeof(struct worker *));
     g->comm_id = mem_zalloc(CLUSTER_ID_BYTES_MAX);
     g->waiting_since_ns = g->short_since_ns = c->now_ns;
-    c->groups[slot] = g;
-    c->n_groups++;
+    c->replicas[slot] = g;
+    c->n_replicas++;
     return g;
 }
 
-void group_free(struct cluster *c, struct group *g)
+void replica_free(struct cluster *c, struct replica *g)
 {
-    c->groups[g->index] = NULL;
-    c->n_groups--;
+    c->replicas[g->index] = NULL;
+    c->n_replicas--;
     mem_free(g->members);
     mem_free(g->comm_id);
     mem_free(g);
 }
 
 /* A rank of a smaller TP has said how many blocks it holds then, and how large they are. */
-static struct kv_group kv_group_of(const struct cluster *c, const struct group *g,
+static struct kv_group kv_group_of(const struct cluster *c, const struct replica *g,
                                    const struct worker_desc *d, uint32_t k)
 {
-    const struct worker_shape *smaller = group_is_shrunk(c, g) ? worker_shape_of(d, g->tp) : NULL;
+    const struct worker_shape *smaller = replica_is_shrunk(c, g) ? worker_shape_of(d, g->tp) : NULL;
     struct kv_group out = d->kv_groups[k];
     if (smaller) {
         out.n_blocks = smaller->n_blocks[k];
@@ -77,7 +77,7 @@ static struct kv_group kv_group_of(const struct cluster *c, const struct group *
 }
 
 /* The limits that all ranks keep: the lowest of everything. */
-static void take_limits(struct cluster *c, struct group *g)
+static void take_limits(struct cluster *c, struct replica *g)
 {
     const struct worker_desc *first = &g->members[0]->desc;
     g->isa_level = first->isa_level;
@@ -110,7 +110,7 @@ static void take_limits(struct cluster *c, struct group *g)
         g->n_blocks[k] = g->kv_groups[k].n_blocks;
 }
 
-static void take_members(struct cluster *c, struct group *g, uint32_t tp,
+static void take_members(struct cluster *c, struct replica *g, uint32_t tp,
                          struct worker *const *members, enum worker_todo todo)
 {
     if (!c->has_config) {
@@ -127,7 +127,7 @@ static void take_members(struct cluster *c, struct group *g, uint32_t tp,
     for (uint32_t i = 0; i < g->world; i++) {
         struct worker *w = members[i];
         g->members[i] = w;
-        w->group = g;
+        w->replica = g;
         w->position = i;
         w->todo = todo;
         w->formed = w->aborted = w->plan_unsent = false;
@@ -141,39 +141,39 @@ static void take_members(struct cluster *c, struct group *g, uint32_t tp,
     take_limits(c, g);
 }
 
-static void tell_shrunk(struct cluster *c, const struct group *g)
+static void tell_shrunk(struct cluster *c, const struct replica *g)
 {
     events_add(c->events, c->now_ns, LOG_WARN, "group_shrinks",
                "group=%llu tp=%u whole_tp=%u kv_blocks=%u", (unsigned long long)g->id, g->tp,
                c->config.tp, g->n_blocks[0]);
 }
 
-void group_form(struct cluster *c, struct group *g, uint32_t tp, struct worker *const *members)
+void replica_form(struct cluster *c, struct replica *g, uint32_t tp, struct worker *const *members)
 {
     g->epoch = cluster_next_epoch(c);
     take_members(c, g, tp, members, TODO_FORM);
     c->n_formations++;
-    if (group_is_shrunk(c, g))
+    if (replica_is_shrunk(c, g))
         tell_shrunk(c, g);
-    enter(c, g, GROUP_FORMING);
+    enter(c, g, REPLICA_FORMING);
 }
 
-void group_reset(struct cluster *c, struct group *g, uint32_t tp, struct worker *const *members,
-                 uint64_t old_epoch)
+void replica_reset(struct cluster *c, struct replica *g, uint32_t tp, struct worker *const *members,
+                   uint64_t old_epoch)
 {
     g->old_epoch = old_epoch;
     g->epoch = cluster_next_epoch(c);
     take_members(c, g, tp, members, TODO_RESET);
     c->n_adoptions++;
-    enter(c, g, GROUP_RESETTING);
+    enter(c, g, REPLICA_RESETTING);
 }
 
-static void become_ready(struct cluster *c, struct group *g)
+static void become_ready(struct cluster *c, struct replica *g)
 {
     char epoch[32];
     cluster_epoch_text(g->epoch, epoch);
-    bool adopted = g->state == GROUP_RESETTING;
-    enter(c, g, GROUP_READY);
+    bool adopted = g->state == REPLICA_RESETTING;
+    enter(c, g, REPLICA_READY);
     g->ready_ns = c->now_ns;
     events_add(c->events, c->now_ns, LOG_INFO, "group_ready",
                "group=%llu epoch=%s adopted=%s tp=%u whole_tp=%u", (unsigned long long)g->id, epoch,
@@ -183,9 +183,9 @@ static void become_ready(struct cluster *c, struct group *g)
 
 /* ---- the end of an epoch ---- */
 
-void group_check_aborted(struct cluster *c, struct group *g)
+void replica_check_aborted(struct cluster *c, struct replica *g)
 {
-    if (g->state != GROUP_ABORTING)
+    if (g->state != REPLICA_ABORTING)
         return;
     for (uint32_t i = 0; i < g->world; i++) {
         if (g->members[i] && !g->members[i]->aborted)
@@ -201,22 +201,22 @@ void group_check_aborted(struct cluster *c, struct group *g)
     g->draining = false;
     g->tp = c->config.tp;
     g->world = c->world;
-    enter(c, g, GROUP_WAITING);
+    enter(c, g, REPLICA_WAITING);
 }
 
-void group_dissolve(struct cluster *c, struct group *g, const char *why, bool is_failure)
+void replica_dissolve(struct cluster *c, struct replica *g, const char *why, bool is_failure)
 {
     c->stirred = true;
-    if (g->state == GROUP_ABORTING || g->state == GROUP_WAITING)
+    if (g->state == REPLICA_ABORTING || g->state == REPLICA_WAITING)
         return;
     char epoch[32];
     cluster_epoch_text(g->epoch, epoch);
-    bool was_ready = g->state == GROUP_READY;
-    /* somebody wants it so: a drain, or a group that is to be whole again */
+    bool was_ready = g->state == REPLICA_READY;
+    /* somebody wants it so: a drain, or a replica that is to be whole again */
     bool planned = (g->draining || g->grows) && !g->lost_rank && !is_failure;
     events_add(c->events, c->now_ns, planned ? LOG_INFO : LOG_WARN, "group_dissolved",
                "group=%llu epoch=%s state=%s reason=%s", (unsigned long long)g->id, epoch,
-               group_state_name(g->state), log_quote(why));
+               replica_state_name(g->state), log_quote(why));
     if (was_ready && c->now_ns - g->ready_ns >= 2 * c->config.retry_max_ns)
         g->n_failures = 0;
     g->retry_at_ns = c->now_ns;
@@ -226,11 +226,11 @@ void group_dissolve(struct cluster *c, struct group *g, const char *why, bool is
         g->n_failures++;
         c->n_formation_failures += !was_ready;
     }
-    if (!group_is_shrunk(c, g))
+    if (!replica_is_shrunk(c, g))
         g->short_since_ns = c->now_ns;
     g->n_recoveries += was_ready;
     g->lost_rank = g->lost_rank || is_failure;
-    enter(c, g, GROUP_ABORTING);
+    enter(c, g, REPLICA_ABORTING);
     for (uint32_t i = 0; i < g->world; i++) {
         struct worker *w = g->members[i];
         if (!w)
@@ -242,47 +242,47 @@ void group_dissolve(struct cluster *c, struct group *g, const char *why, bool is
     }
     if (was_ready)
         c->fns.on_down(c->fns.ctx, g);
-    group_check_aborted(c, g); /* all of them may be lost already */
+    replica_check_aborted(c, g); /* all of them may be lost already */
 }
 
-void group_member_gone(struct cluster *c, struct group *g, struct worker *w, const char *why,
-                       bool planned)
+void replica_member_gone(struct cluster *c, struct replica *g, struct worker *w, const char *why,
+                         bool planned)
 {
     g->members[w->position] = NULL;
-    w->group = NULL;
-    if (g->state == GROUP_ABORTING)
-        group_check_aborted(c, g);
+    w->replica = NULL;
+    if (g->state == REPLICA_ABORTING)
+        replica_check_aborted(c, g);
     else {
         g->lost_rank = g->lost_rank || !planned;
         g->draining = g->draining || planned;
-        group_dissolve(c, g, why, false);
+        replica_dissolve(c, g, why, false);
     }
 }
 
 /* ---- messages ---- */
 
-static void on_comm_id(struct cluster *c, struct group *g, struct worker *w,
+static void on_comm_id(struct cluster *c, struct replica *g, struct worker *w,
                        const struct msg_comm_id *m)
 {
-    if (g->state != GROUP_FORMING || w->position != 0 || m->term_epoch != g->epoch)
+    if (g->state != REPLICA_FORMING || w->position != 0 || m->term_epoch != g->epoch)
         return;
     if (m->id.n == 0 || m->id.n > CLUSTER_ID_BYTES_MAX) {
-        group_dissolve(c, g, "rank 0 sent a communicator id of a wrong size", true);
+        replica_dissolve(c, g, "rank 0 sent a communicator id of a wrong size", true);
         return;
     }
     memcpy(g->comm_id, m->id.ptr, m->id.n);
     g->n_comm_id = m->id.n;
     for (uint32_t i = 0; i < g->world; i++) {
-        /* a Form that has not left yet goes first: group_send_todo moves on to Join by itself */
+        /* a Form that has not left yet goes first: replica_send_todo moves on to Join by itself */
         if (g->members[i]->todo == TODO_NONE)
             g->members[i]->todo = TODO_JOIN;
     }
-    enter(c, g, GROUP_JOINING);
+    enter(c, g, REPLICA_JOINING);
 }
 
 /* No failure, only slow: the ranks that wait for its shard give up meanwhile and are asked again.
  */
-static const struct worker *who_loads(const struct group *g, const struct worker *but)
+static const struct worker *who_loads(const struct replica *g, const struct worker *but)
 {
     for (uint32_t i = 0; i < g->world; i++) {
         const struct worker *w = g->members[i];
@@ -292,22 +292,22 @@ static const struct worker *who_loads(const struct group *g, const struct worker
     return NULL;
 }
 
-static void dissolve_loading(struct cluster *c, struct group *g, const struct worker *w)
+static void dissolve_loading(struct cluster *c, struct replica *g, const struct worker *w)
 {
     char why[96];
     snprintf(why, sizeof why, "rank %u loads its shard, %u %% are there: formed again after that",
              w->position, w->load_permille / 10);
-    group_dissolve(c, g, why, false);
+    replica_dissolve(c, g, why, false);
 }
 
-static void on_formed(struct cluster *c, struct group *g, struct worker *w,
+static void on_formed(struct cluster *c, struct replica *g, struct worker *w,
                       const struct msg_formed *m)
 {
     bool under_way =
-        g->state == GROUP_FORMING || g->state == GROUP_JOINING || g->state == GROUP_RESETTING;
+        g->state == REPLICA_FORMING || g->state == REPLICA_JOINING || g->state == REPLICA_RESETTING;
     if (!under_way || m->term_epoch != g->epoch)
         return;
-    if (m->status != STATUS_OK || g->state == GROUP_FORMING) {
+    if (m->status != STATUS_OK || g->state == REPLICA_FORMING) {
         const struct worker *slow = who_loads(g, w);
         if (slow) {
             dissolve_loading(c, g, slow);
@@ -317,7 +317,7 @@ static void on_formed(struct cluster *c, struct group *g, struct worker *w,
         snprintf(why, sizeof why, "rank %u could not join: %s: " STR_FMT, w->position,
                  status_name(m->status), (int)(m->text.len > 190 ? 190 : m->text.len), m->text.ptr);
         cluster_add_failure(c, w->peer->node, "join_failed", why);
-        group_dissolve(c, g, why, g->state != GROUP_RESETTING);
+        replica_dissolve(c, g, why, g->state != REPLICA_RESETTING);
         return;
     }
     w->formed = true;
@@ -328,7 +328,7 @@ static void on_formed(struct cluster *c, struct group *g, struct worker *w,
     become_ready(c, g);
 }
 
-static void on_trouble(struct cluster *c, struct group *g, struct worker *w, const char *what,
+static void on_trouble(struct cluster *c, struct replica *g, struct worker *w, const char *what,
                        struct str text)
 {
     char why[240], reason[260];
@@ -336,10 +336,10 @@ static void on_trouble(struct cluster *c, struct group *g, struct worker *w, con
              (int)(text.len > 220 ? 220 : text.len), text.ptr ? text.ptr : "");
     snprintf(reason, sizeof reason, "%s: %s", what, why);
     cluster_add_failure(c, w->peer->node, what, why);
-    group_dissolve(c, g, reason, true);
+    replica_dissolve(c, g, reason, true);
 }
 
-void group_on_msg(struct cluster *c, struct group *g, struct worker *w, const struct msg *m)
+void replica_on_msg(struct cluster *c, struct replica *g, struct worker *w, const struct msg *m)
 {
     switch (m->type) {
     case MSG_COMM_ID:
@@ -361,33 +361,33 @@ void group_on_msg(struct cluster *c, struct group *g, struct worker *w, const st
     }
 }
 
-void group_tick(struct cluster *c, struct group *g)
+void replica_tick(struct cluster *c, struct replica *g)
 {
     bool under_way =
-        g->state == GROUP_FORMING || g->state == GROUP_JOINING || g->state == GROUP_RESETTING;
+        g->state == REPLICA_FORMING || g->state == REPLICA_JOINING || g->state == REPLICA_RESETTING;
     if (under_way && c->now_ns >= g->deadline_ns) {
         const struct worker *slow = who_loads(g, NULL);
         if (slow)
             dissolve_loading(c, g, slow);
         else
-            group_dissolve(c, g, "the formation took too long", true);
-    } else if (g->state == GROUP_WAITING &&
+            replica_dissolve(c, g, "the formation took too long", true);
+    } else if (g->state == REPLICA_WAITING &&
                (g->is_rest
-                    ? !group_has_rest(c, g)
+                    ? !replica_has_rest(c, g)
                     : c->now_ns - g->waiting_since_ns >= c->config.surplus_ns && !elastic_hopes(c)))
-        group_free(c, g);
+        replica_free(c, g);
 }
 
 /* ---- sending ---- */
 
-static enum status send_form(struct cluster *c, struct group *g, struct worker *w)
+static enum status send_form(struct cluster *c, struct replica *g, struct worker *w)
 {
     struct str *addresses = mem_array(g->world, sizeof *addresses);
     for (uint32_t i = 0; i < g->world; i++)
         addresses[i] = str_from(g->members[i]->desc.comm_address);
     struct msg m = {.type = MSG_FORM,
                     .form = {.term_epoch = g->epoch,
-                             .group_id = g->id,
+                             .replica_id = g->id,
                              .tp = g->tp,
                              .pp = c->config.pp,
                              .rank = w->position % g->tp,
@@ -405,7 +405,7 @@ static enum status send_form(struct cluster *c, struct group *g, struct worker *
 /* A rank that was told to join loads this rank slot's shard first, whatever becomes of the
  * formation meanwhile (a slow disk outlasts it): the next placement finds it there and nothing is
  * loaded twice. A device that has no weights says -1 and holds nothing. */
-static void expect_shard(const struct group *g, struct worker *w)
+static void expect_shard(const struct replica *g, struct worker *w)
 {
     if (w->desc.shard_rank < 0)
         return;
@@ -414,19 +414,19 @@ static void expect_shard(const struct group *g, struct worker *w)
     w->desc.shard_stage = (int32_t)(w->position / g->tp);
 }
 
-void group_send_todo(struct cluster *c, struct worker *w)
+void replica_send_todo(struct cluster *c, struct worker *w)
 {
-    struct group *g = w->group;
+    struct replica *g = w->replica;
     struct msg m = {.type = MSG_NONE};
     enum status s = STATUS_OK;
     switch (w->todo) {
     case TODO_FORM:
         s = send_form(c, g, w);
         if (s == STATUS_OK)
-            w->todo = g->state == GROUP_JOINING ? TODO_JOIN : TODO_NONE;
+            w->todo = g->state == REPLICA_JOINING ? TODO_JOIN : TODO_NONE;
         if (s != STATUS_OK || w->todo == TODO_NONE)
             return;
-        group_send_todo(c, w);
+        replica_send_todo(c, w);
         return;
     case TODO_JOIN:
         m.type = MSG_JOIN;

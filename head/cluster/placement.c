@@ -4,7 +4,7 @@
  * thousand workers that come within seconds are not mixed as they come. Inside a set: ordinal, then
  * the shard held, then one host before several.
  *
- * It runs after every Hello. Whether a group's ordinals are all there is looked up in a sorted
+ * It runs after every Hello. Whether a replica's ordinals are all there is looked up in a sorted
  * list; the costly search for any other set is made once for each kind of worker, and not at all
  * while they come. */
 #include "head/cluster/placement.h"
@@ -22,11 +22,11 @@ struct pick {
     struct cluster *c;
     struct worker **free; /* candidates of one configuration */
     uint32_t *weights;    /* of the free ones: how good their host is for the next rank slot */
-    uint32_t n_free, tp, world; /* the second and third: of the group at hand */
+    uint32_t n_free, tp, world; /* the second and third: of the replica at hand */
     struct worker **rank_slots; /* [world] */
     struct worker **by_ordinal; /* all that could be placed when the run began, in that order */
     uint32_t n_by_ordinal;
-    struct worker **failed; /* kinds of which no further group can be made in this run */
+    struct worker **failed; /* kinds of which no further replica can be made in this run */
     uint32_t n_failed;
 };
 
@@ -49,12 +49,12 @@ static void place_at(struct pick *p, uint32_t position, uint32_t i_free)
 enum reason { ITS_ORDINAL, ITS_SHARD, PART_OF_ITS_SHARD };
 
 /* A part: what the rank slot holds is of what the worker holds, or the other way round. */
-static bool suits(const struct pick *p, const struct worker_desc *d, uint64_t group_id,
+static bool suits(const struct pick *p, const struct worker_desc *d, uint64_t replica_id,
                   uint32_t position, enum reason reason)
 {
     uint32_t rank = position % p->tp, stage = position / p->tp;
     if (reason == ITS_ORDINAL)
-        return d->ordinal >= 0 && (uint64_t)d->ordinal == group_id * p->world + position;
+        return d->ordinal >= 0 && (uint64_t)d->ordinal == replica_id * p->world + position;
     if (d->shard_rank < 0 || d->shard_stage != (int32_t)stage)
         return false;
     if (reason == ITS_SHARD)
@@ -65,12 +65,12 @@ static bool suits(const struct pick *p, const struct worker_desc *d, uint64_t gr
     return begin < rank_slot_end && rank_slot_begin < end;
 }
 
-static bool place_matching(struct pick *p, uint64_t group_id, enum reason reason)
+static bool place_matching(struct pick *p, uint64_t replica_id, enum reason reason)
 {
     bool all = true;
     for (uint32_t pos = 0; pos < p->world; pos++) {
         for (uint32_t i = 0; i < p->n_free && !p->rank_slots[pos]; i++) {
-            if (suits(p, &p->free[i]->desc, group_id, pos, reason))
+            if (suits(p, &p->free[i]->desc, replica_id, pos, reason))
                 place_at(p, pos, i);
         }
         all = all && p->rank_slots[pos];
@@ -136,7 +136,7 @@ static void keep_settled(struct pick *p)
     p->n_free = n;
 }
 
-/* ---- a group's rank slots ---- */
+/* ---- a replica's rank slots ---- */
 
 static int by_ordinal(const void *a, const void *b)
 {
@@ -145,11 +145,11 @@ static int by_ordinal(const void *a, const void *b)
     return (d > 0) - (d < 0);
 }
 
-/* The worker with the group's first ordinal, when all of them are there; else NULL. */
-static const struct worker *find_ideal(const struct pick *p, uint64_t group_id)
+/* The worker with the replica's first ordinal, when all of them are there; else NULL. */
+static const struct worker *find_ideal(const struct pick *p, uint64_t replica_id)
 {
     uint32_t world = p->c->world, at = 0, end = p->n_by_ordinal, n = 0;
-    uint64_t first = group_id * world;
+    uint64_t first = replica_id * world;
     while (at < end) {
         uint32_t middle = at + (end - at) / 2;
         if ((uint64_t)p->by_ordinal[middle]->desc.ordinal < first)
@@ -170,9 +170,9 @@ static const struct worker *find_ideal(const struct pick *p, uint64_t group_id)
     return n == world ? w : NULL;
 }
 
-/* Ranks that a group of this kind lacks, or is about to. One that waits has no kind. */
-static uint32_t group_lacks(const struct cluster *c, const struct group *g,
-                            const struct worker *like)
+/* Ranks that a replica of this kind lacks, or is about to. One that waits has no kind. */
+static uint32_t replica_lacks(const struct cluster *c, const struct replica *g,
+                              const struct worker *like)
 {
     bool is_like = false;
     uint32_t n_present = 0;
@@ -184,38 +184,38 @@ static uint32_t group_lacks(const struct cluster *c, const struct group *g,
     return is_like ? c->world - n_present : 0;
 }
 
-/* Ranks that other groups than g take before it may have any: those that were dissolved to be whole
- * again, which they are of free workers that were counted; and where groups may be smaller, those
- * that wait before one that does not exist yet (g: NULL), for as many groups as there are workers
- * for leave a spare, and one more leaves none and can never be whole. */
-static uint32_t count_before(const struct cluster *c, const struct group *g,
+/* Ranks that other replicas than g take before it may have any: those that were dissolved to be
+ * whole again, which they are of free workers that were counted; and where replicas may be smaller,
+ * those that wait before one that does not exist yet (g: NULL), for as many replicas as there are
+ * workers for leave a spare, and one more leaves none and can never be whole. */
+static uint32_t count_before(const struct cluster *c, const struct replica *g,
                              const struct worker *like)
 {
     uint32_t n = 0;
     if (!c->config.elastic_tp || (g && elastic_is_growing(c, g)))
         return 0;
-    for (uint32_t i = 0; i < c->config.max_groups; i++) {
-        const struct group *other = c->groups[i];
+    for (uint32_t i = 0; i < c->config.max_replicas; i++) {
+        const struct replica *other = c->replicas[i];
         if (!other || other == g || other->role != like->desc.role)
             continue;
-        if (other->state == GROUP_WAITING && (!g || elastic_is_growing(c, other)))
+        if (other->state == REPLICA_WAITING && (!g || elastic_is_growing(c, other)))
             n += c->world;
-        else if (g && other->state == GROUP_ABORTING && elastic_is_growing(c, other))
-            n += group_lacks(c, other, like);
+        else if (g && other->state == REPLICA_ABORTING && elastic_is_growing(c, other))
+            n += replica_lacks(c, other, like);
     }
     return n;
 }
 
 /* Its own ranks by their ordinals, if there are enough of their kind beside those. */
-static bool place_ideal(struct pick *p, const struct group *g, uint64_t group_id)
+static bool place_ideal(struct pick *p, const struct replica *g, uint64_t replica_id)
 {
-    const struct worker *like = find_ideal(p, group_id);
+    const struct worker *like = find_ideal(p, replica_id);
     if (!like)
         return false;
     memset(p->rank_slots, 0, p->c->world * sizeof *p->rank_slots);
     collect(p, like);
     return p->n_free >= p->c->world + count_before(p->c, g, like) &&
-           place_matching(p, group_id, ITS_ORDINAL);
+           place_matching(p, replica_id, ITS_ORDINAL);
 }
 
 static bool has_failed(const struct pick *p, const struct worker *w)
@@ -227,17 +227,17 @@ static bool has_failed(const struct pick *p, const struct worker *w)
     return false;
 }
 
-/* The ranks that are missing of an old head's group, which is adopted if the others come in time
+/* The ranks that are missing of an old head's replica, which is adopted if the others come in time
  * (adoption.c), and is else the beginning of one: counted with the first of those who say that they
  * are of it. */
-static uint32_t old_group_lacks(const struct cluster *c, const struct worker *first,
-                                const struct worker *like)
+static uint32_t old_replica_lacks(const struct cluster *c, const struct worker *first,
+                                  const struct worker *like)
 {
     uint32_t n = 0;
     if (first->held_epoch == 0 || first->draining || !eligible_same_kind(first, like))
         return 0;
     for (const struct worker *w = c->workers; w; w = w->next) {
-        if (w->held_epoch != first->held_epoch || w->held_group != first->held_group)
+        if (w->held_epoch != first->held_epoch || w->held_replica != first->held_replica)
             continue;
         if (n++ == 0 && w != first)
             return 0;
@@ -245,21 +245,22 @@ static uint32_t old_group_lacks(const struct cluster *c, const struct worker *fi
     return n < c->world ? c->world - n : 0;
 }
 
-/* All of them: they are whole again before there is another group. Without elastic TP one that
- * waits has had its choice, and what is left of an old group is a spare as any. */
+/* All of them: they are whole again before there is another replica. Without elastic TP one that
+ * waits has had its choice, and what is left of an old replica is a spare as any. */
 static uint32_t count_lacking(const struct cluster *c, const struct worker *like)
 {
     uint32_t n = count_before(c, NULL, like);
-    for (uint32_t i = 0; i < c->config.max_groups; i++)
-        n += c->groups[i] ? group_lacks(c, c->groups[i], like) : 0;
+    for (uint32_t i = 0; i < c->config.max_replicas; i++)
+        n += c->replicas[i] ? replica_lacks(c, c->replicas[i], like) : 0;
     for (const struct worker *w = c->workers; w && c->config.elastic_tp; w = w->next)
-        n += old_group_lacks(c, w, like);
+        n += old_replica_lacks(c, w, like);
     return n;
 }
 
 /* The best of the workers that are like this one, if there are enough beside those that are
  * spoken for. */
-static bool place_any(struct pick *p, uint64_t group_id, struct worker *like, uint32_t n_spoken_for)
+static bool place_any(struct pick *p, uint64_t replica_id, struct worker *like,
+                      uint32_t n_spoken_for)
 {
     if (!eligible_may_place(p->c, like) || has_failed(p, like))
         return false;
@@ -270,33 +271,33 @@ static bool place_any(struct pick *p, uint64_t group_id, struct worker *like, ui
         p->failed[p->n_failed++] = like;
         return false;
     }
-    place_matching(p, group_id, ITS_ORDINAL);
-    place_matching(p, group_id, ITS_SHARD);
-    place_matching(p, group_id, PART_OF_ITS_SHARD);
+    place_matching(p, replica_id, ITS_ORDINAL);
+    place_matching(p, replica_id, ITS_SHARD);
+    place_matching(p, replica_id, PART_OF_ITS_SHARD);
     place_the_rest(p);
     return true;
 }
 
-static void try_group(struct pick *p, struct group *g)
+static void try_replica(struct pick *p, struct replica *g)
 {
     bool found = place_ideal(p, g, g->id);
     for (struct worker *w = p->c->workers; w && !found; w = w->next)
         found = place_any(p, g->id, w, count_before(p->c, g, w));
     if (found)
-        group_form(p->c, g, p->tp, p->rank_slots);
+        replica_form(p->c, g, p->tp, p->rank_slots);
 }
 
 static void try_waiting(struct pick *p, bool those_that_grow, bool *backing_off)
 {
     const struct cluster *c = p->c;
-    for (uint32_t i = 0; i < c->config.max_groups; i++) {
-        struct group *g = c->groups[i];
-        if (!g || g->state != GROUP_WAITING || elastic_is_growing(c, g) != those_that_grow)
+    for (uint32_t i = 0; i < c->config.max_replicas; i++) {
+        struct replica *g = c->replicas[i];
+        if (!g || g->state != REPLICA_WAITING || elastic_is_growing(c, g) != those_that_grow)
             continue;
         if (g->retry_at_ns > c->now_ns)
             *backing_off = true;
         else
-            try_group(p, g);
+            try_replica(p, g);
     }
 }
 
@@ -304,23 +305,23 @@ static void try_waiting(struct pick *p, bool those_that_grow, bool *backing_off)
 static bool id_is_held(const struct cluster *c, uint64_t id)
 {
     for (const struct worker *w = c->workers; w; w = w->next) {
-        if (w->held_epoch != 0 && w->held_group == id)
+        if (w->held_epoch != 0 && w->held_replica == id)
             return true;
     }
     return false;
 }
 
-/* A group that lost ranks keeps its place: it forms again before there is another one. */
+/* A replica that lost ranks keeps its place: it forms again before there is another one. */
 static bool form_new(struct pick *p, uint64_t id)
 {
-    uint32_t most = p->c->config.serving_groups;
-    struct group *g = most > 0 && p->c->n_groups >= most ? NULL : group_new(p->c, id);
+    uint32_t most = p->c->config.serving_replicas;
+    struct replica *g = most > 0 && p->c->n_replicas >= most ? NULL : replica_new(p->c, id);
     if (g)
-        group_form(p->c, g, p->tp, p->rank_slots);
+        replica_form(p->c, g, p->tp, p->rank_slots);
     return g != NULL;
 }
 
-/* Groups that do not exist yet and whose ordinals are all there. */
+/* Replicas that do not exist yet and whose ordinals are all there. */
 static void try_ideal(struct pick *p)
 {
     struct cluster *c = p->c;
@@ -331,13 +332,13 @@ static void try_ideal(struct pick *p)
         if (id == last || !eligible_may_place(c, p->by_ordinal[i]))
             continue;
         last = id;
-        if (!group_find(c, id) && !id_is_held(c, id) && place_ideal(p, NULL, id) &&
+        if (!replica_find(c, id) && !id_is_held(c, id) && place_ideal(p, NULL, id) &&
             !form_new(p, id))
             return;
     }
 }
 
-/* A group that does not exist yet, with the id the ordinals ask for, else with the lowest. */
+/* A replica that does not exist yet, with the id the ordinals ask for, else with the lowest. */
 static bool try_new(struct pick *p)
 {
     struct cluster *c = p->c;
@@ -345,7 +346,7 @@ static bool try_new(struct pick *p)
         if (!eligible_may_place(c, w) || has_failed(p, w))
             continue;
         uint64_t id = w->desc.ordinal >= 0 ? (uint64_t)w->desc.ordinal / c->world : 0;
-        while (group_find(c, id) || id_is_held(c, id))
+        while (replica_find(c, id) || id_is_held(c, id))
             id++;
         if (place_ideal(p, NULL, id) || place_any(p, id, w, count_lacking(c, w)))
             return form_new(p, id);
@@ -353,7 +354,7 @@ static bool try_new(struct pick *p)
     return false;
 }
 
-/* ---- groups of fewer ranks ---- */
+/* ---- replicas of fewer ranks ---- */
 
 static bool offers_more(const struct worker *a, const struct worker *b, uint32_t tp)
 {
@@ -366,8 +367,8 @@ static bool offers_more(const struct worker *a, const struct worker *b, uint32_t
     return false;
 }
 
-/* The group holds what the rank with the least holds: of more than it takes, those who offer most,
- * and who offers as much as the last of these. Then its rank slots are given as any. */
+/* The replica holds what the rank with the least holds: of more than it takes, those who offer
+ * most, and who offers as much as the last of these. Then its rank slots are given as any. */
 static void keep_largest(struct pick *p)
 {
     uint32_t n = 0;
@@ -401,23 +402,23 @@ static void place_fewer(struct pick *p, const struct worker *like, uint32_t tp)
     place_the_rest(p);
 }
 
-/* Has it a group to be in, or to be a spare of? One that waits may be anybody's. */
-static bool has_group(const struct cluster *c, const struct worker *w)
+/* Has it a replica to be in, or to be a spare of? One that waits may be anybody's. */
+static bool has_replica(const struct cluster *c, const struct worker *w)
 {
-    for (uint32_t i = 0; i < c->config.max_groups; i++) {
-        const struct group *g = c->groups[i];
+    for (uint32_t i = 0; i < c->config.max_replicas; i++) {
+        const struct replica *g = c->replicas[i];
         for (uint32_t k = 0; g && k < g->world; k++) {
             if (g->members[k] && eligible_same_kind(g->members[k], w))
                 return true;
         }
-        if (g && g->state == GROUP_WAITING && g->role == w->desc.role)
+        if (g && g->state == REPLICA_WAITING && g->role == w->desc.role)
             return true;
     }
     return false;
 }
 
-/* g: who waits for its ranks; NULL: a first group of workers that never had one. */
-static bool try_fewer(struct pick *p, const struct group *g)
+/* g: who waits for its ranks; NULL: a first replica that never had one. */
+static bool try_fewer(struct pick *p, const struct replica *g)
 {
     const struct cluster *c = p->c;
     const struct worker *last = NULL; /* most are of one kind: once for each run of it */
@@ -425,7 +426,7 @@ static bool try_fewer(struct pick *p, const struct group *g)
         if (!eligible_may_place(c, w) || (last && eligible_same_kind(last, w)))
             continue;
         last = w;
-        if (g ? g->role != w->desc.role : has_group(c, w))
+        if (g ? g->role != w->desc.role : has_replica(c, w))
             continue;
         uint32_t tp = elastic_tp_of(c, w, g ? g->short_since_ns : 0);
         if (tp == 0)
@@ -436,20 +437,20 @@ static bool try_fewer(struct pick *p, const struct group *g)
     return false;
 }
 
-/* Groups that have waited; and where there is none at all, a first one. Whoever is free beside a
- * group that serves is its spare. */
+/* Replicas that have waited; and where there is none at all, a first one. Whoever is free beside a
+ * replica that serves is its spare. */
 static void form_fewer(struct pick *p)
 {
     struct cluster *c = p->c;
     uint64_t id = 0;
-    for (uint32_t i = 0; i < c->config.max_groups; i++) {
-        struct group *g = c->groups[i];
-        if (g && g->state == GROUP_WAITING && g->retry_at_ns <= c->now_ns && try_fewer(p, g))
-            group_form(c, g, p->tp, p->rank_slots);
+    for (uint32_t i = 0; i < c->config.max_replicas; i++) {
+        struct replica *g = c->replicas[i];
+        if (g && g->state == REPLICA_WAITING && g->retry_at_ns <= c->now_ns && try_fewer(p, g))
+            replica_form(c, g, p->tp, p->rank_slots);
     }
     if (!try_fewer(p, NULL))
         return;
-    while (group_find(c, id) || id_is_held(c, id))
+    while (replica_find(c, id) || id_is_held(c, id))
         id++;
     (void)form_new(p, id);
 }
@@ -492,7 +493,8 @@ void placement_run(struct cluster *c)
     bool backing_off = false;
     try_waiting(&p, true, &backing_off); /* those that grow come first */
     try_waiting(&p, false, &backing_off);
-    /* Free workers of a group that is backing off are its own: a new group would dodge the wait. */
+    /* Free workers of a replica that is backing off are its own: a new replica would dodge the
+     * wait. */
     if (!backing_off) {
         try_ideal(&p);
         while (try_new(&p))

@@ -2,8 +2,8 @@
 
 #include "head/cluster/eligible.h"
 
-/* How many could be in a group with like, now or as soon as they have read a shard, ended an epoch,
- * got an adapter or come back. */
+/* How many could be in a replica with like, now or as soon as they have read a shard, ended an
+ * epoch, got an adapter or come back. */
 static uint32_t count_joinable(const struct cluster *c, const struct worker *like)
 {
     uint32_t n = 0;
@@ -27,7 +27,7 @@ static bool may_be_spare(const struct worker *w)
 
 bool readiness_serves(const struct worker *w)
 {
-    return w->group && w->group->state == GROUP_READY;
+    return w->replica && w->replica->state == REPLICA_READY;
 }
 
 /* For a while, since partners of one that has just come, or of a head that has, may be on their

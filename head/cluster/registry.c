@@ -76,12 +76,12 @@ struct worker *cluster_find_worker(const struct cluster *c, uint64_t instance)
 
 bool worker_is_free(const struct worker *w)
 {
-    return !w->group && w->abort_epoch == 0 && w->held_epoch == 0;
+    return !w->replica && w->abort_epoch == 0 && w->held_epoch == 0;
 }
 
 void worker_set_free(struct cluster *c, struct worker *w)
 {
-    w->group = NULL;
+    w->replica = NULL;
     w->abort_epoch = w->held_epoch = 0;
     w->formed = w->aborted = false;
     w->todo = TODO_NONE;
@@ -121,48 +121,48 @@ const char *worker_state_name(const struct worker *w)
         return "aborting";
     if (w->draining)
         return "draining";
-    if (!w->group)
+    if (!w->replica)
         return w->held_epoch != 0 ? "forming" : "free";
-    switch (w->group->state) {
-    case GROUP_READY:
+    switch (w->replica->state) {
+    case REPLICA_READY:
         return "ready";
-    case GROUP_ABORTING:
+    case REPLICA_ABORTING:
         return "aborting";
     default:
         return "forming";
     }
 }
 
-/* ---- groups ---- */
+/* ---- replicas ---- */
 
-struct group *group_find(const struct cluster *c, uint64_t id)
+struct replica *replica_find(const struct cluster *c, uint64_t id)
 {
-    for (uint32_t i = 0; i < c->config.max_groups; i++) {
-        if (c->groups[i] && c->groups[i]->id == id)
-            return c->groups[i];
+    for (uint32_t i = 0; i < c->config.max_replicas; i++) {
+        if (c->replicas[i] && c->replicas[i]->id == id)
+            return c->replicas[i];
     }
     return NULL;
 }
 
-bool group_is_shrunk(const struct cluster *c, const struct group *g)
+bool replica_is_shrunk(const struct cluster *c, const struct replica *g)
 {
     return g->tp < c->config.tp;
 }
 
-bool group_has_rest(const struct cluster *c, const struct group *g)
+bool replica_has_rest(const struct cluster *c, const struct replica *g)
 {
     for (const struct worker *w = c->workers; w; w = w->next) {
-        if (w->is_of_rest && w->rest_group == g->id)
+        if (w->is_of_rest && w->rest_replica == g->id)
             return true;
     }
     return false;
 }
 
-const char *group_state_name(enum group_state s)
+const char *replica_state_name(enum replica_state s)
 {
-    static const char *const names[GROUP_STATE_COUNT] = {"waiting", "forming",   "joining",
-                                                         "ready",   "resetting", "aborting"};
-    return (unsigned)s < GROUP_STATE_COUNT ? names[s] : "?";
+    static const char *const names[REPLICA_STATE_COUNT] = {"waiting", "forming",   "joining",
+                                                           "ready",   "resetting", "aborting"};
+    return (unsigned)s < REPLICA_STATE_COUNT ? names[s] : "?";
 }
 
 /* ---- the cluster ---- */
@@ -185,10 +185,10 @@ void cluster_add_failure(struct cluster *c, const char *node, const char *what, 
     snprintf(f->reason, sizeof f->reason, "%s", reason);
 }
 
-uint32_t cluster_count_groups(const struct cluster *c, enum group_state state)
+uint32_t cluster_count_replicas(const struct cluster *c, enum replica_state state)
 {
     uint32_t n = 0;
-    for (uint32_t i = 0; i < c->config.max_groups; i++)
-        n += c->groups[i] && c->groups[i]->state == state;
+    for (uint32_t i = 0; i < c->config.max_replicas; i++)
+        n += c->replicas[i] && c->replicas[i]->state == state;
     return n;
 }

@@ -7,7 +7,7 @@
 
 #define CLUSTER_MAX_KV_GROUPS 8u
 
-struct group;
+struct replica;
 
 /* A smaller TP that a worker can be a rank of, the KV blocks it would hold then, and the bytes of
  * one. */
@@ -24,7 +24,7 @@ struct worker_desc {
     uint64_t memory_bytes;
     uint32_t isa_level, tp, pp, max_model_len, vocab_size, n_draft, draft_max_seqs, n_kv_groups;
     bool scores_prompts;
-    enum group_role role;
+    enum replica_role role;
     uint8_t config_hash[32], model_hash[32]; /* the second may be zeros */
     int32_t ordinal, shard_rank, shard_stage;
     uint32_t shard_tp; /* never 0 */
@@ -39,15 +39,15 @@ enum worker_todo { TODO_NONE, TODO_FORM, TODO_JOIN, TODO_RESET, TODO_ABORT };
 struct worker {
     struct peer *peer; /* never NULL */
     struct worker_desc desc;
-    struct group *group; /* NULL: free, an adoption candidate, or being aborted alone */
-    uint32_t position;   /* in the group: stage * tp + rank */
+    struct replica *replica; /* NULL: free, an adoption candidate, or being aborted alone */
+    uint32_t position;       /* in the replica: stage * tp + rank */
     enum worker_todo todo;
     bool formed, aborted; /* answers to what is under way */
     uint64_t abort_epoch; /* not 0: Aborted (or loss) is awaited before it may be placed */
-    uint64_t held_epoch, held_group; /* adoption candidate: what its Hello reported; 0: none */
+    uint64_t held_epoch, held_replica; /* adoption candidate: what its Hello reported; 0: none */
     uint32_t held_position, held_tp;
-    uint64_t held_since_ns, rest_group;
-    bool is_of_rest; /* free, and of what is left of rest_group: its old group, which waits */
+    uint64_t held_since_ns, rest_replica;
+    bool is_of_rest; /* free, and of what is left of rest_replica: its old replica, which waits */
     uint64_t step_received, step_executed, progress, progress_ns;
     bool busy, plan_unsent; /* the dispatcher's: the pending plan has not gone to this rank yet */
     uint32_t load_permille; /* of a shard it reads; 0: none. As its last heartbeat says, and gpu */

@@ -10,7 +10,7 @@ static bool check_request(const struct head_core *h, const struct request *r, st
     if (r->i_gateway >= GATEWAYS_MAX || !h->gateways[r->i_gateway])
         return error_set(err, STATUS_INTERNAL, "a request of no gateway"), false;
     bool live = r->finish == FINISH_NONE;
-    if (live && r->i_group != NO_GROUP && !h->engine_slots[r->i_group].scheduler)
+    if (live && r->i_replica != NO_REPLICA && !h->engine_slots[r->i_replica].scheduler)
         return error_set(err, STATUS_INTERNAL, "a request in a group that is down"), false;
     if (!live && r->sched)
         return error_set(err, STATUS_INTERNAL, "an ended request in a scheduler"), false;
@@ -38,24 +38,24 @@ static bool check_outbox(const struct head_core *h, const struct gateway *g, uin
            false;
 }
 
-static bool check_group(const struct head_core *h, const struct group *g, struct error *err)
+static bool check_replica(const struct head_core *h, const struct replica *g, struct error *err)
 {
     const struct engine_slot *l = &h->engine_slots[g->index];
     if (g->world != g->tp * h->config.cluster.pp || g->world > h->cluster.world ||
-        (group_is_shrunk(&h->cluster, g) &&
-         (!h->cluster.config.elastic_tp || g->state == GROUP_WAITING)))
+        (replica_is_shrunk(&h->cluster, g) &&
+         (!h->cluster.config.elastic_tp || g->state == REPLICA_WAITING)))
         return error_set(err, STATUS_INTERNAL, "a group of TP %u has %u ranks", g->tp, g->world),
                false;
     for (uint32_t i = 0; i < g->world; i++) {
         const struct worker *w = g->members[i];
-        if (!w && g->state != GROUP_WAITING && g->state != GROUP_ABORTING)
+        if (!w && g->state != REPLICA_WAITING && g->state != REPLICA_ABORTING)
             return error_set(err, STATUS_INTERNAL, "a hole in a live group"), false;
-        if (w && (w->group != g || w->position != i || w->held_epoch != 0))
+        if (w && (w->replica != g || w->position != i || w->held_epoch != 0))
             return error_set(err, STATUS_INTERNAL, "a member in two places"), false;
-        if (w && (w->abort_epoch != 0) != (g->state == GROUP_ABORTING && !w->aborted))
+        if (w && (w->abort_epoch != 0) != (g->state == REPLICA_ABORTING && !w->aborted))
             return error_set(err, STATUS_INTERNAL, "an Abort without end"), false;
     }
-    if ((g->state == GROUP_READY) != (l->scheduler != NULL))
+    if ((g->state == REPLICA_READY) != (l->scheduler != NULL))
         return error_set(err, STATUS_INTERNAL, "ready and scheduler disagree"), false;
     return !l->scheduler || scheduler_check(l->scheduler, err);
 }
@@ -64,7 +64,7 @@ static bool check_group(const struct head_core *h, const struct group *g, struct
 static bool check_live(const struct head_core *h, struct error *err)
 {
     uint32_t n_running = 0, n_queued = 0, n_live = 0;
-    for (uint32_t i = 0; i < h->config.cluster.max_groups; i++) {
+    for (uint32_t i = 0; i < h->config.cluster.max_replicas; i++) {
         const struct engine_slot *l = &h->engine_slots[i];
         struct scheduler_stats x;
         if (!l->scheduler)
@@ -107,15 +107,15 @@ bool head_core_check(const struct head_core *h, struct error *err)
         return error_set(err, STATUS_INTERNAL, "gateways count %u requests, the table %u", n_open,
                          request_table_count(h->requests)),
                false;
-    uint32_t n_groups = 0;
-    for (uint32_t i = 0; i < h->config.cluster.max_groups; i++) {
-        n_groups += h->cluster.groups[i] != NULL;
-        if (h->cluster.groups[i] && !check_group(h, h->cluster.groups[i], err))
+    uint32_t n_replicas = 0;
+    for (uint32_t i = 0; i < h->config.cluster.max_replicas; i++) {
+        n_replicas += h->cluster.replicas[i] != NULL;
+        if (h->cluster.replicas[i] && !check_replica(h, h->cluster.replicas[i], err))
             return false;
     }
-    if (n_groups != h->cluster.n_groups)
-        return error_set(err, STATUS_INTERNAL, "%u groups, counted %u", n_groups,
-                         h->cluster.n_groups),
+    if (n_replicas != h->cluster.n_replicas)
+        return error_set(err, STATUS_INTERNAL, "%u groups, counted %u", n_replicas,
+                         h->cluster.n_replicas),
                false;
     return check_live(h, err) && transfers_check(h, err) && grammars_check(h, err);
 }

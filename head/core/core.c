@@ -32,7 +32,7 @@ void head_core_config_init(struct head_core_config *c)
                   .lost_ms = 1500},
         .cluster = {.tp = 1,
                     .pp = 1,
-                    .max_groups = 256,
+                    .max_replicas = 256,
                     .formation_timeout_ns = 30 * NS_PER_S,
                     .adoption_window_ns = 3 * NS_PER_S,
                     .abort_timeout_ns = 30 * NS_PER_S,
@@ -55,7 +55,7 @@ void head_core_config_init(struct head_core_config *c)
         .max_request_bytes = 512u << 20,
         .depth = 2,
         .step_target_ns = STEP_TARGET_BY_DEVICE,
-        .scale = {.min_groups = 1,
+        .scale = {.min_replicas = 1,
                   .calm_ns = 60 * NS_PER_S,
                   .idle_ns = 300 * NS_PER_S,
                   .start_ns = 120 * NS_PER_S},
@@ -91,11 +91,11 @@ struct head_core *head_core_new(const struct head_core_config *c, const struct h
     room_init(&h->room, c->max_request_bytes);
     ended_requests_init(&h->ended);
     h->requests = request_table_new(c->max_requests);
-    h->engine_slots = mem_array(c->cluster.max_groups, sizeof *h->engine_slots);
-    h->live = mem_array(c->cluster.max_groups, sizeof *h->live);
+    h->engine_slots = mem_array(c->cluster.max_replicas, sizeof *h->engine_slots);
+    h->live = mem_array(c->cluster.max_replicas, sizeof *h->live);
     h->mean_generated = ROUTE_ANSWER_TOKENS;
-    h->routes = mem_array(c->cluster.max_groups, sizeof *h->routes);
-    for (uint32_t i = 0; i < c->cluster.max_groups; i++)
+    h->routes = mem_array(c->cluster.max_replicas, sizeof *h->routes);
+    for (uint32_t i = 0; i < c->cluster.max_replicas; i++)
         strbuf_init(&h->engine_slots[i].plan, FRAME_MAX_BYTES);
     return h;
 }
@@ -356,7 +356,7 @@ void head_core_note_scaled(struct head_core *h, uint32_t was, uint32_t workers, 
 
 bool head_core_is_ready(const struct head_core *h)
 {
-    return cluster_count_groups(&h->cluster, GROUP_READY) > 0 || head_core_rests(h);
+    return cluster_count_replicas(&h->cluster, REPLICA_READY) > 0 || head_core_rests(h);
 }
 
 void head_core_set_rank_wait(struct head_core *h, struct metric *histogram)

@@ -4,7 +4,7 @@
  * and the exhaustive exploration (tests/sim, tests/model) drive the very thing that cox-head runs.
  *
  *   head_core_on_frame   once for every frame that arrived
- *   head_core_turn       after each batch of frames: places workers, steps groups, sends tokens
+ *   head_core_turn       after each batch of frames: places workers, steps replicas, sends tokens
  *   head_core_tick       every HEAD_TICK_MS: heartbeats, losses, deadlines; then head_core_turn
  *
  * One thread. Frames are borrowed for the call. */
@@ -42,7 +42,7 @@ MUST_USE enum status head_core_drain_worker(struct head_core *h, uint64_t instan
 /* Adds the event that the number of workers was changed by the one who starts and ends them. */
 void head_core_note_scaled(struct head_core *h, uint32_t was, uint32_t workers, const char *by,
                            uint64_t now_ns);
-bool head_core_is_ready(const struct head_core *h); /* a group serves, or none has to */
+bool head_core_is_ready(const struct head_core *h); /* a replica serves, or none has to */
 
 /* Every connection was ended by us: nobody is blamed for being silent for so long. */
 void head_core_forgive(struct head_core *h, uint64_t ns);

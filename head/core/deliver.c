@@ -93,7 +93,7 @@ static uint32_t fill_refusals(struct head_core *h, const struct gateway *g)
 
 static enum status send_items(struct head_core *h, struct gateway *g, uint32_t n)
 {
-    /* The epoch is no group's: gateways learn the term from it. */
+    /* The epoch is no replica's: gateways learn the term from it. */
     uint64_t epoch = cluster_need_term(&h->cluster) << 32 | (h->cluster.n_epochs & 0xFFFFFFFFu);
     struct msg m = {.type = MSG_TOKENS,
                     .tokens = {.term_epoch = epoch, .items = h->items, .n_items = n}};

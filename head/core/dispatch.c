@@ -1,6 +1,7 @@
-/* Plans out, results in. An engine slot exists while its group is READY. A plan is encoded once and
- * sent to every rank under its own session and sequence number; when a rank has no credit the plan
- * stays pending and no further one is made, so every rank gets the same steps in the same order. */
+/* Plans out, results in. An engine slot exists while its replica is READY. A plan is encoded once
+ * and sent to every rank under its own session and sequence number; when a rank has no credit the
+ * plan stays pending and no further one is made, so every rank gets the same steps in the same
+ * order. */
 #include "head/core/dispatch.h"
 
 #include <stdio.h>
@@ -20,7 +21,7 @@
 #include "head/state/requests.h"
 #include "head/state/served_model.h"
 
-static struct engine_slot *engine_slot_of(const struct head_core *h, const struct group *g)
+static struct engine_slot *engine_slot_of(const struct head_core *h, const struct replica *g)
 {
     return &h->engine_slots[g->index];
 }
@@ -47,7 +48,7 @@ static void suit_device(const struct head_core *h, enum device_kind device,
         c->long_prefill_token_threshold = CPU_CHUNK_TOKENS;
 }
 
-void dispatch_on_ready(void *core, struct group *g)
+void dispatch_on_ready(void *core, struct replica *g)
 {
     struct head_core *h = core;
     struct engine_slot *l = engine_slot_of(h, g);
@@ -69,16 +70,16 @@ void dispatch_on_ready(void *core, struct group *g)
     memcpy(c.kv_groups, g->kv_groups, sizeof c.kv_groups);
     suit_device(h, g->members[0]->desc.device, &c);
     if (scheduler_new(&c, &l->scheduler, &err) != STATUS_OK) {
-        group_dissolve(&h->cluster, g, err.text, true);
+        replica_dissolve(&h->cluster, g, err.text, true);
         return;
     }
     h->calm_since_ns = h->now_ns;
     l->most_tokens = scheduler_most_tokens(l->scheduler);
-    if (!group_is_shrunk(&h->cluster, g))
+    if (!replica_is_shrunk(&h->cluster, g))
         g->most_tokens = l->most_tokens;
-    step_log_group(h->config.step_log, g->index, g->id, g->epoch, &c);
+    step_log_replica(h->config.step_log, g->index, g->id, g->epoch, &c);
     scheduler_reset(l->scheduler, g->epoch, ignore_request, NULL);
-    l->group = g;
+    l->replica = g;
     l->n_running = l->n_queued = l->n_left = 0;
     step_time_init(&l->time, route_mean_speed(h));
     l->role_trouble = ROLE_FINE;
@@ -101,7 +102,7 @@ void dispatch_on_ready(void *core, struct group *g)
  * before it came. */
 static void take_ended(struct head_core *h, struct request *r)
 {
-    r->i_group = NO_GROUP;
+    r->i_replica = NO_REPLICA;
     bool failed = r->finish == FINISH_TIMEOUT || r->finish == FINISH_ERROR;
     *(failed ? &h->n_failed : &h->n_finished) += 1;
     if (r->finish == FINISH_TIMEOUT) {
@@ -114,18 +115,18 @@ static void take_ended(struct head_core *h, struct request *r)
 static void pop_ended(struct head_core *h, struct engine_slot *l)
 {
     for (struct request *r; (r = scheduler_pop_ended(l->scheduler)) != NULL;) {
-        step_log_ended(h->config.step_log, l->group->index, r);
+        step_log_ended(h->config.step_log, l->replica->index, r);
         take_ended(h, r);
     }
 }
 
-/* A request that ran when the group was lost may be the one that ended it. */
-static void count_losses(struct head_core *h, const struct group *g)
+/* A request that ran when the replica was lost may be the one that ended it. */
+static void count_losses(struct head_core *h, const struct replica *g)
 {
     h->calm_since_ns = h->now_ns;
     for (struct request *r = request_table_next(h->requests, NULL); r;
          r = request_table_next(h->requests, r)) {
-        if (r->i_group == g->index && r->state == REQUEST_RUNNING)
+        if (r->i_replica == g->index && r->state == REQUEST_RUNNING)
             request_count_loss(r, h->now_ns);
     }
 }
@@ -135,7 +136,7 @@ static void hold_again(void *ctx, struct request *r)
     requests_hold(ctx, r);
 }
 
-void dispatch_on_down(void *core, struct group *g)
+void dispatch_on_down(void *core, struct replica *g)
 {
     struct head_core *h = core;
     struct engine_slot *l = engine_slot_of(h, g);
@@ -151,7 +152,7 @@ void dispatch_on_down(void *core, struct group *g)
     scheduler_free(l->scheduler);
     grammars_on_down(h, l);
     l->scheduler = NULL;
-    l->group = NULL;
+    l->replica = NULL;
     l->plan_pending = false;
     engine_slots_remove_live(h, g->index);
     engine_slots_count(h, l);
@@ -160,12 +161,13 @@ void dispatch_on_down(void *core, struct group *g)
 }
 
 /* The first rank of the last stage gives the results. */
-static bool gives_results(const struct head_core *h, const struct group *g, const struct worker *w)
+static bool gives_results(const struct head_core *h, const struct replica *g,
+                          const struct worker *w)
 {
     return w->position == (h->config.cluster.pp - 1) * g->tp;
 }
 
-bool dispatch_may_go_on(void *core, const struct group *g, const struct worker *w,
+bool dispatch_may_go_on(void *core, const struct replica *g, const struct worker *w,
                         const struct worker_info *said)
 {
     const struct head_core *h = core;
@@ -179,7 +181,7 @@ bool dispatch_may_go_on(void *core, const struct group *g, const struct worker *
     return said->step_received == sent && (!gives_results(h, g, w) || l->last_result == sent);
 }
 
-bool dispatch_is_idle(void *core, const struct group *g)
+bool dispatch_is_idle(void *core, const struct replica *g)
 {
     const struct head_core *h = core;
     const struct engine_slot *l = engine_slot_of(h, g);
@@ -195,8 +197,8 @@ bool dispatch_is_idle(void *core, const struct group *g)
 static bool send_pending(struct head_core *h, struct engine_slot *l)
 {
     bool all = true;
-    for (uint32_t i = 0; i < l->group->world; i++) {
-        struct worker *w = l->group->members[i];
+    for (uint32_t i = 0; i < l->replica->world; i++) {
+        struct worker *w = l->replica->members[i];
         if (!w->plan_unsent)
             continue;
         if (peers_send_encoded(&h->peers, w->peer, MSG_PLAN, &l->plan) == STATUS_OK) {
@@ -228,9 +230,9 @@ static void count_left(struct engine_slot *l)
 static void pump(struct head_core *h, struct engine_slot *l)
 {
     while (!l->plan_pending || send_pending(h, l)) {
-        step_log_step(h->config.step_log, l->group->index, h->now_ns);
+        step_log_step(h->config.step_log, l->replica->index, h->now_ns);
         const struct msg_plan *plan = scheduler_step(l->scheduler, h->now_ns);
-        step_log_plan(h->config.step_log, l->group->index, plan);
+        step_log_plan(h->config.step_log, l->replica->index, plan);
         if (!plan) {
             l->idle = l->last_result == l->last_step;
             if (l->idle)
@@ -243,7 +245,7 @@ static void pump(struct head_core *h, struct engine_slot *l)
         l->idle = false;
         struct msg m = {.type = MSG_PLAN, .plan = *plan};
         if (peers_encode(&h->peers, &m, &l->plan) != STATUS_OK) {
-            group_dissolve(&h->cluster, l->group, "a plan could not be encoded", true);
+            replica_dissolve(&h->cluster, l->replica, "a plan could not be encoded", true);
             return;
         }
         if (l->last_result == l->last_step)
@@ -253,8 +255,8 @@ static void pump(struct head_core *h, struct engine_slot *l)
         if (h->step_tokens)
             metric_observe(h->step_tokens, l->n_tokens[plan->step % ENGINE_SLOT_STEPS]);
         l->plan_pending = true;
-        for (uint32_t i = 0; i < l->group->world; i++)
-            l->group->members[i]->plan_unsent = true;
+        for (uint32_t i = 0; i < l->replica->world; i++)
+            l->replica->members[i]->plan_unsent = true;
     }
 }
 
@@ -266,7 +268,7 @@ void dispatch_turn(struct head_core *h)
             continue;
         l->due = false;
         pump(h, l);
-        if (!l->scheduler) { /* pump has dissolved the group: another one is at i now */
+        if (!l->scheduler) { /* pump has dissolved the replica: another one is at i now */
             i--;
             continue;
         }
@@ -302,8 +304,8 @@ static void count_wait(struct head_core *h, uint64_t wait_ns)
 
 void dispatch_on_result(struct head_core *h, struct worker *w, const struct msg_result *m)
 {
-    struct group *g = w->group;
-    if (!g || g->state != GROUP_READY || m->term_epoch != g->epoch || !gives_results(h, g, w))
+    struct replica *g = w->replica;
+    if (!g || g->state != REPLICA_READY || m->term_epoch != g->epoch || !gives_results(h, g, w))
         return; /* of an epoch that is over */
     struct engine_slot *l = engine_slot_of(h, g);
     const struct scheduler_event *events = NULL;
@@ -320,7 +322,7 @@ void dispatch_on_result(struct head_core *h, struct worker *w, const struct msg_
     }
     if (s != STATUS_OK) {
         cluster_add_failure(&h->cluster, w->peer->node, "bad_result", err.text);
-        group_dissolve(&h->cluster, g, err.text, true);
+        replica_dissolve(&h->cluster, g, err.text, true);
         return;
     }
     l->due = l->look_due = true;
@@ -339,7 +341,7 @@ void dispatch_on_result(struct head_core *h, struct worker *w, const struct msg_
         if (i + REQUEST_PREFETCH_FAR < n_events)
             request_prefetch(events[i + REQUEST_PREFETCH_FAR].request);
         if (events[i].ended) {
-            r->i_group = NO_GROUP;
+            r->i_replica = NO_REPLICA;
             route_ended(h, r);
             *(r->state == REQUEST_FINISHED ? &h->n_finished : &h->n_failed) += 1;
         }
@@ -353,8 +355,8 @@ static bool is_stalled(const struct head_core *h, const struct engine_slot *l)
 {
     if (l->last_result == l->last_step || h->now_ns - l->activity_ns < h->config.stall_ns)
         return false;
-    for (uint32_t i = 0; i < l->group->world; i++) {
-        const struct worker *w = l->group->members[i];
+    for (uint32_t i = 0; i < l->replica->world; i++) {
+        const struct worker *w = l->replica->members[i];
         if (w->busy || w->plan_unsent || w->peer->suspect)
             return false;
     }
@@ -368,17 +370,18 @@ void dispatch_tick(struct head_core *h)
         l->due = true; /* deadlines */
         if (!is_stalled(h, l))
             continue;
-        group_dissolve(&h->cluster, l->group, "every rank is idle and a result is missing", true);
+        replica_dissolve(&h->cluster, l->replica, "every rank is idle and a result is missing",
+                         true);
         i -= !l->scheduler;
     }
 }
 
 void dispatch_free(struct head_core *h)
 {
-    for (uint32_t i = 0; i < h->config.cluster.max_groups; i++) {
+    for (uint32_t i = 0; i < h->config.cluster.max_replicas; i++) {
         struct engine_slot *l = &h->engine_slots[i];
         if (l->scheduler) {
-            step_log_down(h->config.step_log, l->group->index);
+            step_log_down(h->config.step_log, l->replica->index);
             scheduler_reset(l->scheduler, 0, ignore_request, NULL);
             scheduler_free(l->scheduler);
             grammars_on_down(h, l);

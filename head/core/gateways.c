@@ -186,7 +186,7 @@ static bool load_differs(const struct cluster_load *a, const struct cluster_load
            a->block_tokens != b->block_tokens;
 }
 
-/* Summing over the groups is too much for every turn, and nobody looks that often. */
+/* Summing over the replicas is too much for every turn, and nobody looks that often. */
 static const struct cluster_load *load_now(struct head_core *h)
 {
     if (h->load_ns && h->now_ns - h->load_ns < NS_PER_S)
@@ -203,15 +203,15 @@ static const struct cluster_load *load_now(struct head_core *h)
                                     .max_loras = h->config.max_loras,
                                     .prefix_caching = h->config.enable_prefix_caching};
     if (h->n_live > 0)
-        h->load.block_tokens = h->engine_slots[h->live[0]].group->kv_groups[0].block_tokens;
+        h->load.block_tokens = h->engine_slots[h->live[0]].replica->kv_groups[0].block_tokens;
     return &h->load;
 }
 
 static void tell_cluster(struct head_core *h, struct gateway *g, const struct msg_cluster *now)
 {
     bool changed = !g->was_told || now->term != g->told.term ||
-                   now->n_groups_ready != g->told.n_groups_ready ||
-                   now->n_groups != g->told.n_groups || now->n_workers != g->told.n_workers ||
+                   now->n_replicas_ready != g->told.n_replicas_ready ||
+                   now->n_replicas != g->told.n_replicas || now->n_workers != g->told.n_workers ||
                    now->max_model_len != g->told.max_model_len ||
                    now->vocab_size != g->told.vocab_size || now->draining != g->told.draining ||
                    now->scores_prompts != g->told.scores_prompts;
@@ -238,8 +238,8 @@ void gateways_flush(struct head_core *h)
     struct served_model model = served_model_now(h);
     struct msg_cluster now = {
         .term = h->cluster.term,
-        .n_groups_ready = h->n_live,
-        .n_groups = h->cluster.n_groups,
+        .n_replicas_ready = h->n_live,
+        .n_replicas = h->cluster.n_replicas,
         .n_workers = h->cluster.n_workers,
         .model = str_from(model.name),
         .max_model_len = model.max_model_len,

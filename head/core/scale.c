@@ -34,13 +34,13 @@ static uint64_t oldest_wait_ns(const struct head_core *h)
 static void tell_changes(struct head_core *h, const struct scale_hint *was)
 {
     const struct scale_hint *s = &h->scale;
-    if (was->known && was->groups > 0 && s->groups == 0)
+    if (was->known && was->replicas > 0 && s->replicas == 0)
         events_add(&h->events, h->now_ns, LOG_INFO, "scaled_to_zero", "idle_s=%.0f",
                    (double)(h->now_ns - s->asked_ns) / (double)NS_PER_S);
     if (s->woken_ns != was->woken_ns)
         events_add(&h->events, h->now_ns, LOG_INFO, "scaled_from_zero", "waiting=%u workers=%u",
                    s->load.waiting, s->load.n_workers);
-    if (was->is_starting && !s->is_starting && s->groups > 0)
+    if (was->is_starting && !s->is_starting && s->replicas > 0)
         events_add(&h->events, h->now_ns, LOG_INFO, "cold_start", "seconds=%.1f",
                    (double)s->cold_start_ns / (double)NS_PER_S);
 }
@@ -49,13 +49,13 @@ void scale_tick(struct head_core *h)
 {
     /* who finds no workers wanted waits for no second besides */
     bool wakes =
-        h->scale.known && h->scale.groups == 0 && h->arrival_seq != h->scale.load.n_arrived;
+        h->scale.known && h->scale.replicas == 0 && h->arrival_seq != h->scale.load.n_arrived;
     if (h->scale_ns && !wakes && h->now_ns - h->scale_ns < NS_PER_S)
         return;
     h->scale_ns = h->now_ns;
     struct scheduler_stats x;
     engine_slots_totals(h, &x);
-    struct scale_load load = {.n_groups = h->n_live,
+    struct scale_load load = {.n_replicas = h->n_live,
                               .n_workers = count_staying(&h->cluster),
                               .running = x.running,
                               .waiting = x.waiting + h->n_held,
@@ -68,7 +68,8 @@ void scale_tick(struct head_core *h)
     tell_changes(h, &was);
 }
 
-/* As of the last look, but for groups: who asks must not be told "none has to" of one that serves.
+/* As of the last look, but for replicas: who asks must not be told "none has to" of one that
+ * serves.
  */
 bool head_core_rests(const struct head_core *h)
 {
@@ -96,5 +97,5 @@ void head_core_forget_scale(struct head_core *h)
 
 uint32_t head_core_desired_workers(const struct head_core *h)
 {
-    return h->scale.groups * h->config.scale.world;
+    return h->scale.replicas * h->config.scale.world;
 }

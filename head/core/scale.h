@@ -12,5 +12,5 @@ uint32_t head_core_desired_workers(const struct head_core *h);
 void head_core_forget_scale(struct head_core *h);
 bool head_core_rests(const struct head_core *h); /* none has to serve: scale_hint_rests */
 void scale_tick(struct head_core *h);
-/* When to come again: until a group would serve, at most a minute; 0: one does, or is missing. */
+/* When to come again: until a replica would serve, at most a minute; 0: one does, or is missing. */
 uint32_t scale_seconds_to_start(const struct head_core *h);

@@ -79,14 +79,14 @@ void head_core_get_stats(const struct head_core *h, struct head_stats *out)
         .n_transfers_under_way = transfers_under_way(h),
         .transfer_bytes_per_s = h->transfers.bytes_per_s,
     };
-    for (uint32_t i = 0; i < h->config.cluster.max_groups; i++) {
-        const struct group *g = h->cluster.groups[i];
+    for (uint32_t i = 0; i < h->config.cluster.max_replicas; i++) {
+        const struct replica *g = h->cluster.replicas[i];
         if (!g)
             continue;
-        out->n_groups++;
-        out->n_groups_ready += g->state == GROUP_READY;
-        out->n_groups_shrunk += g->state == GROUP_READY && group_is_shrunk(&h->cluster, g);
-        if (g->state == GROUP_READY && g->n_draft > out->n_draft)
+        out->n_replicas++;
+        out->n_replicas_ready += g->state == REPLICA_READY;
+        out->n_replicas_shrunk += g->state == REPLICA_READY && replica_is_shrunk(&h->cluster, g);
+        if (g->state == REPLICA_READY && g->n_draft > out->n_draft)
             out->n_draft = g->n_draft;
         out->n_recoveries += g->n_recoveries;
     }

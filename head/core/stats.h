@@ -6,7 +6,7 @@ struct head_core;
 
 struct head_stats {
     uint64_t term, uptime_ns;
-    uint32_t n_workers, n_groups, n_groups_ready, n_groups_shrunk, n_gateways, n_stragglers;
+    uint32_t n_workers, n_replicas, n_replicas_ready, n_replicas_shrunk, n_gateways, n_stragglers;
     uint32_t running, waiting;
     uint64_t n_finished, n_failed, n_cancelled, n_preemptions, n_steps;
     uint64_t request_bytes; /* of max_request_bytes */

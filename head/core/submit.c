@@ -129,7 +129,7 @@ static bool submit_to_open(struct head_core *h, struct gateway *g, const struct 
         return false;
     }
     r->attempt = m->attempt;
-    if (r->i_group == NO_GROUP) /* in a scheduler its place in the queue must not change */
+    if (r->i_replica == NO_REPLICA) /* in a scheduler its place in the queue must not change */
         r->resubmitted = true;
     r->gateway_session = g->session;
     r->n_delivered = m->ids.n - m->n_prompt;

@@ -9,7 +9,7 @@ enum { NODE_IDS = 11, SLOT_BITS = 4, PREFETCH = 12 }; /* blocks ahead in a table
 #define NODE_NONE UINT32_MAX
 
 /* One word, sixteen to a cache line: the tables of a step's sequences touch thousands of them. Of
- * an owned block its owners (at most as many as a group has slots), of a free one its place in a
+ * an owned block its owners (at most as many as a replica has slots), of a free one its place in a
  * list (node << SLOT_BITS | slot), and in which; and whether its content is worth keeping. */
 struct block {
     uint32_t word;

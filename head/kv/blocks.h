@@ -1,5 +1,5 @@
 #pragma once
-/* The KV block table of one group of ranks: which block holds which positions of which sequence, in
+/* The KV block table of one replica: which block holds which positions of which sequence, in
  * every KV group (full attention, a window, a latent; each with its own block size and count), and
  * what can be shared. Below it are the pool (owners, free blocks: block_pool.h) and the prefix
  * cache (what a block holds: prefix_cache.h). It knows tokens and positions, not who is scheduled
@@ -160,7 +160,7 @@ void blocks_release(struct blocks *b, struct block_table *tables);
 /* Sum of plan_digest_block over what the ranks know of the tables. */
 uint64_t blocks_digest(const struct blocks *b, const struct block_table *tables);
 
-/* ---- between the tables of two groups of ranks (move.c) ---- */
+/* ---- between the tables of two replicas (move.c) ---- */
 
 /* The longest prefix of n_tokens at most that can be a hit. */
 uint32_t blocks_align(const struct blocks *b, uint32_t n_tokens);

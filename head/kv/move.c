@@ -1,4 +1,4 @@
-/* Blocks that are copied between the tables of two groups of ranks. Whoever holds or imports them
+/* Blocks that are copied between the tables of two replicas. Whoever holds or imports them
  * is an owner as a sequence is, so they stay where they are whatever becomes of the sequences; an
  * import becomes an entry of the prefix cache when it is whole, and is nobody's before. */
 #include <assert.h>

@@ -2,7 +2,7 @@
 /* The block table's own structs, for the files of blocks.h only.
  *   tables.c  tables: room, growth, release; the steps
  *   prefix.c  what sequences share: hashes, hits, entering, copies
- *   move.c    what goes to another group's table, or comes from there */
+ *   move.c    what goes to another replica's table, or comes from there */
 #include "head/kv/blocks.h"
 
 /* Hashes of a request's full blocks of one size, on its arena: computed once, when it arrives, and

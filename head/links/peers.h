@@ -1,7 +1,7 @@
 #pragma once
 /* Sessions: who is on the other end of which connection. One struct peer per live instance of a
  * gateway, worker or operator, bounded. It checks headers, sessions and sequence numbers, decodes,
- * sends with credits, keeps heartbeats and says who is lost. It knows nothing of groups or
+ * sends with credits, keeps heartbeats and says who is lost. It knows nothing of replicas or
  * requests: an owner hangs its own struct on peer->owner. Pure: frames in, frames out through
  * head_io, the time is an argument. Loop thread. */
 #include "common/base/random.h"

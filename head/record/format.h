@@ -8,8 +8,8 @@
  * Numbers are little endian; "varint" is base 128, low bits first; "signed" is a varint of a
  * zigzag; times are signed differences to the time before in the file. The sums are XXH3, seeded
  * with the chunk's number, so that a lost or doubled chunk is found as well as a flipped byte; a
- * file that ends inside a chunk was cut off by a crash and is good up to there. A group is named by
- * its index i, as varint, a request by its arrival number. */
+ * file that ends inside a chunk was cut off by a crash and is good up to there. A replica is named
+ * by its index i, as varint, a request by its arrival number. */
 #include <string.h>
 #include <xxhash.h>
 
@@ -19,14 +19,14 @@
 #define STEP_LOG_MAGIC_BYTES   8u
 #define STEP_LOG_HEAD_BYTES    12u
 #define STEP_LOG_CHUNK_MAX     (256u << 20) /* one event never comes near it */
-#define STEP_LOG_MAX_GROUPS    4096u
+#define STEP_LOG_MAX_REPLICAS  4096u
 #define STEP_LOG_VARINT_MAX    10u
 #define STEP_LOG_MAX_NAME      4096u /* with the adapter's id: "NAME\n" and 16 digits */
 #define STEP_LOG_LORA_ID_BYTES 17u
 
 enum step_log_kind {
     STEP_LOG_START = 1, /* the writer's version, wall clock minus the clock of the times */
-    STEP_LOG_GROUP,     /* i, id, term_epoch, the scheduler's configuration */
+    STEP_LOG_REPLICA,   /* i, id, term_epoch, the scheduler's configuration */
     STEP_LOG_ADD,       /* i, now, the request as it was */
     STEP_LOG_REFUSED,   /* i, status: the last add was not taken */
     STEP_LOG_REMOVE,    /* i, arrival */
@@ -38,7 +38,7 @@ enum step_log_kind {
     STEP_LOG_ENDED,     /* i, arrival, finish reason: left without a result */
     STEP_LOG_DOWN,      /* i */
     STEP_LOG_HOLD,      /* i, id, n_tokens, arrival */
-    STEP_LOG_IMPORT,    /* i, id, n_tokens, the request as it was, of another group */
+    STEP_LOG_IMPORT,    /* i, id, n_tokens, the request as it was, of another replica */
     STEP_LOG_IMPORTED,  /* i, id */
     STEP_LOG_LET_GO,    /* i, id */
     STEP_LOG_LEAVE,     /* i, arrival */
@@ -50,7 +50,7 @@ enum step_log_request_flags {
     STEP_LOG_PREEMPTED = 2, /* else queued */
 };
 
-enum step_log_group_flags { STEP_LOG_PREFIX_CACHING = 1 };
+enum step_log_replica_flags { STEP_LOG_PREFIX_CACHING = 1 };
 
 /* The most frequent entry, a decode in a plan and its token in a result, is a slot and a number. As
  * a pair it is one store of 8 bytes, of which 5 or 6 stay: the first byte says which, or that this

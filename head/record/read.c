@@ -291,7 +291,7 @@ static void get_fields(struct step_log_reader *r, struct step_log_event *e)
 {
     uint32_t n = 0;
     switch (e->kind) {
-    case STEP_LOG_GROUP:
+    case STEP_LOG_REPLICA:
         e->id = get_varint(r);
         e->term_epoch = get_varint(r);
         get_config(r, &e->config);
@@ -364,7 +364,7 @@ static void get_event(struct step_log_reader *r, struct step_log_event *e)
         e->wall_offset_ns = get_varint(r);
         return;
     }
-    e->i_group = (uint32_t)get_at_most(r, STEP_LOG_MAX_GROUPS - 1);
+    e->i_replica = (uint32_t)get_at_most(r, STEP_LOG_MAX_REPLICAS - 1);
     get_fields(r, e);
 }
 

@@ -7,11 +7,11 @@
 
 struct step_log_event {
     enum step_log_kind kind;
-    uint32_t i_group;
+    uint32_t i_replica;
     uint64_t now_ns;    /* of the kinds that have a time */
     struct str version; /* START */
     uint64_t wall_offset_ns;
-    uint64_t id, term_epoch; /* GROUP */
+    uint64_t id, term_epoch; /* REPLICA */
     struct scheduler_config config;
     struct request request; /* ADD, IMPORT: without a scheduler, an arena and room for more ids */
     uint64_t n_idle;        /* IDLE */

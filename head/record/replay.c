@@ -9,7 +9,7 @@
 
 enum { N_BUCKETS = 4096, DETAIL_BYTES = 384 };
 
-struct group_replay {
+struct replica_replay {
     struct scheduler *scheduler; /* NULL: down */
     uint64_t id, term_epoch;
     struct request *buckets[N_BUCKETS]; /* by arrival, chained by next */
@@ -24,8 +24,8 @@ struct replay {
     const struct replay_options *o;
     FILE *out;
     struct replay_totals *totals;
-    struct group_replay *groups[STEP_LOG_MAX_GROUPS];
-    struct group_replay *stepped; /* the last event was its STEP */
+    struct replica_replay *replicas[STEP_LOG_MAX_REPLICAS];
+    struct replica_replay *stepped; /* the last event was its STEP */
     struct step_log_out bytes;
     struct arena arena;
     uint64_t step; /* last plan seen, for messages */
@@ -33,7 +33,7 @@ struct replay {
 
 /* ---- requests by arrival ---- */
 
-static struct request **find(struct group_replay *g, uint64_t arrival_seq)
+static struct request **find(struct replica_replay *g, uint64_t arrival_seq)
 {
     struct request **at = &g->buckets[arrival_seq % N_BUCKETS];
     while (*at && (*at)->arrival_seq != arrival_seq)
@@ -41,7 +41,7 @@ static struct request **find(struct group_replay *g, uint64_t arrival_seq)
     return at;
 }
 
-static void forget(struct group_replay *g, struct request *r)
+static void forget(struct replica_replay *g, struct request *r)
 {
     *find(g, r->arrival_seq) = r->next;
     if (g->last_added == r)
@@ -49,7 +49,7 @@ static void forget(struct group_replay *g, struct request *r)
     request_free(r);
 }
 
-static enum status remember(struct group_replay *g, const struct request *logged,
+static enum status remember(struct replica_replay *g, const struct request *logged,
                             struct request **out, struct error *err)
 {
     struct request **at = find(g, logged->arrival_seq);
@@ -85,13 +85,13 @@ static enum status remember(struct group_replay *g, const struct request *logged
     return STATUS_OK;
 }
 
-/* ---- groups ---- */
+/* ---- replicas ---- */
 
 static void let_go(void *ctx, struct request *r)
 {
 }
 
-static void take_down(struct group_replay *g)
+static void take_down(struct replica_replay *g)
 {
     if (!g->scheduler)
         return;
@@ -100,11 +100,11 @@ static void take_down(struct group_replay *g)
     for (uint32_t i = 0; i < N_BUCKETS; i++)
         while (g->buckets[i])
             forget(g, g->buckets[i]);
-    *g = (struct group_replay){0};
+    *g = (struct replica_replay){0};
 }
 
-static enum status on_group(struct replay *p, struct group_replay *g,
-                            const struct step_log_event *e, struct error *err)
+static enum status on_replica(struct replay *p, struct replica_replay *g,
+                              const struct step_log_event *e, struct error *err)
 {
     if (g->scheduler)
         return error_set(err, STATUS_INVALID, "group %" PRIu64 " becomes ready twice", e->id);
@@ -112,16 +112,16 @@ static enum status on_group(struct replay *p, struct group_replay *g,
     g->id = e->id;
     g->term_epoch = e->term_epoch;
     scheduler_reset(g->scheduler, e->term_epoch, let_go, NULL);
-    p->totals->n_groups++;
+    p->totals->n_replicas++;
     return STATUS_OK;
 }
 
 /* ---- what comes of it ---- */
 
-static enum status differs(const struct replay *p, const struct group_replay *g, struct error *err,
-                           const char *fmt, ...) PRINTF_LIKE(4, 5);
-static enum status differs(const struct replay *p, const struct group_replay *g, struct error *err,
-                           const char *fmt, ...)
+static enum status differs(const struct replay *p, const struct replica_replay *g,
+                           struct error *err, const char *fmt, ...) PRINTF_LIKE(4, 5);
+static enum status differs(const struct replay *p, const struct replica_replay *g,
+                           struct error *err, const char *fmt, ...)
 {
     char what[DETAIL_BYTES];
     va_list ap;
@@ -135,7 +135,7 @@ static enum status differs(const struct replay *p, const struct group_replay *g,
 /* The step's plan has been compared, or there was none to compare. */
 static enum status settle(struct replay *p, struct error *err)
 {
-    struct group_replay *g = p->stepped;
+    struct replica_replay *g = p->stepped;
     p->stepped = NULL;
     if (!g || !g->plan)
         return STATUS_OK;
@@ -143,7 +143,7 @@ static enum status settle(struct replay *p, struct error *err)
     return differs(p, g, err, "a plan is made where the head made none; it is printed");
 }
 
-static enum status check(const struct replay *p, const struct group_replay *g, struct error *err)
+static enum status check(const struct replay *p, const struct replica_replay *g, struct error *err)
 {
     struct error what;
     if (!p->o->check || scheduler_check(g->scheduler, &what))
@@ -151,14 +151,15 @@ static enum status check(const struct replay *p, const struct group_replay *g, s
     return differs(p, g, err, "an invariant does not hold: %s", what.text);
 }
 
-static bool is_printed(const struct replay_options *o, const struct group_replay *g, uint64_t step)
+static bool is_printed(const struct replay_options *o, const struct replica_replay *g,
+                       uint64_t step)
 {
     return o->print && step >= (uint64_t)o->from && (o->to == 0 || step <= (uint64_t)o->to) &&
-           (o->group < 0 || g->id == (uint64_t)o->group);
+           (o->replica < 0 || g->id == (uint64_t)o->replica);
 }
 
-static enum status on_plan(struct replay *p, struct group_replay *g, const struct step_log_event *e,
-                           struct error *err)
+static enum status on_plan(struct replay *p, struct replica_replay *g,
+                           const struct step_log_event *e, struct error *err)
 {
     struct msg_plan logged;
     if (p->stepped != g)
@@ -190,16 +191,16 @@ static enum status on_plan(struct replay *p, struct group_replay *g, const struc
     return differs(p, g, err, "the plan is not the head's; both are printed");
 }
 
-static enum status on_step(struct replay *p, struct group_replay *g, const struct step_log_event *e,
-                           struct error *err)
+static enum status on_step(struct replay *p, struct replica_replay *g,
+                           const struct step_log_event *e, struct error *err)
 {
     g->plan = scheduler_step(g->scheduler, e->now_ns);
     p->stepped = g;
     return STATUS_OK;
 }
 
-static enum status on_idle(struct replay *p, struct group_replay *g, const struct step_log_event *e,
-                           struct error *err)
+static enum status on_idle(struct replay *p, struct replica_replay *g,
+                           const struct step_log_event *e, struct error *err)
 {
     for (uint64_t i = 0; i < e->n_idle; i++) {
         g->plan = scheduler_step(g->scheduler, e->now_ns);
@@ -210,8 +211,8 @@ static enum status on_idle(struct replay *p, struct group_replay *g, const struc
     return check(p, g, err);
 }
 
-static enum status on_add(struct replay *p, struct group_replay *g, const struct step_log_event *e,
-                          struct error *err)
+static enum status on_add(struct replay *p, struct replica_replay *g,
+                          const struct step_log_event *e, struct error *err)
 {
     TRY(remember(g, &e->request, &g->last_added, err));
     g->last_add = scheduler_add(g->scheduler, g->last_added);
@@ -221,7 +222,7 @@ static enum status on_add(struct replay *p, struct group_replay *g, const struct
     return STATUS_OK; /* REFUSED follows */
 }
 
-static enum status on_refused(struct replay *p, struct group_replay *g,
+static enum status on_refused(struct replay *p, struct replica_replay *g,
                               const struct step_log_event *e, struct error *err)
 {
     if (!g->last_added)
@@ -235,7 +236,7 @@ static enum status on_refused(struct replay *p, struct group_replay *g,
     return STATUS_OK;
 }
 
-static enum status on_remove(struct replay *p, struct group_replay *g,
+static enum status on_remove(struct replay *p, struct replica_replay *g,
                              const struct step_log_event *e, struct error *err)
 {
     struct request *r = *find(g, e->arrival_seq);
@@ -247,7 +248,7 @@ static enum status on_remove(struct replay *p, struct group_replay *g,
     return check(p, g, err);
 }
 
-static enum status on_result(struct replay *p, struct group_replay *g,
+static enum status on_result(struct replay *p, struct replica_replay *g,
                              const struct step_log_event *e, struct error *err)
 {
     struct error what;
@@ -260,8 +261,8 @@ static enum status on_result(struct replay *p, struct group_replay *g,
     return STATUS_OK; /* DONE follows, unless the head died in it */
 }
 
-static enum status on_done(struct replay *p, struct group_replay *g, const struct step_log_event *e,
-                           struct error *err)
+static enum status on_done(struct replay *p, struct replica_replay *g,
+                           const struct step_log_event *e, struct error *err)
 {
     uint32_t n_ended = 0, n_events = g->n_events;
     g->n_events = 0;
@@ -280,7 +281,7 @@ static enum status on_done(struct replay *p, struct group_replay *g, const struc
     return check(p, g, err);
 }
 
-static enum status on_ended(struct replay *p, struct group_replay *g,
+static enum status on_ended(struct replay *p, struct replica_replay *g,
                             const struct step_log_event *e, struct error *err)
 {
     struct request *r = scheduler_pop_ended(g->scheduler);
@@ -291,19 +292,19 @@ static enum status on_ended(struct replay *p, struct group_replay *g,
     return check(p, g, err);
 }
 
-typedef enum status on_event_fn(struct replay *p, struct group_replay *g,
+typedef enum status on_event_fn(struct replay *p, struct replica_replay *g,
                                 const struct step_log_event *e, struct error *err);
 
-static enum status on_down(struct replay *p, struct group_replay *g, const struct step_log_event *e,
-                           struct error *err)
+static enum status on_down(struct replay *p, struct replica_replay *g,
+                           const struct step_log_event *e, struct error *err)
 {
     take_down(g);
     return STATUS_OK;
 }
 
 /* Whether it was possible follows from the rest. */
-static enum status on_hold(struct replay *p, struct group_replay *g, const struct step_log_event *e,
-                           struct error *err)
+static enum status on_hold(struct replay *p, struct replica_replay *g,
+                           const struct step_log_event *e, struct error *err)
 {
     const struct request *r = *find(g, e->arrival_seq);
     if (!r || !r->sched)
@@ -314,7 +315,7 @@ static enum status on_hold(struct replay *p, struct group_replay *g, const struc
     return check(p, g, err);
 }
 
-static enum status on_import(struct replay *p, struct group_replay *g,
+static enum status on_import(struct replay *p, struct replica_replay *g,
                              const struct step_log_event *e, struct error *err)
 {
     if (scheduler_import(g->scheduler, &e->request, e->n_tokens, e->id) != STATUS_OK)
@@ -322,21 +323,21 @@ static enum status on_import(struct replay *p, struct group_replay *g,
     return check(p, g, err);
 }
 
-static enum status on_imported(struct replay *p, struct group_replay *g,
+static enum status on_imported(struct replay *p, struct replica_replay *g,
                                const struct step_log_event *e, struct error *err)
 {
     scheduler_imported(g->scheduler, e->id);
     return check(p, g, err);
 }
 
-static enum status on_let_go(struct replay *p, struct group_replay *g,
+static enum status on_let_go(struct replay *p, struct replica_replay *g,
                              const struct step_log_event *e, struct error *err)
 {
     scheduler_let_go(g->scheduler, e->id);
     return check(p, g, err);
 }
 
-static enum status on_leave(struct replay *p, struct group_replay *g,
+static enum status on_leave(struct replay *p, struct replica_replay *g,
                             const struct step_log_event *e, struct error *err)
 {
     struct request *r = *find(g, e->arrival_seq);
@@ -348,7 +349,7 @@ static enum status on_leave(struct replay *p, struct group_replay *g,
 }
 
 static on_event_fn *const on_event[STEP_LOG_KIND_COUNT] = {
-    [STEP_LOG_GROUP] = on_group,     [STEP_LOG_ADD] = on_add,
+    [STEP_LOG_REPLICA] = on_replica, [STEP_LOG_ADD] = on_add,
     [STEP_LOG_REFUSED] = on_refused, [STEP_LOG_REMOVE] = on_remove,
     [STEP_LOG_IDLE] = on_idle,       [STEP_LOG_STEP] = on_step,
     [STEP_LOG_PLAN] = on_plan,       [STEP_LOG_RESULT] = on_result,
@@ -364,20 +365,20 @@ static enum status take(struct replay *p, const struct step_log_event *e, struct
         return STATUS_OK;
     if (e->kind != STEP_LOG_PLAN)
         TRY(settle(p, err));
-    struct group_replay *g = p->groups[e->i_group];
+    struct replica_replay *g = p->replicas[e->i_replica];
     if (!g)
-        g = p->groups[e->i_group] = mem_zalloc(sizeof *g);
-    if (!g->scheduler && e->kind != STEP_LOG_GROUP)
+        g = p->replicas[e->i_replica] = mem_zalloc(sizeof *g);
+    if (!g->scheduler && e->kind != STEP_LOG_REPLICA)
         return error_set(err, STATUS_INVALID, "a group that is down is told something");
     return on_event[e->kind](p, g, e, err);
 }
 
-static void free_groups(struct replay *p)
+static void free_replicas(struct replay *p)
 {
-    for (uint32_t i = 0; i < STEP_LOG_MAX_GROUPS; i++) {
-        if (p->groups[i])
-            take_down(p->groups[i]);
-        mem_free(p->groups[i]);
+    for (uint32_t i = 0; i < STEP_LOG_MAX_REPLICAS; i++) {
+        if (p->replicas[i])
+            take_down(p->replicas[i]);
+        mem_free(p->replicas[i]);
     }
 }
 
@@ -401,7 +402,7 @@ enum status replay_run(struct step_log_reader *log, const struct replay_options 
         totals->died_in_step = p->stepped != NULL;
         s = STATUS_OK;
     }
-    free_groups(p);
+    free_replicas(p);
     step_log_out_fini(&p->bytes);
     arena_fini(&p->arena);
     mem_free(p);

@@ -7,7 +7,7 @@
 #include "head/record/read.h"
 
 struct replay_totals {
-    uint64_t n_groups, n_requests, n_steps, n_idle, n_results;
+    uint64_t n_replicas, n_requests, n_steps, n_idle, n_results;
     uint64_t n_runs, n_tokens;
     bool died_in_step; /* the log ends in a step, which the replay has survived */
 };

@@ -21,7 +21,7 @@ static void print_totals(const char *path, const struct replay_totals *t, size_t
 {
     printf("%s: %llu groups, %llu requests, %llu steps of %llu sequences and %llu tokens, %llu "
            "results\n",
-           path, (unsigned long long)t->n_groups, (unsigned long long)t->n_requests,
+           path, (unsigned long long)t->n_replicas, (unsigned long long)t->n_requests,
            (unsigned long long)t->n_steps, (unsigned long long)t->n_runs,
            (unsigned long long)t->n_tokens, (unsigned long long)t->n_results);
     if (n_cut > 0)

@@ -3,9 +3,9 @@
 #include "head/scheduler/state.h"
 
 /* "1.3" */
-static void print_where(FILE *out, uint64_t group, uint64_t term_epoch, const struct msg_plan *p)
+static void print_where(FILE *out, uint64_t replica, uint64_t term_epoch, const struct msg_plan *p)
 {
-    fprintf(out, "group %llu epoch %llu.%llu step %llu", (unsigned long long)group,
+    fprintf(out, "group %llu epoch %llu.%llu step %llu", (unsigned long long)replica,
             (unsigned long long)(term_epoch >> 32), (unsigned long long)(term_epoch & 0xFFFFFFFFu),
             (unsigned long long)p->step);
 }
@@ -42,12 +42,12 @@ static void print_run(FILE *out, const struct plan_run *r)
     fprintf(out, "\n");
 }
 
-void replay_print_plan(FILE *out, uint64_t group, uint64_t term_epoch, const struct msg_plan *p)
+void replay_print_plan(FILE *out, uint64_t replica, uint64_t term_epoch, const struct msg_plan *p)
 {
     uint64_t n_tokens = 0;
     for (uint32_t i = 0; i < p->n_runs; i++)
         n_tokens += p->runs[i].n_tokens;
-    print_where(out, group, term_epoch, p);
+    print_where(out, replica, term_epoch, p);
     fprintf(out, ": %u runs of %llu tokens, %u admitted, %u finished, %u copies%s", p->n_runs,
             (unsigned long long)n_tokens, p->n_admits, p->finished.n, p->n_copies,
             p->full ? ", full" : "");

@@ -1,6 +1,6 @@
 /* Events are written into the payload of a chunk that is open until the turn ends. A step that
  * gives no plan, the usual end of a turn, leaves no bytes: it is counted, and said before the next
- * event of its group. */
+ * event of its replica. */
 #include "head/record/step_log.h"
 
 #include <assert.h>
@@ -15,7 +15,7 @@
 enum {
     V = STEP_LOG_VARINT_MAX,
     EVENT_BYTES = 1 + 6 * V,
-    GROUP_BYTES = 16 * V,
+    REPLICA_BYTES = 16 * V,
     KV_GROUP_BYTES = 5 * V,
     REQUEST_BYTES = 33 * V,
     RESULT_BYTES = 7 * V,
@@ -24,7 +24,7 @@ enum {
     KEEP_BYTES = 1 << 20, /* a burst's buffer is given back */
 };
 
-struct group_log {
+struct replica_log {
     bool up;
     uint64_t n_idle, idle_ns;
     /* where the last step_log_step began, and what was true then */
@@ -35,8 +35,8 @@ struct group_log {
 struct step_log {
     struct step_log_sink sink;
     struct step_log_out out; /* from the chunk's head on */
-    struct group_log *groups;
-    uint32_t n_groups, n_up;
+    struct replica_log *replicas;
+    uint32_t n_replicas, n_up;
     uint64_t i_chunk, wall_offset_ns, last_ns;
     bool ended, told; /* the sink takes no more; the owner knows */
     struct error why;
@@ -93,7 +93,7 @@ void step_log_free(struct step_log *l)
     if (!l)
         return;
     step_log_out_fini(&l->out);
-    mem_free(l->groups);
+    mem_free(l->replicas);
     mem_free(l);
 }
 
@@ -134,16 +134,16 @@ struct str step_log_last_words(struct step_log *l)
 
 /* ---- events ---- */
 
-static struct group_log *group_of(struct step_log *l, uint32_t i_group)
+static struct replica_log *replica_of(struct step_log *l, uint32_t i_replica)
 {
-    assert(i_group < STEP_LOG_MAX_GROUPS);
-    if (i_group >= l->n_groups) {
-        uint32_t n = i_group + 1;
-        l->groups = mem_realloc(l->groups, n * sizeof *l->groups);
-        memset(l->groups + l->n_groups, 0, (n - l->n_groups) * sizeof *l->groups);
-        l->n_groups = n;
+    assert(i_replica < STEP_LOG_MAX_REPLICAS);
+    if (i_replica >= l->n_replicas) {
+        uint32_t n = i_replica + 1;
+        l->replicas = mem_realloc(l->replicas, n * sizeof *l->replicas);
+        memset(l->replicas + l->n_replicas, 0, (n - l->n_replicas) * sizeof *l->replicas);
+        l->n_replicas = n;
     }
-    return &l->groups[i_group];
+    return &l->replicas[i_replica];
 }
 
 static uint8_t *put_time(struct step_log *l, uint8_t *p, uint64_t now_ns)
@@ -153,20 +153,20 @@ static uint8_t *put_time(struct step_log *l, uint8_t *p, uint64_t now_ns)
     return p;
 }
 
-/* Room for an event of a group: kind and group are written, idle steps said. */
-static uint8_t *put_event(struct step_log *l, uint32_t i_group, enum step_log_kind kind, size_t n)
+/* Room for an event of a replica: kind and replica are written, idle steps said. */
+static uint8_t *put_event(struct step_log *l, uint32_t i_replica, enum step_log_kind kind, size_t n)
 {
-    struct group_log *g = group_of(l, i_group);
+    struct replica_log *g = replica_of(l, i_replica);
     uint8_t *p = step_log_room(&l->out, (size_t)2 * EVENT_BYTES + n);
     if (g->n_idle > 0) {
         *p++ = STEP_LOG_IDLE;
-        p = step_log_put_varint(p, i_group);
+        p = step_log_put_varint(p, i_replica);
         p = step_log_put_varint(p, g->n_idle);
         p = put_time(l, p, g->idle_ns);
         g->n_idle = 0;
     }
     *p++ = (uint8_t)kind;
-    return step_log_put_varint(p, i_group);
+    return step_log_put_varint(p, i_replica);
 }
 
 static void end_event(struct step_log *l, const uint8_t *p)
@@ -202,8 +202,8 @@ static uint8_t *put_config(uint8_t *p, const struct scheduler_config *c)
     return p;
 }
 
-void step_log_group(struct step_log *l, uint32_t i_group, uint64_t id, uint64_t term_epoch,
-                    const struct scheduler_config *c)
+void step_log_replica(struct step_log *l, uint32_t i_replica, uint64_t id, uint64_t term_epoch,
+                      const struct scheduler_config *c)
 {
     if (!l)
         return;
@@ -212,13 +212,13 @@ void step_log_group(struct step_log *l, uint32_t i_group, uint64_t id, uint64_t 
         if (l->sink.restart && l->sink.restart(l->sink.ctx))
             begin(l);
     }
-    struct group_log *g = group_of(l, i_group);
+    struct replica_log *g = replica_of(l, i_replica);
     l->n_up += !g->up;
-    *g = (struct group_log){.up = true};
+    *g = (struct replica_log){.up = true};
     if (l->ended)
         return;
-    uint8_t *p = put_event(l, i_group, STEP_LOG_GROUP,
-                           GROUP_BYTES + SCHEDULER_MAX_KV_GROUPS * KV_GROUP_BYTES);
+    uint8_t *p = put_event(l, i_replica, STEP_LOG_REPLICA,
+                           REPLICA_BYTES + SCHEDULER_MAX_KV_GROUPS * KV_GROUP_BYTES);
     p = step_log_put_varint(p, id);
     p = step_log_put_varint(p, term_epoch);
     end_event(l, put_config(p, c));
@@ -325,50 +325,50 @@ static uint8_t *put_request(uint8_t *p, const struct request *r)
     return put_sampling(p, r);
 }
 
-void step_log_add(struct step_log *l, uint32_t i_group, const struct request *r, uint64_t now_ns)
+void step_log_add(struct step_log *l, uint32_t i_replica, const struct request *r, uint64_t now_ns)
 {
     if (!l || l->ended)
         return;
-    uint8_t *p = put_event(l, i_group, STEP_LOG_ADD, request_bytes(r));
+    uint8_t *p = put_event(l, i_replica, STEP_LOG_ADD, request_bytes(r));
     p = put_time(l, p, now_ns);
     end_event(l, put_request(p, r));
 }
 
-void step_log_refused(struct step_log *l, uint32_t i_group, enum status status)
+void step_log_refused(struct step_log *l, uint32_t i_replica, enum status status)
 {
     if (!l || l->ended)
         return;
-    uint8_t *p = put_event(l, i_group, STEP_LOG_REFUSED, V);
+    uint8_t *p = put_event(l, i_replica, STEP_LOG_REFUSED, V);
     end_event(l, step_log_put_varint(p, status));
 }
 
-void step_log_remove(struct step_log *l, uint32_t i_group, const struct request *r)
+void step_log_remove(struct step_log *l, uint32_t i_replica, const struct request *r)
 {
     if (!l || l->ended)
         return;
-    uint8_t *p = put_event(l, i_group, STEP_LOG_REMOVE, V);
+    uint8_t *p = put_event(l, i_replica, STEP_LOG_REMOVE, V);
     end_event(l, step_log_put_varint(p, r->arrival_seq));
 }
 
-void step_log_step(struct step_log *l, uint32_t i_group, uint64_t now_ns)
+void step_log_step(struct step_log *l, uint32_t i_replica, uint64_t now_ns)
 {
     if (!l || l->ended)
         return;
-    struct group_log *g = group_of(l, i_group);
+    struct replica_log *g = replica_of(l, i_replica);
     g->step_at = l->out.n;
     g->before_step_ns = l->last_ns;
     g->before_step_n_idle = g->n_idle;
     g->before_step_idle_ns = g->idle_ns;
     g->step_ns = now_ns;
-    uint8_t *p = put_event(l, i_group, STEP_LOG_STEP, V);
+    uint8_t *p = put_event(l, i_replica, STEP_LOG_STEP, V);
     end_event(l, put_time(l, p, now_ns));
 }
 
-void step_log_plan(struct step_log *l, uint32_t i_group, const struct msg_plan *plan)
+void step_log_plan(struct step_log *l, uint32_t i_replica, const struct msg_plan *plan)
 {
     if (!l || l->ended)
         return;
-    struct group_log *g = group_of(l, i_group);
+    struct replica_log *g = replica_of(l, i_replica);
     if (!plan) {
         l->out.n = g->step_at;
         l->last_ns = g->before_step_ns;
@@ -376,7 +376,7 @@ void step_log_plan(struct step_log *l, uint32_t i_group, const struct msg_plan *
         g->idle_ns = g->step_ns;
         return;
     }
-    uint8_t *p = put_event(l, i_group, STEP_LOG_PLAN, sizeof(uint32_t));
+    uint8_t *p = put_event(l, i_replica, STEP_LOG_PLAN, sizeof(uint32_t));
     end_event(l, p + sizeof(uint32_t));
     size_t begins = l->out.n;
     step_log_put_plan(&l->out, plan);
@@ -427,13 +427,13 @@ static uint8_t *put_other(struct step_log *l, uint8_t *p, const struct result_it
     return put_ids(p, x->ids);
 }
 
-void step_log_result(struct step_log *l, uint32_t i_group, const struct msg_result *m,
+void step_log_result(struct step_log *l, uint32_t i_replica, const struct msg_result *m,
                      uint64_t now_ns)
 {
     if (!l || l->ended)
         return;
     uint8_t *p =
-        put_event(l, i_group, STEP_LOG_RESULT, RESULT_BYTES + (size_t)m->n_items * ITEM_BYTES);
+        put_event(l, i_replica, STEP_LOG_RESULT, RESULT_BYTES + (size_t)m->n_items * ITEM_BYTES);
     p = put_time(l, p, now_ns);
     p = step_log_put_varint(p, m->term_epoch);
     p = step_log_put_varint(p, m->step);
@@ -453,7 +453,7 @@ void step_log_result(struct step_log *l, uint32_t i_group, const struct msg_resu
     end_event(l, p);
 }
 
-void step_log_done(struct step_log *l, uint32_t i_group, enum status status,
+void step_log_done(struct step_log *l, uint32_t i_replica, enum status status,
                    const struct scheduler_event *events, uint32_t n_events)
 {
     if (!l || l->ended)
@@ -463,75 +463,75 @@ void step_log_done(struct step_log *l, uint32_t i_group, enum status status,
         n_ended += events[i].ended;
         n_told += events[i].ended || events[i].n_new > 0; /* is_replayed */
     }
-    uint8_t *p = put_event(l, i_group, STEP_LOG_DONE, (size_t)3 * V);
+    uint8_t *p = put_event(l, i_replica, STEP_LOG_DONE, (size_t)3 * V);
     p = step_log_put_varint(p, status);
     p = step_log_put_varint(p, n_told);
     end_event(l, step_log_put_varint(p, n_ended));
 }
 
-void step_log_ended(struct step_log *l, uint32_t i_group, const struct request *r)
+void step_log_ended(struct step_log *l, uint32_t i_replica, const struct request *r)
 {
     if (!l || l->ended)
         return;
-    uint8_t *p = put_event(l, i_group, STEP_LOG_ENDED, (size_t)2 * V);
+    uint8_t *p = put_event(l, i_replica, STEP_LOG_ENDED, (size_t)2 * V);
     p = step_log_put_varint(p, r->arrival_seq);
     end_event(l, step_log_put_varint(p, r->finish));
 }
 
-void step_log_down(struct step_log *l, uint32_t i_group)
+void step_log_down(struct step_log *l, uint32_t i_replica)
 {
     if (!l)
         return;
     if (!l->ended)
-        end_event(l, put_event(l, i_group, STEP_LOG_DOWN, 0));
-    struct group_log *g = group_of(l, i_group);
+        end_event(l, put_event(l, i_replica, STEP_LOG_DOWN, 0));
+    struct replica_log *g = replica_of(l, i_replica);
     l->n_up -= g->up;
-    *g = (struct group_log){0};
+    *g = (struct replica_log){0};
 }
 
 /* ---- moves ---- */
 
-void step_log_hold(struct step_log *l, uint32_t i_group, const struct request *r, uint32_t n_tokens,
-                   uint64_t id)
+void step_log_hold(struct step_log *l, uint32_t i_replica, const struct request *r,
+                   uint32_t n_tokens, uint64_t id)
 {
     if (!l || l->ended)
         return;
-    uint8_t *p = put_event(l, i_group, STEP_LOG_HOLD, (size_t)3 * V);
+    uint8_t *p = put_event(l, i_replica, STEP_LOG_HOLD, (size_t)3 * V);
     p = step_log_put_varint(p, id);
     p = step_log_put_varint(p, n_tokens);
     end_event(l, step_log_put_varint(p, r->arrival_seq));
 }
 
-void step_log_import(struct step_log *l, uint32_t i_group, const struct request *r,
+void step_log_import(struct step_log *l, uint32_t i_replica, const struct request *r,
                      uint32_t n_tokens, uint64_t id)
 {
     if (!l || l->ended)
         return;
-    uint8_t *p = put_event(l, i_group, STEP_LOG_IMPORT, 2 * (size_t)V + request_bytes(r));
+    uint8_t *p = put_event(l, i_replica, STEP_LOG_IMPORT, 2 * (size_t)V + request_bytes(r));
     p = step_log_put_varint(p, id);
     p = step_log_put_varint(p, n_tokens);
     end_event(l, put_request(p, r));
 }
 
-static void put_one(struct step_log *l, uint32_t i_group, enum step_log_kind kind, uint64_t v)
+static void put_one(struct step_log *l, uint32_t i_replica, enum step_log_kind kind, uint64_t v)
 {
     if (!l || l->ended)
         return;
-    uint8_t *p = put_event(l, i_group, kind, V);
+    uint8_t *p = put_event(l, i_replica, kind, V);
     end_event(l, step_log_put_varint(p, v));
 }
 
-void step_log_imported(struct step_log *l, uint32_t i_group, uint64_t id)
+void step_log_imported(struct step_log *l, uint32_t i_replica, uint64_t id)
 {
-    put_one(l, i_group, STEP_LOG_IMPORTED, id);
+    put_one(l, i_replica, STEP_LOG_IMPORTED, id);
 }
 
-void step_log_let_go(struct step_log *l, uint32_t i_group, uint64_t id)
+void step_log_let_go(struct step_log *l, uint32_t i_replica, uint64_t id)
 {
-    put_one(l, i_group, STEP_LOG_LET_GO, id);
+    put_one(l, i_replica, STEP_LOG_LET_GO, id);
 }
 
-void step_log_leave(struct step_log *l, uint32_t i_group, const struct request *r)
+void step_log_leave(struct step_log *l, uint32_t i_replica, const struct request *r)
 {
-    put_one(l, i_group, STEP_LOG_LEAVE, r->arrival_seq);
+    put_one(l, i_replica, STEP_LOG_LEAVE, r->arrival_seq);
 }

@@ -2,7 +2,7 @@
 /* A prompt's log-probabilities on their way from the ranks to the request's gateway: a row for each
  * id but the first, in order, each kept from the result that has it until it has been sent. Chunks
  * of a prompt come with the steps that compute them; what is computed again (after a preemption or
- * a lost group) is known already and dropped. Owned by its request. */
+ * a lost replica) is known already and dropped. Owned by its request. */
 #include "head/request/state.h"
 
 struct score_chunk;

@@ -3,17 +3,17 @@
  * keeps account of what its gateway has. Pure. */
 #include "head/request/state.h"
 
-/* The salt of a request with this salt and blocks that were copied from a group of this epoch: such
- * requests share among themselves, and with nobody who did not come that way. */
+/* The salt of a request with this salt and blocks that were copied from a replica of this epoch:
+ * such requests share among themselves, and with nobody who did not come that way. */
 struct request_salt request_salt_copied(struct request_salt salt, uint64_t term_epoch);
-/* A group has been lost under it: one more, if it made nothing since the one before. */
+/* A replica has been lost under it: one more, if it made nothing since the one before. */
 void request_count_loss(struct request *r, uint64_t now_ns);
-/* So many groups were lost before it made a token that it may be what ends them. */
+/* So many replicas were lost before it made a token that it may be what ends them. */
 bool request_is_suspect(const struct request *r);
-#define REQUEST_SUSPECT_LOSSES 2u /* it runs without other suspects in its group, in calm; */
+#define REQUEST_SUSPECT_LOSSES 2u /* it runs without other suspects in its replica, in calm; */
 #define REQUEST_MAX_LOSSES     3u /* it is not tried again */
-/* Whether a suspect may be tried: for two seconds no group was lost and none began to serve, or it
- * waited for ten. Where machines fail one behind the other it would be blamed for their losses.
+/* Whether a suspect may be tried: for two seconds no replica was lost and none began to serve, or
+ * it waited for ten. Where machines fail one behind the other it would be blamed for their losses.
  * calm_since_ns: when that happened last; 0: never. */
 bool request_may_be_tried(const struct request *r, uint64_t calm_since_ns, uint64_t now_ns);
 /* Asserts that the transition is allowed. */
@@ -31,7 +31,7 @@ struct request *request_alloc(struct slab *slab);
 void request_keep_stops(struct request *r);
 void request_free(struct request *r);
 /* A request that waits has memory for the ids that came with it, and little more; one that is to
- * run needs it for all that it may have. At most as many run as groups have slots. False: no
+ * run needs it for all that it may have. At most as many run as replicas have slots. False: no
  * memory. */
 MUST_USE bool request_make_room(struct request *r);
 /* Bytes that a request holds before it runs, grammar_text apart. */

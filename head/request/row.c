@@ -7,7 +7,7 @@ struct request_row request_row_of(const struct request *r)
     return (struct request_row){
         .id = r->id,
         .arrival_seq = r->arrival_seq,
-        .group_id = r->group_id,
+        .replica_id = r->replica_id,
         .arrival_ns = r->arrival_ns,
         .scheduled_ns = r->scheduled_ns,
         .first_token_ns = r->first_token_ns,
@@ -19,7 +19,7 @@ struct request_row request_row_of(const struct request *r)
         .priority = r->priority,
         .state = r->state,
         .finish = r->finish,
-        .has_group = r->has_group,
+        .has_replica = r->has_replica,
     };
 }
 

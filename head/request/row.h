@@ -6,13 +6,13 @@
 
 struct request_row {
     struct request_id id;
-    uint64_t arrival_seq, group_id;                            /* of who had it last */
+    uint64_t arrival_seq, replica_id;                          /* of who had it last */
     uint64_t arrival_ns, scheduled_ns, first_token_ns, end_ns; /* 0: not yet */
     uint32_t i_choice, n_prompt, n_cached, n_generated, n_max;
     int32_t priority;
     enum request_state state;
     enum finish_reason finish;
-    bool has_group;
+    bool has_replica;
 };
 
 struct request_times { /* UINT64_MAX: it did not come to that */

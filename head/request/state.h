@@ -49,9 +49,9 @@ struct request {
     uint32_t i_gateway;       /* whose it is: index into the head's gateway table */
     uint32_t n_cached;        /* prompt tokens found in the prefix cache at first admission */
     uint64_t gateway_session; /* of the last Submit: tokens go to that session only */
-    uint32_t i_outbox; /* its place in its gateway's outbox, and 1; 0: has nothing to deliver */
-    uint32_t i_group;  /* whose scheduler has it; UINT32_MAX: held by the core */
-    void *sched;       /* the scheduler's own sequence, NULL when in none */
+    uint32_t i_outbox;  /* its place in its gateway's outbox, and 1; 0: has nothing to deliver */
+    uint32_t i_replica; /* whose scheduler has it; UINT32_MAX: held by the core */
+    void *sched;        /* the scheduler's own sequence, NULL when in none */
     enum request_state state;
     bool is_scored; /* its prompt is: scores is there */
 
@@ -64,23 +64,23 @@ struct request {
     struct sampling_params sampling;                                /* spans point into arena */
     struct f32_span vector;        /* what a pooling request has been answered, on the arena */
     struct request_scores *scores; /* with is_scored (prompt_logprobs.h) */
-    uint32_t n_losses;             /* groups lost under it since it had a token of its own, */
+    uint32_t n_losses;             /* replicas lost under it since it had a token of its own, */
     uint32_t n_ids_at_loss;        /* and what it had at the last of them, */
     uint64_t lost_ns;              /* which was then */
-    uint64_t move_at_ns; /* not to be moved to another group before; UINT64_MAX: it is moving */
+    uint64_t move_at_ns; /* not to be moved to another replica before; UINT64_MAX: it is moving */
     uint8_t n_moves_failed;
     uint64_t n_logged_bytes;   /* of a replay: of lists and texts that its step log leaves out */
     uint32_t ids_room;         /* ids that have memory; 0: ids_cap, on the arena (replay) */
     struct room_charge charge; /* what it is charged for, by its owner */
-    uint32_t n_hit; /* ids that routing saw in its group's cache: no load to that group */
+    uint32_t n_hit; /* ids that routing saw in its replica's cache: no load to that replica */
     struct request_salt grammar_key; /* grammars.h: with has_grammar_key; */
     uint64_t grammar_id;             /* what that engine slot's rank knows it by, 0: nothing yet; */
     uint64_t grammar_since_ns, grammar_look; /* with awaits_grammar */
     uint32_t grammar_engine_slot;
     uint32_t matcher_kib; /* as a rank said last; 0: not yet */
     bool has_grammar_key, awaits_grammar;
-    bool has_group; /* one has had it: the last one's id is */
-    uint64_t group_id;
+    bool has_replica; /* one has had it: the last one's id is */
+    uint64_t replica_id;
     struct shared_text *grammar_text; /* NULL: sampling.grammar is on the arena, or empty */
     enum status status;               /* with FINISH_ERROR */
     char text[160];

@@ -1,4 +1,4 @@
-/* The way of held requests into a group. Which group: route.c. */
+/* The way of held requests into a replica. Which replica: route.c. */
 #include "head/routing/admission.h"
 
 #include <stdio.h>
@@ -11,7 +11,7 @@
 #include "head/state/requests.h"
 
 /* The model's limit may not have been known when the request came. False: it has ended by it. */
-static bool fit_to_model(struct head_core *h, struct request *r, const struct group *g)
+static bool fit_to_model(struct head_core *h, struct request *r, const struct replica *g)
 {
     char text[160];
     const uint32_t most = g->max_model_len + request_pools(r); /* a vector takes no room */
@@ -23,7 +23,8 @@ static bool fit_to_model(struct head_core *h, struct request *r, const struct gr
         requests_end(h, r, FINISH_ERROR, STATUS_INVALID, text);
         return false;
     }
-    /* A rank refuses the whole plan for such an id: here it costs one request, there the group. */
+    /* A rank refuses the whole plan for such an id: here it costs one request, there the replica.
+     */
     for (uint32_t i = 0; i < r->n_ids; i++) {
         if (r->ids[i] < g->vocab_size)
             continue;
@@ -57,22 +58,22 @@ static void refuse_too_large(struct head_core *h, struct request *r)
 
 static void place(struct head_core *h, struct request *r, struct engine_slot *l)
 {
-    if (!fit_to_model(h, r, l->group))
+    if (!fit_to_model(h, r, l->replica))
         return;
     requests_unhold(h, r);
-    step_log_add(h->config.step_log, l->group->index, r, h->now_ns);
+    step_log_add(h->config.step_log, l->replica->index, r, h->now_ns);
     enum status s = scheduler_add(l->scheduler, r);
     if (s == STATUS_OK) {
-        r->i_group = l->group->index;
-        r->group_id = l->group->id;
-        r->has_group = true;
+        r->i_replica = l->replica->index;
+        r->replica_id = l->replica->id;
+        r->has_replica = true;
         l->due = true;
         route_placed(h, r, l);
         return;
     }
-    step_log_refused(h->config.step_log, l->group->index, s);
+    step_log_refused(h->config.step_log, l->replica->index, s);
     requests_hold(h, r);
-    if (s == STATUS_NO_MEMORY && !group_is_shrunk(&h->cluster, l->group))
+    if (s == STATUS_NO_MEMORY && !replica_is_shrunk(&h->cluster, l->replica))
         refuse_too_large(h, r);
 }
 
@@ -85,7 +86,7 @@ bool admission_move(struct head_core *h, struct request *r, struct engine_slot *
     r->salt = salt;
     r->n_hit = scheduler_cached_tokens(to->scheduler, r);
     place(h, r, to);
-    return r->i_group == to->group->index;
+    return r->i_replica == to->replica->index;
 }
 
 /* It has had its tries: one request must not take the cluster down for as long as its client waits.
@@ -111,13 +112,13 @@ static bool give_up(struct head_core *h, struct request *r)
     return true;
 }
 
-/* For all groups that serve. It waits while one that it would fit in is not ready, or was not yet;
- * else it has ended. */
+/* For all replicas that serve. It waits while one that it would fit in is not ready, or was not
+ * yet; else it has ended. */
 static bool too_large(struct head_core *h, struct request *r)
 {
     if (!route_awaits_room(h, r))
         return false;
-    if (!fit_to_model(h, r, h->engine_slots[h->live[0]].group) || route_may_have_room(h, r))
+    if (!fit_to_model(h, r, h->engine_slots[h->live[0]].replica) || route_may_have_room(h, r))
         return true;
     refuse_too_large(h, r);
     return true;

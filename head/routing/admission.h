@@ -1,5 +1,5 @@
 #pragma once
-/* The way of held requests into a group. Loop thread. */
+/* The way of held requests into a replica. Loop thread. */
 #include "head/state/head_core.h"
 
 /* Places who can be placed. Each turn. */

@@ -111,7 +111,7 @@ static uint64_t matcher_bytes(const struct engine_slot_grammar *x, const struct 
 /* 0: r has none in l. */
 static uint64_t bytes_in(const struct engine_slot *l, const struct request *r)
 {
-    if (!r->sched || r->grammar_id == 0 || r->grammar_engine_slot != l->group->index)
+    if (!r->sched || r->grammar_id == 0 || r->grammar_engine_slot != l->replica->index)
         return 0;
     const struct engine_slot_grammar *x = engine_slot_grammars_find(&l->grammars, r->grammar_id);
     return x ? matcher_bytes(x, r) : 0;

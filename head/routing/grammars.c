@@ -78,8 +78,8 @@ static struct request_salt request_key(struct request *r)
 /* The rank that draws: rank 0 of the last stage. */
 static struct worker *drawer(const struct head_core *h, const struct engine_slot *l)
 {
-    uint32_t position = (h->config.cluster.pp - 1) * l->group->tp;
-    return l->group->members[position];
+    uint32_t position = (h->config.cluster.pp - 1) * l->replica->tp;
+    return l->replica->members[position];
 }
 
 void grammars_on_ready(struct head_core *h, struct engine_slot *l)
@@ -112,7 +112,7 @@ static void mark_used(const struct head_core *h, const struct engine_slot *l, bo
         if (!r->has_grammar_key || r->finish != FINISH_NONE)
             continue;
         const struct engine_slot_grammar *x = NULL;
-        if (r->grammar_engine_slot == l->group->index)
+        if (r->grammar_engine_slot == l->replica->index)
             x = find_id(l, r->grammar_id);
         else if (r->move_at_ns == UINT64_MAX)
             x = find(l, r->grammar_key); /* it may be on its way here */
@@ -206,7 +206,7 @@ static void send_grammar(struct head_core *h, struct engine_slot *l, struct engi
     if (l->grammars.n_asked >= ASKED_AT_ONCE)
         return;
     struct msg m = {.type = MSG_GRAMMAR,
-                    .grammar = {.term_epoch = l->group->epoch,
+                    .grammar = {.term_epoch = l->replica->epoch,
                                 .id = x->id,
                                 .on = true,
                                 .kind = r->sampling.grammar_kind,
@@ -304,7 +304,7 @@ bool grammars_admit(struct head_core *h, struct request *r, struct engine_slot *
     bool ready = is_ready(h, r, l, !h->grammars.any_turn, &r->grammar_id) &&
                  scheduler_takes_masks(l->scheduler, r) &&
                  grammar_room_admits(h, l, find_id(l, r->grammar_id), r);
-    r->grammar_engine_slot = l->group->index;
+    r->grammar_engine_slot = l->replica->index;
     if (!ready)
         keep_waiting(h, r);
     return ready;
@@ -327,7 +327,7 @@ bool grammars_move(struct head_core *h, struct request *r, struct engine_slot *l
     if (!x || !x->ready || !grammar_room_admits(h, l, x, r))
         return false;
     r->grammar_id = x->id;
-    r->grammar_engine_slot = l->group->index;
+    r->grammar_engine_slot = l->replica->index;
     return true;
 }
 
@@ -339,7 +339,7 @@ static void end_waiting(struct head_core *h, const struct engine_slot *l, uint64
 {
     for (struct request *r = h->held_first, *next; r; r = next) {
         next = r->next;
-        if (r->awaits_grammar && r->grammar_id == id && r->grammar_engine_slot == l->group->index)
+        if (r->awaits_grammar && r->grammar_id == id && r->grammar_engine_slot == l->replica->index)
             requests_end(h, r, FINISH_ERROR, status, text);
     }
 }
@@ -373,8 +373,8 @@ static void end_too_large(struct head_core *h, struct engine_slot *l, struct eng
 
 void grammars_on_done(struct head_core *h, struct worker *w, const struct msg_grammar_done *m)
 {
-    const struct group *g = w->group;
-    if (!g || g->state != GROUP_READY || m->term_epoch != g->epoch)
+    const struct replica *g = w->replica;
+    if (!g || g->state != REPLICA_READY || m->term_epoch != g->epoch)
         return; /* of an epoch that is over */
     struct engine_slot *l = &h->engine_slots[g->index];
     if (!l->scheduler || drawer(h, l) != w)
@@ -402,8 +402,8 @@ void grammars_on_done(struct head_core *h, struct worker *w, const struct msg_gr
 
 void grammars_on_session(struct head_core *h, struct worker *w)
 {
-    const struct group *g = w->group;
-    if (!g || g->state != GROUP_READY || !h->engine_slots[g->index].scheduler)
+    const struct replica *g = w->replica;
+    if (!g || g->state != REPLICA_READY || !h->engine_slots[g->index].scheduler)
         return;
     struct engine_slot *l = &h->engine_slots[g->index];
     if (drawer(h, l) != w)
@@ -426,7 +426,7 @@ void grammars_turn(struct head_core *h)
         for (; t->n_dropped > 0; t->n_dropped--) {
             struct msg m = {
                 .type = MSG_GRAMMAR,
-                .grammar = {.term_epoch = l->group->epoch, .id = t->dropped[t->n_dropped - 1]}};
+                .grammar = {.term_epoch = l->replica->epoch, .id = t->dropped[t->n_dropped - 1]}};
             if (peers_send(&h->peers, drawer(h, l)->peer, &m) != STATUS_OK)
                 break; /* no credit: in a later turn */
         }
@@ -443,7 +443,7 @@ static bool has_ready(const struct head_core *h, const struct request *r)
 
 void grammars_tick(struct head_core *h)
 {
-    h->grammars.looks++; /* credit may have come, a group may take requests again */
+    h->grammars.looks++; /* credit may have come, a replica may take requests again */
     for (struct request *r = h->held_first, *next; r; r = next) {
         next = r->next;
         if (r->awaits_grammar && h->now_ns - r->grammar_since_ns >= WAIT_NS && !has_ready(h, r))
@@ -481,7 +481,7 @@ static bool check_engine_slot(const struct engine_slot *l, struct error *err)
 static bool check_placed(const struct engine_slot *l, const struct request *r)
 {
     const struct engine_slot_grammar *x = find_id(l, r->grammar_id);
-    return !l->grammars.on || (r->grammar_engine_slot == l->group->index && x && x->ready);
+    return !l->grammars.on || (r->grammar_engine_slot == l->replica->index && x && x->ready);
 }
 
 bool grammars_check(const struct head_core *h, struct error *err)
@@ -495,7 +495,7 @@ bool grammars_check(const struct head_core *h, struct error *err)
         n_waiting += r->awaits_grammar;
         if (r->awaits_grammar && (r->sched || r->finish != FINISH_NONE))
             return error_set(err, STATUS_INTERNAL, "who waits for a grammar is not held"), false;
-        if (r->sched && has_grammar(r) && !check_placed(&h->engine_slots[r->i_group], r))
+        if (r->sched && has_grammar(r) && !check_placed(&h->engine_slots[r->i_replica], r))
             return error_set(err, STATUS_INTERNAL, "a request whose grammar is not ready"), false;
     }
     if (n_waiting != h->grammars.n_waiting)

@@ -23,7 +23,7 @@ bool grammars_may_move(struct head_core *h, struct request *r, struct engine_slo
 /* r, which has left its engine slot, goes to l. False: l has not its grammar, or no room for it. */
 bool grammars_move(struct head_core *h, struct request *r, struct engine_slot *l);
 void grammars_on_done(struct head_core *h, struct worker *w, const struct msg_grammar_done *m);
-/* Its session was replaced, and its group goes on: what is not answered is asked again. */
+/* Its session was replaced, and its replica goes on: what is not answered is asked again. */
 void grammars_on_session(struct head_core *h, struct worker *w);
 void grammars_turn(struct head_core *h);
 /* Ends who has waited too long. */

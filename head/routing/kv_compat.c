@@ -2,7 +2,7 @@
 
 #include <string.h>
 
-static bool same_layout(const struct group *a, const struct group *b)
+static bool same_layout(const struct replica *a, const struct replica *b)
 {
     if (a->tp != b->tp || a->world != b->world || a->n_kv_groups != b->n_kv_groups)
         return false;
@@ -16,7 +16,7 @@ static bool same_layout(const struct group *a, const struct group *b)
 }
 
 /* Rank slot for rank slot: the same part of the same cache, and a way to it. */
-enum transfer_way transfer_way(const struct group *from, const struct group *to)
+enum transfer_way transfer_way(const struct replica *from, const struct replica *to)
 {
     if (!same_layout(from, to))
         return TRANSFER_OTHER_CACHE;

@@ -19,10 +19,10 @@ const char *roles_advice(enum role_trouble t)
     return texts[t];
 }
 
-/* A prefill group hands over to all groups but its like. */
-static bool is_partner(enum group_role mine, enum group_role other)
+/* A prefill replica hands over to all replicas but its like. */
+static bool is_partner(enum replica_role mine, enum replica_role other)
 {
-    return mine == GROUP_PREFILL ? other != GROUP_PREFILL : other == GROUP_PREFILL;
+    return mine == REPLICA_PREFILL ? other != REPLICA_PREFILL : other == REPLICA_PREFILL;
 }
 
 /* The least that stands between an engine slot and those of the other kind; none: there is nobody.
@@ -35,12 +35,12 @@ static enum role_trouble find_trouble(const struct head_core *h, const struct en
     if (!h->config.enable_prefix_caching)
         return ROLE_NO_CACHING;
     for (uint32_t i = 0; i < h->n_live && least != ROLE_FINE; i++) {
-        const struct group *other = h->engine_slots[h->live[i]].group;
-        if (other == l->group || !is_partner(l->group->role, other->role))
+        const struct replica *other = h->engine_slots[h->live[i]].replica;
+        if (other == l->replica || !is_partner(l->replica->role, other->role))
             continue;
-        bool gives = l->group->role == GROUP_PREFILL;
+        bool gives = l->replica->role == REPLICA_PREFILL;
         enum transfer_way way =
-            gives ? transfer_way(l->group, other) : transfer_way(other, l->group);
+            gives ? transfer_way(l->replica, other) : transfer_way(other, l->replica);
         enum role_trouble t = way == TRANSFER_WAY          ? ROLE_FINE
                               : way == TRANSFER_NO_ADDRESS ? ROLE_NO_ADDRESS
                                                            : ROLE_OTHER_CACHE;
@@ -56,16 +56,17 @@ void roles_settle(struct head_core *h)
         struct engine_slot *l = &h->engine_slots[h->live[i]];
         enum role_trouble before = l->role_trouble;
         bool none = false;
-        l->role = l->group->role;
+        l->role = l->replica->role;
         l->role_trouble = ROLE_FINE;
-        if (l->role == GROUP_BOTH)
+        if (l->role == REPLICA_BOTH)
             continue;
         l->role_trouble = find_trouble(h, l, &none);
         if (none || l->role_trouble != ROLE_FINE)
-            l->role = GROUP_BOTH;
+            l->role = REPLICA_BOTH;
         l->look_due = true;
         if (l->role_trouble != ROLE_FINE && l->role_trouble != before)
             events_add(&h->events, h->now_ns, LOG_WARN, "group_role_ignored", "group=%llu text=%s",
-                       (unsigned long long)l->group->id, log_quote(roles_advice(l->role_trouble)));
+                       (unsigned long long)l->replica->id,
+                       log_quote(roles_advice(l->role_trouble)));
     }
 }

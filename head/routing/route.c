@@ -1,10 +1,10 @@
-/* A request goes to the group from which its first token, and then the beginning of its
- * answer, is expected soonest. Until the first token the group has to finish the steps in flight,
+/* A request goes to the replica from which its first token, and then the beginning of its
+ * answer, is expected soonest. Until the first token the replica has to finish the steps in flight,
  * compute the prompts that are queued there and what its prefix cache does not hold of this one,
  * all beside the sequences that decode; and when its slots or its KV cache are full, some sequences
- * have to end first. How long each of these takes comes from the results of the group's own steps
- * (step_time.h), so a group that slows down gets less, and a step that is overdue counts before its
- * result is in.
+ * have to end first. How long each of these takes comes from the results of the replica's own steps
+ * (step_time.h), so a replica that slows down gets less, and a step that is overdue counts before
+ * its result is in.
  *
  * So requests stick to the cache that holds their prefix, as long as computing it elsewhere would
  * not be sooner; then it is in two caches, and both serve it. */
@@ -14,7 +14,7 @@
 #include "head/request/request.h"
 #include "head/routing/kv_compat.h"
 
-/* A speed that was last measured so long ago says little of a group that had nothing to do since:
+/* A speed that was last measured so long ago says little of a replica that had nothing to do since:
  * it is taken for one of the mean speed, so that who was slow once is tried again. */
 #define STALE_NS (10 * NS_PER_S)
 /* Costs as close as this are the same: then who has waited longest for a request gets it, and the
@@ -93,22 +93,23 @@ static double answer_ns(const struct route *x, double n_tokens)
     return n_tokens * (x->speed.base_ns + x->speed.token_ns * n_rows);
 }
 
-/* Two in one group, and nobody would know which of them ended it. */
+/* Two in one replica, and nobody would know which of them ended it. */
 static bool has_suspect(const struct head_core *h, const struct engine_slot *l)
 {
     const struct request *r = request_table_find(h->requests, l->suspect, l->suspect_choice);
-    return r && r->i_group == l->group->index && r->finish == FINISH_NONE && request_is_suspect(r);
+    return r && r->i_replica == l->replica->index && r->finish == FINISH_NONE &&
+           request_is_suspect(r);
 }
 
 /* A request that is longer than the model allows is cut to that first (admission.c). */
-static bool is_room(const struct group *g, const struct request *r, uint32_t most_tokens)
+static bool is_room(const struct replica *g, const struct request *r, uint32_t most_tokens)
 {
     return (r->ids_cap < g->max_model_len ? r->ids_cap : g->max_model_len) <= most_tokens;
 }
 
 static bool has_room(const struct engine_slot *l, const struct request *r)
 {
-    return is_room(l->group, r, l->most_tokens);
+    return is_room(l->replica, r, l->most_tokens);
 }
 
 bool route_awaits_room(const struct head_core *h, const struct request *r)
@@ -122,8 +123,8 @@ bool route_awaits_room(const struct head_core *h, const struct request *r)
 
 bool route_may_have_room(const struct head_core *h, const struct request *r)
 {
-    for (uint32_t i = 0; i < h->config.cluster.max_groups; i++) {
-        const struct group *g = h->cluster.groups[i];
+    for (uint32_t i = 0; i < h->config.cluster.max_replicas; i++) {
+        const struct replica *g = h->cluster.replicas[i];
         if (g && (g->most_tokens == 0 || is_room(g, r, g->most_tokens)))
             return true;
     }
@@ -132,17 +133,17 @@ bool route_may_have_room(const struct head_core *h, const struct request *r)
 
 static bool takes(const struct head_core *h, const struct engine_slot *l, const struct request *r)
 {
-    return !l->group->draining && has_room(l, r) &&
+    return !l->replica->draining && has_room(l, r) &&
            request_may_be_tried(r, h->calm_since_ns, h->now_ns) &&
            !(request_is_suspect(r) && has_suspect(h, l));
 }
 
-/* A decode group computes prompts while nobody else does. */
+/* A decode replica computes prompts while nobody else does. */
 static bool only_decodes(const struct head_core *h)
 {
     for (uint32_t i = 0; i < h->n_live; i++) {
         const struct engine_slot *l = &h->engine_slots[h->live[i]];
-        if (!l->group->draining && l->role != GROUP_DECODE)
+        if (!l->replica->draining && l->role != REPLICA_DECODE)
             return false;
     }
     return true;
@@ -150,7 +151,7 @@ static bool only_decodes(const struct head_core *h)
 
 static bool takes_prompts(const struct head_core *h, const struct engine_slot *l)
 {
-    return l->role != GROUP_DECODE || only_decodes(h);
+    return l->role != REPLICA_DECODE || only_decodes(h);
 }
 
 /* from: whose it is, and runs there, so that it is another one's then; NULL: nobody's. */
@@ -160,8 +161,8 @@ static bool is_route(const struct head_core *h, const struct engine_slot *l,
     if (!takes(h, l, r))
         return false;
     if (!from)
-        return l->role != GROUP_DECODE || decodes_prompts;
-    return l != from && l->group->vocab_size == from->group->vocab_size &&
+        return l->role != REPLICA_DECODE || decodes_prompts;
+    return l != from && l->replica->vocab_size == from->replica->vocab_size &&
            scheduler_fits(l->scheduler, r);
 }
 
@@ -213,8 +214,9 @@ static struct engine_slot *engine_slot_of_last(struct head_core *h, const struct
     if (!last->epoch || last->id.lo != r->id.lo || last->id.hi != r->id.hi ||
         last->i_prompt != r->sampling.i_prompt)
         return NULL;
-    struct engine_slot *l = &h->engine_slots[last->i_group];
-    if (!l->scheduler || l->group->epoch != last->epoch || !takes(h, l, r) || !takes_prompts(h, l))
+    struct engine_slot *l = &h->engine_slots[last->i_replica];
+    if (!l->scheduler || l->replica->epoch != last->epoch || !takes(h, l, r) ||
+        !takes_prompts(h, l))
         return NULL;
     struct scheduler_load load = load_of(l);
     return ends_before(&load, 1) == 0 ? l : NULL;
@@ -266,7 +268,7 @@ bool route_takes(struct head_core *h, struct request *r, struct engine_slot *l)
 /* The better the more: it is for this, and no blocks are on their way to it or from it. */
 static int fitness(const struct route *x)
 {
-    return 2 * (x->engine_slot->role != GROUP_PREFILL) + !x->engine_slot->transfer;
+    return 2 * (x->engine_slot->role != REPLICA_PREFILL) + !x->engine_slot->transfer;
 }
 
 struct engine_slot *route_find_move(struct head_core *h, const struct request *r,
@@ -277,8 +279,8 @@ struct engine_slot *route_find_move(struct head_core *h, const struct request *r
     for (uint32_t i = 0; i < n; i++) {
         const struct route *x = &h->routes[i];
         if (ends_before(&x->load, r->n_ids) > 0 ||
-            (!any_role && (x->engine_slot->role == GROUP_PREFILL ||
-                           transfer_way(from->group, x->engine_slot->group) != TRANSFER_WAY)))
+            (!any_role && (x->engine_slot->role == REPLICA_PREFILL ||
+                           transfer_way(from->replica, x->engine_slot->replica) != TRANSFER_WAY)))
             continue;
         if (!best || fitness(x) > fitness(best) ||
             (fitness(x) == fitness(best) && x->cost_ns < best->cost_ns))
@@ -299,8 +301,8 @@ void route_placed(struct head_core *h, const struct request *r, struct engine_sl
 {
     h->last_route = (struct last_route){.id = r->id,
                                         .i_prompt = r->sampling.i_prompt,
-                                        .epoch = l->group->epoch,
-                                        .i_group = l->group->index};
+                                        .epoch = l->replica->epoch,
+                                        .i_replica = l->replica->index};
     l->placed_seq = ++h->n_placed;
     if (request_is_suspect(r)) {
         l->suspect = r->id;

@@ -1,6 +1,6 @@
-/* These move: all requests of a group that is drained, as fast as others have room; from a prefill
- * group each one that has its first token. Oldest first. A move that did not go is tried again
- * later, not in each step. */
+/* These move: all requests of a replica that is drained, as fast as others have room; from a
+ * prefill replica each one that has its first token. Oldest first. A move that did not go is tried
+ * again later, not in each step. */
 #include "head/routing/transfer_policy.h"
 
 #include "common/base/clock.h"
@@ -24,10 +24,10 @@ static bool is_stuck(const struct engine_slot *l)
 /* Now. */
 static bool can_copy(const struct engine_slot *from, const struct engine_slot *to)
 {
-    if (is_stuck(from) || is_stuck(to) || transfer_way(from->group, to->group) != TRANSFER_WAY)
+    if (is_stuck(from) || is_stuck(to) || transfer_way(from->replica, to->replica) != TRANSFER_WAY)
         return false;
-    for (uint32_t i = 0; i < from->group->world; i++) {
-        if (!from->group->members[i]->peer->open || !to->group->members[i]->peer->open)
+    for (uint32_t i = 0; i < from->replica->world; i++) {
+        if (!from->replica->members[i]->peer->open || !to->replica->members[i]->peer->open)
             return false;
     }
     return true;
@@ -39,8 +39,8 @@ static bool is_sooner(const struct head_core *h, const struct engine_slot *to, u
 {
     double bytes = 0;
     struct step_speed speed = route_speed(h, to);
-    for (uint32_t i = 0; i < to->group->n_kv_groups; i++) {
-        const struct kv_group *k = &to->group->kv_groups[i];
+    for (uint32_t i = 0; i < to->replica->n_kv_groups; i++) {
+        const struct kv_group *k = &to->replica->kv_groups[i];
         uint32_t n =
             k->kind == KV_WINDOW && k->window_tokens < n_copied ? k->window_tokens : n_copied;
         bytes += (double)k->bytes_per_block * ((double)n / k->block_tokens);
@@ -55,7 +55,7 @@ static uint32_t copied_before(const struct engine_slot *from, const struct engin
                               const struct request *r)
 {
     struct request coming = *r; /* as it would be there */
-    coming.salt = request_salt_copied(r->salt, from->group->epoch);
+    coming.salt = request_salt_copied(r->salt, from->replica->epoch);
     coming.chains = NULL;
     arena_init(&coming.arena, 0);
     uint32_t n = scheduler_cached_tokens(to->scheduler, &coming);
@@ -92,7 +92,7 @@ static void put_off(const struct head_core *h, struct request *r, bool drains)
 /* False: it could begin now, but for another one's blocks that are under way. */
 static bool consider(struct head_core *h, struct engine_slot *from, struct request *r)
 {
-    bool drains = from->group->draining;
+    bool drains = from->replica->draining;
     struct engine_slot *to = route_find_move(h, r, from, drains);
     if (!to) {
         put_off(h, r, drains);
@@ -138,7 +138,7 @@ static void send_away_waiting(struct head_core *h, struct engine_slot *from)
 static void look_at(struct head_core *h, struct engine_slot *from)
 {
     uint32_t i = 0;
-    bool drains = from->group->draining;
+    bool drains = from->replica->draining;
     if (drains)
         send_away_waiting(h, from);
     for (struct request *r; (r = scheduler_next_running(from->scheduler, &i)) != NULL;) {
@@ -153,7 +153,7 @@ void transfer_policy_look(struct head_core *h)
 {
     for (uint32_t i = 0; i < h->n_live && h->n_live > 1; i++) {
         struct engine_slot *l = &h->engine_slots[h->live[i]];
-        if (!l->look_due || !(l->group->draining || l->role == GROUP_PREFILL))
+        if (!l->look_due || !(l->replica->draining || l->role == REPLICA_PREFILL))
             continue;
         l->look_due = false;
         look_at(h, l);

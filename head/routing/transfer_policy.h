@@ -1,5 +1,5 @@
 #pragma once
-/* The choice of requests that move to another group while they run, with or without their KV
+/* The choice of requests that move to another replica while they run, with or without their KV
  * blocks. Loop thread. */
 #include "head/state/head_core.h"
 

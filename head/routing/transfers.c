@@ -1,6 +1,6 @@
 /* One move's life. The request itself stays what it is:
  * a move is found by the request's name, so whatever else happens to it (an end, a cancel, a lost
- * group, a newer attempt) needs to know nothing of moves. */
+ * replica, a newer attempt) needs to know nothing of moves. */
 #include "head/routing/transfers.h"
 
 #include <stdio.h>
@@ -50,13 +50,13 @@ void transfers_fini(struct transfers *t)
 static struct engine_slot *engine_slot_of(const struct head_core *h,
                                           const struct transfer_side *side)
 {
-    return side->is_over ? NULL : &h->engine_slots[side->i_group];
+    return side->is_over ? NULL : &h->engine_slots[side->i_replica];
 }
 
 static void side_init(struct transfer_side *side, const struct engine_slot *l)
 {
     *side = (struct transfer_side){
-        .i_group = l->group->index, .epoch = l->group->epoch, .n_ranks = l->group->world};
+        .i_replica = l->replica->index, .epoch = l->replica->epoch, .n_ranks = l->replica->world};
 }
 
 /* Every rank that was told has answered; who was not told any more never will be. */
@@ -73,9 +73,9 @@ static void let_go(struct head_core *h, const struct transfer *x, int i_side)
     const struct engine_slot *l = engine_slot_of(h, &x->sides[i_side]);
     if (!l)
         return;
-    step_log_let_go(h->config.step_log, x->sides[i_side].i_group, x->id);
+    step_log_let_go(h->config.step_log, x->sides[i_side].i_replica, x->id);
     scheduler_let_go(l->scheduler, x->id);
-    h->engine_slots[x->sides[i_side].i_group].due = true;
+    h->engine_slots[x->sides[i_side].i_replica].due = true;
 }
 
 static void leave_engine_slot(struct head_core *h, const struct transfer *x, int i_side)
@@ -92,7 +92,8 @@ static struct request *request_of(const struct head_core *h, const struct transf
 {
     struct request *r = request_table_find(h->requests, x->request, x->i_choice);
     const struct transfer_side *from = &x->sides[TRANSFER_FROM];
-    if (!r || from->is_over || r->i_group != from->i_group || r->finish != FINISH_NONE || !r->sched)
+    if (!r || from->is_over || r->i_replica != from->i_replica || r->finish != FINISH_NONE ||
+        !r->sched)
         return NULL;
     return r;
 }
@@ -144,9 +145,9 @@ static void end(struct head_core *h, struct transfer *x, uint64_t again_ns)
 
 static void leave(struct head_core *h, struct request *r)
 {
-    step_log_leave(h->config.step_log, r->i_group, r);
-    (void)scheduler_leave(h->engine_slots[r->i_group].scheduler, r);
-    h->engine_slots[r->i_group].due = true;
+    step_log_leave(h->config.step_log, r->i_replica, r);
+    (void)scheduler_leave(h->engine_slots[r->i_replica].scheduler, r);
+    h->engine_slots[r->i_replica].due = true;
 }
 
 void transfer_begin_recompute(struct head_core *h, struct request *r, struct engine_slot *from,
@@ -180,7 +181,7 @@ static bool list_blocks(struct head_core *h, struct transfer *x, const struct en
         x->block_groups[k] = b[i].i_group;
         x->sides[TRANSFER_FROM].blocks[k] = a[i].id;
         x->sides[TRANSFER_TO].blocks[k++] = b[i].id;
-        x->n_bytes += to->group->kv_groups[b[i].i_group].bytes_per_block;
+        x->n_bytes += to->replica->kv_groups[b[i].i_group].bytes_per_block;
     }
     random_secure(x->comm_id, sizeof x->comm_id);
     return true;
@@ -194,10 +195,10 @@ static bool take_blocks(struct head_core *h, const struct transfer *x, struct re
     struct request coming = *r; /* as it will be there, to be looked at alone */
     coming.salt = x->salt;
     coming.chains = NULL;
-    step_log_hold(log, from->group->index, r, n_tokens, x->id);
+    step_log_hold(log, from->replica->index, r, n_tokens, x->id);
     if (scheduler_hold(from->scheduler, r, n_tokens, x->id) != STATUS_OK)
         return false;
-    step_log_import(log, to->group->index, &coming, n_tokens, x->id);
+    step_log_import(log, to->replica->index, &coming, n_tokens, x->id);
     if (scheduler_import(to->scheduler, &coming, n_tokens, x->id) == STATUS_OK)
         return true;
     let_go(h, x, TRANSFER_FROM);
@@ -211,13 +212,13 @@ static void copied(struct head_core *h, struct transfer *x)
     const struct engine_slot *to = engine_slot_of(h, &x->sides[TRANSFER_TO]);
     let_go(h, x, TRANSFER_FROM);
     if (to) {
-        step_log_imported(h->config.step_log, to->group->index, x->id);
+        step_log_imported(h->config.step_log, to->replica->index, x->id);
         scheduler_imported(to->scheduler, x->id);
     }
     leave_engine_slot(h, x, TRANSFER_FROM);
     leave_engine_slot(h, x, TRANSFER_TO);
     x->state = TRANSFER_LEAVING;
-    if (r && to && !to->group->draining)
+    if (r && to && !to->replica->draining)
         leave(h, r);
 }
 
@@ -226,7 +227,7 @@ bool transfer_begin_copy(struct head_core *h, struct request *r, struct engine_s
 {
     struct transfer *x = begin(h, r, from, to);
     x->n_tokens = n_tokens;
-    x->salt = request_salt_copied(r->salt, from->group->epoch);
+    x->salt = request_salt_copied(r->salt, from->replica->epoch);
     if (!take_blocks(h, x, r, from, to, n_tokens)) {
         end(h, x, 0);
         return false;
@@ -241,8 +242,9 @@ bool transfer_begin_copy(struct head_core *h, struct request *r, struct engine_s
               "id=%llu request=%016llx%016llx choice=%u from=%llu to=%llu tokens=%u blocks=%u "
               "bytes=%llu",
               (unsigned long long)x->id, (unsigned long long)r->id.hi, (unsigned long long)r->id.lo,
-              r->i_choice, (unsigned long long)from->group->id, (unsigned long long)to->group->id,
-              n_tokens, x->n_blocks, (unsigned long long)x->n_bytes);
+              r->i_choice, (unsigned long long)from->replica->id,
+              (unsigned long long)to->replica->id, n_tokens, x->n_blocks,
+              (unsigned long long)x->n_bytes);
     x->state = TRANSFER_COPYING;
     from->transfer = to->transfer = x;
     if (x->n_blocks == 0)
@@ -258,7 +260,7 @@ static enum status tell(struct head_core *h, const struct transfer *x, int i_sid
     const struct worker *rank_slots[2];
     uint8_t comm_id[TRANSFER_ID_BYTES];
     for (int s = 0; s < 2; s++)
-        rank_slots[s] = h->engine_slots[x->sides[s].i_group].group->members[i_rank];
+        rank_slots[s] = h->engine_slots[x->sides[s].i_replica].replica->members[i_rank];
     memcpy(comm_id, x->comm_id, sizeof comm_id);
     for (uint32_t i = 0; i < sizeof i_rank; i++) /* each pair meets under an id of its own */
         comm_id[i] ^= (uint8_t)(i_rank >> 8 * i);
@@ -292,7 +294,7 @@ static void go_on_leaving(struct head_core *h, struct transfer *x)
 {
     struct request *r = request_of(h, x);
     struct engine_slot *to = engine_slot_of(h, &x->sides[TRANSFER_TO]);
-    if (!r || !to || to->group->draining) {
+    if (!r || !to || to->replica->draining) {
         let_go(h, x, TRANSFER_TO);
         end(h, x, 0);
         return;
@@ -344,7 +346,7 @@ static uint64_t retry_at(struct head_core *h, const struct transfer *x)
     return h->now_ns + (RETRY_NS << n);
 }
 
-/* The answer was whole before the copy was, and the drained group, which had nothing else to do,
+/* The answer was whole before the copy was, and the drained replica, which had nothing else to do,
  * ended with it: nothing has failed, there was nothing left to move. */
 static bool is_moot(const struct head_core *h, const struct transfer *x)
 {
@@ -430,11 +432,11 @@ void transfers_tick(struct head_core *h)
 /* The side that this rank is of; NULL: none. */
 static struct transfer_side *side_of(struct transfer *x, const struct worker *w)
 {
-    const struct group *g = w->group;
+    const struct replica *g = w->replica;
     for (int s = 0; s < 2 && g; s++) {
         struct transfer_side *side = &x->sides[s];
-        if (side->told && !side->is_over && side->i_group == g->index && side->epoch == g->epoch &&
-            w->position < side->n_ranks)
+        if (side->told && !side->is_over && side->i_replica == g->index &&
+            side->epoch == g->epoch && w->position < side->n_ranks)
             return side;
     }
     return NULL;
@@ -454,12 +456,12 @@ void transfers_on_msg(struct head_core *h, struct worker *w, const struct msg_kv
     }
 }
 
-void transfers_on_down(struct head_core *h, const struct group *g)
+void transfers_on_down(struct head_core *h, const struct replica *g)
 {
     for (struct transfer *x = h->transfers.first; x; x = x->next) {
         for (int s = 0; s < 2; s++) {
             struct transfer_side *side = &x->sides[s];
-            if (side->is_over || side->i_group != g->index || side->epoch != g->epoch)
+            if (side->is_over || side->i_replica != g->index || side->epoch != g->epoch)
                 continue;
             side->is_over = true;
             if (x->state == TRANSFER_COPYING)
@@ -490,10 +492,10 @@ uint32_t transfers_under_way(const struct head_core *h)
     return n;
 }
 
-bool transfers_leave(const struct head_core *h, const struct group *g)
+bool transfers_leave(const struct head_core *h, const struct replica *g)
 {
     for (const struct transfer *x = h->transfers.first; x; x = x->next) {
-        if (x->state == TRANSFER_LEAVING && x->sides[TRANSFER_FROM].i_group == g->index &&
+        if (x->state == TRANSFER_LEAVING && x->sides[TRANSFER_FROM].i_replica == g->index &&
             request_of(h, x))
             return true;
     }
@@ -507,7 +509,7 @@ bool transfers_check(const struct head_core *h, struct error *err)
         n++;
         for (int s = 0; s < 2; s++) {
             const struct engine_slot *l = engine_slot_of(h, &x->sides[s]);
-            if (l && (!l->scheduler || l->group->epoch != x->sides[s].epoch))
+            if (l && (!l->scheduler || l->replica->epoch != x->sides[s].epoch))
                 return error_set(err, STATUS_INTERNAL, "a move of an epoch that is over"), false;
             bool keeps =
                 x->state == TRANSFER_COPYING || (x->state == TRANSFER_STUCK && s == TRANSFER_TO);

@@ -15,11 +15,11 @@ bool transfer_begin_copy(struct head_core *h, struct request *r, struct engine_s
 void transfers_turn(struct head_core *h);
 void transfers_tick(struct head_core *h);
 void transfers_on_msg(struct head_core *h, struct worker *w, const struct msg_kv_transferred *m);
-/* The group's epoch ends: before its scheduler is told. */
-void transfers_on_down(struct head_core *h, const struct group *g);
+/* The replica's epoch ends: before its scheduler is told. */
+void transfers_on_down(struct head_core *h, const struct replica *g);
 /* Would something be lost if this rank's session were replaced now? */
 bool transfers_owe(const struct head_core *h, const struct worker *w);
 uint32_t transfers_under_way(const struct head_core *h);
-/* Does one go in the next turn, of which nothing runs there any more? The group is not done. */
-bool transfers_leave(const struct head_core *h, const struct group *g);
+/* Does one go in the next turn, of which nothing runs there any more? The replica is not done. */
+bool transfers_leave(const struct head_core *h, const struct replica *g);
 bool transfers_check(const struct head_core *h, struct error *err);

@@ -1,4 +1,4 @@
-/* Blocks of a group that go to another one, or come from there, beside its steps. They are owned
+/* Blocks of a replica that go to another one, or come from there, beside its steps. They are owned
  * here as by a sequence, so no step is given them; what becomes of the request meanwhile changes
  * nothing. An import that is whole is an entry of the prefix cache like any other, kept from
  * eviction until the request it is for has come in. Should somebody lack blocks who runs, or all

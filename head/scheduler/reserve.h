@@ -1,5 +1,5 @@
 #pragma once
-/* Blocks that are kept for requests which move between groups: what the other files of the
+/* Blocks that are kept for requests which move between replicas: what the other files of the
  * scheduler need to know of them. Moves themselves begin and end by scheduler.h. */
 #include "head/scheduler/state.h"
 

@@ -1,5 +1,5 @@
 /* Results, in the order of the steps. Everything is checked before anything is applied: a rank that
- * answers something else than what was asked is out of step, and its group must be dissolved. */
+ * answers something else than what was asked is out of step, and its replica must be dissolved. */
 #include <assert.h>
 #include <stdio.h>
 

@@ -1,9 +1,9 @@
 #pragma once
-/* The scheduler of one group: continuous batching over the KV block table. Pure: no I/O, no clock,
- * no malloc while stepping. It borrows requests from the request table; a request is in at most one
- * scheduler. Flow: scheduler_add → scheduler_step (fills a plan) → … → scheduler_on_result (tokens,
- * ends) → the request leaves. At most `depth` plans are in flight; blocks return to the free list
- * when the results of all steps sent while they were owned are in. */
+/* The scheduler of one replica: continuous batching over the KV block table. Pure: no I/O, no
+ * clock, no malloc while stepping. It borrows requests from the request table; a request is in at
+ * most one scheduler. Flow: scheduler_add → scheduler_step (fills a plan) → … → scheduler_on_result
+ * (tokens, ends) → the request leaves. At most `depth` plans are in flight; blocks return to the
+ * free list when the results of all steps sent while they were owned are in. */
 #include "head/kv/block_part.h"
 #include "head/request/request.h"
 #include "proto/messages.h"
@@ -78,7 +78,7 @@ const struct msg_plan *scheduler_step(struct scheduler *s, uint64_t now_ns);
  * is none; it has left the scheduler. Call until NULL after scheduler_add and scheduler_step. */
 struct request *scheduler_pop_ended(struct scheduler *s);
 /* Applies a result. *events stays valid until the next call. STATUS_PROTOCOL: the result does not
- * match the oldest plan in flight (the group must be dissolved). */
+ * match the oldest plan in flight (the replica must be dissolved). */
 MUST_USE enum status scheduler_on_result(struct scheduler *s, const struct msg_result *r,
                                          uint64_t now_ns, const struct scheduler_event **events,
                                          uint32_t *n_events, struct error *err);
@@ -89,7 +89,7 @@ MUST_USE enum status scheduler_on_result(struct scheduler *s, const struct msg_r
 typedef void scheduler_request_fn(void *ctx, struct request *r);
 void scheduler_reset(struct scheduler *s, uint64_t term_epoch, scheduler_request_fn *fn, void *ctx);
 
-/* ---- requests that move between groups (reserve.c); id: the caller's, for one move ---- */
+/* ---- requests that move between replicas (reserve.c); id: the caller's, for one move ---- */
 
 /* Tokens of r, from its first on, whose blocks are full, here, and of steps whose results are in.
  */
@@ -124,7 +124,7 @@ void scheduler_get_stats(const struct scheduler *s, struct scheduler_stats *out)
 /* Draft tokens kept, by their place in a run ([0]: the first), added to sums[SCHEDULER_MAX_DRAFT].
  */
 void scheduler_add_accepted(const struct scheduler *s, uint64_t *sums);
-/* Tokens of r that need not be computed here: this group's prefix cache holds them, or one of the
+/* Tokens of r that need not be computed here: this replica's prefix cache holds them, or one of the
  * last that wait begins with them. For routing: an estimate, which costs O(log n). */
 uint32_t scheduler_cached_tokens(const struct scheduler *s, struct request *r);
 /* The work that stands between a new request and its first token. */

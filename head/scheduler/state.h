@@ -1,7 +1,7 @@
 #pragma once
 /* The scheduler's own structs, for the files of scheduler.h only. From the bottom to the top:
  *   sequences.c  where a sequence is: the lists, slots and blocks that it has and loses
- *   reserve.c    blocks that go to another group or come from there
+ *   reserve.c    blocks that go to another replica or come from there
  *   plan.c       a run in the plan that is being made
  *   admit.c      the next plan: who comes in
  *   step.c       the next plan: who runs

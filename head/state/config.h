@@ -7,7 +7,7 @@
 struct step_log;
 
 #define HEAD_TICK_MS 50u
-/* Groups on CPUs have short steps, others what the token budget allows. */
+/* Replicas on CPUs have short steps, others what the token budget allows. */
 #define STEP_TARGET_BY_DEVICE UINT64_MAX
 
 struct head_core_config {
@@ -19,8 +19,8 @@ struct head_core_config {
     bool priorities;                 /* requests may say how urgent they are */
     uint32_t max_requests;           /* live ones, waiting or not */
     uint64_t max_request_bytes;      /* that they hold before they run, of all */
-    uint32_t depth;                  /* steps in flight per group */
-    uint64_t step_target_ns;         /* of all groups; 0: off; or STEP_TARGET_BY_DEVICE */
+    uint32_t depth;                  /* steps in flight per replica */
+    uint64_t step_target_ns;         /* of all replicas; 0: off; or STEP_TARGET_BY_DEVICE */
     bool enable_prefix_caching;
     uint32_t max_loras;              /* adapters at once; 0: none */
     const char *model;               /* served name, for humans; borrowed; NULL: the workers' */

@@ -1,15 +1,15 @@
 #pragma once
-/* The scheduling of one group that is READY: its scheduler, the steps in flight, and what routing
+/* The scheduling of one replica that is READY: its scheduler, the steps in flight, and what routing
  * knows of it. Plain data of the head core. Loop thread. */
 #include "common/base/str.h"
-#include "head/cluster/group.h"
+#include "head/cluster/replica.h"
 #include "head/scheduler/scheduler.h"
 #include "head/state/engine_slot_grammars.h"
 #include "head/state/step_time.h"
 
 #define ENGINE_SLOT_STEPS 4u /* more than can be in flight */
 
-/* Why a role is ignored, though there are groups of the other kind. */
+/* Why a role is ignored, though there are replicas of the other kind. */
 enum role_trouble {
     ROLE_FINE,
     ROLE_NO_ADDRESS,
@@ -18,10 +18,10 @@ enum role_trouble {
     ROLE_TROUBLE_COUNT
 };
 
-/* The scheduling of one READY group, at the group's index. */
+/* The scheduling of one READY replica, at the replica's index. */
 struct engine_slot {
-    struct scheduler *scheduler; /* NULL: the group is not ready */
-    struct group *group;
+    struct scheduler *scheduler; /* NULL: the replica is not ready */
+    struct replica *replica;
     bool plan_pending; /* plan is encoded and some rank has not got it */
     struct strbuf plan;
     uint64_t last_step; /* of the last plan made */
@@ -38,7 +38,7 @@ struct engine_slot {
     struct request_id suspect;            /* the last one that was placed here, and which of its */
     uint32_t suspect_choice;              /* choices: it may have moved on or be gone meanwhile */
     uint64_t placed_seq;                  /* order of the last request that was routed here */
-    enum group_role role;                 /* both where its group's is of no use (roles.h), */
+    enum replica_role role;               /* both where its replica's is of no use (roles.h), */
     enum role_trouble role_trouble;       /* and why, if people are to change something */
     struct transfer *transfer;            /* whose blocks go from or to here; NULL: nobody's */
     bool look_due;                        /* who is here may be able to move by now */

@@ -51,7 +51,7 @@ void engine_slots_accepted(const struct head_core *h, uint64_t *out)
 bool engine_slots_score_prompts(const struct head_core *h)
 {
     for (uint32_t i = 0; i < h->n_live; i++)
-        if (!h->engine_slots[h->live[i]].group->scores_prompts)
+        if (!h->engine_slots[h->live[i]].replica->scores_prompts)
             return false;
     return true;
 }

@@ -13,5 +13,5 @@ void engine_slots_count(struct head_core *h, struct engine_slot *l);
 
 void engine_slots_totals(const struct head_core *h, struct scheduler_stats *out);
 void engine_slots_accepted(const struct head_core *h, uint64_t *out); /* [SCHEDULER_MAX_DRAFT] */
-/* All groups that serve can. */
+/* All replicas that serve can. */
 bool engine_slots_score_prompts(const struct head_core *h);

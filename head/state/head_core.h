@@ -12,22 +12,22 @@
 #include "head/state/gateway.h"
 #include "head/state/transfer_state.h"
 
-#define NO_GROUP            UINT32_MAX
+#define NO_REPLICA          UINT32_MAX
 #define TOKENS_ITEMS_MAX    512u
 #define THROUGHPUT_SAMPLES  8u
 #define ROUTE_ANSWER_TOKENS 64.0 /* of an answer: so many count for routing at most */
 
 struct route;
 
-/* The group of the last request: the other choices of the same prompt follow it. */
+/* The replica of the last request: the other choices of the same prompt follow it. */
 struct last_route {
     struct request_id id;
     uint32_t i_prompt;
     uint64_t epoch; /* 0: none */
-    uint32_t i_group;
+    uint32_t i_replica;
 };
 
-/* The model of the groups that serve, with the shortest limit. */
+/* The model of the replicas that serve, with the shortest limit. */
 struct served_model {
     char name[sizeof((struct worker_desc *)0)->model];
     uint32_t max_model_len, vocab_size;
@@ -54,12 +54,12 @@ struct head_core {
     struct request *held_first, *held_last; /* in no scheduler; by next and prev */
     uint32_t n_held, n_waiting; /* waiting: held and queued in schedulers; refreshed each turn */
     uint64_t arrival_seq, n_placed;
-    uint64_t calm_since_ns;           /* request_may_be_tried; 0: no group was there yet */
-    struct engine_slot *engine_slots; /* [max_groups] */
-    uint32_t *live; /* [max_groups] indices of those with a scheduler, ascending */
+    uint64_t calm_since_ns;           /* request_may_be_tried; 0: no replica was there yet */
+    struct engine_slot *engine_slots; /* [max_replicas] */
+    uint32_t *live; /* [max_replicas] indices of those with a scheduler, ascending */
     uint32_t n_live;
     uint32_t n_running, n_queued; /* sums over live engine slots, as of their last plan */
-    struct route *routes;         /* [max_groups] scratch of routing */
+    struct route *routes;         /* [max_replicas] scratch of routing */
     struct last_route last_route;
     double mean_generated; /* tokens of a request, of those that ended of late */
     struct transfers transfers;
@@ -70,7 +70,7 @@ struct head_core {
     struct ended_requests ended; /* of late, for people */
     struct metric *rank_wait;    /* NULL: nobody asks for a histogram; so is */
     struct metric *step_tokens;  /* this one */
-    struct served_model served;  /* by the groups that are ready, or that last were */
+    struct served_model served;  /* by the replicas that are ready, or that last were */
     struct throughput_sample samples[THROUGHPUT_SAMPLES]; /* ring */
     uint64_t n_samples;
     struct cluster_load load; /* what gateways were told last */

@@ -1,4 +1,4 @@
-/* A request is in one of three places: held here (no group can take it yet), in the scheduler of
+/* A request is in one of three places: held here (no replica can take it yet), in the scheduler of
  * engine slot i_group, or ended and waiting in its gateway's outbox. routing/admission.c places
  * those that are held; all other ways from place to place are in this file. */
 #include "head/state/requests.h"
@@ -52,11 +52,11 @@ void requests_leave_all(struct head_core *h)
     room_fini(&h->room);
 }
 
-/* ---- in no group ---- */
+/* ---- in no replica ---- */
 
 void requests_hold(struct head_core *h, struct request *r)
 {
-    r->i_group = NO_GROUP;
+    r->i_replica = NO_REPLICA;
     r->salt = r->own_salt; /* it comes without blocks to wherever it goes from here */
     r->grammar_id = 0;
     r->next = NULL;
@@ -93,13 +93,13 @@ static bool is_live(const struct request *r)
 static void withdraw(struct head_core *h, struct request *r)
 {
     if (r->sched) {
-        step_log_remove(h->config.step_log, r->i_group, r);
-        scheduler_remove(h->engine_slots[r->i_group].scheduler, r);
-        h->engine_slots[r->i_group].due = true;
-    } else if (is_live(r) && r->i_group == NO_GROUP) {
+        step_log_remove(h->config.step_log, r->i_replica, r);
+        scheduler_remove(h->engine_slots[r->i_replica].scheduler, r);
+        h->engine_slots[r->i_replica].due = true;
+    } else if (is_live(r) && r->i_replica == NO_REPLICA) {
         requests_unhold(h, r);
     }
-    r->i_group = NO_GROUP;
+    r->i_replica = NO_REPLICA;
 }
 
 void requests_send_away(struct head_core *h, struct request *r)

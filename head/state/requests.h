@@ -13,7 +13,7 @@ MUST_USE enum status requests_has_room(const struct head_core *h, const struct r
 void requests_take_room(struct head_core *h, struct request *r);
 void requests_leave_all(struct head_core *h); /* at the end */
 
-/* Into the list of those that are in no group, and out of it. */
+/* Into the list of those that are in no replica, and out of it. */
 void requests_hold(struct head_core *h, struct request *r);
 void requests_unhold(struct head_core *h, struct request *r);
 /* Out of its scheduler, and held: to be routed anew. */

@@ -7,9 +7,9 @@
 
 #include "common/base/clock.h"
 
-#define KV_FULL   0.90 /* above: more groups, */
+#define KV_FULL   0.90 /* above: more replicas, */
 #define KV_BETTER 0.75 /* so that it would be this */
-#define USED_LOW  0.60 /* fewer groups are enough while they would be used no more than this */
+#define USED_LOW  0.60 /* fewer replicas are enough while they would be used no more than this */
 
 static uint32_t at_least(uint32_t a, uint32_t b)
 {
@@ -25,54 +25,54 @@ __attribute__((format(printf, 2, 3))) static void say(struct scale_hint *h, cons
     va_end(args);
 }
 
-/* Groups that this load asks for beyond those that serve, with the reason; 0: they are enough. */
+/* Replicas that this load asks for beyond those that serve, with the reason; 0: they are enough. */
 static uint32_t wanted_more(struct scale_hint *h, const struct scale_config *c,
                             const struct scale_load *l)
 {
     uint32_t want = 0;
-    double n = l->n_groups;
+    double n = l->n_replicas;
     uint64_t patience_ns = c->ttft_ns ? c->ttft_ns / 2 : SCALE_HINT_WAIT_NS;
     if (l->waiting > 0 && l->oldest_wait_ns >= patience_ns) {
         double each = l->running > 0 ? l->running / n : c->slots; /* what one has turned out to */
-        want = at_least((uint32_t)ceil((l->running + l->waiting) / each), l->n_groups + 1);
+        want = at_least((uint32_t)ceil((l->running + l->waiting) / each), l->n_replicas + 1);
         say(h, "%u wait, the oldest for %.1f s, beside %u that run on %u groups; ", l->waiting,
-            seconds_of_ns(l->oldest_wait_ns), l->running, l->n_groups);
+            seconds_of_ns(l->oldest_wait_ns), l->running, l->n_replicas);
     }
     if (c->ttft_ns > 0 && l->oldest_wait_ns >= c->ttft_ns) {
-        want = at_least(want, l->n_groups + 1);
+        want = at_least(want, l->n_replicas + 1);
         say(h, "a first token has been awaited for %.1f s, the target is %.1f s; ",
             seconds_of_ns(l->oldest_wait_ns), seconds_of_ns(c->ttft_ns));
     }
     if (l->kv_usage > KV_FULL) {
-        want =
-            at_least(at_least(want, l->n_groups + 1), (uint32_t)ceil(n * l->kv_usage / KV_BETTER));
+        want = at_least(at_least(want, l->n_replicas + 1),
+                        (uint32_t)ceil(n * l->kv_usage / KV_BETTER));
         say(h, "%.0f %% of the KV blocks are in use; ", 100 * l->kv_usage);
     }
     return want;
 }
 
-/* The fewest groups that would do, at most those that serve. */
+/* The fewest replicas that would do, at most those that serve. */
 static uint32_t enough(const struct scale_config *c, const struct scale_load *l)
 {
     uint64_t patience_ns = c->ttft_ns ? c->ttft_ns / 2 : SCALE_HINT_WAIT_NS;
     if (l->waiting > 0 || l->oldest_wait_ns >= patience_ns)
-        return l->n_groups;
-    double busy = (double)l->running / c->slots, held = l->kv_usage * l->n_groups;
+        return l->n_replicas;
+    double busy = (double)l->running / c->slots, held = l->kv_usage * l->n_replicas;
     uint32_t n = (uint32_t)ceil((busy > held ? busy : held) / USED_LOW);
-    return n < l->n_groups ? at_least(n, 1) : l->n_groups;
+    return n < l->n_replicas ? at_least(n, 1) : l->n_replicas;
 }
 
-static uint32_t bounded(const struct scale_config *c, uint32_t groups)
+static uint32_t bounded(const struct scale_config *c, uint32_t replicas)
 {
-    groups = at_least(groups, at_least(c->min_groups, 1));
-    return c->max_groups > 0 && groups > c->max_groups ? c->max_groups : groups;
+    replicas = at_least(replicas, at_least(c->min_replicas, 1));
+    return c->max_replicas > 0 && replicas > c->max_replicas ? c->max_replicas : replicas;
 }
 
 /* Fewer are wanted when that has been so for the whole calm time. */
 static void lower(struct scale_hint *h, const struct scale_config *c, uint32_t need,
                   uint64_t now_ns)
 {
-    if (need >= h->groups) {
+    if (need >= h->replicas) {
         h->low_since_ns = 0;
         return;
     }
@@ -89,7 +89,7 @@ static void lower(struct scale_hint *h, const struct scale_config *c, uint32_t n
             need, seconds_of_ns(c->calm_ns), seconds_of_ns(calm_ns));
         return;
     }
-    h->groups = h->low_peak;
+    h->replicas = h->low_peak;
     h->low_since_ns = 0;
     say(h, "no more were needed for %.0f s; ", seconds_of_ns(c->calm_ns));
 }
@@ -114,34 +114,34 @@ static bool begin(struct scale_hint *h, const struct scale_config *c, uint64_t n
     }
     h->known = true;
     /* what a head before this one may have wanted: lowered only in calm */
-    h->groups = h->load.n_workers / c->world;
-    if (h->groups > 0 || c->min_groups > 0)
-        h->groups = bounded(c, h->groups);
+    h->replicas = h->load.n_workers / c->world;
+    if (h->replicas > 0 || c->min_replicas > 0)
+        h->replicas = bounded(c, h->replicas);
     return true;
 }
 
-/* Between none and one group. True: none are wanted. */
+/* Between none and one replica. True: none are wanted. */
 static bool rest(struct scale_hint *h, const struct scale_config *c, const struct scale_load *l,
                  uint64_t now_ns)
 {
-    if (h->groups == 0 && h->asked_ns == now_ns) {
-        h->groups = 1;
+    if (h->replicas == 0 && h->asked_ns == now_ns) {
+        h->replicas = 1;
         h->woken_ns = now_ns;
-        h->is_starting = l->n_groups == 0;
+        h->is_starting = l->n_replicas == 0;
         say(h, "something is asked again, %u wait; ", l->waiting);
     }
-    if (h->is_starting && l->n_groups > 0) {
+    if (h->is_starting && l->n_replicas > 0) {
         h->is_starting = false;
         h->cold_start_ns = now_ns - h->woken_ns;
     }
-    if (h->groups > 0 && c->min_groups == 0 && now_ns - h->asked_ns >= c->idle_ns) {
-        h->groups = 0;
+    if (h->replicas > 0 && c->min_replicas == 0 && now_ns - h->asked_ns >= c->idle_ns) {
+        h->replicas = 0;
         h->low_since_ns = 0;
         h->is_starting = false;
     }
-    if (h->groups == 0)
+    if (h->replicas == 0)
         say(h, "nothing has been asked for %.0f s; ", seconds_of_ns(now_ns - h->asked_ns));
-    return h->groups == 0;
+    return h->replicas == 0;
 }
 
 void scale_hint_update(struct scale_hint *h, const struct scale_config *c,
@@ -154,7 +154,7 @@ void scale_hint_update(struct scale_hint *h, const struct scale_config *c,
         return;
     if (rest(h, c, load, now_ns)) {
         h->low_since_ns = 0;
-    } else if (load->n_groups ==
+    } else if (load->n_replicas ==
                0) { /* a loss, or the first start: the load says nothing about size */
         h->low_since_ns = 0;
         say(h, "no group serves; ");
@@ -163,29 +163,29 @@ void scale_hint_update(struct scale_hint *h, const struct scale_config *c,
         uint32_t need = bounded(c, at_least(more, enough(c, load)));
         if (more > need)
             say(h, "%u groups would be right, the bound is %u; ", more, need);
-        if (more > 0 && need >= h->groups)
-            h->groups = need;
+        if (more > 0 && need >= h->replicas)
+            h->replicas = need;
         lower(h, c, need, now_ns);
     }
     if (h->reason[0] == '\0')
         say(h, "enough: %u run, %u wait, %.0f %% of the KV blocks are in use; ", load->running,
             load->waiting, 100 * load->kv_usage);
-    if (load->n_workers < h->groups * c->world)
-        say(h, "%u of %u workers are here; ", load->n_workers, h->groups * c->world);
+    if (load->n_workers < h->replicas * c->world)
+        say(h, "%u of %u workers are here; ", load->n_workers, h->replicas * c->world);
     h->reason[strlen(h->reason) - 2] = '\0'; /* the last "; " */
 }
 
 bool scale_hint_rests(const struct scale_hint *h, const struct scale_config *c, uint64_t now_ns)
 {
-    if (!h->known || c->min_groups > 0 || h->load.n_groups > 0)
+    if (!h->known || c->min_replicas > 0 || h->load.n_replicas > 0)
         return false;
-    return h->groups == 0 || (h->woken_ns > 0 && now_ns - h->woken_ns < c->start_ns);
+    return h->replicas == 0 || (h->woken_ns > 0 && now_ns - h->woken_ns < c->start_ns);
 }
 
 uint32_t scale_hint_seconds_to_start(const struct scale_hint *h, const struct scale_config *c,
                                      uint64_t now_ns)
 {
-    uint64_t past_ns = h->groups > 0 ? now_ns - h->woken_ns : 0;
+    uint64_t past_ns = h->replicas > 0 ? now_ns - h->woken_ns : 0;
     uint64_t left_ns = c->start_ns > past_ns ? c->start_ns - past_ns : 0;
     return at_least((uint32_t)((left_ns + NS_PER_S - 1) / NS_PER_S), 1);
 }

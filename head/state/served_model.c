@@ -12,12 +12,13 @@ static void set_name(const struct head_core *h, const struct worker_desc *first,
         memcpy(m->name, first->model, sizeof m->name);
 }
 
-/* The groups that serve decide, or those that served last while none does: a worker that joins with
- * another model's limits and finds no group must not change the answers of those that work. */
+/* The replicas that serve decide, or those that served last while none does: a worker that joins
+ * with another model's limits and finds no replica must not change the answers of those that work.
+ */
 void served_model_update(struct head_core *h)
 {
     for (uint32_t i = 0; i < h->n_live; i++) {
-        const struct group *g = h->engine_slots[h->live[i]].group;
+        const struct replica *g = h->engine_slots[h->live[i]].replica;
         const struct worker_desc *first = &g->members[0]->desc;
         if (i == 0) {
             h->served = (struct served_model){.max_model_len = g->max_model_len,

@@ -2,7 +2,7 @@
 
 enum {
     START_RATIO = 64,     /* a step costs as much as so many tokens, before anything was measured */
-    LIKE_WEIGHT = 1,      /* steps that the belief about a new group is worth */
+    LIKE_WEIGHT = 1,      /* steps that the belief about a new replica is worth */
     SHAPE_STEPS = 256,    /* memory of the line */
     LEVEL_STEPS = 8,      /* memory of the level */
     FIRST_STEPS = 32,     /* until the line is known well enough to speak of a level */
@@ -15,7 +15,7 @@ enum {
 /* Steps all of one size leave open how much of them is the base: then ratio decides. In weight of
  * steps. */
 #define RATIO_WEIGHT   0.1
-#define START_TOKEN_NS 10000.0 /* of no importance: only comparisons between groups are */
+#define START_TOKEN_NS 10000.0 /* of no importance: only comparisons between replicas are */
 
 static void add_point(struct step_time *t, double x, double y, double weight)
 {

@@ -1,8 +1,8 @@
 #pragma once
-/* How long the next steps of one group of ranks take, learnt from the results of those that were: a
+/* How long the next steps of one replica take, learnt from the results of those that were: a
  * step takes base + token * (tokens it runs), times a level. The line is fitted by least squares
  * over many steps, so that it remembers prompts while only decodes run; the level follows the last
- * few, so that a group that becomes slower is known as such at once. Pure, no clock. */
+ * few, so that a replica that becomes slower is known as such at once. Pure, no clock. */
 #include <stdint.h>
 
 struct step_time {
@@ -14,12 +14,12 @@ struct step_time {
     uint64_t measured_ns;    /* when the last result came; 0: none has */
 };
 
-/* The speed that is believed of one group, or the mean of some. Zeros: nothing is known. */
+/* The speed that is believed of one replica, or the mean of some. Zeros: nothing is known. */
 struct step_speed {
     double base_ns, token_ns;
 };
 
-/* like: the groups that serve already; zeros when there are none. */
+/* like: the replicas that serve already; zeros when there are none. */
 void step_time_init(struct step_time *t, struct step_speed like);
 /* A step that ran n_tokens took execute_ns, and n_ended requests ended in it. */
 void step_time_on_result(struct step_time *t, uint32_t n_tokens, uint32_t n_ended,

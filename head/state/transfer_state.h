@@ -1,9 +1,9 @@
 #pragma once
-/* Requests that move from one group to another while they run (docs/reliability.md, "Moving
+/* Requests that move from one replica to another while they run (docs/reliability.md, "Moving
  * requests"): who moves, where to, whether its KV blocks are copied first, and what becomes of it
  * when something fails. A move of a request is
  *
- *   COPYING   blocks of both groups are out of use; their ranks were told, or are being told
+ *   COPYING   blocks of both replicas are out of use; their ranks were told, or are being told
  *   LEAVING   it runs no further where it was; the results of its steps in flight are awaited
  *   STUCK     it failed, and a rank that may still write into the blocks has not said it is done
  *
@@ -18,7 +18,7 @@ enum transfer_state { TRANSFER_COPYING, TRANSFER_LEAVING, TRANSFER_STUCK };
 enum { TRANSFER_FROM, TRANSFER_TO };
 
 struct transfer_side {
-    uint32_t i_group, n_ranks;
+    uint32_t i_replica, n_ranks;
     uint64_t epoch;
     bool is_over;      /* its epoch has ended, and its blocks with it */
     uint8_t *told;     /* [n_ranks]; NULL: nobody is told anything */

@@ -124,8 +124,8 @@ static void check_worker(struct check *c, const struct worker_info *w)
         must(c, g->kind != KV_WINDOW || g->window_tokens > 0, "a window group without a window");
     }
     exact(c, "kv_address", w->kv_address, PROTO_MAX_ADDRESS_BYTES);
-    in_enum(c, "group role", (int)w->group_role, GROUP_ROLE_COUNT);
-    must(c, w->shard_tp <= w->tp && w->group_tp <= w->tp, "more ranks than tp");
+    in_enum(c, "group role", (int)w->replica_role, REPLICA_ROLE_COUNT);
+    must(c, w->shard_tp <= w->tp && w->replica_tp <= w->tp, "more ranks than tp");
     at_most(c, "smaller TPs", w->n_elastic, PROTO_MAX_ELASTIC);
     uint32_t tp = w->tp;
     for (uint32_t i = 0; c->status == STATUS_OK && i < w->n_elastic; i++) {

@@ -101,17 +101,17 @@ static Cox__WorkerInfo *put_worker(struct wire *w, const struct worker_info *i)
     p->scores_prompts = i->scores_prompts;
     put_kv_groups(w, i, p);
     p->term_epoch = i->term_epoch;
-    p->group_id = i->group_id;
+    p->group_id = i->replica_id;
     p->step_received = i->step_received;
     p->step_executed = i->step_executed;
     p->rank = i->rank;
     p->stage = i->stage;
     put_adapters(w, i, p);
     p->kv_address = wire_put_str(i->kv_address);
-    p->group_role = (Cox__GroupRole)i->group_role;
+    p->group_role = (Cox__GroupRole)i->replica_role;
     put_elastic(w, i, p);
     p->shard_tp = i->shard_tp;
-    p->group_tp = i->group_tp;
+    p->group_tp = i->replica_tp;
     bool says = memcmp(i->model_hash, no_hash, sizeof no_hash) != 0;
     p->model_hash.len = says ? sizeof i->model_hash : 0;
     p->model_hash.data = says ? (uint8_t *)i->model_hash : NULL;
@@ -157,15 +157,15 @@ static void get_worker(struct wire *w, const Cox__WorkerInfo *p, struct worker_i
         .kv_groups = groups,
         .n_kv_groups = (uint32_t)p->n_kv_groups,
         .term_epoch = p->term_epoch,
-        .group_id = p->group_id,
+        .replica_id = p->group_id,
         .step_received = p->step_received,
         .step_executed = p->step_executed,
         .rank = p->rank,
         .stage = p->stage,
         .kv_address = wire_get_str(p->kv_address),
-        .group_role = (enum group_role)p->group_role,
+        .replica_role = (enum replica_role)p->group_role,
         .shard_tp = p->shard_tp,
-        .group_tp = p->group_tp,
+        .replica_tp = p->group_tp,
     };
     memcpy(i->config_hash, p->config_hash.data, sizeof i->config_hash);
     if (p->model_hash.len)
@@ -355,7 +355,7 @@ static ProtobufCMessage *put_form(struct wire *w, const struct msg *m)
     const struct msg_form *f = &m->form;
     WIRE_PUT(Form, form);
     p->term_epoch = f->term_epoch;
-    p->group_id = f->group_id;
+    p->group_id = f->replica_id;
     p->tp = f->tp;
     p->pp = f->pp;
     p->rank = f->rank;
@@ -377,7 +377,7 @@ static void get_form(struct wire *w, const ProtobufCMessage *base, struct msg *m
     for (size_t i = 0; addresses && i < p->n_comm_addresses; i++)
         addresses[i] = wire_get_str(p->comm_addresses[i]);
     m->form = (struct msg_form){.term_epoch = p->term_epoch,
-                                .group_id = p->group_id,
+                                .replica_id = p->group_id,
                                 .tp = p->tp,
                                 .pp = p->pp,
                                 .rank = p->rank,

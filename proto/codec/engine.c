@@ -218,8 +218,8 @@ static ProtobufCMessage *put_cluster(struct wire *w, const struct msg *m)
     const struct msg_cluster *c = &m->cluster;
     WIRE_PUT(Cluster, cluster);
     p->term = c->term;
-    p->n_groups_ready = c->n_groups_ready;
-    p->n_groups = c->n_groups;
+    p->n_groups_ready = c->n_replicas_ready;
+    p->n_groups = c->n_replicas;
     p->n_workers = c->n_workers;
     p->model = wire_put_str(c->model);
     p->max_model_len = c->max_model_len;
@@ -246,8 +246,8 @@ static void get_cluster(struct wire *w, const ProtobufCMessage *base, struct msg
 {
     const Cox__Cluster *p = (const Cox__Cluster *)base;
     m->cluster = (struct msg_cluster){.term = p->term,
-                                      .n_groups_ready = p->n_groups_ready,
-                                      .n_groups = p->n_groups,
+                                      .n_replicas_ready = p->n_groups_ready,
+                                      .n_replicas = p->n_groups,
                                       .n_workers = p->n_workers,
                                       .model = wire_get_str(p->model),
                                       .max_model_len = p->max_model_len,

@@ -1,4 +1,4 @@
-/* kv.proto <-> plain structs: KV blocks from one group to another. */
+/* kv.proto <-> plain structs: KV blocks from one replica to another. */
 #include "proto/codec/ops.h"
 #include "proto/kv.pb-c.h"
 

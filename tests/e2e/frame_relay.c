@@ -199,9 +199,9 @@ static void make_older(struct frame *f, const struct frame_header *h)
         if (codec_decode((struct str){(const char *)f->bytes, f->n}, h, &a, &m, &err) != STATUS_OK)
             die(err.text);
         m.hello.worker.kv_address = (struct str){0};
-        m.hello.worker.group_role = (enum group_role)0;
+        m.hello.worker.replica_role = (enum replica_role)0;
         memset(m.hello.worker.model_hash, 0, sizeof m.hello.worker.model_hash);
-        m.hello.worker.n_elastic = m.hello.worker.shard_tp = m.hello.worker.group_tp = 0;
+        m.hello.worker.n_elastic = m.hello.worker.shard_tp = m.hello.worker.replica_tp = 0;
         m.hello.has_vocabulary = false;
         m.hello.model = (struct str){0};
         if (codec_encode(&m, h->session, h->seq, &scratch, &out) != STATUS_OK)

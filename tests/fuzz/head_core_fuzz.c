@@ -1,4 +1,4 @@
-/* Peers with good keys that say anything: a gateway and two workers that have formed a group and
+/* Peers with good keys that say anything: a gateway and two workers that have formed a replica and
  * run a request, and then frames whose bodies come from the input. Session and numbers are made
  * right, so that what the messages say is what is looked at; the frames that were not understood
  * close the session, and a Hello from the input opens another. After every input the head's
@@ -40,7 +40,7 @@ enum what {
 
 static struct world {
     struct head_core *core;
-    uint64_t now_ns, epoch, other_epoch; /* of the group of 1 and 2, and of another one */
+    uint64_t now_ns, epoch, other_epoch; /* of the replica of 1 and 2, and of another one */
     uint8_t other_maker;                 /* who makes that one's id */
     bool has_other;
     struct link links[N_CONNECTIONS];
@@ -217,7 +217,7 @@ static void pass_time(uint8_t ticks)
     }
 }
 
-/* A second group, and the first one's worker is drained: blocks are on their way between the two,
+/* A second replica, and the first one's worker is drained: blocks are on their way between the two,
  * and whatever workers say of that comes from the input. */
 static void move(void)
 {
@@ -325,7 +325,7 @@ static void start(void)
     w.has_other = false;
     head_core_config_init(&c);
     c.cluster.tp = 2;
-    c.cluster.max_groups = 2;
+    c.cluster.max_replicas = 2;
     c.cluster.elastic_tp = true;
     c.cluster.elastic_wait_ns = 200 * NS_PER_MS;
     c.peers.max_peers = 6;

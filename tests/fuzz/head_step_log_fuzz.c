@@ -14,12 +14,12 @@ static void look_at(const struct step_log_event *e)
     struct msg_plan plan;
     struct error err;
     const struct request *r = &e->request;
-    if (e->i_group >= STEP_LOG_MAX_GROUPS)
+    if (e->i_replica >= STEP_LOG_MAX_REPLICAS)
         abort();
     if (e->kind == STEP_LOG_ADD && (r->n_prompt == 0 || r->n_prompt > r->n_ids || !r->ids ||
                                     r->n_ids > r->ids_cap || r->ids_cap > BLOCKS_MAX_MODEL_LEN))
         abort();
-    if (e->kind == STEP_LOG_GROUP && e->config.n_kv_groups > SCHEDULER_MAX_KV_GROUPS)
+    if (e->kind == STEP_LOG_REPLICA && e->config.n_kv_groups > SCHEDULER_MAX_KV_GROUPS)
         abort();
     if (e->kind != STEP_LOG_PLAN)
         return;

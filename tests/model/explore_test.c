@@ -75,7 +75,7 @@ static void explore_walks(void **state)
     }
 }
 
-/* A rank that is alone serves alone, and the two are one group again: with faults in between. */
+/* A rank that is alone serves alone, and the two are one replica again: with faults in between. */
 static void explore_elastic(void **state)
 {
     uint64_t seed = from_env("COX_MODEL_SEED", 1), start = clock_mono_ns();

@@ -110,7 +110,7 @@ static void put_rank(struct mix *m, const struct world *w, const struct rank *r)
     put(m, r->n_plans);
     for (uint32_t i = 0; i < r->n_plans; i++)
         put_until(m, w, r->plans[i].due_ns);
-    put(m, s->group_id << 8 | s->rank);
+    put(m, s->replica_id << 8 | s->rank);
     for (uint32_t i = 0; i < s->n_answers; i++)
         put(m, s->answers[i]);
 }
@@ -122,27 +122,27 @@ static void put_worker(struct mix *m, const struct world *w, const struct worker
     put(m, x->abort_epoch);
     put(m, x->held_epoch);
     put(m, x->held_epoch ? x->held_position | (uint64_t)x->held_tp << 32 : 0);
-    put(m, x->group ? x->position + 1 : 0);
+    put(m, x->replica ? x->position + 1 : 0);
     if (x->abort_epoch)
         put_age(m, w, x->abort_since_ns);
     if (x->held_epoch)
         put_age(m, w, x->held_since_ns);
     if (w->config.elastic && worker_is_free(x))
-        put_age(m, w, x->free_since_ns); /* when a group may grow by it */
+        put_age(m, w, x->free_since_ns); /* when a replica may grow by it */
     put(m, x->step_received);
     put(m, x->step_executed);
 }
 
-static void put_group(struct mix *m, const struct world *w, const struct group *g)
+static void put_replica(struct mix *m, const struct world *w, const struct replica *g)
 {
     put(m, g->id << 8 | g->state);
     put(m, g->tp << 1 | g->grows);
     put(m, g->epoch);
     put(m, g->n_failures);
-    if (g->state == GROUP_WAITING) {
+    if (g->state == REPLICA_WAITING) {
         put_age(m, w, g->waiting_since_ns);
         put(m, g->retry_at_ns > w->now_ns ? g->retry_at_ns - w->now_ns : 0);
-    } else if (g->state != GROUP_READY && g->state != GROUP_ABORTING) {
+    } else if (g->state != REPLICA_READY && g->state != REPLICA_ABORTING) {
         put(m, g->deadline_ns - w->now_ns);
     }
 }
@@ -154,10 +154,10 @@ static void put_core(struct mix *m, const struct world *w, const struct head_cor
     put(m, h->cluster.n_epochs);
     for (const struct worker *x = h->cluster.workers; x; x = x->next)
         put_worker(m, w, x);
-    for (uint32_t i = 0; i < h->config.cluster.max_groups; i++) {
+    for (uint32_t i = 0; i < h->config.cluster.max_replicas; i++) {
         const struct engine_slot *l = &h->engine_slots[i];
-        if (h->cluster.groups[i])
-            put_group(m, w, h->cluster.groups[i]);
+        if (h->cluster.replicas[i])
+            put_replica(m, w, h->cluster.replicas[i]);
         if (!l->scheduler)
             continue;
         put(m, l->plan_pending);
@@ -177,7 +177,7 @@ static void put_core(struct mix *m, const struct world *w, const struct head_cor
         put(m, r->n_delivered);
         put(m, r->n_losses);
         put(m, r->n_ids_at_loss);
-        put(m, r->i_group);
+        put(m, r->i_replica);
         put(m, r->i_outbox != 0);
         const struct gateway *g = h->gateways[r->i_gateway];
         put(m, g && r->gateway_session == g->session);
@@ -254,11 +254,11 @@ static void print_head(const struct world_head *h)
     }
     printf("  head%u: %s, term %llu, %u workers;", h->index, h->serves ? "serves" : "waits",
            (unsigned long long)h->core->cluster.term, h->core->cluster.n_workers);
-    for (uint32_t i = 0; i < h->core->config.cluster.max_groups; i++) {
-        const struct group *g = h->core->cluster.groups[i];
+    for (uint32_t i = 0; i < h->core->config.cluster.max_replicas; i++) {
+        const struct replica *g = h->core->cluster.replicas[i];
         if (g)
             printf(" group %llu %llx %s", (unsigned long long)g->id, (unsigned long long)g->epoch,
-                   group_state_name(g->state));
+                   replica_state_name(g->state));
     }
     printf("\n");
 }

@@ -1,6 +1,6 @@
-/* Two heads, their store, and one or two groups with a gateway's two requests, under faults. Steps
- * take a quarter of a second, a lease one: what can happen to it happens while tokens come. All
- * places for one fault are tried, and all other orders once; of two faults, and of a fault with
+/* Two heads, their store, and one or two replicas with a gateway's two requests, under faults.
+ * Steps take a quarter of a second, a lease one: what can happen to it happens while tokens come.
+ * All places for one fault are tried, and all other orders once; of two faults, and of a fault with
  * another order, one in so many (COX_PAIR_ONE_IN; 1: all); then walks with many faults
  * (COX_PAIR_WALKS). COX_MODEL_SEED draws others. COX_PAIR="tp,ranks,faults,orders" explores that
  * alone. What must hold: world.c; which planted bugs are found: tests/model/mutants.py.
@@ -24,7 +24,8 @@
 struct shape {
     uint32_t tp, n_ranks;
 };
-static const struct shape shapes[] = {{1, 2}, {2, 4}, {2, 3}}; /* the last one: a group, a spare */
+static const struct shape shapes[] = {
+    {1, 2}, {2, 4}, {2, 3}}; /* the last one: a replica, a spare */
 #define N_SHAPES (sizeof shapes / sizeof shapes[0])
 
 static uint64_t from_env(const char *name, uint64_t otherwise)

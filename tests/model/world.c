@@ -1,13 +1,14 @@
 /* Actions. The properties, checked after every action:
- *   no two epochs of a group execute at once (of two heads: none on the same rank), a rank's epochs
- *   and so its terms only rise, steps of an epoch are contiguous, once on every rank and the same
- * on all of them, one rank in each rank slot, and each plan is legal (world_ranks.c, sim_rank.c);
- * what a client has is a prefix of what it must get, in order, with exactly one end; the gateway
- * takes tokens of the head that welcomed it, and goes to none of an older term (world_gateway.c);
- * the heads' own invariants (head_core_check: no rank in two groups), none serves without a lease,
- * and nobody is refused, but by a head that looks whose the lease is (world_heads.c); and in every
- * state from which nothing but faults can follow (world_time.c): one head serves, every group is
- * ready and every request has its end, so formation ends and nothing is lost. */
+ *   no two epochs of a replica execute at once (of two heads: none on the same rank), a rank's
+ * epochs and so its terms only rise, steps of an epoch are contiguous, once on every rank and the
+ * same on all of them, one rank in each rank slot, and each plan is legal (world_ranks.c,
+ * sim_rank.c); what a client has is a prefix of what it must get, in order, with exactly one end;
+ * the gateway takes tokens of the head that welcomed it, and goes to none of an older term
+ * (world_gateway.c); the heads' own invariants (head_core_check: no rank in two replicas), none
+ * serves without a lease, and nobody is refused, but by a head that looks whose the lease is
+ * (world_heads.c); and in every state from which nothing but faults can follow (world_time.c): one
+ * head serves, every replica is ready and every request has its end, so formation ends and nothing
+ * is lost. */
 #include "tests/model/world.h"
 
 #include <stdarg.h>
@@ -323,7 +324,7 @@ static void gap(struct world *w, uint32_t who)
 
 /* Terms come from those who have seen them. When no rank and no head is left that has, numbers may
  * come again, and what is remembered here of the old ones no longer binds. A gateway that has says
- * so in its Hello, which may come when the group is formed already; it takes part in no epoch. */
+ * so in its Hello, which may come when the replica is formed already; it takes part in no epoch. */
 static void forget_the_dead(struct world *w)
 {
     uint64_t term = 0;

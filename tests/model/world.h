@@ -1,6 +1,6 @@
 #pragma once
 /* A whole cluster in one struct: the real head core (one, or two with the real lease and a model of
- * their store), the real rank states of one or two groups, the gateway's real stream states, and
+ * their store), the real rank states of one or two replicas, the gateway's real stream states, and
  * between them links that keep their order but are interleaved at will. Nothing
  * moves by itself: what could happen next is a list of actions, and one is chosen by whoever
  * explores. Time passes only when nothing else can happen, or as part of a fault. Every action is

@@ -63,7 +63,7 @@ static void on_item(struct world *w, const struct tokens_item *t)
     if (r->n_ends > 1)
         violate(w, "request %u ends twice", i);
     if (t->finish == FINISH_ERROR && w->n_faults >= 3)
-        return; /* three groups were lost with it, one after the other, and it made no token */
+        return; /* three replicas were lost with it, one after the other, and it made no token */
     if (t->finish != FINISH_LENGTH || r->stream.n_received != w->config.n_tokens)
         violate(w, "request %u ends as %s after %u of %u tokens: " STR_FMT, i,
                 finish_reason_name(t->finish), r->stream.n_received, w->config.n_tokens,

@@ -22,7 +22,7 @@ static uint64_t results_in(const struct head_core *core, struct str frame)
     uint64_t n = 0;
     if (frame_parse_header(frame, &h, NULL) != STATUS_OK || h.type != MSG_PLAN)
         return 0;
-    for (uint32_t i = 0; i < core->config.cluster.max_groups; i++) {
+    for (uint32_t i = 0; i < core->config.cluster.max_replicas; i++) {
         const struct engine_slot *l = &core->engine_slots[i];
         bool is_its = l->scheduler && l->plan.len == frame.len &&
                       memcmp(l->plan.ptr + FRAME_HEADER_BYTES, frame.ptr + FRAME_HEADER_BYTES,
@@ -61,7 +61,7 @@ static void core_start(struct world *w, struct world_head *h)
     c.peers.window_bytes = WORLD_CONN_BYTES;
     c.peers.head_instance = ++w->n_head_starts;
     c.cluster.tp = w->config.tp;
-    c.cluster.max_groups = w->config.n_ranks / w->config.tp + 1;
+    c.cluster.max_replicas = w->config.n_ranks / w->config.tp + 1;
     c.cluster.elastic_tp = w->config.elastic;
     c.cluster.elastic_wait_ns = 0; /* or time would have to pass beside a rank that is dead */
     c.max_num_batched_tokens = 64;
@@ -268,7 +268,7 @@ void heads_tick(struct world *w)
 
 /* ---- what holds ---- */
 
-/* One serves all groups, and the other one waits. */
+/* One serves all replicas, and the other one waits. */
 bool heads_are_well(const struct world *w)
 {
     uint32_t n_serve = 0;
@@ -277,7 +277,7 @@ bool heads_are_well(const struct world *w)
         if (!h->core)
             return false;
         n_serve += h->serves;
-        if (h->serves && cluster_count_groups(&h->core->cluster, GROUP_READY) !=
+        if (h->serves && cluster_count_replicas(&h->core->cluster, REPLICA_READY) !=
                              w->config.n_ranks / w->config.tp)
             return false;
     }

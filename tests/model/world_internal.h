@@ -77,8 +77,8 @@ struct client_request {
 
 struct ledger_entry {
     uint32_t serial; /* of the head */
-    uint64_t epoch, step, hash, group;
-    uint64_t by[WORLD_RANKS]; /* instance that executed it, by rank of the group; 0: not yet */
+    uint64_t epoch, step, hash, replica;
+    uint64_t by[WORLD_RANKS]; /* instance that executed it, by rank of the replica; 0: not yet */
 };
 
 enum question_stage { QUESTION_NONE, QUESTION_ASKED, QUESTION_ANSWERED };

@@ -10,7 +10,8 @@ static const struct kv_group kv = {.kind = KV_FULL, .block_tokens = 16, .n_block
 static const uint32_t blocks_alone[] = {6};
 static const struct elastic_shape alone = {.tp = 1, .n_blocks = {blocks_alone, 1}};
 
-/* A group of its own: of another head, which has not heard of the others, it may have any epoch. */
+/* A replica of its own: of another head, which has not heard of the others, it may have any epoch.
+ */
 static bool is_single(const struct world *w, const struct rank *r)
 {
     return r->state.tp < w->config.tp;
@@ -36,10 +37,10 @@ void rank_fill_hello(const struct world *w, uint32_t who, struct msg_hello *h)
                                      .term_epoch = s->comm_epoch};
     if (s->comm_epoch == 0)
         return;
-    h->worker.group_id = s->group_id;
+    h->worker.replica_id = s->replica_id;
     h->worker.rank = s->rank;
     h->worker.stage = s->stage;
-    h->worker.group_tp = s->tp;
+    h->worker.replica_tp = s->tp;
     if (s->comm_epoch != s->term_epoch)
         return;
     h->worker.step_received = s->step_received;
@@ -290,16 +291,16 @@ static struct ledger_entry *ledger_entry(struct world *w, uint32_t serial, uint6
     return &w->ledger[w->n_ledger++];
 }
 
-/* Epochs of a group never run side by side, but for the two steps at most that a rank had received
- * which stood still since. Of two heads each has its own epochs: what they have in common is ranks,
- * and a rank's epochs only rise. */
+/* Epochs of a replica never run side by side, but for the two steps at most that a rank had
+ * received which stood still since. Of two heads each has its own epochs: what they have in common
+ * is ranks, and a rank's epochs only rise. */
 static void check_newest(struct world *w, uint32_t who, uint64_t epoch)
 {
     struct rank *r = &w->ranks[who];
     const struct ledger_entry *newer = NULL;
     for (uint32_t i = 0; i < w->n_ledger && !newer; i++) {
         const struct ledger_entry *e = &w->ledger[i];
-        bool is_its = e->group == r->state.group_id && e->epoch > epoch;
+        bool is_its = e->replica == r->state.replica_id && e->epoch > epoch;
         if (is_its && (!has_two_heads(w) || e->serial == r->serial))
             newer = e;
     }
@@ -353,11 +354,11 @@ static void enter_ledger(struct world *w, uint32_t who, const struct msg_plan *m
     if (*by != 0)
         violate(w, "step %llu of epoch %llx is executed twice as rank %u",
                 (unsigned long long)m->step, (unsigned long long)m->term_epoch, r->state.rank);
-    if (e->hash != 0 && (e->hash != hash || e->group != r->state.group_id))
+    if (e->hash != 0 && (e->hash != hash || e->replica != r->state.replica_id))
         violate(w, "ranks execute different plans as step %llu", (unsigned long long)m->step);
     *by = w->procs[who].instance;
     e->hash = hash;
-    e->group = r->state.group_id;
+    e->replica = r->state.replica_id;
 }
 
 void rank_execute(struct world *w, uint32_t who)

@@ -51,7 +51,7 @@ static void take_heartbeats(struct world *w)
 static void check_whole(struct world *w, const struct head_core *core)
 {
     for (uint32_t i = 0; core && i < core->n_live; i++) {
-        if (core->engine_slots[core->live[i]].group->tp < w->config.tp)
+        if (core->engine_slots[core->live[i]].replica->tp < w->config.tp)
             violate(w, "nothing happens any more, and a group is smaller than it could be");
     }
 }

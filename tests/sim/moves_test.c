@@ -1,10 +1,10 @@
-/* Three groups of one simulated rank each under a whole head: requests come, groups are drained,
- * lost and formed again, blocks are copied between the ranks' KV memories, or lost on the way, or
- * never answered for. Each position of that memory holds a hash of the ids up to it and each plan
- * is checked against it, so blocks that are taken for what they are not, or written while somebody
- * reads them, are seen at once; and every token that a gateway gets is held against the null rule.
- * Some requests have grammars: ranks take their time to compile one, some grammars do not compile,
- * and no plan may admit a request whose grammar its rank has not said to be ready. */
+/* Three replicas of one simulated rank each under a whole head: requests come, replicas are
+ * drained, lost and formed again, blocks are copied between the ranks' KV memories, or lost on the
+ * way, or never answered for. Each position of that memory holds a hash of the ids up to it and
+ * each plan is checked against it, so blocks that are taken for what they are not, or written while
+ * somebody reads them, are seen at once; and every token that a gateway gets is held against the
+ * null rule. Some requests have grammars: ranks take their time to compile one, some grammars do
+ * not compile, and no plan may admit a request whose grammar its rank has not said to be ready. */
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -213,7 +213,7 @@ static void end_epoch(struct world *w, uint32_t i)
     w->ranks[i].n_results = 0;
 }
 
-static void say_hello(struct world *w, uint32_t i, enum group_role role)
+static void say_hello(struct world *w, uint32_t i, enum replica_role role)
 {
     struct msg hello = worker_hello(100 + i, (int32_t)i);
     hello.hello.credit_bytes = 1u << 30;
@@ -223,7 +223,7 @@ static void say_hello(struct world *w, uint32_t i, enum group_role role)
     hello.hello.worker.kv_groups = w->groups;
     hello.hello.worker.n_kv_groups = w->n_groups;
     hello.hello.worker.n_draft = w->n_draft;
-    hello.hello.worker.group_role = role;
+    hello.hello.worker.replica_role = role;
     hello.hello.worker.kv_address = STR("10.0.0.1:9");
     say(w->f, (uint8_t)(1 + i), &hello);
 }
@@ -479,7 +479,7 @@ static void turn(struct world *w, bool arrivals)
 
 /* ---- worlds ---- */
 
-static void draw_groups(struct world *w)
+static void draw_replicas(struct world *w)
 {
     w->n_groups = 1 + below(w, 2);
     for (uint32_t i = 0; i < w->n_groups; i++) {
@@ -494,11 +494,12 @@ static void draw_groups(struct world *w)
 
 static void open_world(struct world *w, uint64_t seed)
 {
-    static const enum group_role roles[3][N_RANKS] = {{GROUP_BOTH, GROUP_BOTH, GROUP_BOTH},
-                                                      {GROUP_PREFILL, GROUP_DECODE, GROUP_DECODE},
-                                                      {GROUP_PREFILL, GROUP_DECODE, GROUP_BOTH}};
+    static const enum replica_role roles[3][N_RANKS] = {
+        {REPLICA_BOTH, REPLICA_BOTH, REPLICA_BOTH},
+        {REPLICA_PREFILL, REPLICA_DECODE, REPLICA_DECODE},
+        {REPLICA_PREFILL, REPLICA_DECODE, REPLICA_BOTH}};
     *w = (struct world){.rng = {seed}};
-    draw_groups(w);
+    draw_replicas(w);
     w->n_draft = below(w, 2) ? 0 : 1 + below(w, 3);
     w->execute_ns = below(w, 4) ? 400 * MS : 1000; /* seldom it is sooner to compute again */
     w->f = fixture_new(1);
@@ -591,7 +592,7 @@ static void random_moves_lose_nothing(void **state)
            (unsigned long long)sums.n_dropped, (unsigned long long)sums.n_constrained,
            (unsigned long long)sums.n_bad_grammars, (unsigned long long)sums.n_let_go,
            (unsigned long long)sums.n_most_known, (unsigned long long)sums.n_put_aside);
-    assert_true(sums.n_given_up * 5 <= n); /* three groups were lost under it, by chance */
+    assert_true(sums.n_given_up * 5 <= n); /* three replicas were lost under it, by chance */
     assert_true(sums.n_constrained && sums.n_bad_grammars && sums.n_put_aside);
     assert_true(sums.n_moved && sums.n_recomputed && sums.n_done && sums.n_failed && sums.n_lost);
 }

@@ -1,12 +1,12 @@
 #pragma once
-/* One group of a simulated cluster: the real request table and scheduler against a simulated rank,
- * with a fake clock and a seed. Everything random comes from the seed, the shape of the world too
- * (depth, budgets, pool sizes, KV groups, arrivals, cancels, deadlines, lost ranks, answers that
- * nobody asked for), so a seed repeats a run exactly. Checked on every turn: scheduler_check (in
- * large worlds, of hundreds of sequences, on every 64th: it looks at everything), the rank's own
- * check of every plan, each token against the null rule, that the oldest running sequence is never
- * preempted, that the group never stands still with work to do. At the end everything drains: each
- * request ended exactly once and for the right reason, all blocks free. */
+/* One replica of a simulated cluster: the real request table and scheduler against a simulated
+ * rank, with a fake clock and a seed. Everything random comes from the seed, the shape of the world
+ * too (depth, budgets, pool sizes, KV groups, arrivals, cancels, deadlines, lost ranks, answers
+ * that nobody asked for), so a seed repeats a run exactly. Checked on every turn: scheduler_check
+ * (in large worlds, of hundreds of sequences, on every 64th: it looks at everything), the rank's
+ * own check of every plan, each token against the null rule, that the oldest running sequence is
+ * never preempted, that the replica never stands still with work to do. At the end everything
+ * drains: each request ended exactly once and for the right reason, all blocks free. */
 #include <stdbool.h>
 #include <stdint.h>
 

@@ -17,7 +17,7 @@ uint32_t below(struct world *w, uint32_t n)
 
 /* ---- the shape of the world ---- */
 
-static void draw_groups(struct world *w)
+static void draw_replicas(struct world *w)
 {
     uint32_t size = below(w, 3); /* tiny: one long sequence fits; small; roomy */
     w->c.n_kv_groups = percent(w, 50) ? 1 : between(w, 2, 3);
@@ -76,7 +76,7 @@ void draw_world(struct world *w)
     w->c.enable_prefix_caching = percent(w, 80);
     w->c.scores_prompts = true;
     w->c.step_target_ns = percent(w, 30) ? STEP_TARGET_NS : 0;
-    draw_groups(w);
+    draw_replicas(w);
     w->arrival_percent = percent(w, 50) ? between(w, 1, 6) : between(w, 6, 50);
     w->burst = percent(w, 30) ? 12 : 1;
     w->n_tenants = percent(w, 50) ? 1 : between(w, 2, 4);

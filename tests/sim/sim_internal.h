@@ -1,8 +1,8 @@
 #pragma once
-/* A world: one group of a simulated cluster and its clients.
+/* A world: one replica of a simulated cluster and its clients.
  *   sim_draw.c   what it is like
  *   sim_world.c  what happens in it, and what must hold when it does
- *   sim_move.c   requests that leave for another group, and come from one
+ *   sim_move.c   requests that leave for another replica, and come from one
  *   sim.c        turns of it, drawn from a seed (tests/fuzz/head_scheduler_fuzz.c: from bytes) */
 #include "common/base/random.h"
 #include "head/scheduler/scheduler.h"
@@ -29,7 +29,7 @@ struct client {
     bool live, came_back; /* came_back: as it was when the scheduler got the request */
     uint64_t i_request;   /* all choices of a request share it */
     uint64_t tenant;
-    bool outside;           /* in another group, on its way here: n_move has its blocks */
+    bool outside;           /* in another replica, on its way here: n_move has its blocks */
     uint64_t out_id, in_id; /* moves; 0: none */
     uint32_t n_move;        /* tokens of it */
     struct request *r;

@@ -1,4 +1,4 @@
-/* Moves. The other group is not simulated: what it has is what must be true. A client that runs
+/* Moves. The other replica is not simulated: what it has is what must be true. A client that runs
  * here has its blocks held, leaves, and comes back as if from there: its blocks are imported while
  * other sequences run, filled with what they must hold, or lost; then it is added again. */
 #include <string.h>

@@ -38,7 +38,7 @@ uint32_t sim_rank_n_kept(const struct null_hash *before, uint32_t n, uint32_t dr
 /* The value of the row that a prompt's last of n ids gets. */
 float sim_rank_score(const uint32_t *ids, uint32_t n, uint32_t n_adapter_bytes);
 uint32_t sim_rank_n_active(const struct sim_rank *rank);
-/* A block from or to another group's rank: it holds the index-th block of ids, or is made to. */
+/* A block from or to another replica's rank: it holds the index-th block of ids, or is made to. */
 bool sim_rank_moved(struct sim_rank *rank, uint32_t i_group, uint32_t block, uint32_t index,
                     const uint32_t *ids, uint32_t n_adapter_bytes, bool write);
 /* Block `a` of one rank's KV memory goes to block `b` of another's; from NULL: something else does.

@@ -1,5 +1,5 @@
 #pragma once
-/* A group in virtual time: a load (load.h) arrives, a policy (policy.h) makes plans, a rank runs
+/* A replica in virtual time: a load (load.h) arrives, a policy (policy.h) makes plans, a rank runs
  * them one after another for as long as the cost model says, with up to `depth` plans in flight:
  * the next plan is made while one runs. No clock, no thread; the same seed gives the same run.
  *

@@ -1,4 +1,4 @@
-/* A group in virtual time: the arrival process, the cost model, ours and vLLM's policy. */
+/* A replica in virtual time: the arrival process, the cost model, ours and vLLM's policy. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -178,8 +178,9 @@ static void a_pool_for_one_sequence_serves_many(void **state)
     assert_true(n_preemptions > 500);
 }
 
-/* Below its capacity a group keeps nobody waiting: what a request takes is bounded by what it takes
- * alone. (steps of 32 rows and some prompt tokens instead of one row: less than three times.) */
+/* Below its capacity a replica keeps nobody waiting: what a request takes is bounded by what it
+ * takes alone. (steps of 32 rows and some prompt tokens instead of one row: less than three times.)
+ */
 static void requests_end_in_time_below_capacity(void **state)
 {
     for (uint64_t seed = 1; seed <= 5; seed++) {
@@ -235,7 +236,7 @@ static void requests_outlive_a_rank(void **state)
     }
 }
 
-/* Each of a group's requests under a deadline that none can meet, and under one that all do: the
+/* Each of a replica's requests under a deadline that none can meet, and under one that all do: the
  * client of a policy that knows none hangs up. */
 static void deadlines_end_requests_in_time(void **state)
 {

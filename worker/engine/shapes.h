@@ -4,7 +4,8 @@
 #include "worker/engine/state.h"
 
 /* Between the measure and the load. */
-/* Bytes by which another rank slot of the whole group takes more than this one, KV cache apart. */
+/* Bytes by which another rank slot of the whole replica takes more than this one, KV cache apart.
+ */
 MUST_USE enum status engine_rank_slots_more(const struct engine *e, uint64_t *out,
                                             struct error *err);
 /* The KV cache is sized: the whole TP, and smaller ones that fit into what was sized for it. */

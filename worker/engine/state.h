@@ -35,7 +35,7 @@ struct engine_setup {
     /* Of the device, for ranks that meet by its own library, not 0; NULL: comm's. */
     uint64_t (*told_bytes)(uint32_t tp, uint32_t pp);
     uint64_t told_held_bytes;          /* of them, what the device's available bytes lack already */
-    uint64_t kv_transfer_bytes;        /* of the host, for blocks on their way to other groups */
+    uint64_t kv_transfer_bytes;        /* of the host, for blocks on their way to other replicas */
     bool is_eager;                     /* passes are never recorded */
     bool is_elastic;                   /* it may take ranks of smaller TPs, too */
     uint32_t max_loras, max_lora_rank; /* adapters; 0: none can be loaded */

@@ -1,4 +1,4 @@
-/* A device that fails or hangs, and a group that does not end: the process has to. */
+/* A device that fails or hangs, and a replica that does not end: the process has to. */
 #include "worker/executor/device_loss.h"
 
 #include <time.h>
@@ -46,7 +46,7 @@ void executor_await_device(struct executor_model *x)
         lose_device(x, &why);
 }
 
-/* Of several ranks the group's end tells: here nothing could be waited for. */
+/* Of several ranks the replica's end tells: here nothing could be waited for. */
 void executor_look_at_device(struct executor_model *x, enum status s, const struct error *err)
 {
     bool may_be = s != STATUS_OK && s != STATUS_PROTOCOL && s != STATUS_CLOSED;

@@ -84,7 +84,7 @@ struct executor_ops {
                          struct error *err);
     bool (*is_due)(struct executor *e);
     enum status (*finish)(struct executor *e, struct msg_result *out, struct error *err);
-    /* Between steps of a group: STATUS_IO when a peer is out of reach. NULL: there are none. */
+    /* Between steps of a replica: STATUS_IO when a peer is out of reach. NULL: there are none. */
     enum status (*check)(struct executor *e, struct error *err);
     /* Between steps: loads an adapter of this rank's shard, or drops it. What is wrong with one is
      * said with file and tensor, and changes nothing. STATUS_EXISTS: it is here. m->identity: what
@@ -138,11 +138,11 @@ struct config_identity {
     struct str draft_hashes; /* of the draft model's, where one drafts */
     const char *dtype, *quantisation, *kv_dtype;
     uint32_t block_size, tp, pp, max_model_len, vocab_size;
-    uint32_t pass_rows; /* what ranks cut a step by: a group's have to cut it alike */
+    uint32_t pass_rows; /* what ranks cut a step by: a replica's have to cut it alike */
     bool expert_parallel;
     struct speculation speculation; /* the ranks draft, or expect draft tokens: the same ones */
 };
 void executor_config_hash(const struct config_identity *c, uint8_t out[32]);
-/* Of the model alone: workers that differ in the rest may serve side by side, in groups of their
+/* Of the model alone: workers that differ in the rest may serve side by side, in replicas of their
  * own. */
 void executor_model_hash(const struct config_identity *c, uint8_t out[32]);

@@ -1,8 +1,8 @@
 #pragma once
-/* An executor's way to the ranks of its group, apart from the collectives inside a pass: one table
- * for each kind, x->ranks.ops, which is never NULL. Who calls does not ask which it is. On the
- * compute thread, but for open, listen, address, make_id, interrupt, is_overdue and close (the
- * loop's). x->ranks.in is the group at hand: x->ranks.ops, or of one rank alone, where there were
+/* An executor's way to the ranks of its replica, apart from the collectives inside a pass: one
+ * table for each kind, x->ranks.ops, which is never NULL. Who calls does not ask which it is. On
+ * the compute thread, but for open, listen, address, make_id, interrupt, is_overdue and close (the
+ * loop's). x->ranks.in is the replica at hand: x->ranks.ops, or of one rank alone, where there were
  * others before, ranks_alone. leave is x->ranks.ops' whatever is at hand: it ends an interrupt,
  * too. */
 #include "worker/executor/state.h"
@@ -22,7 +22,7 @@ struct ranks_ops {
     enum status (*make_id)(struct executor_model *x, uint8_t *out, struct error *err);
     /* After an error nothing is joined. */
     enum status (*join)(struct executor_model *x, const struct executor_comm *c, struct error *err);
-    /* Nothing of the group is under way any more; or the process has to end (x->is_lost). */
+    /* Nothing of the replica is under way any more; or the process has to end (x->is_lost). */
     void (*leave)(struct executor_model *x);
     void (*interrupt)(struct executor_model *x); /* what blocks returns STATUS_CLOSED soon */
     /* Are all ranks here? check may wait; look does not. */

@@ -1,4 +1,4 @@
-/* A group of ranks on GPUs: NCCL on the device's stream (collectives/gpu.h). */
+/* A replica on GPUs: NCCL on the device's stream (collectives/gpu.h). */
 #include "common/base/clock.h"
 #include "common/base/log.h"
 #include "worker/executor/device_loss.h"

@@ -11,8 +11,8 @@
 
 /* The way to the other ranks (ranks.h). */
 struct executor_ranks {
-    const struct ranks_ops *ops; /* of the group that it was started for */
-    const struct ranks_ops *in;  /* of the group at hand */
+    const struct ranks_ops *ops; /* of the replica that it was started for */
+    const struct ranks_ops *in;  /* of the replica at hand */
     struct comm_stages comms;
     /* ranks_cpu.c */
     struct comm *comm;
@@ -20,7 +20,7 @@ struct executor_ranks {
     /* ranks_gpu.c */
     struct collectives_gpu *gpus;
     void *tell;          /* of the device: what is told to all */
-    bool refused_record; /* by this device, in a group */
+    bool refused_record; /* by this device, in a replica */
     /* device/model.c: the id that this rank made; the loop's thread writes before Join */
     uint8_t made_id[GPU_COMM_ID_BYTES];
     bool has_made_id;

@@ -26,8 +26,8 @@ struct kv_walk {
     uint64_t at; /* in the piece */
 };
 
-/* Are they all here? n_blocks: of each group, as its own group has agreed. STATUS_INVALID names the
- * one that is not. */
+/* Are they all here? n_blocks: of each group, as its own replica has agreed. STATUS_INVALID names
+ * the one that is not. */
 MUST_USE enum status kv_walk_check(const struct kv_walk *w, struct u32_span n_blocks,
                                    struct error *err);
 uint64_t kv_walk_bytes(const struct kv_walk *w); /* of all blocks */

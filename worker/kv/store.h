@@ -32,7 +32,7 @@ uint64_t kv_store_block_bytes(const struct program *p, const struct kv_shape *s,
 struct kv_store;
 /* groups as sized; program and device are borrowed. COX_KV_LAYOUT in the environment says how a
  * block lies: "block" (as if it were not there), all layers in one piece; "layer", each layer's
- * blocks side by side, which moves no block to other groups. STATUS_INVALID: something else. */
+ * blocks side by side, which moves no block to other replicas. STATUS_INVALID: something else. */
 MUST_USE enum status kv_store_new(const struct program *p, struct device *d, enum dtype dtype,
                                   const struct kv_group *groups, struct kv_store **out,
                                   struct error *err);

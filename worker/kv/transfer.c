@@ -94,7 +94,7 @@ static enum status meet(struct kv_transfer *t, const struct msg_kv_transfer *m, 
     static const bool both[2] = {true, true};
     const struct str addresses[2] = {m->from_address, m->to_address};
     uint64_t until = clock_mono_ns() + t->o.timeout_ms * NS_PER_MS, now;
-    /* the id is the epoch: each side's own is of its own group */
+    /* the id is the epoch: each side's own is of its own replica */
     struct comm_group g = {.term_epoch = m->id,
                            .rank = m->sends ? SENDER : RECEIVER,
                            .n_ranks = 2,

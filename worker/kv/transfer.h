@@ -1,5 +1,5 @@
 #pragma once
-/* Blocks of this rank's KV cache to a rank of another group, or from one (docs/protocol.md, "KV
+/* Blocks of this rank's KV cache to a rank of another replica, or from one (docs/protocol.md, "KV
  * transfers"): a thread with a communicator of its own, beside the compute thread's steps. One
  * transfer at a time, in the order of the orders.
  *

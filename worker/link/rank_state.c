@@ -84,7 +84,7 @@ enum rank_action rank_state_on_form(struct rank_state *s, const struct msg_form 
         return ignore(s);
     rank_state_see_term(s, m->term_epoch >> 32);
     s->term_epoch = m->term_epoch;
-    s->group_id = m->group_id;
+    s->replica_id = m->replica_id;
     s->tp = m->tp;
     s->pp = m->pp;
     s->rank = m->rank;

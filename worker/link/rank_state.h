@@ -37,7 +37,7 @@ struct rank_state {
     uint64_t term_seen;  /* highest term in any message */
     uint64_t term_epoch; /* of the formation we are in; never goes back */
     uint64_t comm_epoch; /* of the communicator we join, hold or abort; 0: none. In Hello */
-    uint64_t group_id;
+    uint64_t replica_id;
     uint32_t tp, pp, rank, stage;
     uint64_t step_received, step_executed;
     bool gap_sent;     /* one Gap per hole */

@@ -274,7 +274,7 @@ static enum status load_target(void *ctx, uint32_t i_weight, const char *module,
     return why ? error_set(err, STATUS_INTERNAL, "%s: %s: %s", f->folder, module, why) : STATUS_OK;
 }
 
-/* The same on all ranks of a group, whenever each of them read it. */
+/* The same on all ranks of a replica, whenever each of them read it. */
 static enum status check_identity(struct lora_slot *slot, struct adapter_identity said,
                                   const char *folder, struct error *err)
 {

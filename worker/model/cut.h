@@ -1,5 +1,5 @@
 #pragma once
-/* How the ranks of a group share a model: ranges that lie side by side and are the
+/* How the ranks of a replica share a model: ranges that lie side by side and are the
  * whole. As even as they go: a rank may have one more than another, and the last ones nothing, when
  * there are more ranks than parts. Rank 0 always has something. Pure. */
 #include <stdint.h>

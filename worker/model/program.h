@@ -174,9 +174,9 @@ static inline bool program_is_last(const struct program *p)
     return p->stage + 1 == p->pp;
 }
 
-/* Rows of the vocabulary that a rank of the group has, of the embedding and of the head alike; they
- * begin at a multiple of PROGRAM_VOCAB_UNIT: whole panels of outputs, so that nothing is padded but
- * the end, and every part is aligned to a cache line. */
+/* Rows of the vocabulary that a rank of the replica has, of the embedding and of the head alike;
+ * they begin at a multiple of PROGRAM_VOCAB_UNIT: whole panels of outputs, so that nothing is
+ * padded but the end, and every part is aligned to a cache line. */
 enum { PROGRAM_VOCAB_UNIT = 16 };
 struct cut_range program_vocab_part(const struct program *p, uint32_t rank);
 void program_free(struct program *p); /* NULL is fine; not what the loader filled */

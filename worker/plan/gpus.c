@@ -273,7 +273,7 @@ static void name_target(struct gpu_target *t, struct str name)
     snprintf(t->name, sizeof t->name, STR_FMT, STR_ARG(name));
 }
 
-/* "4x" in front of a name: how many. 0: there is none; -1: more than a group can have. */
+/* "4x" in front of a name: how many. 0: there is none; -1: more than a replica can have. */
 static int take_number(struct str *name)
 {
     size_t i = 0;

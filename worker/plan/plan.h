@@ -1,7 +1,7 @@
 #pragma once
-/* `cox plan MODEL`: what each rank of a group is going to take, and what fits in its memory, by the
- * code that measures a worker before it loads. A folder is read by its config.json alone, a GGUF by
- * its header: no weight is read, and there need not be any. */
+/* `cox plan MODEL`: what each rank of a replica is going to take, and what fits in its memory, by
+ * the code that measures a worker before it loads. A folder is read by its config.json alone, a
+ * GGUF by its header: no weight is read, and there need not be any. */
 #include "common/base/str.h"
 #include "common/options/plan.h"
 #include "proto/messages.h"

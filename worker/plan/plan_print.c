@@ -22,7 +22,7 @@ static uint32_t least(const struct plan *p, uint32_t i_group, bool most)
     return n;
 }
 
-/* Of the stage that has most of the group's layers. */
+/* Of the stage that has most of the replica's layers. */
 static const struct kv_group *largest(const struct plan *p, uint32_t i_group)
 {
     const struct kv_group *g = &p->ranks[0].kv_groups[i_group];

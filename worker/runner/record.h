@@ -7,7 +7,7 @@ struct runner;
 /* Has the device refused to record or to replay a pass? Of several ranks the step fails then: NCCL
  * wants a collective to be of a graph on all of its ranks or on none. NULL: no. */
 bool runner_refused_record(const struct runner *r);
-/* Whether passes are neither padded nor recorded from now on: for all ranks of a group alike. */
+/* Whether passes are neither padded nor recorded from now on: for all ranks of a replica alike. */
 void runner_set_eager(struct runner *r, bool is_eager);
 /* Recorded passes are not to be replayed any more: the communicator is another one. NULL
  * is fine. */

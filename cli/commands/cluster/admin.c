@@ -204,30 +204,30 @@ static const char *plural(long long n)
     return n == 1 ? "" : "s";
 }
 
-/* The sentence about the requests of the worker's group: other groups take them, or a spare takes
- * the worker's place. */
+/* The sentence about the requests of the worker's replica: other replicas take them, or a spare
+ * takes the worker's place. */
 static void say_of_group(const json_t *status, const json_t *worker)
 {
-    const json_t *group = json_object_get(worker, "group"), *o;
+    const json_t *replica = json_object_get(worker, "group"), *o;
     long long n = 0, n_other = 0, n_spare = 0;
     size_t i;
     json_array_foreach(json_object_get(status, "groups"), i, o)
     {
         bool is_its =
-            json_is_integer(group) && answer_integer(o, "id") == json_integer_value(group);
+            json_is_integer(replica) && answer_integer(o, "id") == json_integer_value(replica);
         n = is_its ? answer_integer(o, "running") + answer_integer(o, "waiting") : n;
         n_other += !is_its && answer_state_is(o, "ready");
     }
     json_array_foreach(json_object_get(status, "workers"), i, o) n_spare +=
         answer_state_is(o, "free") && o != worker;
-    if (!json_is_integer(group))
+    if (!json_is_integer(replica))
         printf("It was in no group, so no request moves.\n");
     else if (n == 0 && (n_other > 0 || n_spare > 0))
         printf("No request runs in its group %lld; other workers take what comes.\n",
-               (long long)json_integer_value(group));
+               (long long)json_integer_value(replica));
     else if (n_other > 0 || n_spare > 0)
         printf("%lld request%s of its group %lld move%s to other workers.\n", n, plural(n),
-               (long long)json_integer_value(group), n == 1 ? "s" : "");
+               (long long)json_integer_value(replica), n == 1 ? "s" : "");
     else
         printf("No other group serves and no worker is spare: %lld request%s wait%s until one "
                "does.\n",

@@ -209,14 +209,16 @@ static enum status scale(const struct local_cluster *c, unsigned long long n, st
         json_t *j = json_loadb(answer.ptr, answer.len, 0, NULL);
         long long was = json_integer_value(json_object_get(j, "was"));
         long long is = json_integer_value(json_object_get(j, "workers"));
-        long long whole = is / c->group;
-        long long groups = c->max_groups > 0 && whole > c->max_groups ? c->max_groups : whole;
+        long long whole = is / c->replica_ranks;
+        long long n_replicas =
+            c->max_replicas > 0 && whole > c->max_replicas ? c->max_replicas : whole;
         printf("%lld workers, %lld before: %lld group%s of %lld and %lld spare; `cox status` shows "
                "them\n",
-               is, was, groups, groups == 1 ? "" : "s", c->group, is - groups * c->group);
-        if (whole > groups)
+               is, was, n_replicas, n_replicas == 1 ? "" : "s", c->replica_ranks,
+               is - n_replicas * c->replica_ranks);
+        if (whole > n_replicas)
             printf("More than %lld groups do not serve: `cox up` was started with --dp %lld.\n",
-                   c->max_groups, c->max_groups);
+                   c->max_replicas, c->max_replicas);
         json_decref(j);
     }
     strbuf_fini(&answer);

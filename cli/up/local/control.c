@@ -95,7 +95,7 @@ static void scale(const struct up_control *c, struct http_request *r)
     if (s == STATUS_OK)
         respond_json(r, 200,
                      json_pack("{s:i,s:i,s:i}", "was", (int)was, "workers", (int)is, "group",
-                               (int)c->o.group));
+                               (int)c->o.replica_ranks));
     else
         respond_json(r, 400, json_pack("{s:s}", "error", err.text));
 }
@@ -107,12 +107,12 @@ static void give_state(const struct up_control *c, struct http_request *r)
     const char *name;
     for (uint32_t i = 0; (name = o->process(o->ctx, i)); i++)
         json_array_append_new(names, json_string(name));
-    json_t *j = json_pack("{s:s, s:s, s:s, s:s, s:s, s:i, s:I, s:i, s:i, s:o}", "name", o->name,
-                          "model", o->model, "state", o->state(o->ctx), "url", o->url, "admin",
-                          o->admin, "pid", (int)getpid(), "uptime_s",
-                          (json_int_t)((clock_mono_ns() - c->begin_ns) / NS_PER_S), "workers",
-                          (int)o->n_workers(o->ctx), "group", (int)o->group, "processes", names);
-    json_object_set_new(j, "max_groups", json_integer(o->max_groups));
+    json_t *j = json_pack(
+        "{s:s, s:s, s:s, s:s, s:s, s:i, s:I, s:i, s:i, s:o}", "name", o->name, "model", o->model,
+        "state", o->state(o->ctx), "url", o->url, "admin", o->admin, "pid", (int)getpid(),
+        "uptime_s", (json_int_t)((clock_mono_ns() - c->begin_ns) / NS_PER_S), "workers",
+        (int)o->n_workers(o->ctx), "group", (int)o->replica_ranks, "processes", names);
+    json_object_set_new(j, "max_groups", json_integer(o->max_replicas));
     json_object_set_new(j, "log", o->log_file ? json_string(o->log_file) : json_null());
     respond_json(r, 200, j);
 }

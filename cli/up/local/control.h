@@ -18,7 +18,7 @@ struct up_control_options {
     const char *admin;  /* HOST:PORT of the head's admin API, by which people know the cluster */
     const char *admin_key_file; /* of that API, with which the head is told; NULL: none */
     const char *name, *model, *url, *log_file; /* log_file NULL: in the foreground */
-    uint32_t group, max_groups; /* workers of a whole group; max_groups 0: no bound */
+    uint32_t replica_ranks, max_replicas; /* workers of a whole replica; max_replicas 0: no bound */
     uint32_t (*n_workers)(void *ctx);
     const char *(*state)(void *ctx);               /* "starting", "serving", "stopping" */
     const char *(*process)(void *ctx, uint32_t i); /* a name; NULL: there are no more */

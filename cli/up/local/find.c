@@ -52,7 +52,7 @@ static json_t *about(const char *socket, uint32_t wait_ms)
 static bool look_at(const char *socket, uint32_t wait_ms, struct local_cluster *out)
 {
     json_t *j = about(socket, wait_ms);
-    *out = (struct local_cluster){.group = 1};
+    *out = (struct local_cluster){.replica_ranks = 1};
     if (!j)
         return false;
     snprintf(out->socket, sizeof out->socket, "%s", socket);
@@ -65,9 +65,9 @@ static bool look_at(const char *socket, uint32_t wait_ms, struct local_cluster *
     out->pid = json_integer_value(json_object_get(j, "pid"));
     out->uptime_s = json_integer_value(json_object_get(j, "uptime_s"));
     out->workers = json_integer_value(json_object_get(j, "workers"));
-    out->group = json_integer_value(json_object_get(j, "group"));
-    out->group = out->group > 0 ? out->group : 1;
-    out->max_groups = json_integer_value(json_object_get(j, "max_groups"));
+    out->replica_ranks = json_integer_value(json_object_get(j, "group"));
+    out->replica_ranks = out->replica_ranks > 0 ? out->replica_ranks : 1;
+    out->max_replicas = json_integer_value(json_object_get(j, "max_groups"));
     json_decref(j);
     return true;
 }

@@ -10,7 +10,7 @@ enum { LOCAL_CLUSTERS_MAX = 256 };
 struct local_cluster {
     char socket[256], admin[300]; /* admin: HOST:PORT by which it is known */
     char name[64], model[256], url[300], state[16], log_file[512]; /* "": an older `cox up` */
-    long long pid, uptime_s, workers, group, max_groups;           /* max_groups 0: no bound */
+    long long pid, uptime_s, workers, replica_ranks, max_replicas; /* max_replicas 0: no bound */
 };
 
 /* All that answer, by name; the caller frees *owned_list (mem_free). wait_ms: for each to answer.

@@ -35,7 +35,7 @@ void up_build_head(struct up_builder *b, struct up_child *c, bool is_second)
     flags_of_lease(b, c);
     up_flag_int(b, c, "--tp", o->tp);
     up_flag_int(b, c, "--pp", o->pp);
-    up_flag_if(b, c, "--max-groups", up_options_max_groups(o));
+    up_flag_if(b, c, "--max-groups", up_options_max_replicas(o));
     up_flag(c, "--peer-timeout", up_text(b, "%.15g", o->peer_timeout_s));
     if (o->elastic_tp) {
         up_arg(c, "--elastic-tp");

@@ -6,11 +6,12 @@
 #include "cli/up/plan/options.h"
 #include "common/options/worker.h"
 
-/* Spares wait: the cores belong to those that are in a group. */
+/* Spares wait: the cores belong to those that are in a replica. */
 static uint32_t n_computing(const struct up_options *o, int64_t n_workers)
 {
-    uint32_t group = (uint32_t)(o->tp * o->pp), n = (uint32_t)n_workers, spares = n % group;
-    uint32_t most = up_options_max_groups(o) * group;
+    uint32_t replica_ranks = (uint32_t)(o->tp * o->pp), n = (uint32_t)n_workers,
+             spares = n % replica_ranks;
+    uint32_t most = up_options_max_replicas(o) * replica_ranks;
     n = n > spares ? n - spares : n;
     return most > 0 && n > most ? most : n;
 }

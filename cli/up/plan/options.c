@@ -533,7 +533,7 @@ int64_t up_options_n_workers(const struct up_options *o)
 }
 
 /* With workers of two roles --dp alone would leave one of them out. */
-uint32_t up_options_max_groups(const struct up_options *o)
+uint32_t up_options_max_replicas(const struct up_options *o)
 {
     bool has_roles = o->prefill_workers + o->decode_workers > 0;
     return o->workers > 0 && o->dp > 1 && !has_roles ? (uint32_t)o->dp : 0;

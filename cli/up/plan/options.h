@@ -79,8 +79,8 @@ extern const size_t up_n_specs;
 
 /* Workers that the cluster has from the start. */
 int64_t up_options_n_workers(const struct up_options *o);
-/* Groups that serve at once at most; further workers are spares: --dp beside --workers. 0: as many
- * as there are workers for. */
-uint32_t up_options_max_groups(const struct up_options *o);
+/* Replicas that serve at once at most; further workers are spares: --dp beside --workers. 0: as
+ * many as there are workers for. */
+uint32_t up_options_max_replicas(const struct up_options *o);
 /* A line for each flag that does nothing without --standby. */
 void up_options_warnings(const struct up_options *o, struct strbuf *lines);

@@ -13,16 +13,16 @@
 #include "common/options/head.h"
 #include "common/options/worker.h"
 
-/* Only workers of one role form a group. */
+/* Only workers of one role form a replica. */
 static enum status check_roles(const struct up_options *o, int64_t n_workers, struct error *err)
 {
-    int64_t group = o->tp * o->pp, n_roles = o->prefill_workers + o->decode_workers;
+    int64_t replica_ranks = o->tp * o->pp, n_roles = o->prefill_workers + o->decode_workers;
     if (n_roles > n_workers)
         return error_set(err, STATUS_INVALID,
                          "--workers %lld: there are %lld with --prefill-workers and "
                          "--decode-workers",
                          (long long)n_workers, (long long)n_roles);
-    if (o->prefill_workers % group != 0 || o->decode_workers % group != 0)
+    if (o->prefill_workers % replica_ranks != 0 || o->decode_workers % replica_ranks != 0)
         return error_set(err, STATUS_INVALID,
                          "--prefill-workers %lld --decode-workers %lld: a group has %lld x %lld "
                          "ranks of one role: give multiples",
@@ -33,7 +33,7 @@ static enum status check_roles(const struct up_options *o, int64_t n_workers, st
 
 static enum status check(const struct up_options *o, int64_t n_workers, struct error *err)
 {
-    int64_t group = o->tp * o->pp;
+    int64_t replica_ranks = o->tp * o->pp;
     struct speculation speculation;
     TRY(speculation_read(&o->speculation, &speculation, err)); /* said once, not by each worker */
     TRY(check_roles(o, n_workers, err));
@@ -59,7 +59,7 @@ static enum status check(const struct up_options *o, int64_t n_workers, struct e
     if (n_workers > 1024)
         return error_set(err, STATUS_INVALID, "%lld workers on one machine: at most 1024",
                          (long long)n_workers);
-    if (o->dp > 1 && n_workers < group * o->dp)
+    if (o->dp > 1 && n_workers < replica_ranks * o->dp)
         return error_set(
             err, STATUS_INVALID, "--workers %lld is too few for %lld groups of %lld x %lld ranks",
             (long long)n_workers, (long long)o->dp, (long long)o->tp, (long long)o->pp);

@@ -1,5 +1,5 @@
 /* Names of modules as an adapter's configuration has them. Thousands of names against thousands of
- * modules are millions of comparisons, while every rank of a group waits: so they are sorted, and
+ * modules are millions of comparisons, while every rank of a replica waits: so they are sorted, and
  * looked up by what a module's name ends with. */
 #include "common/model/lora/names.h"
 

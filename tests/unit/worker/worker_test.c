@@ -283,7 +283,7 @@ static void form(struct fixture *f, uint64_t epoch)
     static const struct str addresses[] = {{"a:1", 3}, {"b:1", 3}};
     send_msg(f, &(struct msg){.type = MSG_FORM,
                               .form = {.term_epoch = epoch,
-                                       .group_id = 4,
+                                       .replica_id = 4,
                                        .tp = 2,
                                        .pp = 1,
                                        .make_id = true,
@@ -366,7 +366,7 @@ static void send_abort(struct fixture *f, uint64_t epoch)
     send_msg(f, &(struct msg){.type = MSG_ABORT, .abort_ = {epoch, STR("a test\nsays so")}});
 }
 
-/* ---- a rank of another group, as this test plays it ---- */
+/* ---- a rank of another replica, as this test plays it ---- */
 
 struct other_group {
     struct kv_transfer *t;
@@ -464,7 +464,7 @@ static void test_hello_says_what_it_is(void **state)
     assert_string_equal(worker_why_not_ready(f->worker), "draining");
 }
 
-/* Which TPs it could serve with, and in a group of one of them that it is of that one. */
+/* Which TPs it could serve with, and in a replica of one of them that it is of that one. */
 static void test_hello_says_smaller_tps(void **state)
 {
     struct fixture *f = *state;
@@ -474,7 +474,7 @@ static void test_hello_says_smaller_tps(void **state)
     start(f);
     (void)expect(f, MSG_HELLO);
     assert_int_equal(f->hello.worker.tp, 4);
-    assert_int_equal(f->hello.worker.group_tp, 0);
+    assert_int_equal(f->hello.worker.replica_tp, 0);
     assert_int_equal(f->n_elastic, 2);
     assert_int_equal(f->elastic_tp[0], 2);
     assert_int_equal(f->elastic_tp[1], 1);
@@ -483,7 +483,7 @@ static void test_hello_says_smaller_tps(void **state)
     f->link.seq_out += 5; /* a number that does not follow: Hello again */
     plan(f, EPOCH(1), 1);
     (void)expect(f, MSG_HELLO);
-    assert_int_equal(f->hello.worker.group_tp, 2);
+    assert_int_equal(f->hello.worker.replica_tp, 2);
 }
 
 static void test_steps_gap_abort(void **state)
@@ -524,7 +524,7 @@ static void test_invalid_plan_is_a_gap(void **state)
     const struct msg *m = expect(f, MSG_GAP);
     assert_true(m->gap.last_step == 0 && m->gap.got_step == 1);
     assert_true(m->gap.text.len > 0);
-    form(f, EPOCH(2)); /* over the broken group: aborted first, without being asked */
+    form(f, EPOCH(2)); /* over the broken replica: aborted first, without being asked */
     assert_true(expect(f, MSG_COMM_ID)->comm_id.term_epoch == EPOCH(2));
 }
 
@@ -533,12 +533,12 @@ static void test_kv_transfers(void **state)
 {
     struct fixture *f = *state;
     struct other_group g;
-    f->o.role = GROUP_DECODE;
+    f->o.role = REPLICA_DECODE;
     start(f);
-    assert_int_equal(expect(f, MSG_HELLO)->hello.worker.group_role, GROUP_DECODE);
+    assert_int_equal(expect(f, MSG_HELLO)->hello.worker.replica_role, REPLICA_DECODE);
     assert_int_equal(strncmp(f->kv_address, "127.0.0.1:", 10), 0);
     open_other(f, &g);
-    order(f, &g, EPOCH(1), 1, true, 5); /* in no group yet */
+    order(f, &g, EPOCH(1), 1, true, 5); /* in no replica yet */
     expect_transferred(f, EPOCH(1), 1, STATUS_CLOSED);
     become_ready(f, EPOCH(1));
     for (uint64_t step = 1; step <= 15; step++) { /* "ab" and 14 drawn fill block 5 */
@@ -750,9 +750,9 @@ static void test_lost_link_and_adoption(void **state)
     assert_int_equal(f->n_hello, 2);
     assert_true(f->hello.worker.term_epoch == EPOCH(1));
     assert_true(f->hello.worker.step_received == 1 && f->hello.worker.step_executed == 1);
-    assert_int_equal(f->hello.worker.group_id, 4);
+    assert_int_equal(f->hello.worker.replica_id, 4);
     send_msg(f, &(struct msg){.type = MSG_RESET, .reset = {EPOCH(7), 2ull << 32 | 1}});
-    assert_int_equal(expect(f, MSG_FORMED)->formed.status, STATUS_INVALID); /* not this group */
+    assert_int_equal(expect(f, MSG_FORMED)->formed.status, STATUS_INVALID); /* not this replica */
     send_msg(f, &(struct msg){.type = MSG_RESET, .reset = {EPOCH(1), 2ull << 32 | 2}});
     const struct msg *m = expect(f, MSG_FORMED);
     assert_true(m->formed.status == STATUS_OK && m->formed.term_epoch == (2ull << 32 | 2));
@@ -832,7 +832,7 @@ static void test_idle_peer_is_gone(void **state)
     assert_true(expect(f, MSG_COMM_ERROR)->comm_error.term_epoch == EPOCH(2));
 }
 
-/* The head is told why, not that the group has been left, and the process is to end. */
+/* The head is told why, not that the replica has been left, and the process is to end. */
 static void test_lost_by_an_abort(void **state)
 {
     struct fixture *f = *state;

@@ -137,7 +137,7 @@ static enum status cuda_open_draws(struct executor_model *x, struct gpu_draws **
     return gpu_draws_open(x->engine->device, &o, out, err);
 }
 
-/* ---- KV blocks on their way to and from other groups ---- */
+/* ---- KV blocks on their way to and from other replicas ---- */
 
 struct copies {
     struct kv_copies base;

@@ -1,4 +1,4 @@
-/* Plans executed with a model's weights (docs/runner.md), alone or as one of a group's ranks
+/* Plans executed with a model's weights (docs/runner.md), alone or as one of a replica's ranks
  * (docs/comm.md), on any device. All ranks execute the same plans; rank 0 of the last stage draws.
  */
 #include "worker/executor/device/model.h"

@@ -20,8 +20,8 @@ static const struct up_ready usual = {.url = "http://127.0.0.1:8000",
                                       .is_only = true,
                                       .is_usual_admin = true,
                                       .n_workers = 5,
-                                      .group = 2,
-                                      .n_groups = 2,
+                                      .replica_ranks = 2,
+                                      .n_replicas = 2,
                                       .n_gateways = 1,
                                       .took_ms = 1234};
 

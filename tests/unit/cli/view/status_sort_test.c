@@ -26,7 +26,7 @@ static const struct {
     const char *want;
 } cases[] = {
     {STATUS_BY_NAME, false, "cba"},   {STATUS_BY_NAME, true, "abc"},
-    {STATUS_BY_STATE, false, "bca"},  {STATUS_BY_GROUP, false, "cab"},
+    {STATUS_BY_STATE, false, "bca"},  {STATUS_BY_REPLICA, false, "cab"},
     {STATUS_BY_STEP, false, "cab"},   {STATUS_BY_GPU, false, "bac"},
     {STATUS_BY_MEMORY, false, "abc"},
 };

@@ -121,7 +121,7 @@ static void test_scrolling_shows_every_line(void **state)
     static const unsigned sizes[][2] = {{60, 6}, {60, 20}, {80, 8}, {120, 30}};
     for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
         struct top_shape shape = {.columns = sizes[i][0], .rows = sizes[i][1]};
-        bool seen_group = false, seen_a = false, seen_b = false;
+        bool seen_replica = false, seen_a = false, seen_b = false;
         json_t *j = json_loads(full, 0, NULL);
         struct top_history h = {0};
         unsigned most = 1;
@@ -130,12 +130,12 @@ static void test_scrolling_shows_every_line(void **state)
             strbuf_init(&b, 0);
             most = top_view_render(j, &h, &shape, &b);
             assert_int_equal(strncmp(b.ptr, "cox top   model demo", 20), 0);
-            seen_group = seen_group || strstr(b.ptr, "7      ready");
+            seen_replica = seen_replica || strstr(b.ptr, "7      ready");
             seen_a = seen_a || strstr(b.ptr, "00000000000");
             seen_b = seen_b || strstr(b.ptr, "loading 34 %");
             strbuf_fini(&b);
         }
-        if (!seen_group || !seen_a || !seen_b)
+        if (!seen_replica || !seen_a || !seen_b)
             fail_msg("%u x %u: a line is in no window", shape.columns, shape.rows);
         json_decref(j);
     }

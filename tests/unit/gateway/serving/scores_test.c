@@ -194,7 +194,7 @@ static void test_a_cluster_that_does_not_score(void **state)
     assert_int_equal(w.client.status, 503);
     teardown(state);
     setup(state);
-    struct msg_cluster m = {.n_groups_ready = 1, .n_groups = 1, .n_workers = 2};
+    struct msg_cluster m = {.n_replicas_ready = 1, .n_replicas = 1, .n_workers = 2};
     serving_on_cluster(&w.s, &m);
     post("{\"prompt\":\"abcd\",\"echo\":true,\"logprobs\":2,\"max_tokens\":1}");
     assert_int_equal(w.client.status, 400);

@@ -229,7 +229,7 @@ static void test_refusals(void **state)
     assert_int_equal(w.s.n_requests, 0);
 }
 
-static void test_waiting_for_a_group(void **state)
+static void test_waiting_for_a_replica(void **state)
 {
     const char *why;
     set_cluster(0);
@@ -257,7 +257,7 @@ static void test_waiting_for_workers_that_start(void **state)
                  {40, 40, "Workers are being started"}};
     const char *why;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        struct msg_cluster m = {.n_groups = 1, .start_s = cases[i].start_s};
+        struct msg_cluster m = {.n_replicas = 1, .start_s = cases[i].start_s};
         serving_on_cluster(&w.s, &m);
         assert_int_equal(serving_healthy(&w.s, &why), cases[i].start_s > 0);
         w.client.status = 0;
@@ -846,7 +846,7 @@ int main(void)
         TEST(test_the_end_of_the_gateway),
         TEST(test_the_end_of_the_gateway_before_a_token),
         TEST(test_refusals),
-        TEST(test_waiting_for_a_group),
+        TEST(test_waiting_for_a_replica),
         TEST(test_waiting_for_workers_that_start),
         TEST(test_waiting_for_the_head),
         TEST(test_another_models_gateway),

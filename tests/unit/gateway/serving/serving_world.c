@@ -129,7 +129,7 @@ static uint64_t fake_wall(void *ctx)
 void set_cluster(uint32_t n_ready)
 {
     struct msg_cluster m = {
-        .n_groups_ready = n_ready, .n_groups = 1, .n_workers = 2, .scores_prompts = true};
+        .n_replicas_ready = n_ready, .n_replicas = 1, .n_workers = 2, .scores_prompts = true};
     serving_on_cluster(&w.s, &m);
 }
 

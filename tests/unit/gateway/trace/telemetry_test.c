@@ -129,7 +129,7 @@ static void test_adapters_in_use(void **state)
 {
     char one[] = "one", two[] = "two";
     struct gateway_adapters a = {.names = {one, two}, .n_names = 2};
-    struct msg_cluster c = {.n_groups_ready = 1, .load = {.max_loras = 4}};
+    struct msg_cluster c = {.n_replicas_ready = 1, .load = {.max_loras = 4}};
     w.s.o.adapters = &a;
     assert_loras(NULL);
     serving_on_cluster(&w.s, &c);

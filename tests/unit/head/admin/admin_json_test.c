@@ -15,7 +15,7 @@ static void status_has_every_field_of_its_page(void **state)
         "state",      "group",         "rank",          "stage",        "ordinal",
         "term_epoch", "step_received", "step_executed", "last_seen_ms", "http_address",
         "own_step_s", "straggler"};
-    static const char *const group[] = {
+    static const char *const replica[] = {
         "id",      "role",    "state",           "epoch",          "tp",    "pp",        "workers",
         "running", "waiting", "kv_blocks_total", "kv_blocks_used", "steps", "recoveries"};
     struct fixture *f = fixture_new(2);
@@ -28,8 +28,8 @@ static void status_has_every_field_of_its_page(void **state)
     for (size_t i = 0; i < sizeof worker / sizeof worker[0]; i++)
         assert_non_null(json_object_get(w, worker[i]));
     json_t *g = json_array_get(json_object_get(s, "groups"), 0);
-    for (size_t i = 0; i < sizeof group / sizeof group[0]; i++)
-        assert_non_null(json_object_get(g, group[i]));
+    for (size_t i = 0; i < sizeof replica / sizeof replica[0]; i++)
+        assert_non_null(json_object_get(g, replica[i]));
     assert_string_equal(json_string_value(json_object_get(w, "instance")), "0000000000000065");
     assert_string_equal(json_string_value(json_object_get(w, "state")), "ready");
     assert_string_equal(json_string_value(json_object_get(g, "epoch")), "1.1");
@@ -90,7 +90,8 @@ static void workers_that_differ_are_told(void **state)
     fixture_free(f);
 }
 
-/* More workers than a group takes, and none serves: the counts are not told as parts of a group. */
+/* More workers than a replica takes, and none serves: the counts are not told as parts of a
+ * replica. */
 static void spares_are_not_members(void **state)
 {
     struct fixture *f = fixture_new(2);

@@ -30,7 +30,7 @@ static void the_words(void **state)
           .n_generated_tokens = 1737,
           .running = 1,
           .waiting = 3,
-          .n_groups_ready = 1,
+          .n_replicas_ready = 1,
           .n_blocks = 1000,
           .n_blocks_used = 5,
           .n_draft_steps = 5},
@@ -41,7 +41,7 @@ static void the_words(void **state)
         {STATS_VLLM,
          {.n_prompt_tokens = 100,
           .n_generated_tokens = 1001,
-          .n_groups_ready = 3,
+          .n_replicas_ready = 3,
           .n_draft_steps = 15,
           .n_drafted = 60,
           .n_accepted = 22},
@@ -56,7 +56,7 @@ static void the_words(void **state)
           .n_generated_tokens = 1737,
           .running = 1,
           .n_draft_steps = 15,
-          .n_groups_ready = 1},
+          .n_replicas_ready = 1},
          "Avg prompt throughput: 11.4 tokens/s, Avg generation throughput: 73.7 tokens/s, Running: "
          "1 reqs, Swapped: 0 reqs, Pending: 0 reqs, GPU KV cache usage: 0.0%, CPU KV cache usage: "
          "0.0%.",

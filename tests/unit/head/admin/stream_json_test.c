@@ -52,16 +52,16 @@ static struct fixture *serving(void)
 }
 
 /* The same figures as /api/status. */
-static void workers_and_groups_are_those_of_the_status(void **state)
+static void workers_and_replicas_are_those_of_the_status(void **state)
 {
     struct fixture *f = serving();
     struct strbuf a, b;
     strbuf_init(&a, 0);
     strbuf_init(&b, 0);
     stream_json_workers(f->core, &a);
-    stream_json_groups(f->core, &b);
-    json_t *workers = parsed(&a), *groups = parsed(&b), *s = admin_json_status(f->core, false);
-    json_t *w = row(workers, 1), *g = row(groups, 0);
+    stream_json_replicas(f->core, &b);
+    json_t *workers = parsed(&a), *replicas = parsed(&b), *s = admin_json_status(f->core, false);
+    json_t *w = row(workers, 1), *g = row(replicas, 0);
     const json_t *sw = json_array_get(json_object_get(s, "workers"), 1);
     const json_t *sg = json_array_get(json_object_get(s, "groups"), 0);
     assert_int_equal(json_array_size(w), 17);
@@ -74,33 +74,34 @@ static void workers_and_groups_are_those_of_the_status(void **state)
                      {3, "group"},        {4, "stage"},         {5, "rank"},
                      {6, "ordinal"},      {7, "device_name"},   {14, "gpu"},
                      {9, "last_seen_ms"}, {8, "step_executed"}, {16, "memory_bytes"}},
-      of_group[] = {{0, "id"},
-                    {1, "state"},
-                    {2, "role"},
-                    {3, "epoch"},
-                    {4, "tp"},
-                    {5, "whole_tp"},
-                    {6, "pp"},
-                    {7, "running"},
-                    {8, "waiting"},
-                    {11, "steps"},
-                    {9, "kv_blocks_used"},
-                    {10, "kv_blocks_total"},
-                    {12, "recoveries"}};
+      of_replica[] = {{0, "id"},
+                      {1, "state"},
+                      {2, "role"},
+                      {3, "epoch"},
+                      {4, "tp"},
+                      {5, "whole_tp"},
+                      {6, "pp"},
+                      {7, "running"},
+                      {8, "waiting"},
+                      {11, "steps"},
+                      {9, "kv_blocks_used"},
+                      {10, "kv_blocks_total"},
+                      {12, "recoveries"}};
     for (size_t i = 0; i < sizeof of_worker / sizeof of_worker[0]; i++)
         if (!json_equal(json_array_get(w, of_worker[i].i), json_object_get(sw, of_worker[i].name)))
             fail_msg("worker's %s", of_worker[i].name);
-    for (size_t i = 0; i < sizeof of_group / sizeof of_group[0]; i++)
-        if (!json_equal(json_array_get(g, of_group[i].i), json_object_get(sg, of_group[i].name)))
-            fail_msg("group's %s", of_group[i].name);
+    for (size_t i = 0; i < sizeof of_replica / sizeof of_replica[0]; i++)
+        if (!json_equal(json_array_get(g, of_replica[i].i),
+                        json_object_get(sg, of_replica[i].name)))
+            fail_msg("group's %s", of_replica[i].name);
     assert_int_equal(number(g, 7), 1); /* it runs */
     json_decref(workers);
-    json_decref(groups);
+    json_decref(replicas);
     json_decref(s);
     fixture_free(f);
 }
 
-static void a_request_has_its_times_and_its_group(void **state)
+static void a_request_has_its_times_and_its_replica(void **state)
 {
     struct fixture *f = serving();
     struct live_requests l = {0};
@@ -267,8 +268,8 @@ int main(void)
 {
     log_init("test", LOG_LEVEL_COUNT, LOG_LOGFMT);
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(workers_and_groups_are_those_of_the_status),
-        cmocka_unit_test(a_request_has_its_times_and_its_group),
+        cmocka_unit_test(workers_and_replicas_are_those_of_the_status),
+        cmocka_unit_test(a_request_has_its_times_and_its_replica),
         cmocka_unit_test(samples_go_on_where_a_listener_is),
         cmocka_unit_test(latencies_are_of_those_that_ended_of_late),
         cmocka_unit_test(events_are_the_newest_of_what_is_missing),

@@ -21,7 +21,7 @@ static void what_is_asked_for_is_taken(void **state)
     assert_true(q.view.descending && q.wants_kv);
     assert_int_equal(q.view.offset, 400);
     assert_int_equal(q.view.limit, 200);
-    assert_int_equal(q.group, 7);
+    assert_int_equal(q.replica, 7);
     assert_int_equal(q.i_kv, 1);
     assert_int_equal(q.walk, 9);
     assert_int_equal(q.next_sample, 5);

@@ -1,5 +1,5 @@
 /* How many decodes of each tenant run in a step: nobody's streams are slower than if the tenants
- * had the group by turns, all rows come to their turn, and nothing stands still. */
+ * had the replica by turns, all rows come to their turn, and nothing stands still. */
 #include "common/base/clock.h"
 #include "common/base/random.h"
 #include "head/budget/row_shares.h"

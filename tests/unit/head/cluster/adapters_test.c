@@ -345,9 +345,9 @@ static void what_a_head_is_told_at_its_start_counts(void **state)
     }
 }
 
-/* Who came first decides what is there; a group of which a member lacks it waits for that, and not
- * for ever. */
-static void a_group_that_lacks_one_is_not_adopted(void **state)
+/* Who came first decides what is there; a replica of which a member lacks it waits for that, and
+ * not for ever. */
+static void a_replica_that_lacks_one_is_not_adopted(void **state)
 {
     for (int loads = 0; loads < 2; loads++) {
         struct fixture *f = fixture_new(2);
@@ -489,7 +489,7 @@ static void what_stands_in_the_way_goes(void **state)
     wait_ms(f, 5200, alive);
     done(f, SPARE, b, true, STATUS_NOT_FOUND);
     wait_ms(f, 200, alive);
-    assert_int_equal(all[1].state, ADAPTER_READY); /* a group serves with it */
+    assert_int_equal(all[1].state, ADAPTER_READY); /* a replica serves with it */
     box_clear(f);
     submit(f, 1, "b", 3);
     worker_2_goes(f);
@@ -550,7 +550,7 @@ static void what_leaves_is_not_waited_for(void **state)
     fixture_free(f);
 }
 
-/* A rank that took another shard could not read it again: its group must not run without it. */
+/* A rank that took another shard could not read it again: its replica must not run without it. */
 static void what_a_rank_loses_ends_the_epoch(void **state)
 {
     struct fixture *f = cluster();
@@ -643,7 +643,7 @@ int main(void)
         cmocka_unit_test(a_head_that_waited_takes_over),
         cmocka_unit_test(events_say_who_asked),
         cmocka_unit_test(what_a_head_is_told_at_its_start_counts),
-        cmocka_unit_test(a_group_that_lacks_one_is_not_adopted),
+        cmocka_unit_test(a_replica_that_lacks_one_is_not_adopted),
         cmocka_unit_test(strays_are_dropped),
         cmocka_unit_test(all_read_the_same_files),
         cmocka_unit_test(files_that_change_while_they_are_read),

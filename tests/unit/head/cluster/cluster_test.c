@@ -1,10 +1,10 @@
-/* Groups: formation, its failures, adoption, placement, drains. */
+/* Replicas: formation, its failures, adoption, placement, drains. */
 #include "head/state/served_model.h"
 #include "tests/unit/head/core/core_fixture.h"
 
-static const struct group *group0(const struct fixture *f)
+static const struct replica *replica0(const struct fixture *f)
 {
-    return f->core->cluster.groups[0];
+    return f->core->cluster.replicas[0];
 }
 
 static void say_aborted(struct fixture *f, uint8_t conn, uint64_t epoch)
@@ -18,7 +18,7 @@ static void a_pair_forms_in_term_one(void **state)
     struct fixture *f = fixture_new(2);
     uint64_t epoch = form_pair(f);
     assert_int_equal(epoch, 1ull << 32 | 1);
-    assert_int_equal(group0(f)->id, 0);
+    assert_int_equal(replica0(f)->id, 0);
     fixture_free(f);
 }
 
@@ -132,7 +132,7 @@ static void impossible_sizes_are_refused(void **state)
     }
 }
 
-static void a_worker_that_is_in_no_group_changes_no_limit(void **state)
+static void a_worker_that_is_in_no_replica_changes_no_limit(void **state)
 {
     struct fixture *f = fixture_new(2);
     uint64_t epoch = form_pair(f);
@@ -158,19 +158,19 @@ static void a_lost_rank_waits_for_the_other_ones_aborted(void **state)
     struct msg third = worker_hello(103, 0), bye = {.type = MSG_GOODBYE};
     say(f, 3, &third); /* a spare in the same rank slot */
     say(f, 1, &bye);
-    assert_int_equal(group0(f)->state, GROUP_ABORTING);
+    assert_int_equal(replica0(f)->state, REPLICA_ABORTING);
     assert_non_null(box_find(f, 2, MSG_ABORT));
     assert_null(box_find(f, 3, MSG_FORM));
     say_aborted(f, 2, epoch - 1); /* of another epoch: does not count */
-    assert_int_equal(group0(f)->state, GROUP_ABORTING);
+    assert_int_equal(replica0(f)->state, REPLICA_ABORTING);
     say_aborted(f, 2, epoch);
-    assert_int_equal(group0(f)->state, GROUP_FORMING);
+    assert_int_equal(replica0(f)->state, REPLICA_FORMING);
     assert_int_equal(box_find(f, 3, MSG_FORM)->form.term_epoch, epoch + 1);
     fixture_free(f);
 }
 
 /* Rank 1 is dead and its process comes again before the silence is long enough for a loss: that is
- * known within two heartbeats, and until then no group forms of the new one. */
+ * known within two heartbeats, and until then no replica forms of the new one. */
 static void a_process_that_was_started_again_is_the_loss_of_the_one_before(void **state)
 {
     static const struct {
@@ -228,7 +228,7 @@ static void who_is_heard_from_again_has_no_successor(void **state)
         f->now += late_ms * MS; /* less than what it is forgiven for */
         head_core_tick(f->core, f->now);
         assert_int_equal(f->core->cluster.n_workers, 3);
-        assert_int_equal(group0(f)->state, GROUP_READY);
+        assert_int_equal(replica0(f)->state, REPLICA_READY);
         fixture_free(f);
     }
 }
@@ -242,7 +242,7 @@ static void a_failed_join_backs_off_and_doubles(void **state)
         say(f, i, &hello);
     }
     for (size_t k = 0; k < sizeof want_ms / sizeof want_ms[0]; k++) {
-        uint64_t epoch = group0(f)->epoch;
+        uint64_t epoch = replica0(f)->epoch;
         struct msg id = {.type = MSG_COMM_ID,
                          .comm_id = {.term_epoch = epoch, .id = {(const uint8_t *)"id", 2}}};
         say(f, 1, &id);
@@ -252,7 +252,7 @@ static void a_failed_join_backs_off_and_doubles(void **state)
         say_aborted(f, 1, epoch);
         say_aborted(f, 2, epoch);
         uint64_t waited = 0;
-        while (group0(f)->state == GROUP_WAITING && waited < 10000) {
+        while (replica0(f)->state == REPLICA_WAITING && waited < 10000) {
             wait_ms(f, 50, 0x6);
             waited += 50;
         }
@@ -273,9 +273,9 @@ static void a_formation_has_thirty_seconds(void **state)
         wait_ms(f, 1000, 0x6);
         box_clear(f);
     }
-    assert_int_equal(group0(f)->state, GROUP_FORMING);
+    assert_int_equal(replica0(f)->state, REPLICA_FORMING);
     wait_ms(f, 1000, 0x6);
-    assert_int_equal(group0(f)->state, GROUP_ABORTING);
+    assert_int_equal(replica0(f)->state, REPLICA_ABORTING);
     fixture_free(f);
 }
 
@@ -297,7 +297,7 @@ static void a_rank_that_loads_is_waited_for(void **state)
         struct msg hello = worker_hello(100 + i, i - 1);
         say(f, i, &hello);
     }
-    uint64_t epoch = group0(f)->epoch;
+    uint64_t epoch = replica0(f)->epoch;
     struct msg id = {.type = MSG_COMM_ID,
                      .comm_id = {.term_epoch = epoch, .id = {(const uint8_t *)"id", 2}}};
     say(f, 1, &id);
@@ -307,14 +307,14 @@ static void a_rank_that_loads_is_waited_for(void **state)
     assert_string_equal(worker_state_name(slow), "loading");
     struct msg formed = {.type = MSG_FORMED, .formed = {.term_epoch = epoch, .status = STATUS_IO}};
     say(f, 1, &formed);
-    assert_int_equal(group0(f)->state, GROUP_ABORTING);
+    assert_int_equal(replica0(f)->state, REPLICA_ABORTING);
     say_aborted(f, 1, epoch);
     beats_loading(f, 240, 60, 1);
     assert_int_equal(f->core->cluster.n_workers, 2);
     assert_int_equal(f->core->cluster.n_failures, 0); /* nothing went wrong */
     beat(f, 2);
     say_aborted(f, 2, epoch);
-    assert_int_equal(group0(f)->state, GROUP_FORMING); /* at once: no back-off */
+    assert_int_equal(replica0(f)->state, REPLICA_FORMING); /* at once: no back-off */
     fixture_free(f);
 }
 
@@ -326,9 +326,9 @@ static void a_formation_that_outlasts_its_time_waits_for_a_rank_that_loads(void 
         say(f, i, &hello);
     }
     beats_loading(f, 31, 1, 1);
-    assert_int_equal(group0(f)->state, GROUP_ABORTING);
+    assert_int_equal(replica0(f)->state, REPLICA_ABORTING);
     assert_int_equal(f->core->cluster.n_formation_failures, 0);
-    say_aborted(f, 1, group0(f)->epoch);
+    say_aborted(f, 1, replica0(f)->epoch);
     beats_loading(f, 310, 40, 0); /* no byte more for five minutes */
     assert_int_equal(f->core->cluster.n_workers, 1);
     fixture_free(f);
@@ -366,7 +366,7 @@ static void say_held(struct fixture *f, uint8_t conn, uint64_t received, uint64_
     say(f, conn, &m);
 }
 
-static void an_idle_whole_group_is_adopted(void **state)
+static void an_idle_whole_replica_is_adopted(void **state)
 {
     struct fixture *f = fixture_new(2);
     say_held(f, 1, 40, 39);
@@ -453,7 +453,7 @@ static void different_configurations_do_not_mix(void **state)
     say(f, 1, &a);
     say(f, 2, &b);
     wait_ms(f, 500, 0x6);
-    assert_int_equal(cluster_count_groups(&f->core->cluster, GROUP_FORMING), 0);
+    assert_int_equal(cluster_count_replicas(&f->core->cluster, REPLICA_FORMING), 0);
     say(f, 3, &c);
     wait_ms(f, 500, 0xE); /* not the rank slots the ordinals ask for: after the settle time */
     assert_non_null(box_find(f, 1, MSG_FORM));
@@ -465,14 +465,14 @@ static void different_configurations_do_not_mix(void **state)
 static void who_keeps_coming_is_not_mixed(void **state)
 {
     struct fixture *f = fixture_new(2);
-    for (uint8_t i = 1; i <= 5; i++) { /* one a group: a thousand that come slowly, in small */
+    for (uint8_t i = 1; i <= 5; i++) { /* one a replica: a thousand that come slowly, in small */
         struct msg m = worker_hello(100 + i, 2 * i);
         say(f, i, &m);
         wait_ms(f, 250, 0x3E);
-        assert_int_equal(f->core->cluster.n_groups, 0);
+        assert_int_equal(f->core->cluster.n_replicas, 0);
     }
     wait_ms(f, 100, 0x3E);
-    assert_int_equal(f->core->cluster.n_groups, 2);
+    assert_int_equal(f->core->cluster.n_replicas, 2);
     fixture_free(f);
 }
 
@@ -503,20 +503,20 @@ static void another_configuration_waits_until_the_first_has_gone(void **state)
     }
     wait_ms(f, 2000, 0x1E);
     assert_null(box_find(f, 3, MSG_FORM));
-    assert_int_equal(cluster_count_groups(&f->core->cluster, GROUP_READY), 1);
+    assert_int_equal(cluster_count_replicas(&f->core->cluster, REPLICA_READY), 1);
     for (int i = 0; i < 29; i++) { /* both of the first are lost: they may come back */
         wait_ms(f, 1000, 0x18);
         assert_null(box_find(f, 3, MSG_FORM));
         box_clear(f);
     }
-    assert_int_equal(cluster_count_groups(&f->core->cluster, GROUP_READY), 0);
+    assert_int_equal(cluster_count_replicas(&f->core->cluster, REPLICA_READY), 0);
     wait_ms(f, 4000, 0x18);
     assert_non_null(box_find(f, 3, MSG_FORM));
     assert_non_null(box_find(f, 4, MSG_FORM));
     fixture_free(f);
 }
 
-static void ordinals_choose_group_and_rank(void **state)
+static void ordinals_choose_replica_and_rank(void **state)
 {
     struct fixture *f = fixture_new(2);
     static const int32_t ordinals[] = {3, 0, 2, 1}; /* of connections 1 .. 4 */
@@ -527,21 +527,22 @@ static void ordinals_choose_group_and_rank(void **state)
     for (uint8_t i = 1; i <= 4; i++) {
         const struct msg *m = box_find(f, i, MSG_FORM);
         assert_non_null(m);
-        assert_int_equal(m->form.group_id, ordinals[i - 1] / 2);
+        assert_int_equal(m->form.replica_id, ordinals[i - 1] / 2);
         assert_int_equal(m->form.rank, ordinals[i - 1] % 2);
     }
     fixture_free(f);
 }
 
-/* Group 0 forms anew from connection 1 and one more, which is returned; both are told to join. */
+/* Replica 0 forms anew from connection 1 and one more, which is returned; both are told to join. */
 static uint8_t partner_of_one(struct fixture *f)
 {
     uint8_t conn = box_find(f, 3, MSG_FORM) ? 3 : 4;
     const struct msg *m = box_find(f, conn, MSG_FORM);
     assert_non_null(m);
     assert_int_equal(m->form.rank, 1);
-    struct msg id = {.type = MSG_COMM_ID,
-                     .comm_id = {.term_epoch = group0(f)->epoch, .id = {(const uint8_t *)"id", 2}}};
+    struct msg id = {
+        .type = MSG_COMM_ID,
+        .comm_id = {.term_epoch = replica0(f)->epoch, .id = {(const uint8_t *)"id", 2}}};
     say(f, 1, &id);
     assert_non_null(box_find(f, conn, MSG_JOIN));
     return conn;
@@ -566,7 +567,7 @@ static void a_spare_that_took_a_shard_is_asked_for_it_again(void **state)
         say_aborted(f, 1, epoch);
         wait_ms(f, 500, 0xA);
         assert_int_equal(partner_of_one(f), 3);
-        epoch = group0(f)->epoch;
+        epoch = replica0(f)->epoch;
         struct msg formed = {.type = MSG_FORMED, .formed = {.term_epoch = epoch}};
         say(f, 3, &formed);
         formed.formed.status = cases[i].formed;
@@ -605,7 +606,7 @@ static void a_worker_that_wishes_to_go_is_let_go_when_free(void **state)
     struct msg wish = {.type = MSG_DRAIN_WISH};
     say(f, 2, &wish);
     assert_null(box_find(f, 2, MSG_DRAIN));
-    wait_ms(f, 50, 0x6); /* nothing runs: the group ends at once */
+    wait_ms(f, 50, 0x6); /* nothing runs: the replica ends at once */
     assert_non_null(box_find(f, 2, MSG_ABORT));
     say_aborted(f, 1, epoch);
     say_aborted(f, 2, epoch);
@@ -710,11 +711,11 @@ static void a_drained_rank_is_replaced_by_a_spare_at_once(void **state)
     say(f, 4, &m); /* it runs */
     assert_int_equal(head_core_drain_worker(f->core, 102, true, "a test", f->now), STATUS_OK);
     wait_ms(f, 200, 0x16);
-    assert_int_equal(group0(f)->state, GROUP_READY); /* nobody could take its place */
+    assert_int_equal(replica0(f)->state, REPLICA_READY); /* nobody could take its place */
     struct msg spare = worker_hello(103, 2);
     say(f, 3, &spare);
     wait_ms(f, 50, 0x1E);
-    assert_int_equal(group0(f)->state, GROUP_ABORTING);
+    assert_int_equal(replica0(f)->state, REPLICA_ABORTING);
     assert_int_equal(f->core->n_held, 1);
     fixture_free(f);
 }
@@ -749,7 +750,7 @@ int main(void)
         cmocka_unit_test(a_term_without_a_successor_is_refused),
         cmocka_unit_test(a_worker_started_for_another_tp_is_refused),
         cmocka_unit_test(impossible_sizes_are_refused),
-        cmocka_unit_test(a_worker_that_is_in_no_group_changes_no_limit),
+        cmocka_unit_test(a_worker_that_is_in_no_replica_changes_no_limit),
         cmocka_unit_test(a_lost_rank_waits_for_the_other_ones_aborted),
         cmocka_unit_test(a_process_that_was_started_again_is_the_loss_of_the_one_before),
         cmocka_unit_test(who_is_heard_from_again_has_no_successor),
@@ -758,7 +759,7 @@ int main(void)
         cmocka_unit_test(a_rank_that_loads_is_waited_for),
         cmocka_unit_test(a_formation_that_outlasts_its_time_waits_for_a_rank_that_loads),
         cmocka_unit_test(a_stuck_rank_is_lost_and_a_slow_one_is_not),
-        cmocka_unit_test(an_idle_whole_group_is_adopted),
+        cmocka_unit_test(an_idle_whole_replica_is_adopted),
         cmocka_unit_test(ranks_at_different_steps_are_aborted_after_the_window),
         cmocka_unit_test(the_adoption_window_is_three_seconds),
         cmocka_unit_test(a_new_worker_in_the_missing_rank_slot_ends_the_wait),
@@ -766,7 +767,7 @@ int main(void)
         cmocka_unit_test(who_keeps_coming_is_not_mixed),
         cmocka_unit_test(who_has_been_free_for_long_waits_for_nobody),
         cmocka_unit_test(another_configuration_waits_until_the_first_has_gone),
-        cmocka_unit_test(ordinals_choose_group_and_rank),
+        cmocka_unit_test(ordinals_choose_replica_and_rank),
         cmocka_unit_test(a_spare_that_took_a_shard_is_asked_for_it_again),
         cmocka_unit_test(the_smallest_rank_bounds_the_blocks),
         cmocka_unit_test(a_drained_rank_is_replaced_by_a_spare_at_once),

@@ -15,9 +15,9 @@ static inline struct fixture *elastic_new(uint32_t tp)
     return f;
 }
 
-static inline struct group *group0(const struct fixture *f)
+static inline struct replica *replica0(const struct fixture *f)
 {
-    return f->core->cluster.groups[0];
+    return f->core->cluster.replicas[0];
 }
 
 /* Connection i is instance 100 + i with ordinal i - 1. */
@@ -80,9 +80,9 @@ static inline void leave(struct fixture *f, uint8_t conn)
     say(f, conn, &(struct msg){.type = MSG_GOODBYE});
 }
 
-static inline void expect_group(const struct group *g, uint32_t tp, uint32_t n_blocks)
+static inline void expect_replica(const struct replica *g, uint32_t tp, uint32_t n_blocks)
 {
-    assert_int_equal(g->state, GROUP_READY);
+    assert_int_equal(g->state, REPLICA_READY);
     assert_int_equal(g->tp, tp);
     assert_int_equal(g->n_blocks[0], n_blocks);
 }

@@ -1,4 +1,4 @@
-/* Groups of fewer ranks than TP: when they are formed, of whom, and when they are whole again. */
+/* Replicas of fewer ranks than TP: when they are formed, of whom, and when they are whole again. */
 #include <jansson.h>
 
 #include "tests/unit/head/cluster/elastic_fixture.h"
@@ -10,12 +10,12 @@ static void fewer_are_formed_after_the_wait(void **state)
     struct fixture *f = elastic_new(4);
     join_workers(f, 1, 4);
     obey(f);
-    expect_group(group0(f), 4, BLOCKS);
+    expect_replica(replica0(f), 4, BLOCKS);
     leave(f, 2);
     leave(f, 3);
     obey(f);
-    assert_int_equal(group0(f)->state, GROUP_WAITING);
-    assert_int_equal(group0(f)->tp, 4);
+    assert_int_equal(replica0(f)->state, REPLICA_WAITING);
+    assert_int_equal(replica0(f)->tp, 4);
     wait_ms(f, 4950, 0x12);
     assert_null(box_find(f, 1, MSG_FORM));
     wait_ms(f, 50, 0x12);
@@ -25,7 +25,7 @@ static void fewer_are_formed_after_the_wait(void **state)
     assert_true(b->form.tp == 2 && b->form.rank == 1 && b->form.stage == 0);
     assert_true(a->form.n_comm_addresses == 2 && a->form.n_blocks.ptr[0] == BLOCKS_OF_TWO);
     obey(f);
-    expect_group(group0(f), 2, BLOCKS_OF_TWO);
+    expect_replica(replica0(f), 2, BLOCKS_OF_TWO);
     fixture_free(f);
 }
 
@@ -53,8 +53,8 @@ static void as_many_as_offer_it(void **state)
         for (uint8_t i = 4; i > cases[k].n_left; i--)
             leave(f, i);
         live_ms(f, 12000, 0x1E);
-        if (group0(f)->tp != cases[k].tp || head_core_is_ready(f->core) != (cases[k].tp < 4))
-            fail_msg("case %zu: TP %u", k, group0(f)->tp);
+        if (replica0(f)->tp != cases[k].tp || head_core_is_ready(f->core) != (cases[k].tp < 4))
+            fail_msg("case %zu: TP %u", k, replica0(f)->tp);
         fixture_free(f);
     }
 }
@@ -68,9 +68,10 @@ static void a_cluster_that_was_never_whole_serves(void **state)
     live_ms(f, 1000, 0x6);
     join_workers(f, 3, 3);
     live_ms(f, 3500, 0xE);
-    assert_int_equal(f->core->cluster.n_groups, 0); /* not the first alone: the others have come */
+    assert_int_equal(f->core->cluster.n_replicas,
+                     0); /* not the first alone: the others have come */
     live_ms(f, 500, 0xE);
-    expect_group(group0(f), 2, BLOCKS_OF_TWO);
+    expect_replica(replica0(f), 2, BLOCKS_OF_TWO);
     fixture_free(f);
 }
 
@@ -94,14 +95,14 @@ static void who_comes_and_goes_keeps_nobody_waiting(void **state)
             break;
     }
     live_ms(f, 250, 0x2);
-    expect_group(group0(f), 1, BLOCKS_OF_ONE);
-    uint64_t epoch = group0(f)->epoch;
+    expect_replica(replica0(f), 1, BLOCKS_OF_ONE);
+    uint64_t epoch = replica0(f)->epoch;
     for (uint32_t i = 0; i < 20; i++) { /* nor does it disturb them: three are missing */
         join_workers(f, 2, 2);
         live_ms(f, 1000, 0x6);
         leave(f, 2);
     }
-    assert_int_equal(group0(f)->epoch, epoch);
+    assert_int_equal(replica0(f)->epoch, epoch);
     fixture_free(f);
 }
 
@@ -110,12 +111,12 @@ static void spares_stay_spares(void **state)
     struct fixture *f = elastic_new(4);
     join_workers(f, 1, 6);
     live_ms(f, 20000, 0x7E);
-    assert_int_equal(f->core->cluster.n_groups, 1);
-    expect_group(group0(f), 4, BLOCKS);
+    assert_int_equal(f->core->cluster.n_replicas, 1);
+    expect_replica(replica0(f), 4, BLOCKS);
     fixture_free(f);
 }
 
-/* Groups for prompts and for what follows are two kinds: each has its spares, and none of the
+/* Replicas for prompts and for what follows are two kinds: each has its spares, and none of the
  * other.
  */
 static void roles_do_not_mix(void **state)
@@ -123,16 +124,16 @@ static void roles_do_not_mix(void **state)
     struct fixture *f = elastic_new(4);
     for (uint8_t i = 1; i <= 8; i++) {
         struct msg m = elastic_hello(f, i);
-        m.hello.worker.group_role = i <= 5 ? GROUP_PREFILL : GROUP_DECODE;
+        m.hello.worker.replica_role = i <= 5 ? REPLICA_PREFILL : REPLICA_DECODE;
         say(f, i, &m);
     }
     obey(f);
     live_ms(f, 6000, 0x1FE); /* the others never were whole */
-    const struct group *second = f->core->cluster.groups[1];
+    const struct replica *second = f->core->cluster.replicas[1];
     assert_int_equal(f->core->n_live, 2);
-    expect_group(group0(f), 4, BLOCKS);
-    expect_group(second, 2, BLOCKS_OF_TWO);
-    assert_int_equal(second->role, GROUP_DECODE);
+    expect_replica(replica0(f), 4, BLOCKS);
+    expect_replica(second, 2, BLOCKS_OF_TWO);
+    assert_int_equal(second->role, REPLICA_DECODE);
     for (uint8_t i = 6; i <= 8; i++)
         leave(f, i);
     obey(f);
@@ -141,7 +142,7 @@ static void roles_do_not_mix(void **state)
     fixture_free(f);
 }
 
-/* One rank is too few for anything, and is no spare of the group beside: others may come yet. */
+/* One rank is too few for anything, and is no spare of the replica beside: others may come yet. */
 static void what_is_too_little_is_kept(void **state)
 {
     struct fixture *f = elastic_new(4);
@@ -160,16 +161,16 @@ static void what_is_too_little_is_kept(void **state)
     say(f, 6, &m);
     live_ms(f, 6000, 0x7E);
     assert_int_equal(f->core->n_live, 2);
-    expect_group(f->core->cluster.groups[1], 2, BLOCKS_OF_TWO);
+    expect_replica(f->core->cluster.replicas[1], 2, BLOCKS_OF_TWO);
     leave(f, 5);
     leave(f, 6);
     obey(f);
     live_ms(f, 65000, 0x1E); /* nobody is left of it */
-    assert_int_equal(f->core->cluster.n_groups, 1);
+    assert_int_equal(f->core->cluster.n_replicas, 1);
     fixture_free(f);
 }
 
-static void whole_groups_come_first(void **state)
+static void whole_replicas_come_first(void **state)
 {
     struct fixture *f = elastic_new(4);
     join_workers(f, 1, 8);
@@ -179,9 +180,9 @@ static void whole_groups_come_first(void **state)
     leave(f, 7);
     live_ms(f, 1000, 0x17A);
     assert_int_equal(f->core->n_live, 1);
-    expect_group(group0(f), 4, BLOCKS);
+    expect_replica(replica0(f), 4, BLOCKS);
     live_ms(f, 5000, 0x17A);
-    expect_group(f->core->cluster.groups[1], 2, BLOCKS_OF_TWO);
+    expect_replica(f->core->cluster.replicas[1], 2, BLOCKS_OF_TWO);
     fixture_free(f);
 }
 
@@ -196,17 +197,17 @@ static struct fixture *shrunk_to_two(void)
     leave(f, 4);
     obey(f);
     live_ms(f, 5250, 0x86);
-    expect_group(group0(f), 2, BLOCKS_OF_TWO);
+    expect_replica(replica0(f), 2, BLOCKS_OF_TWO);
     return f;
 }
 
 static void it_is_whole_again_when_they_are_back(void **state)
 {
     struct fixture *f = shrunk_to_two();
-    uint64_t epoch = group0(f)->epoch;
+    uint64_t epoch = replica0(f)->epoch;
     join_workers(f, 3, 3);
     live_ms(f, 6000, 0x8E);
-    assert_int_equal(group0(f)->epoch, epoch); /* three are not four */
+    assert_int_equal(replica0(f)->epoch, epoch); /* three are not four */
     join_workers(f, 4, 4);
     wait_ms(f, 250, 0x9E);
     assert_null(box_find(f, 1, MSG_ABORT)); /* not settled yet */
@@ -214,34 +215,34 @@ static void it_is_whole_again_when_they_are_back(void **state)
     assert_non_null(box_find(f, 1, MSG_ABORT));
     obey(f);
     live_ms(f, 500, 0x9E);
-    expect_group(group0(f), 4, BLOCKS);
+    expect_replica(replica0(f), 4, BLOCKS);
     for (uint32_t i = 0; i < 4; i++) /* in the rank slots that their ordinals ask for */
-        assert_int_equal(group0(f)->members[i]->peer->instance, 101 + i);
+        assert_int_equal(replica0(f)->members[i]->peer->instance, 101 + i);
     assert_int_equal(f->core->cluster.n_formation_failures, 0);
     fixture_free(f);
 }
 
-/* As many as a whole group takes are free beside it: it need not have served for long, for the next
- * one that goes leaves a spare. */
+/* As many as a whole replica takes are free beside it: it need not have served for long, for the
+ * next one that goes leaves a spare. */
 static void it_grows_at_once_where_spares_are_left(void **state)
 {
     struct fixture *f = shrunk_to_two();
-    uint64_t epoch = group0(f)->epoch;
+    uint64_t epoch = replica0(f)->epoch;
     join_workers(f, 3, 6);
     live_ms(f, 250, 0xFE);
-    assert_int_equal(group0(f)->epoch, epoch); /* not settled yet */
+    assert_int_equal(replica0(f)->epoch, epoch); /* not settled yet */
     live_ms(f, 500, 0xFE);
     assert_int_equal(f->core->n_live, 1);
-    expect_group(group0(f), 4, BLOCKS);
+    expect_replica(replica0(f), 4, BLOCKS);
     leave(f, 3);
     obey(f);
     live_ms(f, 500, 0xF6);
-    expect_group(group0(f), 4, BLOCKS);
+    expect_replica(replica0(f), 4, BLOCKS);
     fixture_free(f);
 }
 
 /* Each lost two at a time when the other was whole: what is left of both is a whole one. */
-static void two_small_groups_become_a_whole_one(void **state)
+static void two_small_replicas_become_a_whole_one(void **state)
 {
     struct fixture *f = elastic_new(4);
     join_workers(f, 1, 4);
@@ -250,12 +251,12 @@ static void two_small_groups_become_a_whole_one(void **state)
     leave(f, 2);
     obey(f);
     live_ms(f, 5250, 0x18);
-    expect_group(group0(f), 2, BLOCKS_OF_TWO);
-    uint64_t epoch = group0(f)->epoch;
-    for (uint8_t i = 5; i <= 6; i++) { /* of another group, whose other ranks never came back */
+    expect_replica(replica0(f), 2, BLOCKS_OF_TWO);
+    uint64_t epoch = replica0(f)->epoch;
+    for (uint8_t i = 5; i <= 6; i++) { /* of another replica, whose other ranks never came back */
         struct msg m = elastic_hello(f, i);
-        m.hello.worker.group_id = 1;
-        m.hello.worker.group_tp = 2;
+        m.hello.worker.replica_id = 1;
+        m.hello.worker.replica_tp = 2;
         m.hello.worker.rank = i - 5u;
         m.hello.term_seen = 2;
         m.hello.worker.term_epoch = 2ull << 32 | 40;
@@ -263,7 +264,7 @@ static void two_small_groups_become_a_whole_one(void **state)
     }
     live_ms(f, 250, 0x78);
     assert_int_equal(f->core->n_live, 2);
-    assert_int_equal(group0(f)->epoch, epoch);
+    assert_int_equal(replica0(f)->epoch, epoch);
     while (!box_find(f, 5, MSG_ABORT)) {
         box_clear(f);
         wait_ms(f, 50, 0x78);
@@ -271,7 +272,7 @@ static void two_small_groups_become_a_whole_one(void **state)
             for (uint8_t i = 3; i <= 6; i++)
                 beat(f, i);
     }
-    static const uint8_t in_order[] = {5, 3, 4, 6}; /* group 0 is free before group 1 */
+    static const uint8_t in_order[] = {5, 3, 4, 6}; /* replica 0 is free before replica 1 */
     for (size_t i = 0; i < sizeof in_order; i++) {
         assert_null(box_find(f, 3, MSG_FORM));
         const struct msg *m = box_find(f, in_order[i], MSG_ABORT);
@@ -280,13 +281,13 @@ static void two_small_groups_become_a_whole_one(void **state)
     }
     live_ms(f, 500, 0x78);
     assert_int_equal(f->core->n_live, 1);
-    expect_group(f->core->engine_slots[f->core->live[0]].group, 4, BLOCKS);
+    expect_replica(f->core->engine_slots[f->core->live[0]].replica, 4, BLOCKS);
     fixture_free(f);
 }
 
-/* Two that are free (their own group did not come back whole) would do for a group of their own:
- * the one that lacks a rank comes first, and a spare is left. */
-static void a_small_group_comes_before_a_new_one(void **state)
+/* Two that are free (their own replica did not come back whole) would do for a replica of their
+ * own: the one that lacks a rank comes first, and a spare is left. */
+static void a_small_replica_comes_before_a_new_one(void **state)
 {
     struct fixture *f = elastic_new(2);
     join_workers(f, 1, 2);
@@ -294,21 +295,21 @@ static void a_small_group_comes_before_a_new_one(void **state)
     leave(f, 2);
     obey(f);
     live_ms(f, 5250, 0x2);
-    expect_group(group0(f), 1, BLOCKS_OF_ONE);
-    join_workers(f, 4, 5); /* ordinals 3 and 4: no group's own two */
+    expect_replica(replica0(f), 1, BLOCKS_OF_ONE);
+    join_workers(f, 4, 5); /* ordinals 3 and 4: no replica's own two */
     live_ms(f, 6000, 0x32);
     assert_int_equal(f->core->n_live, 1);
-    expect_group(group0(f), 2, BLOCKS);
+    expect_replica(replica0(f), 2, BLOCKS);
     join_workers(f, 6, 6);
     live_ms(f, 1000, 0x72);
     assert_int_equal(f->core->n_live, 2); /* the spare has another one now */
     fixture_free(f);
 }
 
-/* Groups 0 and 2 of two and a spare, both lose a rank at once, and who is left has the ordinals of
- * group 1: it is not made beside them, for when they are whole again there would be no spare, and
- * one of the three could never be. */
-static void no_group_is_made_while_others_wait(void **state)
+/* Replicas 0 and 2 of two and a spare, both lose a rank at once, and who is left has the ordinals
+ * of replica 1: it is not made beside them, for when they are whole again there would be no spare,
+ * and one of the three could never be. */
+static void no_replica_is_made_while_others_wait(void **state)
 {
     struct fixture *f = elastic_new(2);
     join_workers(f, 1, 2);
@@ -321,23 +322,23 @@ static void no_group_is_made_while_others_wait(void **state)
     join_workers(f, 4, 4); /* the spare */
     live_ms(f, 6000, 0x3E);
     assert_int_equal(f->core->n_live, 2);
-    assert_true(group_find(&f->core->cluster, 0) && group_find(&f->core->cluster, 2));
+    assert_true(replica_find(&f->core->cluster, 0) && replica_find(&f->core->cluster, 2));
     leave(f, 2);
     leave(f, 5);
     obey(f);
     live_ms(f, 8000, 0x1A);
-    assert_int_equal(f->core->cluster.n_groups, 2);
+    assert_int_equal(f->core->cluster.n_replicas, 2);
     assert_int_equal(f->core->n_live, 2); /* a whole one, and one of one rank */
     join_workers(f, 2, 2);
     join_workers(f, 5, 5);
     live_ms(f, 20000, 0x3E);
-    assert_int_equal(f->core->cluster.n_groups, 2);
+    assert_int_equal(f->core->cluster.n_replicas, 2);
     for (uint32_t i = 0; i < 2; i++)
-        expect_group(f->core->engine_slots[f->core->live[i]].group, 2, BLOCKS);
+        expect_replica(f->core->engine_slots[f->core->live[i]].replica, 2, BLOCKS);
     fixture_free(f);
 }
 
-/* Three groups of two, of which two lost a rank: one shrank to the other, one of no ranks waits.
+/* Three replicas of two, of which two lost a rank: one shrank to the other, one of no ranks waits.
  * Who is let grow is not overtaken by who only waits. */
 static void who_grows_comes_before_who_waits(void **state)
 {
@@ -351,15 +352,15 @@ static void who_grows_comes_before_who_waits(void **state)
     obey(f);
     live_ms(f, 5500, 0x1A);
     assert_int_equal(f->core->n_live, 2);
-    const struct group *g0 = group_find(&f->core->cluster, 0);
-    expect_group(g0, 1, BLOCKS_OF_ONE);
+    const struct replica *g0 = replica_find(&f->core->cluster, 0);
+    expect_replica(g0, 1, BLOCKS_OF_ONE);
     live_ms(f, 5500, 0x1A);
-    assert_int_equal(group_find(&f->core->cluster, 2)->state, GROUP_WAITING);
-    join_workers(f, 8, 9); /* ordinals of no group's own */
+    assert_int_equal(replica_find(&f->core->cluster, 2)->state, REPLICA_WAITING);
+    join_workers(f, 8, 9); /* ordinals of no replica's own */
     live_ms(f, 1000, 0x31A);
-    expect_group(g0, 2, BLOCKS);
+    expect_replica(g0, 2, BLOCKS);
     live_ms(f, 6000, 0x31A); /* the other one has who is left */
-    expect_group(group_find(&f->core->cluster, 2), 1, BLOCKS_OF_ONE);
+    expect_replica(replica_find(&f->core->cluster, 2), 1, BLOCKS_OF_ONE);
     fixture_free(f);
 }
 
@@ -390,20 +391,20 @@ static void it_does_not_flap(void **state)
     }
 }
 
-/* What ends a group that is shrunk does not make it wait again. */
-static void trouble_of_a_shrunk_group_is_short(void **state)
+/* What ends a replica that is shrunk does not make it wait again. */
+static void trouble_of_a_shrunk_replica_is_short(void **state)
 {
     struct fixture *f = shrunk_to_two();
-    uint64_t epoch = group0(f)->epoch;
+    uint64_t epoch = replica0(f)->epoch;
     say(f, 1, &(struct msg){.type = MSG_COMM_ERROR, .comm_error = {.term_epoch = epoch}});
     obey(f);
     live_ms(f, 250, 0x86);
-    expect_group(group0(f), 2, BLOCKS_OF_TWO);
-    assert_true(group0(f)->epoch > epoch);
+    expect_replica(replica0(f), 2, BLOCKS_OF_TWO);
+    assert_true(replica0(f)->epoch > epoch);
     leave(f, 2);
     obey(f);
     live_ms(f, 250, 0x82);
-    expect_group(group0(f), 1, BLOCKS_OF_ONE);
+    expect_replica(replica0(f), 1, BLOCKS_OF_ONE);
     fixture_free(f);
 }
 
@@ -412,7 +413,7 @@ static void a_rank_that_reads_its_shard_is_waited_for(void **state)
     struct fixture *f = elastic_new(4);
     join_workers(f, 1, 4);
     obey(f);
-    uint64_t epoch = group0(f)->epoch;
+    uint64_t epoch = replica0(f)->epoch;
     leave(f, 3);
     leave(f, 4);
     struct msg loads = {.type = MSG_HEARTBEAT, .heartbeat = {.load_permille = 10}};
@@ -428,7 +429,7 @@ static void a_rank_that_reads_its_shard_is_waited_for(void **state)
     beat(f, 2);
     say(f, 2, &(struct msg){.type = MSG_ABORTED, .aborted = {epoch}});
     live_ms(f, 250, 0x6);
-    expect_group(group0(f), 2, BLOCKS_OF_TWO);
+    expect_replica(replica0(f), 2, BLOCKS_OF_TWO);
     fixture_free(f);
 }
 
@@ -452,9 +453,9 @@ static void the_larger_offers_are_taken(void **state)
         leave(f, 4);
         obey(f);
         live_ms(f, 5500, 0xE);
-        expect_group(group0(f), 2, least[k]);
+        expect_replica(replica0(f), 2, least[k]);
         for (uint32_t i = 0; i < 2; i++)
-            assert_int_not_equal(group0(f)->members[i]->peer->instance, 100 + out[k]);
+            assert_int_not_equal(replica0(f)->members[i]->peer->instance, 100 + out[k]);
         fixture_free(f);
     }
 }
@@ -477,13 +478,13 @@ static void blocks_have_the_bytes_of_their_tp(void **state)
             say(f, i, &m);
         }
         obey(f);
-        assert_int_equal(group0(f)->kv_groups[0].bytes_per_block, 1000);
+        assert_int_equal(replica0(f)->kv_groups[0].bytes_per_block, 1000);
         leave(f, 3);
         leave(f, 4);
         obey(f);
         live_ms(f, 5500, 0x6);
-        expect_group(group0(f), 2, BLOCKS_OF_TWO);
-        assert_int_equal(group0(f)->kv_groups[0].bytes_per_block, says ? 2000 : 1000);
+        expect_replica(replica0(f), 2, BLOCKS_OF_TWO);
+        assert_int_equal(replica0(f)->kv_groups[0].bytes_per_block, says ? 2000 : 1000);
         fixture_free(f);
     }
 }
@@ -496,7 +497,7 @@ static void stages_stay(void **state)
     f->core->cluster.world = 4;
     join_workers(f, 1, 4);
     obey(f);
-    expect_group(group0(f), 2, BLOCKS);
+    expect_replica(replica0(f), 2, BLOCKS);
     leave(f, 2);
     obey(f);
     wait_ms(f, 5000, 0x1A);
@@ -510,7 +511,7 @@ static void stages_stay(void **state)
     }
     assert_int_equal(rank_slots, 3);
     obey(f);
-    expect_group(group0(f), 1, BLOCKS_OF_ONE);
+    expect_replica(replica0(f), 1, BLOCKS_OF_ONE);
     fixture_free(f);
 }
 
@@ -541,7 +542,7 @@ static const struct request *request_of(const struct fixture *f, uint64_t lo)
 
 static bool runs(const struct fixture *f, uint64_t lo)
 {
-    return request_of(f, lo)->i_group != NO_GROUP;
+    return request_of(f, lo)->i_replica != NO_REPLICA;
 }
 
 static void what_does_not_fit_waits_for_the_whole(void **state)
@@ -557,7 +558,7 @@ static void what_does_not_fit_waits_for_the_whole(void **state)
     leave(f, 4);
     obey(f);
     live_ms(f, 5250, 0x86);
-    expect_group(group0(f), 2, BLOCKS_OF_TWO);
+    expect_replica(replica0(f), 2, BLOCKS_OF_TWO);
     assert_true(!runs(f, 1) && runs(f, 2));
     submit(f, 3, 400, 0);
     submit(f, 4, 400, 2000);
@@ -576,7 +577,7 @@ static void what_does_not_fit_waits_for_the_whole(void **state)
     json_decref(s);
     struct head_stats stats;
     head_core_get_stats(f->core, &stats);
-    assert_int_equal(stats.n_groups_shrunk, 1);
+    assert_int_equal(stats.n_replicas_shrunk, 1);
     wait_ms(f, 2050, 0x86);
     const struct msg *t = box_find(f, GATEWAY, MSG_TOKENS); /* its deadline counts */
     assert_non_null(t);
@@ -585,15 +586,15 @@ static void what_does_not_fit_waits_for_the_whole(void **state)
     obey(f);
     join_workers(f, 3, 4);
     live_ms(f, 4000, 0x9E);
-    expect_group(group0(f), 4, BLOCKS);
+    expect_replica(replica0(f), 4, BLOCKS);
     assert_true(runs(f, 1) && runs(f, 2) && runs(f, 3) && runs(f, 5) && runs(f, 6));
     head_core_get_stats(f->core, &stats);
-    assert_true(stats.n_failed == 1 && stats.n_groups_shrunk == 0); /* the deadline's alone */
+    assert_true(stats.n_failed == 1 && stats.n_replicas_shrunk == 0); /* the deadline's alone */
     fixture_free(f);
 }
 
-/* Another group has room: who fits into it alone goes there. */
-static void what_does_not_fit_goes_to_a_whole_group(void **state)
+/* Another replica has room: who fits into it alone goes there. */
+static void what_does_not_fit_goes_to_a_whole_replica(void **state)
 {
     struct fixture *f = elastic_new(2);
     for (uint8_t i = 1; i <= 4; i++) {
@@ -605,10 +606,10 @@ static void what_does_not_fit_goes_to_a_whole_group(void **state)
     leave(f, 1);
     obey(f);
     live_ms(f, 5250, 0x9C);
-    expect_group(group0(f), 1, BLOCKS_OF_ONE);
+    expect_replica(replica0(f), 1, BLOCKS_OF_ONE);
     for (uint64_t k = 1; k <= 4; k++) {
         submit(f, k, 200, 0);
-        assert_int_equal(request_of(f, k)->i_group, 1);
+        assert_int_equal(request_of(f, k)->i_replica, 1);
     }
     leave(f, 3);
     leave(f, 4);
@@ -619,9 +620,9 @@ static void what_does_not_fit_goes_to_a_whole_group(void **state)
     fixture_free(f);
 }
 
-/* Hosts have as much memory as they have: one group may hold what another one can not, and what it
- * holds is not refused because it is away for a moment. */
-static void groups_of_different_sizes(void **state)
+/* Hosts have as much memory as they have: one replica may hold what another one can not, and what
+ * it holds is not refused because it is away for a moment. */
+static void replicas_of_different_sizes(void **state)
 {
     static const struct kv_group little = {.block_tokens = 16, .n_blocks = 4};
     struct fixture *f = elastic_new(2);
@@ -638,7 +639,7 @@ static void groups_of_different_sizes(void **state)
     assert_int_equal(f->core->n_live, 2);
     for (uint64_t k = 1; k <= 3; k++) {
         submit(f, k, 200, 0);
-        assert_int_equal(request_of(f, k)->i_group, 1);
+        assert_int_equal(request_of(f, k)->i_replica, 1);
     }
     leave(f, 4);
     obey(f);
@@ -646,13 +647,13 @@ static void groups_of_different_sizes(void **state)
     for (uint64_t k = 1; k <= 3; k++)
         assert_true(!runs(f, k) && request_of(f, k)->finish == FINISH_NONE);
     submit(f, 4, 20, 0);
-    assert_int_equal(request_of(f, 4)->i_group, 0); /* nobody stands in its way */
+    assert_int_equal(request_of(f, 4)->i_replica, 0); /* nobody stands in its way */
     join_workers(f, 4, 4);
     obey(f);
     live_ms(f, 500, 0x9E);
     for (uint64_t k = 1; k <= 3; k++)
-        assert_int_equal(request_of(f, k)->i_group, 1);
-    f->core->cluster.groups[1]->most_tokens = 64; /* as if nobody had ever held more */
+        assert_int_equal(request_of(f, k)->i_replica, 1);
+    f->core->cluster.replicas[1]->most_tokens = 64; /* as if nobody had ever held more */
     box_clear(f);
     leave(f, 4);
     obey(f);
@@ -731,22 +732,22 @@ int main(void)
         cmocka_unit_test(spares_stay_spares),
         cmocka_unit_test(roles_do_not_mix),
         cmocka_unit_test(what_is_too_little_is_kept),
-        cmocka_unit_test(whole_groups_come_first),
+        cmocka_unit_test(whole_replicas_come_first),
         cmocka_unit_test(it_is_whole_again_when_they_are_back),
         cmocka_unit_test(it_grows_at_once_where_spares_are_left),
-        cmocka_unit_test(two_small_groups_become_a_whole_one),
-        cmocka_unit_test(a_small_group_comes_before_a_new_one),
-        cmocka_unit_test(no_group_is_made_while_others_wait),
+        cmocka_unit_test(two_small_replicas_become_a_whole_one),
+        cmocka_unit_test(a_small_replica_comes_before_a_new_one),
+        cmocka_unit_test(no_replica_is_made_while_others_wait),
         cmocka_unit_test(who_grows_comes_before_who_waits),
         cmocka_unit_test(it_does_not_flap),
-        cmocka_unit_test(trouble_of_a_shrunk_group_is_short),
+        cmocka_unit_test(trouble_of_a_shrunk_replica_is_short),
         cmocka_unit_test(a_rank_that_reads_its_shard_is_waited_for),
         cmocka_unit_test(the_larger_offers_are_taken),
         cmocka_unit_test(blocks_have_the_bytes_of_their_tp),
         cmocka_unit_test(stages_stay),
         cmocka_unit_test(what_does_not_fit_waits_for_the_whole),
-        cmocka_unit_test(what_does_not_fit_goes_to_a_whole_group),
-        cmocka_unit_test(groups_of_different_sizes),
+        cmocka_unit_test(what_does_not_fit_goes_to_a_whole_replica),
+        cmocka_unit_test(replicas_of_different_sizes),
         cmocka_unit_test(the_flag_of_one_side_is_told),
         cmocka_unit_test(impossible_shapes_are_refused),
     };

@@ -11,7 +11,7 @@ enum { WORKERS = 6, GATEWAY = 7, EVENTS = 60, WAIT_MS = 1000, LONGEST = 500 };
 /* What a worker knows of itself. */
 struct rank {
     bool here, silent, fails;
-    uint64_t instance, epoch, group_id, step;
+    uint64_t instance, epoch, replica_id, step;
     uint32_t tp, rank;
 };
 
@@ -49,8 +49,8 @@ static void hello(struct walk *k, uint8_t conn)
     m.hello.worker.elastic = offers;
     m.hello.worker.n_elastic = 2;
     m.hello.worker.term_epoch = r->epoch;
-    m.hello.worker.group_id = r->group_id;
-    m.hello.worker.group_tp = r->epoch ? r->tp : 0;
+    m.hello.worker.replica_id = r->replica_id;
+    m.hello.worker.replica_tp = r->epoch ? r->tp : 0;
     m.hello.worker.rank = r->rank;
     m.hello.worker.step_received = m.hello.worker.step_executed = r->step;
     say(k->f, conn, &m);
@@ -92,7 +92,7 @@ static void obey_one(struct walk *k, uint8_t conn, const struct msg *m)
         *r = (struct rank){.here = true,
                            .fails = r->fails,
                            .instance = r->instance,
-                           .group_id = m->form.group_id,
+                           .replica_id = m->form.replica_id,
                            .tp = m->form.tp,
                            .rank = m->form.rank};
         if (m->form.make_id)
@@ -244,7 +244,7 @@ static void look(struct walk *k)
     live(k, 12000);
     const struct head_core *h = k->f->core;
     for (uint32_t i = 0; i < h->n_live; i++) {
-        const struct group *g = h->engine_slots[h->live[i]].group;
+        const struct replica *g = h->engine_slots[h->live[i]].replica;
         largest = g->tp > largest ? g->tp : largest;
     }
     bool whole = n >= 4;

@@ -1,4 +1,5 @@
-/* --max-groups: workers beyond those of so many groups are spares, and take a lost rank's place. */
+/* --max-replicas: workers beyond those of so many replicas are spares, and take a lost rank's
+ * place. */
 #include "tests/unit/head/core/core_fixture.h"
 
 static uint32_t n_forming(const struct fixture *f)
@@ -12,14 +13,14 @@ static uint32_t n_forming(const struct fixture *f)
 static void the_others_are_spares(void **state)
 {
     struct fixture *f = fixture_new(1);
-    f->core->cluster.config.serving_groups = 2;
+    f->core->cluster.config.serving_replicas = 2;
     for (int i = 0; i < 4; i++) {
         struct msg hello = worker_hello(101 + (uint64_t)i, i);
         hello.hello.worker.tp = 1;
         say(f, (uint8_t)(i + 1), &hello);
     }
     wait_ms(f, 1000, 0x1E);
-    assert_int_equal(f->core->cluster.n_groups, 2);
+    assert_int_equal(f->core->cluster.n_replicas, 2);
     assert_int_equal(n_forming(f), 2);
     assert_non_null(box_find(f, 1, MSG_FORM));
     assert_non_null(box_find(f, 2, MSG_FORM));
@@ -28,7 +29,7 @@ static void the_others_are_spares(void **state)
     say(f, 1, &bye);
     say(f, 2, &bye);
     wait_ms(f, 1000, 0x18);
-    assert_int_equal(f->core->cluster.n_groups, 2);
+    assert_int_equal(f->core->cluster.n_replicas, 2);
     assert_non_null(box_find(f, 3, MSG_FORM));
     assert_non_null(box_find(f, 4, MSG_FORM));
     fixture_free(f);

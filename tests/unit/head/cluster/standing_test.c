@@ -1,4 +1,4 @@
-/* What workers are told for /readyz, through the replacement of a group of two, and which workers
+/* What workers are told for /readyz, through the replacement of a replica of two, and which workers
  * of another configuration may serve beside those that do. */
 #include "tests/unit/head/core/core_fixture.h"
 
@@ -56,7 +56,7 @@ static void join_both(struct fixture *f, uint8_t a, uint8_t b)
     say(f, b, &(struct msg){.type = MSG_FORMED, .formed = {.term_epoch = epoch}});
 }
 
-static void who_waits_for_its_group_is_not_ready_before_it_serves(void **state)
+static void who_waits_for_its_replica_is_not_ready_before_it_serves(void **state)
 {
     struct fixture *f = fixture_new(2);
     come(f, 1, 0, 0, 0);
@@ -112,7 +112,7 @@ static void another_configuration_of_the_model_serves_beside_the_first(void **st
     box_clear(f);
     pass(f, 1000, 0x1E);
     struct told t = told(f, 4);
-    assert_false(t.serves || t.spare); /* it would be taken for ready before the group is */
+    assert_false(t.serves || t.spare); /* it would be taken for ready before the replica is */
     fixture_free(f);
 
     f = fixture_new(2);
@@ -122,7 +122,7 @@ static void another_configuration_of_the_model_serves_beside_the_first(void **st
     come(f, 3, 3, 1, 7);
     come(f, 4, 2, 1, 7);
     join_both(f, 3, 4);
-    assert_int_equal(cluster_count_groups(&f->core->cluster, GROUP_READY), 2);
+    assert_int_equal(cluster_count_replicas(&f->core->cluster, REPLICA_READY), 2);
     pass(f, 500, 0x1E);
     for (uint8_t i = 1; i <= 4; i++)
         assert_told(f, i, true, false);
@@ -138,7 +138,7 @@ static void another_model_waits_and_holds_nothing_up(void **state)
     come(f, 3, 3, 1, 8);
     come(f, 4, 2, 1, 8);
     pass(f, LONE_MS + 500, 0x1E);
-    assert_int_equal(cluster_count_groups(&f->core->cluster, GROUP_READY), 1);
+    assert_int_equal(cluster_count_replicas(&f->core->cluster, REPLICA_READY), 1);
     assert_null(box_find(f, 3, MSG_FORM));
     assert_told(f, 3, false, true);
     assert_told(f, 4, false, true);
@@ -155,7 +155,7 @@ static void whose_model_is_not_known_is_another(void **state)
     come(f, 4, 2, 1, 7);
     come(f, 5, 4, 1, 7);
     pass(f, 2000, 0x3E);
-    assert_int_equal(f->core->cluster.n_groups, 1);
+    assert_int_equal(f->core->cluster.n_replicas, 1);
     fixture_free(f);
 }
 
@@ -172,7 +172,7 @@ static void who_is_drained_is_no_spare(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(who_waits_for_its_group_is_not_ready_before_it_serves),
+        cmocka_unit_test(who_waits_for_its_replica_is_not_ready_before_it_serves),
         cmocka_unit_test(who_is_too_few_is_a_spare_after_a_while),
         cmocka_unit_test(another_configuration_of_the_model_serves_beside_the_first),
         cmocka_unit_test(another_model_waits_and_holds_nothing_up),

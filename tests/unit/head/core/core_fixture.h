@@ -80,7 +80,7 @@ static inline struct fixture *fixture_new(uint32_t tp)
     f->now = 100 * NS_PER_S;
     head_core_config_init(&f->config);
     f->config.cluster.tp = tp;
-    f->config.cluster.max_groups = 4;
+    f->config.cluster.max_replicas = 4;
     f->config.peers.insecure = true;
     f->config.peers.max_peers = 8;
     f->config.max_waiting = 4;
@@ -173,7 +173,7 @@ static inline void wait_ms(struct fixture *f, uint64_t ms, uint32_t alive)
     }
 }
 
-/* Workers of tp 2 on connections 1 and 2 become group 0. */
+/* Workers of tp 2 on connections 1 and 2 become replica 0. */
 static inline uint64_t form_pair(struct fixture *f)
 {
     for (uint8_t i = 1; i <= 2; i++) {

@@ -120,8 +120,8 @@ static void a_mask_that_costs_too_much_is_an_error(void **state)
                      "Behind 1 tokens finding what the answer's grammar allows costs more");
 }
 
-/* Without --step-target-ms groups on CPUs start with small steps; with it, groups on every device.
- * Small chunks are for CPUs alone. */
+/* Without --step-target-ms replicas on CPUs start with small steps; with it, replicas on every
+ * device. Small chunks are for CPUs alone. */
 static void steps_are_short_by_device_or_as_told(void **state)
 {
     static const struct {
@@ -161,8 +161,8 @@ static void steps_are_short_by_device_or_as_told(void **state)
     }
 }
 
-/* What one rank cannot the group cannot. */
-static void a_group_drafts_as_its_least_rank(void **state)
+/* What one rank cannot the replica cannot. */
+static void a_replica_drafts_as_its_least_rank(void **state)
 {
     static const struct {
         uint32_t n_draft[2], max_seqs[2], want_draft, want_max_seqs;
@@ -177,7 +177,7 @@ static void a_group_drafts_as_its_least_rank(void **state)
         memcpy(f->n_draft, cases[i].n_draft, sizeof f->n_draft);
         memcpy(f->draft_max_seqs, cases[i].max_seqs, sizeof f->draft_max_seqs);
         form_pair(f);
-        const struct group *g = f->core->engine_slots[0].group;
+        const struct replica *g = f->core->engine_slots[0].replica;
         assert_int_equal(g->n_draft, cases[i].want_draft);
         assert_int_equal(g->draft_max_seqs, cases[i].want_max_seqs);
         fixture_free(f);
@@ -211,7 +211,7 @@ static void ranks_wait_counts_where_there_was_work(void **state)
     fixture_free(f);
 }
 
-static void a_token_beyond_the_vocabulary_dissolves_the_group(void **state)
+static void a_token_beyond_the_vocabulary_dissolves_the_replica(void **state)
 {
     struct fixture *f = ready_cluster();
     struct msg m = submit_of(1, 1, 3);
@@ -265,7 +265,7 @@ static void tokens_survive_the_end_of_an_epoch(void **state)
     struct msg m = submit_of(1, 1, 3), gap = {.type = MSG_GAP};
     say(f, 3, &m);
     answer_plan(f, 1000);
-    uint64_t epoch = f->core->cluster.groups[0]->epoch;
+    uint64_t epoch = f->core->cluster.replicas[0]->epoch;
     gap.gap.term_epoch = epoch;
     say(f, 2, &gap);
     assert_int_equal(f->core->n_held, 1);
@@ -276,7 +276,7 @@ static void tokens_survive_the_end_of_an_epoch(void **state)
     }
     for (int i = 0; i < 6; i++)
         wait_ms(f, 50, 0xE);
-    uint64_t next = f->core->cluster.groups[0]->epoch;
+    uint64_t next = f->core->cluster.replicas[0]->epoch;
     assert_true(next > epoch);
     struct msg id = {.type = MSG_COMM_ID,
                      .comm_id = {.term_epoch = next, .id = {(const uint8_t *)"id", 2}}};
@@ -435,8 +435,8 @@ static void rows_of_tokens_that_are_lost_are_made_again(void **state)
     }
 }
 
-/* One rank of an older version, and prompts of the group are not scored; gateways are told. */
-static void a_group_scores_if_all_its_ranks_do(void **state)
+/* One rank of an older version, and prompts of the replica are not scored; gateways are told. */
+static void a_replica_scores_if_all_its_ranks_do(void **state)
 {
     for (uint32_t n = 0; n <= 2; n++) {
         struct fixture *f = fixture_new(2);
@@ -602,10 +602,10 @@ static void without_credit_tokens_wait_and_come_together(void **state)
     fixture_free(f);
 }
 
-static void a_rank_without_credit_holds_the_group_back(void **state)
+static void a_rank_without_credit_holds_the_replica_back(void **state)
 {
     struct fixture *f = ready_cluster();
-    f->core->cluster.groups[0]->members[1]->peer->blocked = true;
+    f->core->cluster.replicas[0]->members[1]->peer->blocked = true;
     struct msg m = submit_of(1, 1, 3);
     say(f, 3, &m);
     assert_non_null(box_find(f, 1, MSG_PLAN));
@@ -631,24 +631,24 @@ static bool is_refused(struct fixture *f, const struct msg *m)
     return true;
 }
 
-/* Two slots and two places in the queue for each key, with and without a group. */
+/* Two slots and two places in the queue for each key, with and without a replica. */
 static void a_key_cannot_fill_the_queue(void **state)
 {
-    for (int with_group = 0; with_group < 2; with_group++) {
+    for (int with_replica = 0; with_replica < 2; with_replica++) {
         struct fixture *f = fixture_new(2);
         f->core->config.max_waiting_per_tenant = 2;
         f->core->config.max_num_seqs = 2;
         f->core->config.priorities = true;
-        if (with_group)
+        if (with_replica)
             form_pair(f);
         say_gateway_hello(f, 3, 9);
-        uint32_t n_fit = with_group ? 4 : 2, k = 0;
+        uint32_t n_fit = with_replica ? 4 : 2, k = 0;
         for (; k < n_fit + 2; k++) {
             struct msg m = submit_of(100 + k, 1, 3);
             m.submit.tenant = 5;
             m.submit.priority = (int32_t)k; /* no way around it */
             if (is_refused(f, &m) != (k >= n_fit))
-                fail_msg("group %d, request %u", with_group, k);
+                fail_msg("group %d, request %u", with_replica, k);
         }
         struct msg m = submit_of(200, 1, 3);
         m.submit.tenant = 6;
@@ -738,7 +738,7 @@ static void prompts_cannot_fill_the_memory(void **state)
 static void a_cluster_that_rests_is_not_a_broken_one(void **state)
 {
     struct fixture *f = fixture_new(2);
-    f->core->config.scale.min_groups = 0;
+    f->core->config.scale.min_replicas = 0;
     f->core->config.max_waiting = 1;
     say_gateway_hello(f, 3, 9);
     assert_int_equal(box_find(f, 3, MSG_CLUSTER)->cluster.start_s, 0); /* not known yet */
@@ -770,12 +770,12 @@ static void a_cluster_that_rests_is_not_a_broken_one(void **state)
  * while the cache has no room for those that wait. */
 static void a_burst_for_which_there_is_a_place_is_no_queue(void **state)
 {
-    enum { NO_GROUP_YET, IDLE, LEFT_BEHIND, N_STATES };
+    enum { NO_REPLICA_YET, IDLE, LEFT_BEHIND, N_STATES };
     for (int how = 0; how < N_STATES; how++) {
         struct fixture *f = fixture_new(2);
         f->core->config.max_waiting = 2;
         f->core->config.max_num_seqs = 2;
-        if (how != NO_GROUP_YET)
+        if (how != NO_REPLICA_YET)
             form_pair(f);
         say_gateway_hello(f, 3, 9);
         if (how == LEFT_BEHIND)
@@ -830,16 +830,16 @@ int main(void)
         cmocka_unit_test(a_dead_end_is_an_error),
         cmocka_unit_test(a_mask_that_costs_too_much_is_an_error),
         cmocka_unit_test(steps_are_short_by_device_or_as_told),
-        cmocka_unit_test(a_group_drafts_as_its_least_rank),
+        cmocka_unit_test(a_replica_drafts_as_its_least_rank),
         cmocka_unit_test(ranks_wait_counts_where_there_was_work),
-        cmocka_unit_test(a_token_beyond_the_vocabulary_dissolves_the_group),
+        cmocka_unit_test(a_token_beyond_the_vocabulary_dissolves_the_replica),
         cmocka_unit_test(a_large_backlog_goes_in_pieces),
         cmocka_unit_test(tokens_survive_the_end_of_an_epoch),
         cmocka_unit_test(a_newer_attempt_goes_on_where_it_is),
         cmocka_unit_test(rows_of_a_prompt_come_with_its_first_token),
         cmocka_unit_test(rows_that_are_lost_start_it_over),
         cmocka_unit_test(rows_of_tokens_that_are_lost_are_made_again),
-        cmocka_unit_test(a_group_scores_if_all_its_ranks_do),
+        cmocka_unit_test(a_replica_scores_if_all_its_ranks_do),
         cmocka_unit_test(other_tokens_than_ours_start_it_over),
         cmocka_unit_test(a_full_queue_refuses_new_requests_only),
         cmocka_unit_test(what_cannot_be_is_answered_as_invalid),
@@ -849,7 +849,7 @@ int main(void)
         cmocka_unit_test(what_is_not_submitted_again_is_cancelled),
         cmocka_unit_test(a_deadline_ends_a_waiting_request),
         cmocka_unit_test(without_credit_tokens_wait_and_come_together),
-        cmocka_unit_test(a_rank_without_credit_holds_the_group_back),
+        cmocka_unit_test(a_rank_without_credit_holds_the_replica_back),
         cmocka_unit_test(a_key_cannot_fill_the_queue),
         cmocka_unit_test(a_full_queue_has_places_for_others),
         cmocka_unit_test(prompts_cannot_fill_the_memory),

@@ -25,7 +25,7 @@ static const struct request *request_of(const struct fixture *f, uint64_t lo)
 
 static bool runs(const struct fixture *f, uint64_t lo)
 {
-    return request_of(f, lo)->i_group != NO_GROUP;
+    return request_of(f, lo)->i_replica != NO_REPLICA;
 }
 
 /* Every run of the oldest plan in the box is answered with a token. */
@@ -55,10 +55,10 @@ static void answer(struct fixture *f)
     say(f, 1, &m);
 }
 
-/* The group is in trouble, is dissolved, and forms again. */
-static void lose_group(struct fixture *f)
+/* The replica is in trouble, is dissolved, and forms again. */
+static void lose_replica(struct fixture *f)
 {
-    uint64_t epoch = f->core->cluster.groups[0]->epoch;
+    uint64_t epoch = f->core->cluster.replicas[0]->epoch;
     say(f, 1, &(struct msg){.type = MSG_COMM_ERROR, .comm_error = {.term_epoch = epoch}});
     for (uint8_t i = 1; i <= 2; i++)
         say(f, i, &(struct msg){.type = MSG_ABORTED, .aborted = {.term_epoch = epoch}});
@@ -67,7 +67,7 @@ static void lose_group(struct fixture *f)
         box_clear(f);
         wait_ms(f, 250, 1u << 1 | 1u << 2 | 1u << 3);
     }
-    epoch = f->core->cluster.groups[0]->epoch;
+    epoch = f->core->cluster.replicas[0]->epoch;
     struct msg id = {.type = MSG_COMM_ID,
                      .comm_id = {.term_epoch = epoch, .id = {(const uint8_t *)"id", 2}}};
     say(f, 1, &id);
@@ -92,17 +92,17 @@ static struct fixture *ready_cluster(void)
     return f;
 }
 
-static void after_three_groups_a_request_fails(void **state)
+static void after_three_replicas_a_request_fails(void **state)
 {
     struct fixture *f = ready_cluster();
     submit(f, 1);
-    lose_group(f);
+    lose_replica(f);
     assert_true(runs(f, 1));
-    lose_group(f);
+    lose_replica(f);
     assert_false(runs(f, 1));
     calm(f);
     assert_true(runs(f, 1));
-    lose_group(f);
+    lose_replica(f);
     const struct msg *t = box_find(f, 3, MSG_TOKENS);
     assert_non_null(t);
     assert_int_equal(t->tokens.items[0].finish, FINISH_ERROR);
@@ -121,7 +121,7 @@ static void what_it_made_before_is_told(void **state)
     answer(f);
     answer(f);
     for (int i = 0; i < 4; i++) { /* the first one does not count: a token was made before it */
-        lose_group(f);
+        lose_replica(f);
         if (i < 3)
             calm(f);
     }
@@ -141,8 +141,8 @@ static void a_token_of_its_own_begins_the_count_anew(void **state)
     struct fixture *f = ready_cluster();
     submit(f, 1);
     for (int i = 0; i < 8; i++) {
-        lose_group(f);
-        lose_group(f);
+        lose_replica(f);
+        lose_replica(f);
         calm(f);
         answer(f);
     }
@@ -159,16 +159,16 @@ static void suspects_run_one_at_a_time_and_the_innocent_go_on(void **state)
     for (int i = 0; i < 4; i++)
         answer(f); /* both have made tokens, so that a first loss is none that counts */
     for (int i = 0; i < 2; i++) {
-        lose_group(f);
+        lose_replica(f);
         assert_true(runs(f, 1) && runs(f, 2));
     }
-    lose_group(f);
+    lose_replica(f);
     assert_true(!runs(f, 1) && !runs(f, 2));
     calm(f);
     assert_true(runs(f, 1) && !runs(f, 2));
     submit(f, 3); /* none of them: it does not wait behind the second one */
     assert_true(runs(f, 3));
-    lose_group(f); /* the first one's third */
+    lose_replica(f); /* the first one's third */
     const struct msg *t = box_find(f, 3, MSG_TOKENS);
     assert_true(t && t->tokens.n_items == 1 && t->tokens.items[0].id.lo == 1);
     assert_int_equal(t->tokens.items[0].finish, FINISH_ERROR);
@@ -188,7 +188,7 @@ static void a_storm_of_losses_is_waited_out(void **state)
     struct fixture *f = ready_cluster();
     submit(f, 1);
     for (int i = 0; i < 5; i++) {
-        lose_group(f);
+        lose_replica(f);
         assert_int_equal(runs(f, 1), i < 1);
     }
     assert_int_equal(request_of(f, 1)->n_losses, 2);
@@ -223,7 +223,7 @@ static void a_drain_is_no_loss(void **state)
     submit(f, 1);
     assert_int_equal(head_core_drain_worker(f->core, 101, true, "a test", f->now), STATUS_OK);
     wait_ms(f, 1050, 1u << 1 | 1u << 2 | 1u << 3); /* it does not end by itself */
-    assert_int_equal(f->core->cluster.groups[0]->state, GROUP_ABORTING);
+    assert_int_equal(f->core->cluster.replicas[0]->state, REPLICA_ABORTING);
     assert_int_equal(request_of(f, 1)->n_losses, 0);
     fixture_free(f);
 }
@@ -232,7 +232,7 @@ int main(void)
 {
     log_init("test", LOG_LEVEL_COUNT, LOG_LOGFMT);
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(after_three_groups_a_request_fails),
+        cmocka_unit_test(after_three_replicas_a_request_fails),
         cmocka_unit_test(what_it_made_before_is_told),
         cmocka_unit_test(a_token_of_its_own_begins_the_count_anew),
         cmocka_unit_test(suspects_run_one_at_a_time_and_the_innocent_go_on),

@@ -401,7 +401,7 @@ static void hold(struct model *m, struct model_move *v, const struct model_seq *
         forget_move(v);
 }
 
-/* As if another table's group ran this one's requests. */
+/* As if another table's replica ran this one's requests. */
 static void import(struct model *m, struct model_move *v, const struct model_seq *x, uint32_t less)
 {
     uint32_t n = blocks_align(m->b, x->r.n_ids > less ? x->r.n_ids - less : x->r.n_ids);

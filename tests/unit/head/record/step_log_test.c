@@ -16,7 +16,7 @@
 #include "head/record/file.h"
 #include "head/record/replay.h"
 
-enum { N_GROUPS = 2, MAX_REQUESTS = 400, N_STEPS = 600, MAX_ITEMS = 64 };
+enum { N_REPLICAS = 2, MAX_REQUESTS = 400, N_STEPS = 600, MAX_ITEMS = 64 };
 
 /* Where a test lies to the log. */
 enum lie {
@@ -35,13 +35,13 @@ struct life {
     bool is_full, may_restart;
     struct rng rng;
     uint64_t now_ns;
-    struct scheduler *schedulers[N_GROUPS];
+    struct scheduler *schedulers[N_REPLICAS];
     struct request *requests[MAX_REQUESTS]; /* by arrival - 1; NULL: gone */
-    uint32_t in_group[MAX_REQUESTS];
+    uint32_t in_replica[MAX_REQUESTS];
     uint32_t n_requests;
-    struct result_item items[N_GROUPS][2][MAX_ITEMS];
-    struct msg_result results[N_GROUPS][2]; /* of the plans in flight, oldest first */
-    uint32_t n_results[N_GROUPS];
+    struct result_item items[N_REPLICAS][2][MAX_ITEMS];
+    struct msg_result results[N_REPLICAS][2]; /* of the plans in flight, oldest first */
+    uint32_t n_results[N_REPLICAS];
     uint32_t token;
     enum lie lie;
     uint64_t n_steps, n_added, n_refused, n_ended, n_held, n_imported, n_left;
@@ -77,12 +77,12 @@ static const struct scheduler_config config = {
                   {.kind = KV_WINDOW, .window_tokens = 32, .block_tokens = 16, .n_blocks = 60}},
 };
 
-static void open_group(struct life *x, uint32_t g, uint64_t epoch)
+static void open_replica(struct life *x, uint32_t g, uint64_t epoch)
 {
     struct error err;
     if (scheduler_new(&config, &x->schedulers[g], &err) != STATUS_OK)
         fail_msg("%s", err.text);
-    step_log_group(x->log, g, g, epoch, &config);
+    step_log_replica(x->log, g, g, epoch, &config);
     scheduler_reset(x->schedulers[g], epoch, NULL, NULL);
     x->n_results[g] = 0;
 }
@@ -109,7 +109,7 @@ static void let_go(void *ctx, struct request *r)
     drop(ctx, r);
 }
 
-static void close_group(struct life *x, uint32_t g)
+static void close_replica(struct life *x, uint32_t g)
 {
     if (!x->schedulers[g])
         return;
@@ -121,8 +121,8 @@ static void close_group(struct life *x, uint32_t g)
 
 static void life_free(struct life *x)
 {
-    for (uint32_t g = 0; g < N_GROUPS; g++)
-        close_group(x, g);
+    for (uint32_t g = 0; g < N_REPLICAS; g++)
+        close_replica(x, g);
     step_log_free(x->log);
     strbuf_fini(&x->bytes);
     mem_free(x);
@@ -164,7 +164,7 @@ static void add(struct life *x, uint32_t g)
     assert_int_equal(request_new(NULL, &m, config.max_model_len, x->now_ns, &r, NULL), STATUS_OK);
     r->arrival_seq = ++x->n_requests;
     x->requests[r->arrival_seq - 1] = r;
-    x->in_group[r->arrival_seq - 1] = g;
+    x->in_replica[r->arrival_seq - 1] = g;
     r->priority += tells(x, LIE_PRIORITY) ? 5 : 0;
     step_log_add(x->log, g, r, x->now_ns);
     r->priority = m.priority;
@@ -185,18 +185,18 @@ static void remove_one(struct life *x)
     struct request *r = i < x->n_requests ? x->requests[i] : NULL;
     if (!r || !r->sched)
         return;
-    step_log_remove(x->log, x->in_group[i], r);
-    scheduler_remove(x->schedulers[x->in_group[i]], r);
+    step_log_remove(x->log, x->in_replica[i], r);
+    scheduler_remove(x->schedulers[x->in_replica[i]], r);
     drop(x, r);
 }
 
-/* One move of each kind, from one group to the other one. */
+/* One move of each kind, from one replica to the other one. */
 static void move_one(struct life *x, uint32_t from)
 {
     uint32_t i = (uint32_t)rng_below(&x->rng, x->n_requests + 1u), to = 1 - from;
     uint64_t id = 1 + rng_below(&x->rng, 8);
     struct request *r = i < x->n_requests ? x->requests[i] : NULL;
-    if (!r || !r->sched || x->in_group[i] != from || r->finish != FINISH_NONE)
+    if (!r || !r->sched || x->in_replica[i] != from || r->finish != FINISH_NONE)
         return;
     uint32_t n = scheduler_movable(x->schedulers[from], r);
     if (n > 0) {
@@ -320,10 +320,10 @@ static void flush(struct life *x)
 
 static void live(struct life *x, uint32_t n_steps)
 {
-    for (uint32_t g = 0; g < N_GROUPS; g++)
-        open_group(x, g, 1ull << 32 | (g + 1));
+    for (uint32_t g = 0; g < N_REPLICAS; g++)
+        open_replica(x, g, 1ull << 32 | (g + 1));
     for (uint32_t i = 0; i < n_steps; i++) {
-        uint32_t g = (uint32_t)rng_below(&x->rng, N_GROUPS);
+        uint32_t g = (uint32_t)rng_below(&x->rng, N_REPLICAS);
         x->now_ns += 50000;
         switch (rng_below(&x->rng, 8)) {
         case 0:
@@ -345,15 +345,15 @@ static void live(struct life *x, uint32_t n_steps)
         if (rng_below(&x->rng, 3) == 0)
             flush(x);
         if (i == n_steps / 2) { /* a new epoch */
-            close_group(x, 1);
-            open_group(x, 1, 1ull << 32 | 9);
+            close_replica(x, 1);
+            open_replica(x, 1, 1ull << 32 | 9);
         }
     }
 }
 
 static enum status replay(struct str bytes, struct replay_totals *totals, struct error *err)
 {
-    static const struct replay_options o = {.check = true, .print = true, .group = -1};
+    static const struct replay_options o = {.check = true, .print = true, .replica = -1};
     struct step_log_reader *r;
     FILE *out = fopen("/dev/null", "w");
     assert_non_null(out);
@@ -373,14 +373,14 @@ static void a_life_is_replayed(void **state)
         struct replay_totals t;
         struct error err = {0};
         live(x, N_STEPS);
-        for (uint32_t g = 0; g < N_GROUPS; g++)
-            close_group(x, g);
+        for (uint32_t g = 0; g < N_REPLICAS; g++)
+            close_replica(x, g);
         flush(x);
         if (replay(strbuf_str(&x->bytes), &t, &err) != STATUS_OK)
             fail_msg("seed %u: %s", (unsigned)seed, err.text);
         assert_int_equal(t.n_steps, x->n_steps);
         assert_int_equal(t.n_requests, x->n_added);
-        assert_int_equal(t.n_groups, N_GROUPS + 1);
+        assert_int_equal(t.n_replicas, N_REPLICAS + 1);
         assert_true(x->n_ended > 0 && x->n_refused > 0 && t.n_results > 0 && !t.died_in_step);
         n_held += x->n_held;
         n_imported += x->n_imported;
@@ -478,7 +478,7 @@ static void another_version_is_refused_by_name(void **state)
     assert_string_equal(err.text, "not a step log");
 }
 
-static void a_full_sink_ends_the_log_once_and_a_new_group_begins_another(void **state)
+static void a_full_sink_ends_the_log_once_and_a_new_replica_begins_another(void **state)
 {
     struct life *x = life_new(6);
     struct replay_totals t;
@@ -497,18 +497,18 @@ static void a_full_sink_ends_the_log_once_and_a_new_group_begins_another(void **
     flush(x);
     assert_int_equal(x->bytes.len, n);
     x->may_restart = true;
-    close_group(x, 0);
-    open_group(x, 0, 77); /* the other one is up: its life before is not in a new file */
+    close_replica(x, 0);
+    open_replica(x, 0, 77); /* the other one is up: its life before is not in a new file */
     flush(x);
     assert_int_equal(x->bytes.len, n);
-    close_group(x, 0);
-    close_group(x, 1);
-    open_group(x, 0, 78);
+    close_replica(x, 0);
+    close_replica(x, 1);
+    open_replica(x, 0, 78);
     add(x, 0);
     step(x, 0);
     flush(x);
     assert_int_equal(replay(strbuf_str(&x->bytes), &t, &err), STATUS_OK);
-    assert_int_equal(t.n_groups, 1);
+    assert_int_equal(t.n_replicas, 1);
     life_free(x);
 }
 
@@ -590,7 +590,7 @@ int main(void)
         cmocka_unit_test(a_step_that_never_returned_is_in_the_last_words),
         cmocka_unit_test(damage_is_found_and_a_cut_is_not_damage),
         cmocka_unit_test(another_version_is_refused_by_name),
-        cmocka_unit_test(a_full_sink_ends_the_log_once_and_a_new_group_begins_another),
+        cmocka_unit_test(a_full_sink_ends_the_log_once_and_a_new_replica_begins_another),
         cmocka_unit_test(a_file_keeps_what_came_and_what_was_there),
         cmocka_unit_test(a_disk_that_is_too_slow_ends_the_log),
     };

@@ -1,4 +1,4 @@
-/* The gate in front of the schedulers: no request is admitted before its group's drawing rank has
+/* The gate in front of the schedulers: no request is admitted before its replica's drawing rank has
  * said that its grammar is ready, and nobody else waits for it. */
 #include <stdio.h>
 #include <string.h>
@@ -276,7 +276,7 @@ static void a_failure_ends_its_own(void **state)
     }
 }
 
-/* The wait has an end, and the group lives on. */
+/* The wait has an end, and the replica lives on. */
 static void no_answer_is_an_end_by_name(void **state)
 {
     struct fixture *f = fixture_new(2);
@@ -296,7 +296,7 @@ static void no_answer_is_an_end_by_name(void **state)
     fixture_free(f);
 }
 
-/* The pair's epoch ends, and it is a group again. */
+/* The pair's epoch ends, and it is a replica again. */
 static uint64_t form_again(struct fixture *f, uint64_t epoch, uint8_t minor)
 {
     say(f, OTHER, &(struct msg){.type = MSG_COMM_ERROR, .comm_error = {.term_epoch = epoch}});
@@ -327,7 +327,7 @@ static void an_older_worker_is_not_asked(void **state)
     fixture_free(f);
 }
 
-static void a_lost_group_is_asked_anew(void **state)
+static void a_lost_replica_is_asked_anew(void **state)
 {
     struct fixture *f = fixture_new(2);
     uint64_t epoch = open_pair(f);
@@ -353,7 +353,7 @@ static void a_new_session_is_asked_again(void **state)
     uint64_t id = asked(f, 0)->id;
     struct msg hello = worker_hello(101, 0);
     hello.hello.worker.term_epoch = epoch;
-    hello.hello.worker.group_id = f->core->engine_slots[0].group->id;
+    hello.hello.worker.replica_id = f->core->engine_slots[0].replica->id;
     hello.hello.worker.shard_rank = hello.hello.worker.shard_stage = 0;
     box_clear(f);
     say(f, DRAWER, &hello);
@@ -581,7 +581,7 @@ int main(void)
         cmocka_unit_test(a_failure_ends_its_own),
         cmocka_unit_test(no_answer_is_an_end_by_name),
         cmocka_unit_test(an_older_worker_is_not_asked),
-        cmocka_unit_test(a_lost_group_is_asked_anew),
+        cmocka_unit_test(a_lost_replica_is_asked_anew),
         cmocka_unit_test(a_new_session_is_asked_again),
         cmocka_unit_test(tenants_take_turns),
         cmocka_unit_test(unused_ones_are_let_go),

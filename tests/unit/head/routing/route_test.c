@@ -1,5 +1,5 @@
-/* Which group takes a request: prefixes, load, speed. Ranks work in virtual time: a step takes the
- * group's time per token times the tokens of its plan. */
+/* Which replica takes a request: prefixes, load, speed. Ranks work in virtual time: a step takes
+ * the replica's time per token times the tokens of its plan. */
 #include "tests/unit/head/core/core_fixture.h"
 
 enum { MAX_RANKS = 3, GATEWAY = 9, MAX_PLANS = 2, MAX_SAMPLES = 256 };
@@ -171,12 +171,12 @@ static void ask(struct bed *b, uint32_t prefix, uint32_t n_shared, uint32_t n, u
     submit(b, &m);
 }
 
-static uint32_t group_of_last(const struct bed *b)
+static uint32_t replica_of_last(const struct bed *b)
 {
     const struct request *r =
         request_table_find(b->f->core->requests, (struct request_id){1, b->last_id}, 0);
     assert_non_null(r);
-    return r->i_group;
+    return r->i_replica;
 }
 
 static void close_bed(struct bed *b)
@@ -225,7 +225,7 @@ static void a_hot_prefix_stays_in_one_cache_while_there_is_time(void **state)
     close_bed(&b);
 }
 
-/* One group could serve 140 in a second: 250 come. */
+/* One replica could serve 140 in a second: 250 come. */
 static void a_hot_prefix_is_shared_under_load(void **state)
 {
     struct bed b;
@@ -248,12 +248,12 @@ static void every_prefix_goes_where_it_is(void **state)
         uint32_t prefix = i % 3;
         ask(&b, prefix, 512, 560, 4);
         if (i < 3)
-            home[prefix] = group_of_last(&b);
-        assert_int_equal(group_of_last(&b), home[prefix]);
+            home[prefix] = replica_of_last(&b);
+        assert_int_equal(replica_of_last(&b), home[prefix]);
         run_until(&b, b.f->now + 1000 * MS);
     }
     for (uint32_t i = 0; i < 3; i++)
-        n_homes[home[i]]++; /* idle groups take turns: no cache lies waste */
+        n_homes[home[i]]++; /* idle replicas take turns: no cache lies waste */
     assert_true(n_homes[0] == 1 && n_homes[1] == 1 && n_homes[2] == 1);
     close_bed(&b);
 }
@@ -263,15 +263,15 @@ static void a_burst_with_one_prefix_computes_it_where_the_first_went(void **stat
 {
     struct bed b;
     open_bed(&b, 2, (uint64_t[]){100, 100});
-    b.f->core->engine_slots[0].group->draining = true; /* the other one is busy for 2000 tokens */
+    b.f->core->engine_slots[0].replica->draining = true; /* the other one is busy for 2000 tokens */
     ask(&b, 0, 0, 2000, 1);
-    b.f->core->engine_slots[0].group->draining = false;
+    b.f->core->engine_slots[0].replica->draining = false;
     ask(&b, 2, 0, 1000, 1); /* fills the steps in flight, so that what comes now waits */
     ask(&b, 3, 0, 16, 1);
     uint32_t n_before = b.ranks[0].n_requests;
     for (int i = 0; i < 8; i++) {
         ask(&b, 1, 512, 528, 1);
-        assert_int_equal(group_of_last(&b), 0);
+        assert_int_equal(replica_of_last(&b), 0);
     }
     assert_int_equal(b.ranks[0].n_requests, n_before);
     close_bed(&b);
@@ -288,25 +288,25 @@ static void choices_of_a_prompt_stay_together(void **state)
     }
     for (uint32_t i = 0; i < 8; i++) {
         const struct request *r = request_table_find(b.f->core->requests, m.submit.id, i);
-        assert_int_equal(r->i_group, group_of_last(&b));
+        assert_int_equal(r->i_replica, replica_of_last(&b));
     }
-    uint32_t group = group_of_last(&b);
+    uint32_t replica = replica_of_last(&b);
     ask(&b, 0, 0, 100, 4);
-    assert_int_equal(group_of_last(&b), 1 - group);
+    assert_int_equal(replica_of_last(&b), 1 - replica);
     close_bed(&b);
 }
 
 /* ---- load and speed ---- */
 
-static void a_busy_group_gets_less(void **state)
+static void a_busy_replica_gets_less(void **state)
 {
     struct bed b;
     open_bed(&b, 2, (uint64_t[]){100, 100});
     ask(&b, 0, 0, 4000, 1);
-    uint32_t busy = group_of_last(&b);
+    uint32_t busy = replica_of_last(&b);
     for (int i = 0; i < 30; i++) {
         ask(&b, 0, 0, 100, 1);
-        assert_int_equal(group_of_last(&b), 1 - busy);
+        assert_int_equal(replica_of_last(&b), 1 - busy);
     }
     close_bed(&b);
 }
@@ -324,7 +324,7 @@ static void what_decodes_is_load_too(void **state)
     close_bed(&b);
 }
 
-static void a_group_four_times_slower_gets_a_quarter(void **state)
+static void a_replica_four_times_slower_gets_a_quarter(void **state)
 {
     static const struct {
         uint32_t n_at_once, n_prompt, max_tokens;
@@ -339,7 +339,7 @@ static void a_group_four_times_slower_gets_a_quarter(void **state)
     }
 }
 
-static void a_group_that_slows_down_gets_less(void **state)
+static void a_replica_that_slows_down_gets_less(void **state)
 {
     struct bed b;
     open_bed(&b, 2, (uint64_t[]){100, 100});
@@ -362,19 +362,19 @@ static void an_overdue_step_counts_before_its_result(void **state)
     ask(&b, 1, 512, 528, 4);
     run_until(&b, 0);
     ask(&b, 1, 512, 528, 4);
-    uint32_t home = group_of_last(&b);
+    uint32_t home = replica_of_last(&b);
     b.ranks[home].stopped = true;
     ask(&b, 1, 512, 528, 4);
-    assert_int_equal(group_of_last(&b), home);
+    assert_int_equal(replica_of_last(&b), home);
     run_until(&b, b.f->now + 2000 * MS);
     ask(&b, 1, 512, 528, 4);
-    assert_int_equal(group_of_last(&b), 1 - home);
+    assert_int_equal(replica_of_last(&b), 1 - home);
     b.ranks[home].stopped = false;
     close_bed(&b);
 }
 
 /* It was slow once and had nothing to do since: one request finds out. */
-static void a_group_that_was_slow_is_tried_again(void **state)
+static void a_replica_that_was_slow_is_tried_again(void **state)
 {
     struct bed b;
     open_bed(&b, 2, (uint64_t[]){100, 3000});
@@ -403,12 +403,12 @@ int main(void)
         cmocka_unit_test(every_prefix_goes_where_it_is),
         cmocka_unit_test(a_burst_with_one_prefix_computes_it_where_the_first_went),
         cmocka_unit_test(choices_of_a_prompt_stay_together),
-        cmocka_unit_test(a_busy_group_gets_less),
+        cmocka_unit_test(a_busy_replica_gets_less),
         cmocka_unit_test(what_decodes_is_load_too),
-        cmocka_unit_test(a_group_four_times_slower_gets_a_quarter),
-        cmocka_unit_test(a_group_that_slows_down_gets_less),
+        cmocka_unit_test(a_replica_four_times_slower_gets_a_quarter),
+        cmocka_unit_test(a_replica_that_slows_down_gets_less),
         cmocka_unit_test(an_overdue_step_counts_before_its_result),
-        cmocka_unit_test(a_group_that_was_slow_is_tried_again),
+        cmocka_unit_test(a_replica_that_was_slow_is_tried_again),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,29 +1,29 @@
-/* Two groups of two ranks and what passes between them: whoever moves loses no token and gets none
- * twice, whatever fails meanwhile. */
+/* Two replicas of two ranks and what passes between them: whoever moves loses no token and gets
+ * none twice, whatever fails meanwhile. */
 #include "tests/unit/head/core/core_fixture.h"
 
 #include "head/admin/json.h"
 
 enum { N_PROMPT = 100, ALIVE = 1u << 1 | 1u << 2 | 1u << 3 | 1u << 4 | 1u << 5, FIRST = 1000 };
 
-/* Group 0 is on connections 1 and 2, group 1 on 4 and 5; the gateway on 3. */
+/* Replica 0 is on connections 1 and 2, replica 1 on 4 and 5; the gateway on 3. */
 static const uint8_t conns[2][2] = {{1, 2}, {4, 5}};
 
 struct spec {
-    enum group_role roles[2];
-    bool no_address, no_caching, other_blocks; /* the last: the second group's are larger */
-    uint32_t n_blocks;                         /* of the second group; 0: as usual */
+    enum replica_role roles[2];
+    bool no_address, no_caching, other_blocks; /* the last: the second replica's are larger */
+    uint32_t n_blocks;                         /* of the second replica; 0: as usual */
 };
 
 static uint32_t ids[N_PROMPT];
 
-static void form_group(struct fixture *f, int i, const struct spec *spec)
+static void form_replica(struct fixture *f, int i, const struct spec *spec)
 {
     static const struct kv_group few = {.block_tokens = 16, .n_blocks = 4};
     static const struct kv_group larger = {.block_tokens = 32, .n_blocks = 32};
     for (int k = 0; k < 2; k++) {
         struct msg hello = worker_hello(101 + (uint64_t)(2 * i + k), 2 * i + k);
-        hello.hello.worker.group_role = spec->roles[i];
+        hello.hello.worker.replica_role = spec->roles[i];
         if (!spec->no_address)
             hello.hello.worker.kv_address = k ? STR("10.0.0.2:9") : STR("10.0.0.1:9");
         if (i == 1 && spec->n_blocks)
@@ -43,7 +43,7 @@ static void form_group(struct fixture *f, int i, const struct spec *spec)
     box_clear(f);
 }
 
-static struct fixture *open_groups(const struct spec *spec)
+static struct fixture *open_replicas(const struct spec *spec)
 {
     struct fixture *f = fixture_new(2);
     if (spec->no_caching) { /* the fixture has made its core already */
@@ -54,8 +54,8 @@ static struct fixture *open_groups(const struct spec *spec)
     }
     say_gateway_hello(f, 3, 1);
     for (int i = 0; i < 2; i++)
-        form_group(f, i, spec);
-    assert_int_equal(cluster_count_groups(&f->core->cluster, GROUP_READY), 2);
+        form_replica(f, i, spec);
+    assert_int_equal(cluster_count_replicas(&f->core->cluster, REPLICA_READY), 2);
     return f;
 }
 
@@ -93,7 +93,7 @@ static void drop_letter(struct fixture *f, uint32_t i)
     f->n_box--;
 }
 
-/* The oldest plan of a group is answered: a token says its own position. False: there is none. */
+/* The oldest plan of a replica is answered: a token says its own position. False: there is none. */
 static bool answer(struct fixture *f, int i)
 {
     static const float gap = 1;
@@ -180,7 +180,7 @@ static void finish(struct fixture *f, uint64_t lo, uint32_t n_before, uint32_t n
 static void transferred(struct fixture *f, uint8_t conn, uint64_t id, enum status status)
 {
     int i = conn >= 4;
-    const struct group *g = f->core->cluster.groups[i];
+    const struct replica *g = f->core->cluster.replicas[i];
     say(f, conn,
         &(struct msg){.type = MSG_KV_TRANSFERRED,
                       .kv_transferred = {.term_epoch = g->epoch,
@@ -204,12 +204,12 @@ static struct transfers *transfers_of(struct fixture *f)
     return &f->core->transfers;
 }
 
-/* Two requests that run, each with three tokens, and the one in group i is drained. Its blocks are
- * on their way then: returns the id. */
+/* Two requests that run, each with three tokens, and the one in replica i is drained. Its blocks
+ * are on their way then: returns the id. */
 static uint64_t begin_drain(struct fixture *f, uint64_t *lo, int *from)
 {
     submit(f, 1, 40);
-    *from = (int)request_of(f, 1)->i_group;
+    *from = (int)request_of(f, 1)->i_replica;
     *lo = 1;
     for (int i = 0; i < 3; i++)
         assert_true(answer(f, *from));
@@ -226,7 +226,7 @@ static uint64_t begin_drain(struct fixture *f, uint64_t *lo, int *from)
 static void drained_requests_go_on_elsewhere(void **state)
 {
     static const struct spec spec = {0};
-    struct fixture *f = open_groups(&spec);
+    struct fixture *f = open_replicas(&spec);
     uint64_t lo;
     int from;
     uint64_t id = begin_drain(f, &lo, &from);
@@ -237,7 +237,7 @@ static void drained_requests_go_on_elsewhere(void **state)
             assert_non_null(m);
             const struct msg_kv_transfer *t = &m->kv_transfer;
             assert_true(t->id == id && t->sends == (s == 0) && t->blocks.n == 6);
-            assert_int_equal(t->term_epoch, f->core->cluster.groups[i]->epoch);
+            assert_int_equal(t->term_epoch, f->core->cluster.replicas[i]->epoch);
             assert_true(str_eq(t->from_address, k ? STR("10.0.0.2:9") : STR("10.0.0.1:9")));
             assert_int_equal(t->comm_id.n, 32);
         }
@@ -246,24 +246,24 @@ static void drained_requests_go_on_elsewhere(void **state)
     assert_int_equal(n_used(f, 1 - from), 6);
     for (int c = 0; c < 2; c++)
         for (int k = 0; k < 2; k++) {
-            assert_int_equal(request_of(f, lo)->i_group, from); /* it goes on meanwhile */
+            assert_int_equal(request_of(f, lo)->i_replica, from); /* it goes on meanwhile */
             transferred(f, conns[c][k], id, STATUS_OK);
         }
     assert_int_equal(transfers_of(f)->n_done, 1);
-    assert_int_equal(request_of(f, lo)->i_group, from); /* two steps are in flight */
+    assert_int_equal(request_of(f, lo)->i_replica, from); /* two steps are in flight */
     uint32_t n = 3;
-    while (request_of(f, lo)->i_group == (uint32_t)from) {
+    while (request_of(f, lo)->i_replica == (uint32_t)from) {
         assert_true(answer(f, from));
         n = n_heard(f, lo, n);
     }
-    assert_int_equal(request_of(f, lo)->i_group, 1 - from);
+    assert_int_equal(request_of(f, lo)->i_replica, 1 - from);
     assert_int_equal(n, 5);
     const struct msg *p = box_find(f, conns[1 - from][0], MSG_PLAN);
     assert_true(p && p->plan.n_admits == 1 && p->plan.admits[0].n_computed == 96);
     assert_true(transfers_of(f)->n_moved == 1 && transfers_of(f)->n_recomputed == 0);
     finish(f, lo, n, 40);
     wait_ms(f, 100, ALIVE);
-    assert_true(f->core->cluster.groups[from]->state != GROUP_READY); /* idle, so dissolved */
+    assert_true(f->core->cluster.replicas[from]->state != REPLICA_READY); /* idle, so dissolved */
     assert_int_equal(n_used(f, 1 - from), 0);
     fixture_free(f);
 }
@@ -276,29 +276,29 @@ static void answer_all(struct fixture *f, uint64_t id, enum status status)
 }
 
 /* Timers come before the turn: a tick may find the last result taken in, the request still here. */
-static void a_drained_group_is_not_done_while_one_leaves(void **state)
+static void a_drained_replica_is_not_done_while_one_leaves(void **state)
 {
     for (int copies = 0; copies < 2; copies++) {
         const struct spec spec = {.no_address = !copies};
-        struct fixture *f = open_groups(&spec);
+        struct fixture *f = open_replicas(&spec);
         uint64_t lo = 1;
         int from;
         if (copies) {
             answer_all(f, begin_drain(f, &lo, &from), STATUS_OK);
         } else {
             submit(f, lo, 40);
-            from = (int)request_of(f, lo)->i_group;
+            from = (int)request_of(f, lo)->i_replica;
             assert_true(answer(f, from));
             assert_int_equal(head_core_drain_worker(f->core, conns[from][0] == 1 ? 101 : 103, true,
                                                     "a test", f->now),
                              STATUS_OK);
             wait_ms(f, 50, ALIVE);
         }
-        assert_int_equal(request_of(f, lo)->i_group, from); /* two steps are in flight */
+        assert_int_equal(request_of(f, lo)->i_replica, from); /* two steps are in flight */
         f->ticks = true;
-        while (request_of(f, lo)->i_group == (uint32_t)from)
+        while (request_of(f, lo)->i_replica == (uint32_t)from)
             assert_true(answer(f, from));
-        assert_int_equal(request_of(f, lo)->i_group, 1 - from);
+        assert_int_equal(request_of(f, lo)->i_replica, 1 - from);
         assert_int_equal(transfers_of(f)->n_moved, 1);
         assert_int_equal(transfers_of(f)->n_recomputed, !copies);
         f->ticks = false;
@@ -310,13 +310,14 @@ static void lose(struct fixture *f, int i)
 {
     say(f, conns[i][0],
         &(struct msg){.type = MSG_COMM_ERROR,
-                      .comm_error = {.term_epoch = f->core->cluster.groups[i]->epoch}});
-    uint64_t epoch = f->core->cluster.groups[i]->epoch;
+                      .comm_error = {.term_epoch = f->core->cluster.replicas[i]->epoch}});
+    uint64_t epoch = f->core->cluster.replicas[i]->epoch;
     for (int k = 0; k < 2; k++)
         say(f, conns[i][k], &(struct msg){.type = MSG_ABORTED, .aborted = {.term_epoch = epoch}});
 }
 
-/* The admission of this request among the plans to a group, of which those before it are answered.
+/* The admission of this request among the plans to a replica, of which those before it are
+ * answered.
  */
 static const struct plan_admit *find_admit(struct fixture *f, int i, uint64_t lo)
 {
@@ -333,25 +334,25 @@ static const struct plan_admit *find_admit(struct fixture *f, int i, uint64_t lo
     }
 }
 
-/* What another group's workers computed is for the requests that come from there alone, for nobody
- * computes it again: one that begins alike and did not come with them computes for itself. And so
- * does the one that came, when it has to go on elsewhere without its blocks. */
+/* What another replica's workers computed is for the requests that come from there alone, for
+ * nobody computes it again: one that begins alike and did not come with them computes for itself.
+ * And so does the one that came, when it has to go on elsewhere without its blocks. */
 static void copied_blocks_are_for_those_who_came_with_them(void **state)
 {
     static const struct spec spec = {0};
     enum { FIRST_ID = 10 };
-    struct fixture *f = open_groups(&spec);
+    struct fixture *f = open_replicas(&spec);
     uint64_t lo;
     int from;
     uint64_t id = begin_drain(f, &lo, &from);
     answer_all(f, id, STATUS_OK);
-    while (request_of(f, lo)->i_group == (uint32_t)from)
+    while (request_of(f, lo)->i_replica == (uint32_t)from)
         assert_true(answer(f, from));
     const struct plan_admit *came = find_admit(f, 1 - from, FIRST_ID);
     assert_true(came && came->n_computed == 96);
     assert_true(answer(f, 1 - from));
     submit_prompt(f, 7, FIRST_ID, 5);
-    assert_int_equal(request_of(f, 7)->i_group, 1 - from);
+    assert_int_equal(request_of(f, 7)->i_replica, 1 - from);
     const struct plan_admit *other = find_admit(f, 1 - from, FIRST_ID);
     assert_true(other && other->n_computed == 0);
     assert_true(answer(f, 1 - from));
@@ -375,7 +376,7 @@ enum trouble {
     UNDRAINED,
     CANCELLED,
     SENDER_ENDS,      /* the answer is whole before the copy is */
-    SENDER_ENDS_LAST, /* and with it the drained group, which had nothing else */
+    SENDER_ENDS_LAST, /* and with it the drained replica, which had nothing else */
     LIES,
     N_TROUBLES
 };
@@ -416,7 +417,7 @@ static void make_trouble(struct fixture *f, enum trouble what, uint64_t id, int 
         answer_all(f, id, STATUS_IO);
         break;
     case SILENCE:
-        f->core->cluster.groups[from]->drain_deadline_ns = UINT64_MAX;
+        f->core->cluster.replicas[from]->drain_deadline_ns = UINT64_MAX;
         for (int i = 0; i < 31; i++) {
             wait_ms(f, 500, ALIVE);
             if (i % 2 == 0 && transfers_of(f)->n_failed == 0)
@@ -444,7 +445,7 @@ static void trouble_costs_time_and_nothing_else(void **state)
 {
     static const struct spec spec = {0};
     for (enum trouble what = 0; what < N_TROUBLES; what++) {
-        struct fixture *f = open_groups(&spec);
+        struct fixture *f = open_replicas(&spec);
         uint64_t lo;
         int from;
         uint64_t id = begin_drain(f, &lo, &from);
@@ -463,7 +464,7 @@ static void trouble_costs_time_and_nothing_else(void **state)
             assert_int_equal(n, 40);
             if (what == SENDER_ENDS_LAST) {
                 wait_ms(f, 100, ALIVE);
-                assert_true(f->core->cluster.groups[from]->state != GROUP_READY);
+                assert_true(f->core->cluster.replicas[from]->state != REPLICA_READY);
                 transferred(f, conns[1 - from][0], id, STATUS_IO); /* as it was cut off */
                 transferred(f, conns[1 - from][1], id, STATUS_IO);
             }
@@ -486,9 +487,9 @@ static void without_a_way_it_is_computed_again(void **state)
 {
     static const struct spec specs[] = {{.no_address = true}, {.no_caching = true}};
     for (size_t i = 0; i < 2; i++) {
-        struct fixture *f = open_groups(&specs[i]);
+        struct fixture *f = open_replicas(&specs[i]);
         submit(f, 1, 40);
-        uint32_t from = request_of(f, 1)->i_group;
+        uint32_t from = request_of(f, 1)->i_replica;
         for (int k = 0; k < 3; k++)
             answer(f, (int)from);
         uint32_t n = n_heard(f, 1, 0);
@@ -497,7 +498,7 @@ static void without_a_way_it_is_computed_again(void **state)
         wait_ms(f, 50, ALIVE);
         while (answer(f, (int)from))
             n = n_heard(f, 1, n);
-        assert_int_equal(request_of(f, 1)->i_group, 1 - from);
+        assert_int_equal(request_of(f, 1)->i_replica, 1 - from);
         assert_true(transfers_of(f)->n_moved == 1 && transfers_of(f)->n_recomputed == 1);
         finish(f, 1, n, 40);
         fixture_free(f);
@@ -508,27 +509,27 @@ static void without_a_way_it_is_computed_again(void **state)
 static void without_room_it_stays(void **state)
 {
     static const struct spec spec = {.n_blocks = 4};
-    struct fixture *f = open_groups(&spec);
+    struct fixture *f = open_replicas(&spec);
     submit(f, 1, 20);
-    if (request_of(f, 1)->i_group == 1 || request_of(f, 1)->i_group == NO_GROUP)
+    if (request_of(f, 1)->i_replica == 1 || request_of(f, 1)->i_replica == NO_REPLICA)
         fail_msg("it was given to a group in which it does not fit");
     answer(f, 0);
     assert_int_equal(head_core_drain_worker(f->core, 101, true, "a test", f->now), STATUS_OK);
     wait_ms(f, 200, ALIVE);
-    assert_int_equal(request_of(f, 1)->i_group, 0);
+    assert_int_equal(request_of(f, 1)->i_replica, 0);
     assert_int_equal(transfers_of(f)->n, 0);
     finish(f, 1, n_heard(f, 1, 0), 20);
     fixture_free(f);
 }
 
-static void prefill_groups_hand_over(void **state)
+static void prefill_replicas_hand_over(void **state)
 {
-    static const struct spec spec = {.roles = {GROUP_PREFILL, GROUP_DECODE}};
-    struct fixture *f = open_groups(&spec);
+    static const struct spec spec = {.roles = {REPLICA_PREFILL, REPLICA_DECODE}};
+    struct fixture *f = open_replicas(&spec);
     submit(f, 1, 40);
-    assert_int_equal(request_of(f, 1)->i_group, 0);
+    assert_int_equal(request_of(f, 1)->i_replica, 0);
     submit(f, 2, 40);
-    assert_int_equal(request_of(f, 2)->i_group, 0); /* whatever the load */
+    assert_int_equal(request_of(f, 2)->i_replica, 0); /* whatever the load */
     while (transfers_of(f)->n == 0)
         assert_true(answer(f, 0));
     const struct transfer *x = transfers_of(f)->first;
@@ -536,14 +537,14 @@ static void prefill_groups_hand_over(void **state)
     assert_int_equal(transfers_of(f)->n, 1); /* one at a time */
     uint32_t n1 = n_heard(f, 1, 0);
     answer_all(f, x->id, STATUS_OK);
-    while (request_of(f, 1)->i_group == 0)
+    while (request_of(f, 1)->i_replica == 0)
         assert_true(answer(f, 0));
     const struct msg *p = box_find(f, 4, MSG_PLAN);
     assert_true(p && p->plan.n_admits == 1 && p->plan.admits[0].n_computed == 96);
     assert_true(transfers_of(f)->n == 1 && transfers_of(f)->first->request.lo == 2);
     answer_all(f, transfers_of(f)->first->id, STATUS_IO); /* it stays and goes on where it is */
     assert_int_equal(transfers_of(f)->n, 0);
-    assert_int_equal(request_of(f, 2)->i_group, 0);
+    assert_int_equal(request_of(f, 2)->i_replica, 0);
     wait_ms(f, 900, ALIVE);
     assert_int_equal(transfers_of(f)->n, 0);
     wait_ms(f, 200, ALIVE); /* later once more */
@@ -562,16 +563,16 @@ static void prefill_groups_hand_over(void **state)
     fixture_free(f);
 }
 
-/* Who comes from the same group with the same beginning needs no second copy of it: a system prompt
- * is in a decode group's cache once. */
+/* Who comes from the same replica with the same beginning needs no second copy of it: a system
+ * prompt is in a decode replica's cache once. */
 static void what_came_from_there_before_is_not_copied_again(void **state)
 {
-    static const struct spec spec = {.roles = {GROUP_PREFILL, GROUP_DECODE}};
-    struct fixture *f = open_groups(&spec);
+    static const struct spec spec = {.roles = {REPLICA_PREFILL, REPLICA_DECODE}};
+    struct fixture *f = open_replicas(&spec);
     for (uint64_t lo = 1; lo <= 2; lo++) {
         submit_prompt(f, lo, 50, 40);
-        assert_int_equal(request_of(f, lo)->i_group, 0);
-        while (request_of(f, lo)->i_group == 0) {
+        assert_int_equal(request_of(f, lo)->i_replica, 0);
+        while (request_of(f, lo)->i_replica == 0) {
             const struct transfer *x = transfers_of(f)->first;
             if (x && x->state == TRANSFER_COPYING) {
                 assert_int_equal(lo, 1);
@@ -589,16 +590,17 @@ static void what_came_from_there_before_is_not_copied_again(void **state)
     fixture_free(f);
 }
 
-/* A role is a wish: alone a group does both; and prompts go to decode groups when nobody else is.
+/* A role is a wish: alone a replica does both; and prompts go to decode replicas when nobody else
+ * is.
  */
 static void who_is_alone_does_both(void **state)
 {
-    static const struct spec specs[] = {{.roles = {GROUP_DECODE, GROUP_DECODE}},
-                                        {.roles = {GROUP_PREFILL, GROUP_PREFILL}}};
+    static const struct spec specs[] = {{.roles = {REPLICA_DECODE, REPLICA_DECODE}},
+                                        {.roles = {REPLICA_PREFILL, REPLICA_PREFILL}}};
     for (size_t i = 0; i < 2; i++) {
-        struct fixture *f = open_groups(&specs[i]);
+        struct fixture *f = open_replicas(&specs[i]);
         submit(f, 1, 20);
-        assert_true(request_of(f, 1)->i_group != NO_GROUP);
+        assert_true(request_of(f, 1)->i_replica != NO_REPLICA);
         finish(f, 1, 0, 20);
         assert_int_equal(transfers_of(f)->n_moved, 0);
         fixture_free(f);
@@ -617,25 +619,25 @@ static uint32_t n_warned(const struct fixture *f, const char *what)
     return n;
 }
 
-/* A decode group to which nothing can be copied would idle for ever: then both compute prompts, and
- * people are told why and what to change. */
+/* A decode replica to which nothing can be copied would idle for ever: then both compute prompts,
+ * and people are told why and what to change. */
 static void roles_without_a_way_are_none(void **state)
 {
     static const struct {
         struct spec spec;
         const char *why; /* NULL: they count */
     } cases[] = {
-        {{.roles = {GROUP_PREFILL, GROUP_DECODE}}, NULL},
-        {{.roles = {GROUP_PREFILL, GROUP_DECODE}, .no_address = true}, "--kv-port"},
-        {{.roles = {GROUP_PREFILL, GROUP_DECODE}, .no_caching = true}, "prefix caching"},
-        {{.roles = {GROUP_PREFILL, GROUP_DECODE}, .other_blocks = true}, "--block-size"},
+        {{.roles = {REPLICA_PREFILL, REPLICA_DECODE}}, NULL},
+        {{.roles = {REPLICA_PREFILL, REPLICA_DECODE}, .no_address = true}, "--kv-port"},
+        {{.roles = {REPLICA_PREFILL, REPLICA_DECODE}, .no_caching = true}, "prefix caching"},
+        {{.roles = {REPLICA_PREFILL, REPLICA_DECODE}, .other_blocks = true}, "--block-size"},
     };
     for (size_t k = 0; k < sizeof cases / sizeof *cases; k++) {
-        struct fixture *f = open_groups(&cases[k].spec);
+        struct fixture *f = open_replicas(&cases[k].spec);
         bool ignored = cases[k].why != NULL;
         for (uint64_t lo = 1; lo <= 2; lo++)
             submit(f, lo, 20);
-        if ((request_of(f, 1)->i_group != request_of(f, 2)->i_group) != ignored)
+        if ((request_of(f, 1)->i_replica != request_of(f, 2)->i_replica) != ignored)
             fail_msg("case %zu", k);
         assert_int_equal(n_warned(f, "role"), ignored);
         json_t *events = admin_json_events(f->core, 0);
@@ -658,14 +660,14 @@ static void roles_without_a_way_are_none(void **state)
     }
 }
 
-/* Nobody hands over to it: a group for both keeps what it computed. */
-static void a_decode_group_beside_groups_for_both_is_one(void **state)
+/* Nobody hands over to it: a replica for both keeps what it computed. */
+static void a_decode_replica_beside_replicas_for_both_is_one(void **state)
 {
-    static const struct spec spec = {.roles = {GROUP_BOTH, GROUP_DECODE}};
-    struct fixture *f = open_groups(&spec);
+    static const struct spec spec = {.roles = {REPLICA_BOTH, REPLICA_DECODE}};
+    struct fixture *f = open_replicas(&spec);
     submit(f, 1, 20);
     submit(f, 2, 20);
-    assert_int_not_equal(request_of(f, 1)->i_group, request_of(f, 2)->i_group);
+    assert_int_not_equal(request_of(f, 1)->i_replica, request_of(f, 2)->i_replica);
     assert_int_equal(n_warned(f, "role"), 0);
     fixture_free(f);
 }
@@ -675,16 +677,16 @@ int main(void)
     log_init("test", LOG_LEVEL_COUNT, LOG_LOGFMT);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(drained_requests_go_on_elsewhere),
-        cmocka_unit_test(a_drained_group_is_not_done_while_one_leaves),
+        cmocka_unit_test(a_drained_replica_is_not_done_while_one_leaves),
         cmocka_unit_test(trouble_costs_time_and_nothing_else),
         cmocka_unit_test(without_a_way_it_is_computed_again),
         cmocka_unit_test(without_room_it_stays),
-        cmocka_unit_test(prefill_groups_hand_over),
+        cmocka_unit_test(prefill_replicas_hand_over),
         cmocka_unit_test(copied_blocks_are_for_those_who_came_with_them),
         cmocka_unit_test(what_came_from_there_before_is_not_copied_again),
         cmocka_unit_test(who_is_alone_does_both),
         cmocka_unit_test(roles_without_a_way_are_none),
-        cmocka_unit_test(a_decode_group_beside_groups_for_both_is_one),
+        cmocka_unit_test(a_decode_replica_beside_replicas_for_both_is_one),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

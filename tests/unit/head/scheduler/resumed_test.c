@@ -68,7 +68,7 @@ static void without_a_target_there_is_no_bound(void **state)
     assert_int_equal(step_budget_resumed_tokens(&b, 3), UINT32_MAX);
 }
 
-/* A request that has n_generated tokens, as a lost group leaves it. */
+/* A request that has n_generated tokens, as a lost replica leaves it. */
 static struct request *add_resumed(struct bed *b, uint32_t n_prompt, uint32_t n_generated)
 {
     struct msg_submit m = submit(b, n_prompt, 900);

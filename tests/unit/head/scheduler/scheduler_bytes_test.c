@@ -86,7 +86,7 @@ static void long_prompts_that_are_cached_come_in_by_several_plans(void **state)
     close_bed(&b);
 }
 
-/* No group is sent what cannot be sent: it would be lost by it again and again. */
+/* No replica is sent what cannot be sent: it would be lost by it again and again. */
 static void who_passes_a_frame_alone_never_fits(void **state)
 {
     struct bed b;

@@ -1,5 +1,5 @@
-/* Blocks that go from one group's table to another's, case by case; what random moves do to either
- * is in blocks_test.c and tests/sim. */
+/* Blocks that go from one replica's table to another's, case by case; what random moves do to
+ * either is in blocks_test.c and tests/sim. */
 #include "head/kv/block_part.h"
 #include "tests/unit/head/scheduler/scheduler_bed.h"
 

@@ -187,7 +187,7 @@ static void keep(void *ctx, struct request *r)
 {
 }
 
-/* A request counts its hits once, whatever becomes of its group. */
+/* A request counts its hits once, whatever becomes of its replica. */
 static void cached_tokens_never_exceed_the_prompt(void **state)
 {
     struct bed b;

@@ -156,7 +156,7 @@ static void preempted_prompts_go_on(void **state)
     turn_scored(&b);
     assert_int_equal(r->scores->n_known, 64);
     n += deliver(r, n);
-    scheduler_reset(b.s, EPOCH + 1, NULL, NULL); /* the group is lost */
+    scheduler_reset(b.s, EPOCH + 1, NULL, NULL); /* the replica is lost */
     scheduler_reset(b.s, EPOCH, NULL, NULL);
     assert_int_equal(scheduler_add(b.s, r), STATUS_OK);
     const struct msg_plan *p = step(&b);

@@ -1,4 +1,4 @@
-/* How many groups which load asks for; that it goes up at once and comes down only in calm. */
+/* How many replicas which load asks for; that it goes up at once and comes down only in calm. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -13,19 +13,19 @@
 #define S NS_PER_S
 
 static const struct scale_config plain = {
-    .world = 2, .slots = 10, .min_groups = 1, .calm_ns = 60 * S};
+    .world = 2, .slots = 10, .min_replicas = 1, .calm_ns = 60 * S};
 static const struct scale_config sleepy = {.world = 2,
                                            .slots = 10,
-                                           .max_groups = 4,
+                                           .max_replicas = 4,
                                            .calm_ns = 60 * S,
                                            .idle_ns = 300 * S,
                                            .start_ns = 120 * S};
 
 /* A hint of a head that has known its workers for a while. */
-static struct scale_hint begun(const struct scale_config *c, uint32_t groups)
+static struct scale_hint begun(const struct scale_config *c, uint32_t replicas)
 {
     struct scale_hint h = {0};
-    struct scale_load idle = {.n_groups = groups, .n_workers = groups * c->world};
+    struct scale_load idle = {.n_replicas = replicas, .n_workers = replicas * c->world};
     scale_hint_update(&h, c, &idle, 1 * S);
     scale_hint_update(&h, c, &idle, 1 * S + SCALE_HINT_BLIND_NS);
     return h;
@@ -33,92 +33,92 @@ static struct scale_hint begun(const struct scale_config *c, uint32_t groups)
 
 static const struct {
     const char *what;
-    struct scale_load load; /* workers follow from the groups */
+    struct scale_load load; /* workers follow from the replicas */
     uint64_t ttft_ms;
     uint32_t min, max, want;
     const char *reason; /* a part of it */
 } table[] = {
-    {"nothing to do", {.n_groups = 2}, 0, 0, 0, 2, "1 would be enough"},
+    {"nothing to do", {.n_replicas = 2}, 0, 0, 0, 2, "1 would be enough"},
     {"busy but no one waits",
-     {.n_groups = 2, .running = 20, .kv_usage = 0.5},
+     {.n_replicas = 2, .running = 20, .kv_usage = 0.5},
      0,
      0,
      0,
      2,
      "enough"},
     {"a moment's queue",
-     {.n_groups = 2, .running = 20, .waiting = 5, .oldest_wait_ns = S / 2},
+     {.n_replicas = 2, .running = 20, .waiting = 5, .oldest_wait_ns = S / 2},
      0,
      0,
      0,
      2,
      "enough: 20 run, 5 wait"},
     {"a queue as long as what runs",
-     {.n_groups = 2, .running = 20, .waiting = 20, .oldest_wait_ns = 2 * S},
+     {.n_replicas = 2, .running = 20, .waiting = 20, .oldest_wait_ns = 2 * S},
      0,
      0,
      0,
      4,
      "20 wait, the oldest for 2.0 s"},
     {"one that waits is one group more",
-     {.n_groups = 4, .running = 40, .waiting = 1, .oldest_wait_ns = 2 * S},
+     {.n_replicas = 4, .running = 40, .waiting = 1, .oldest_wait_ns = 2 * S},
      0,
      0,
      0,
      5,
      "4 groups"},
     {"groups that run less than they have room for: by what they run",
-     {.n_groups = 2, .running = 4, .waiting = 6, .oldest_wait_ns = 2 * S},
+     {.n_replicas = 2, .running = 4, .waiting = 6, .oldest_wait_ns = 2 * S},
      0,
      0,
      0,
      5,
      "6 wait"},
     {"the target makes it less patient",
-     {.n_groups = 1, .running = 10, .waiting = 10, .oldest_wait_ns = 300 * NS_PER_MS},
+     {.n_replicas = 1, .running = 10, .waiting = 10, .oldest_wait_ns = 300 * NS_PER_MS},
      500,
      0,
      0,
      2,
      "10 wait"},
     {"prompts that take too long, without a queue",
-     {.n_groups = 3, .running = 6, .oldest_wait_ns = 3 * S},
+     {.n_replicas = 3, .running = 6, .oldest_wait_ns = 3 * S},
      2000,
      0,
      0,
      4,
      "the target is 2.0 s"},
     {"the same without a target",
-     {.n_groups = 3, .running = 6, .oldest_wait_ns = 3 * S},
+     {.n_replicas = 3, .running = 6, .oldest_wait_ns = 3 * S},
      0,
      0,
      0,
      3,
      "enough"},
     {"blocks nearly all in use",
-     {.n_groups = 3, .running = 6, .kv_usage = 0.95},
+     {.n_replicas = 3, .running = 6, .kv_usage = 0.95},
      0,
      0,
      0,
      4,
      "95 % of the KV"},
     {"and all of them on many groups",
-     {.n_groups = 9, .running = 9, .kv_usage = 1},
+     {.n_replicas = 9, .running = 9, .kv_usage = 1},
      0,
      0,
      0,
      12,
      "100 %"},
     {"never more than the bound",
-     {.n_groups = 2, .running = 20, .waiting = 80, .oldest_wait_ns = 9 * S},
+     {.n_replicas = 2, .running = 20, .waiting = 80, .oldest_wait_ns = 9 * S},
      0,
      0,
      3,
      3,
      "10 groups would be right, the bound is 3"},
-    {"never fewer than the least", {.n_groups = 1}, 0, 3, 0, 3, "2 of 6 workers are here"},
+    {"never fewer than the least", {.n_replicas = 1}, 0, 3, 0, 3, "2 of 6 workers are here"},
     {"no group serves: what was wanted stays",
-     {.n_groups = 0, .waiting = 50, .oldest_wait_ns = 9 * S},
+     {.n_replicas = 0, .waiting = 50, .oldest_wait_ns = 9 * S},
      0,
      0,
      0,
@@ -131,14 +131,14 @@ static void a_load_asks_for_so_many(void **state)
     for (size_t i = 0; i < sizeof table / sizeof *table; i++) {
         struct scale_config c = plain;
         c.ttft_ns = table[i].ttft_ms * NS_PER_MS;
-        c.min_groups = table[i].min ? table[i].min : 1;
-        c.max_groups = table[i].max;
+        c.min_replicas = table[i].min ? table[i].min : 1;
+        c.max_replicas = table[i].max;
         struct scale_load load = table[i].load;
-        load.n_workers = load.n_groups * c.world;
-        struct scale_hint h = begun(&c, load.n_groups);
+        load.n_workers = load.n_replicas * c.world;
+        struct scale_hint h = begun(&c, load.n_replicas);
         scale_hint_update(&h, &c, &load, 10 * S);
-        if (h.groups != table[i].want || !strstr(h.reason, table[i].reason))
-            fail_msg("%s: %u groups, wanted %u: %s", table[i].what, h.groups, table[i].want,
+        if (h.replicas != table[i].want || !strstr(h.reason, table[i].reason))
+            fail_msg("%s: %u groups, wanted %u: %s", table[i].what, h.replicas, table[i].want,
                      h.reason);
     }
 }
@@ -146,19 +146,19 @@ static void a_load_asks_for_so_many(void **state)
 static void a_new_head_says_nothing_until_everybody_may_be_back(void **state)
 {
     struct scale_hint h = {0};
-    struct scale_load none = {0}, four = {.n_groups = 4, .n_workers = 8};
+    struct scale_load none = {0}, four = {.n_replicas = 4, .n_workers = 8};
     scale_hint_update(&h, &plain, &none, 7 * S);
-    assert_int_equal(h.groups, 0);
+    assert_int_equal(h.replicas, 0);
     scale_hint_update(&h, &plain, &four, 8 * S);
-    assert_int_equal(h.groups, 0);
+    assert_int_equal(h.replicas, 0);
     scale_hint_update(&h, &plain, &four, 7 * S + SCALE_HINT_BLIND_NS);
-    assert_int_equal(h.groups, 4); /* as the head before wanted it: not one, which ends three */
+    assert_int_equal(h.replicas, 4); /* as the head before wanted it: not one, which ends three */
 }
 
 static void down_comes_after_a_calm_time_and_to_the_most_that_was_needed(void **state)
 {
     struct scale_hint h = begun(&plain, 4);
-    struct scale_load load = {.n_groups = 4, .n_workers = 8, .running = 5};
+    struct scale_load load = {.n_replicas = 4, .n_workers = 8, .running = 5};
     uint64_t begin = 10 * S;
     h.low_since_ns = 0;
     scale_hint_update(&h, &plain, &load, begin); /* one is enough */
@@ -166,24 +166,24 @@ static void down_comes_after_a_calm_time_and_to_the_most_that_was_needed(void **
     scale_hint_update(&h, &plain, &load, begin + 20 * S);
     load.running = 1;
     scale_hint_update(&h, &plain, &load, begin + 59 * S);
-    assert_int_equal(h.groups, 4);
+    assert_int_equal(h.replicas, 4);
     assert_non_null(strstr(h.reason, "59 s so far"));
     scale_hint_update(&h, &plain, &load, begin + 60 * S);
-    assert_int_equal(h.groups, 2);
+    assert_int_equal(h.replicas, 2);
 }
 
 static void a_busy_moment_begins_the_calm_time_anew(void **state)
 {
     struct scale_hint h = begun(&plain, 2);
-    struct scale_load calm = {.n_groups = 2, .n_workers = 4, .running = 1}, busy = calm;
+    struct scale_load calm = {.n_replicas = 2, .n_workers = 4, .running = 1}, busy = calm;
     busy.running = 20;
     scale_hint_update(&h, &plain, &calm, 10 * S);
     scale_hint_update(&h, &plain, &busy, 50 * S);
     scale_hint_update(&h, &plain, &calm, 60 * S);
     scale_hint_update(&h, &plain, &calm, 119 * S);
-    assert_int_equal(h.groups, 2);
+    assert_int_equal(h.replicas, 2);
     scale_hint_update(&h, &plain, &calm, 120 * S);
-    assert_int_equal(h.groups, 1);
+    assert_int_equal(h.replicas, 1);
 }
 
 /* While new workers start the load is that of the old ones: it must not be added up. */
@@ -191,10 +191,10 @@ static void what_is_on_its_way_is_not_asked_for_again(void **state)
 {
     struct scale_hint h = begun(&plain, 1);
     struct scale_load load = {
-        .n_groups = 1, .n_workers = 2, .running = 10, .waiting = 10, .oldest_wait_ns = 2 * S};
+        .n_replicas = 1, .n_workers = 2, .running = 10, .waiting = 10, .oldest_wait_ns = 2 * S};
     for (uint64_t t = 10; t < 40; t++)
         scale_hint_update(&h, &plain, &load, t * S);
-    assert_int_equal(h.groups, 2);
+    assert_int_equal(h.replicas, 2);
     assert_non_null(strstr(h.reason, "2 of 4 workers are here"));
 }
 
@@ -216,49 +216,49 @@ static const struct {
     {"a request waits", 1, {.waiting = 1}, 1, 1, true, "0 of 2 workers are here"},
     {"and waits", 100, {.waiting = 1, .n_workers = 2}, 0, 1, true, "no group serves"},
     {"too long: that is no rest", 30, {.waiting = 1, .n_workers = 2}, 0, 1, false, "no group"},
-    {"it runs", 20, {.n_groups = 1, .running = 1}, 0, 1, false, "enough: 1 run"},
+    {"it runs", 20, {.n_replicas = 1, .running = 1}, 0, 1, false, "enough: 1 run"},
     {"more than one group",
      20,
-     {.n_groups = 1, .running = 10, .waiting = 20, .oldest_wait_ns = 2 * S},
+     {.n_replicas = 1, .running = 10, .waiting = 20, .oldest_wait_ns = 2 * S},
      20,
      3,
      false,
      "20 wait"},
-    {"quiet", 280, {.n_groups = 3}, 0, 1, false, "enough"},
-    {"a short one, between two looks", 1, {.n_groups = 1}, 1, 1, false, "enough"},
-    {"which began the time anew", 298, {.n_groups = 1}, 0, 1, false, "enough"},
-    {"idle", 2, {.n_groups = 1}, 0, 0, false, "nothing has been asked for 300 s"},
-    {"they drain", 10, {.n_groups = 0, .n_workers = 2}, 0, 0, true, "nothing has been asked"},
+    {"quiet", 280, {.n_replicas = 3}, 0, 1, false, "enough"},
+    {"a short one, between two looks", 1, {.n_replicas = 1}, 1, 1, false, "enough"},
+    {"which began the time anew", 298, {.n_replicas = 1}, 0, 1, false, "enough"},
+    {"idle", 2, {.n_replicas = 1}, 0, 0, false, "nothing has been asked for 300 s"},
+    {"they drain", 10, {.n_replicas = 0, .n_workers = 2}, 0, 0, true, "nothing has been asked"},
     {"cancelled before it was seen", 1, {0}, 1, 1, true, "something is asked again"},
     {"and nobody comes back", 298, {0}, 0, 1, false, "no group serves"},
     {"so nothing is to come", 2, {0}, 0, 0, true, "nothing has been asked"},
     {"asked while the last ones still serve",
      1,
-     {.n_groups = 1, .running = 1},
+     {.n_replicas = 1, .running = 1},
      1,
      1,
      false,
      "asked again"},
 };
 
-static void none_are_wanted_when_idle_and_one_group_at_once(void **state)
+static void none_are_wanted_when_idle_and_one_replica_at_once(void **state)
 {
     struct scale_hint h = {0};
     uint64_t now = 7 * S, arrived = 0;
     for (size_t i = 0; i < sizeof days / sizeof *days; i++) {
         struct scale_load load = days[i].load;
-        if (load.n_groups > 0)
-            load.n_workers = load.n_groups * sleepy.world;
+        if (load.n_replicas > 0)
+            load.n_workers = load.n_replicas * sleepy.world;
         for (uint32_t s = 0; s < days[i].for_s; s++, now += S) {
             arrived += s + 1 == days[i].for_s ? days[i].arrive : 0;
             load.n_arrived = arrived;
             scale_hint_update(&h, &sleepy, &load, now);
         }
         bool rests = scale_hint_rests(&h, &sleepy, now);
-        if (!h.known || h.groups != days[i].want || rests != days[i].rests ||
+        if (!h.known || h.replicas != days[i].want || rests != days[i].rests ||
             !strstr(h.reason, days[i].reason))
-            fail_msg("%s: %u groups, wanted %u, rests %d: %s", days[i].what, h.groups, days[i].want,
-                     rests, h.reason);
+            fail_msg("%s: %u groups, wanted %u, rests %d: %s", days[i].what, h.replicas,
+                     days[i].want, rests, h.reason);
     }
 }
 
@@ -266,7 +266,7 @@ static void a_start_is_expected_and_measured(void **state)
 {
     struct scale_hint h = {0};
     struct scale_load none = {0}, one = {.waiting = 1, .n_arrived = 1},
-                      serves = {.n_groups = 1, .n_workers = 2, .running = 1, .n_arrived = 1};
+                      serves = {.n_replicas = 1, .n_workers = 2, .running = 1, .n_arrived = 1};
     scale_hint_update(&h, &sleepy, &none, 1 * S);
     assert_false(scale_hint_rests(&h, &sleepy, 1 * S)); /* who is here is not known */
     scale_hint_update(&h, &sleepy, &none, 10 * S);
@@ -289,13 +289,13 @@ static void a_start_is_expected_and_measured(void **state)
 static void a_new_head_waits_for_the_idle_time(void **state)
 {
     struct scale_hint h = {0};
-    struct scale_load two = {.n_groups = 2, .n_workers = 4};
+    struct scale_load two = {.n_replicas = 2, .n_workers = 4};
     uint64_t now = 5 * S;
     for (; now < 304 * S; now += S)
         scale_hint_update(&h, &sleepy, &two, now);
-    assert_int_equal(h.groups, 1); /* calm since the blind time: one is enough */
+    assert_int_equal(h.replicas, 1); /* calm since the blind time: one is enough */
     scale_hint_update(&h, &sleepy, &two, 306 * S);
-    assert_int_equal(h.groups, 0);
+    assert_int_equal(h.replicas, 0);
 }
 
 int main(void)
@@ -306,7 +306,7 @@ int main(void)
         cmocka_unit_test(down_comes_after_a_calm_time_and_to_the_most_that_was_needed),
         cmocka_unit_test(a_busy_moment_begins_the_calm_time_anew),
         cmocka_unit_test(what_is_on_its_way_is_not_asked_for_again),
-        cmocka_unit_test(none_are_wanted_when_idle_and_one_group_at_once),
+        cmocka_unit_test(none_are_wanted_when_idle_and_one_replica_at_once),
         cmocka_unit_test(a_start_is_expected_and_measured),
         cmocka_unit_test(a_new_head_waits_for_the_idle_time),
     };

@@ -1,4 +1,4 @@
-/* What is learnt of a group's speed from the results of its steps. */
+/* What is learnt of a replica's speed from the results of its steps. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -45,7 +45,7 @@ static void the_line_is_found(void **state)
 
 /* A thousand decodes later it still knows what a prompt costs; and what it costs once it is slow.
  */
-static void a_group_that_slows_down_is_known_by_its_decodes(void **state)
+static void a_replica_that_slows_down_is_known_by_its_decodes(void **state)
 {
     struct step_time t;
     step_time_init(&t, (struct step_speed){0});
@@ -70,7 +70,7 @@ static void one_outlier_does_not_count_for_much(void **state)
     assert_near(step_ns(&t, 500), 38e6, 0.2);
 }
 
-static void a_new_group_is_taken_for_one_like_the_others(void **state)
+static void a_new_replica_is_taken_for_one_like_the_others(void **state)
 {
     struct step_time t;
     step_time_init(&t, (struct step_speed){20e6, 36e3});
@@ -96,9 +96,9 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_line_is_found),
-        cmocka_unit_test(a_group_that_slows_down_is_known_by_its_decodes),
+        cmocka_unit_test(a_replica_that_slows_down_is_known_by_its_decodes),
         cmocka_unit_test(one_outlier_does_not_count_for_much),
-        cmocka_unit_test(a_new_group_is_taken_for_one_like_the_others),
+        cmocka_unit_test(a_new_replica_is_taken_for_one_like_the_others),
         cmocka_unit_test(the_time_between_ends_is_measured),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

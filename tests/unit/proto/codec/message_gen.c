@@ -136,7 +136,7 @@ static void fix_worker_info(struct rng *r, void *p)
     w->pp = 1 + (uint32_t)rng_below(r, 32);
     w->n_draft = (uint32_t)rng_below(r, PROTO_MAX_DRAFT + 1);
     w->shard_tp = (uint32_t)rng_below(r, w->tp + 1ull);
-    w->group_tp = (uint32_t)rng_below(r, w->tp + 1ull);
+    w->replica_tp = (uint32_t)rng_below(r, w->tp + 1ull);
     fix_elastic(w);
 }
 TABLE(worker_info, fix_worker_info, X_ENUM(worker_info, device, DEVICE_COUNT),
@@ -151,15 +151,15 @@ TABLE(worker_info, fix_worker_info, X_ENUM(worker_info, device, DEVICE_COUNT),
       X(worker_info, draft_max_seqs, F_U32), X(worker_info, scores_prompts, F_BOOL),
       X_ARRAY(worker_info, kv_groups, n_kv_groups, table_kv_group, PROTO_MAX_KV_GROUPS),
       X(worker_info, n_kv_groups, F_COUNT), X(worker_info, term_epoch, F_U64),
-      X(worker_info, group_id, F_U64), X(worker_info, step_received, F_U64),
+      X(worker_info, replica_id, F_U64), X(worker_info, step_received, F_U64),
       X(worker_info, step_executed, F_U64), X(worker_info, rank, F_U32),
       X(worker_info, stage, F_U32),
       X_ARRAY(worker_info, adapters, n_adapters, table_msg_adapter, 4),
       X(worker_info, n_adapters, F_COUNT), X(worker_info, kv_address, F_STR),
-      X_ENUM(worker_info, group_role, GROUP_ROLE_COUNT),
+      X_ENUM(worker_info, replica_role, REPLICA_ROLE_COUNT),
       X_ARRAY(worker_info, elastic, n_elastic, table_elastic_shape, 5),
       X(worker_info, n_elastic, F_COUNT), X(worker_info, shard_tp, F_U32),
-      X(worker_info, group_tp, F_U32));
+      X(worker_info, replica_tp, F_U32));
 
 TABLE(vocabulary, fix_none, X(vocabulary, n_tokens, F_U32), X(vocabulary, sketch, F_HASH));
 
@@ -302,8 +302,8 @@ TABLE(cluster_load, fix_none, X(cluster_load, n_blocks, F_U64),
       X(cluster_load, n_draft_steps, F_U64), X(cluster_load, n_drafted, F_U64),
       X(cluster_load, n_accepted, F_U64), X(cluster_load, block_tokens, F_U32),
       X(cluster_load, max_loras, F_U32), X(cluster_load, prefix_caching, F_BOOL));
-TABLE(msg_cluster, fix_none, X(msg_cluster, term, F_U64), X(msg_cluster, n_groups_ready, F_U32),
-      X(msg_cluster, n_groups, F_U32), X(msg_cluster, n_workers, F_U32),
+TABLE(msg_cluster, fix_none, X(msg_cluster, term, F_U64), X(msg_cluster, n_replicas_ready, F_U32),
+      X(msg_cluster, n_replicas, F_U32), X(msg_cluster, n_workers, F_U32),
       X(msg_cluster, model, F_STR), X(msg_cluster, max_model_len, F_U32),
       X(msg_cluster, vocab_size, F_U32), X(msg_cluster, running, F_U32),
       X(msg_cluster, waiting, F_U32), X(msg_cluster, draining, F_BOOL),
@@ -318,7 +318,7 @@ static void fix_form(struct rng *r, void *p)
     f->rank = (uint32_t)rng_below(r, f->tp);
     f->stage = (uint32_t)rng_below(r, f->pp);
 }
-TABLE(msg_form, fix_form, X(msg_form, term_epoch, F_U64), X(msg_form, group_id, F_U64),
+TABLE(msg_form, fix_form, X(msg_form, term_epoch, F_U64), X(msg_form, replica_id, F_U64),
       X(msg_form, tp, F_U32), X(msg_form, pp, F_U32), X(msg_form, rank, F_U32),
       X(msg_form, stage, F_U32), X(msg_form, isa_level, F_U32), X(msg_form, make_id, F_BOOL),
       X_STRS(msg_form, comm_addresses, n_comm_addresses, 8), X(msg_form, n_comm_addresses, F_COUNT),

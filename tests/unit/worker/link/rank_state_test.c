@@ -49,7 +49,7 @@ static enum rank_action apply(struct rank_state *s, const struct row *r)
     case E_FORM:
         return rank_state_on_form(
             s, &(struct msg_form){
-                   .term_epoch = r->a, .group_id = 7, .tp = 2, .pp = 1, .make_id = r->b != 0});
+                   .term_epoch = r->a, .replica_id = 7, .tp = 2, .pp = 1, .make_id = r->b != 0});
     case E_JOIN:
         return rank_state_on_join(s, &(struct msg_join){.term_epoch = r->a});
     case E_ABORT:

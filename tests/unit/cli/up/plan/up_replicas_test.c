@@ -23,7 +23,7 @@ static bool is_text(const char *got, const char *want)
 }
 
 static const struct {
-    const char *args[8], *max_groups, *threads, *peer_timeout;
+    const char *args[8], *max_replicas, *threads, *peer_timeout;
 } cases[] = {
     {{"--dp", "2", "--workers", "4"}, "2", "6", "1.5"},
     {{"--dp", "2", "--workers", "5", "--tp", "2"}, "2", "3", "1.5"},
@@ -50,7 +50,7 @@ static void test_replicas_and_spares(void **state)
         assert_int_equal(config_parse(up_specs, up_n_specs, argc, argv, no_env, &o, &res, &err),
                          STATUS_OK);
         assert_int_equal(up_plan_build(&o, "/m.gguf", &place, &arena, &plan, &err), STATUS_OK);
-        assert_true(is_text(value(&plan.children[0], "--max-groups"), cases[i].max_groups));
+        assert_true(is_text(value(&plan.children[0], "--max-groups"), cases[i].max_replicas));
         assert_true(is_text(value(&plan.children[0], "--peer-timeout"), cases[i].peer_timeout));
         assert_true(is_text(value(&plan.children[2], "--threads"), cases[i].threads));
         arena_fini(&arena);

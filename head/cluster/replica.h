@@ -1,24 +1,24 @@
 #pragma once
-/* A group of ranks that serve together, and the states of its formation: plain data of the registry
+/* A replica that serve together, and the states of its formation: plain data of the registry
  * (registry.h), which owns it. formation.c alone moves it from one state to the next. Loop thread.
  */
 #include "head/cluster/worker.h"
 
 /* WAITING: no members; ABORTING: members that have not answered yet. */
-enum group_state {
-    GROUP_WAITING,
-    GROUP_FORMING,
-    GROUP_JOINING,
-    GROUP_READY,
-    GROUP_RESETTING,
-    GROUP_ABORTING,
-    GROUP_STATE_COUNT
+enum replica_state {
+    REPLICA_WAITING,
+    REPLICA_FORMING,
+    REPLICA_JOINING,
+    REPLICA_READY,
+    REPLICA_RESETTING,
+    REPLICA_ABORTING,
+    REPLICA_STATE_COUNT
 };
 
-struct group {
-    uint32_t index; /* slot in cluster.groups; stable for the group's life */
+struct replica {
+    uint32_t index; /* slot in cluster.replicas; stable for the replica's life */
     uint64_t id;
-    enum group_state state;
+    enum replica_state state;
     uint64_t epoch, old_epoch; /* old: of a Reset */
     uint32_t tp, world;        /* of this epoch: less than the cluster's when it is shrunk */
     struct worker **members;   /* [world]; a lost one leaves NULL */
@@ -35,7 +35,7 @@ struct group {
     uint32_t isa_level, max_model_len, vocab_size, n_kv_groups;
     uint32_t n_draft, draft_max_seqs;                 /* what every rank can, */
     bool scores_prompts;                              /* and this */
-    enum group_role role;                             /* theirs */
+    enum replica_role role;                           /* theirs */
     struct kv_group kv_groups[CLUSTER_MAX_KV_GROUPS]; /* n_blocks = minimum over the ranks */
     uint8_t *comm_id;                                 /* [n_comm_id] */
     uint32_t n_blocks[CLUSTER_MAX_KV_GROUPS];
