@@ -1,5 +1,5 @@
 #pragma once
-/* Grammars, which the rank that draws compiles before a request with one is admitted
+/* Grammars, which the sampling rank compiles before a request with one is admitted
  * (docs/protocol.md, "Grammars"): a part of messages.h. */
 #include <stdbool.h>
 

@@ -55,7 +55,7 @@ enum msg_type {
     MSG_ADAPTER_ANSWER, /* head → gateway */
     MSG_KV_TRANSFER,    /* head → worker */
     MSG_KV_TRANSFERRED, /* worker → head */
-    MSG_GRAMMAR,        /* head → worker, the one that draws */
+    MSG_GRAMMAR,        /* head → worker, the sampling rank */
     MSG_GRAMMAR_DONE,   /* worker → head */
     MSG_TYPE_COUNT
 };

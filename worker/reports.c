@@ -18,15 +18,15 @@ static void send_comm_error(struct worker *w, uint64_t term_epoch, uint64_t step
 /* A run with n tokens kept n - 1 draft tokens. Rank 0 alone has items. */
 static void count_tokens(struct worker *w, const struct msg_result *r)
 {
-    uint64_t n_drawn = 0, n_runs = 0;
+    uint64_t n_sampled = 0, n_runs = 0;
     for (uint32_t i = 0; i < r->n_items; i++) {
-        n_drawn += r->items[i].ids.n;
+        n_sampled += r->items[i].ids.n;
         n_runs += r->items[i].ids.n > 0;
     }
-    metric_add(w->m.tokens_drawn, (double)n_drawn);
+    metric_add(w->m.tokens_sampled, (double)n_sampled);
     if (r->n_items > 0) {
         metric_add(w->m.drafted, r->n_drafted);
-        metric_add(w->m.accepted, (double)(n_drawn - n_runs));
+        metric_add(w->m.accepted, (double)(n_sampled - n_runs));
     }
 }
 

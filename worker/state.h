@@ -12,7 +12,7 @@
 #include "worker/worker_setup.h"
 
 struct worker_metrics {
-    struct metric *steps, *tokens_run, *tokens_drawn, *drafted, *accepted, *step_seconds,
+    struct metric *steps, *tokens_run, *tokens_sampled, *drafted, *accepted, *step_seconds,
         *wait_seconds, *gaps, *stale, *busy, *queue, *reconnects, *epochs, *aborts_kept,
         *aborts_lost;
 };

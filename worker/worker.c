@@ -21,8 +21,8 @@ static void make_metrics(struct worker *w)
         .tokens_run = metrics_counter(r, "coxswain_worker_tokens_run_total", "",
                                       "tokens that plans had this rank run: prompts, then one by "
                                       "one"),
-        .tokens_drawn = metrics_counter(r, "coxswain_worker_tokens_drawn_total", "",
-                                        "tokens returned to the head"),
+        .tokens_sampled = metrics_counter(r, "coxswain_worker_tokens_drawn_total", "",
+                                          "tokens returned to the head"),
         .drafted = metrics_counter(r, "coxswain_worker_draft_tokens_total", "",
                                    "tokens drafted ahead and run"),
         .accepted = metrics_counter(r, "coxswain_worker_draft_tokens_accepted_total", "",

@@ -5,9 +5,9 @@
  * of a sequence are possible, 2048 by default; then, a line each:
  *   info                             what it is that runs
  *   read THREADS                     bytes/s of reading memory on huge pages
- *   prompt TOKENS                    seconds of one prompt, its last position drawn
+ *   prompt TOKENS                    seconds of one prompt, its last position sampled
  *   decode STREAMS STEPS PROMPT      seconds of STEPS steps of a token for each stream
- *   greedy TOKENS ID...              the tokens drawn after these
+ *   greedy TOKENS ID...              the tokens sampled after these
  * For long contexts (bench/long-context), whose prompts would take minutes:
  *   fill POSITION                    made-up keys and values in front of it, no prompt is computed
  *   chunk TOKENS POSITION            seconds of so many of a prompt's from there on, in one pass

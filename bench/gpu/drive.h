@@ -34,14 +34,14 @@ struct drive {
 MUST_USE enum status drive_open(struct drive *d, const struct drive_shape *s, struct error *err);
 void drive_close(struct drive *d);
 /* Slots 0 to n_slots - 1 get prompts of n_ids with room for n_more, in passes as full as they may
- * be; each draws once. Returns when all of it is finished. */
+ * be; each samples once. Returns when all of it is finished. */
 void drive_prefill(struct drive *d, uint32_t n_slots, uint32_t n_ids, uint32_t n_more);
 /* One more token of each of the first `batch` slots, whose row is at `position`. */
 void drive_decode(struct drive *d, uint32_t batch, uint32_t position);
 void drive_finish(struct drive *d); /* all that is under way */
 void drive_leave(struct drive *d);  /* and all sequences */
 /* Forward and logits of what drive_decode would do at n positions from `first` on, with the ids
- * drawn last, enqueued one after the other and waited for: seconds of one. */
+ * sampled last, enqueued one after the other and waited for: seconds of one. */
 double drive_passes(struct drive *d, uint32_t batch, uint32_t first, uint32_t n);
 /* Experts that one such pass reads, over all layers: each layer's different ones, of the rows that
  * are no padding. 0 of a model that is no mixture. */

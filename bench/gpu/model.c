@@ -14,10 +14,10 @@
  * fewer tokens at once gets several prompts, side by side.
  *
  * passes: the same rows' forward and logits enqueued alone, in the same rounds at the same
- * positions. What a step takes beside them is what is outside of these kernels: drawing, results
+ * positions. What a step takes beside them is what is outside of these kernels: sampling, results
  * and the host. Median of the rounds' differences.
  *
- * kernels a step: nodes of the passes and draws that a step replays, of the last round.
+ * kernels a step: nodes of the passes and samples that a step replays, of the last round.
  *
  * Usage: cuda_model_bench [FOLDER...] [--tokens 8192] [--context 1024] [--batches 1,64]
  * [--steps 64] [--seconds N]. Without a FOLDER: the shapes of the table below. Figures of other

@@ -15,7 +15,7 @@
  *
  * Operations of a prompt of n tokens (2 for a product and its sum):
  *   2 x outputs x inputs of every matrix for each token; of a mixture n_chosen experts for each,
- *     shared experts and routers too; the embedding none; the head for the one row that draws.
+ *     shared experts and routers too; the embedding none; the head for the one row that samples.
  *   attention: 2 x query heads x (key + value dimensions) for each pair of positions that see each
  *     other: position i sees min(i + 1, window). For MLA this is the model's own form (keys of nope
  *     + rope, values of v dimensions), which is fewer than what the absorbed form computes (rank +
@@ -28,7 +28,7 @@ struct work {
     double expert_bytes;        /* of one expert of one layer, all three matrices */
     uint32_t n_mixtures;        /* layers that have one */
     double token_ops;           /* of the products, without the head's */
-    double head_ops;            /* for each row that draws */
+    double head_ops;            /* for each row that samples */
     double pair_ops;            /* of attention, for a pair of positions of one layer */
     uint32_t n_kv_groups;
     struct work_layers {
@@ -51,7 +51,7 @@ MUST_USE enum status work_of(const struct program *p, enum dtype kv_dtype, struc
 double work_step_weights(const struct work *w, double n_rows, double n_experts);
 /* Bytes of KV cache that one sequence's row reads, which sees `context` positions, its own too. */
 double work_kv_bytes(const struct work *w, double context);
-/* A prompt of n tokens from its beginning, one row of which draws. */
+/* A prompt of n tokens from its beginning, one row of which samples. */
 double work_prompt_ops(const struct work *w, uint32_t n);
 /* Experts of one layer that so many rows choose, if each chose n_chosen of n at random. */
 double work_random_experts(uint32_t n, uint32_t n_chosen, uint32_t n_rows);

@@ -44,7 +44,7 @@ struct scale_ranks {
     struct execution *executions; /* [n_workers]: of those in position 0 */
     struct kv_group kv;
     struct result_item items[SEQS_MAX];
-    uint32_t drawn[SEQS_MAX];
+    uint32_t sampled[SEQS_MAX];
     float gaps[SEQS_MAX];
 };
 
@@ -118,10 +118,10 @@ static void finish_first(struct scale *s, uint32_t i_worker)
     struct execution *e = &x->executions[i_worker];
     const struct step *done = &e->steps[e->first];
     for (uint32_t i = 0; i < done->n_slots; i++) {
-        x->drawn[i] = (uint32_t)rng_below(&s->rng, VOCABULARY);
+        x->sampled[i] = (uint32_t)rng_below(&s->rng, VOCABULARY);
         x->gaps[i] = 1;
         x->items[i] = (struct result_item){
-            .slot = done->slots[i], .ids = {&x->drawn[i], 1}, .gaps = {&x->gaps[i], 1}};
+            .slot = done->slots[i], .ids = {&x->sampled[i], 1}, .gaps = {&x->gaps[i], 1}};
     }
     struct msg m = {.type = MSG_RESULT,
                     .result = {.term_epoch = r->term_epoch,

@@ -29,7 +29,7 @@ void trace_init(struct trace *t, uint32_t n, uint64_t seed)
     t->ids = mem_array(LONGEST + BLOCK_TOKENS, sizeof *t->ids);
     t->slot_ended = mem_array(n, sizeof *t->slot_ended);
     t->items = mem_array(n, sizeof *t->items);
-    t->drawn = mem_array(n, sizeof *t->drawn);
+    t->sampled = mem_array(n, sizeof *t->sampled);
     t->gaps = mem_array(n, sizeof *t->gaps);
     for (uint32_t i = 0; i < N_PREFIXES * PREFIX_TOKENS; i++)
         t->prefixes[i] = (uint32_t)rng_below(&t->rng, FIRST_SPECIAL);
@@ -43,7 +43,7 @@ void trace_fini(struct trace *t)
     mem_free(t->ids);
     mem_free(t->slot_ended);
     mem_free(t->items);
-    mem_free(t->drawn);
+    mem_free(t->sampled);
     mem_free(t->gaps);
 }
 
@@ -102,7 +102,7 @@ static void draw_ends(struct trace *t, uint32_t n_items)
         if (t->slot_ended[slot])
             continue;
         t->slot_ended[slot] = true;
-        t->drawn[i] = EOS;
+        t->sampled[i] = EOS;
         t->owed_ends--;
         t->n_ends += t->counts;
     }
@@ -130,10 +130,10 @@ void trace_answer(struct trace *t, const struct msg_plan *p, struct msg_result *
     for (uint32_t i = 0; i < p->n_runs; i++) {
         if (!p->runs[i].sample)
             continue;
-        t->drawn[n] = (uint32_t)rng_below(&t->rng, FIRST_SPECIAL);
+        t->sampled[n] = (uint32_t)rng_below(&t->rng, FIRST_SPECIAL);
         t->gaps[n] = 1;
         t->items[n] = (struct result_item){
-            .slot = p->runs[i].slot, .ids = {&t->drawn[n], 1}, .gaps = {&t->gaps[n], 1}};
+            .slot = p->runs[i].slot, .ids = {&t->sampled[n], 1}, .gaps = {&t->gaps[n], 1}};
         n++;
     }
     if (t->ends && n > 0)

@@ -27,7 +27,7 @@ struct trace {
     uint32_t *prefixes, *ids;
     bool *slot_ended; /* the end of who has the slot was drawn already */
     struct result_item *items;
-    uint32_t *drawn;
+    uint32_t *sampled;
     float *gaps;
     bool counts; /* the plans of these steps are counted: */
     uint64_t n_plans, n_runs, n_blocks, n_admits, n_hit_tokens, n_ends;

@@ -21,7 +21,7 @@
 #include "worker/executor/device/open.h"
 #include "worker/executor/executor.h"
 
-enum { MAX_STREAMS = 8, N_DRAWN = 48, MAX_ROUNDS = 9, TABLE = 64, BLOCK = 16, CHUNK = 1200 };
+enum { MAX_STREAMS = 8, N_SAMPLED = 48, MAX_ROUNDS = 9, TABLE = 64, BLOCK = 16, CHUNK = 1200 };
 
 static const uint32_t streams_of[] = {1, 2, 4, 8}, drafts_of[] = {0, 1, 2, 4, 8};
 enum {
@@ -51,7 +51,7 @@ struct stream {
 
 struct sample {
     double seconds[MAX_ROUNDS];
-    uint64_t n_steps, n_drafted, n_drawn;
+    uint64_t n_steps, n_drafted, n_sampled;
 };
 
 static struct stream streams[MAX_STREAMS];
@@ -70,7 +70,7 @@ static void encode(struct stream *s, const char *text)
     uint32_t *ids;
     size_t n;
     char err[TEXT_ERR_MAX];
-    if (text_encode(tokenizer, text, strlen(text), true, TABLE * BLOCK - N_DRAWN, &ids, &n, err))
+    if (text_encode(tokenizer, text, strlen(text), true, TABLE * BLOCK - N_SAMPLED, &ids, &n, err))
         die("encode", err);
     memcpy(s->ids, ids, n * sizeof *ids);
     s->n_prompt = (uint32_t)n;
@@ -106,7 +106,7 @@ static void run_step(uint32_t n, uint32_t n_draft, struct arena *arena, struct s
         struct stream *s = &streams[i];
         bool enters = !s->entered;
         s->entered = true;
-        if (s->n_ids >= s->n_prompt + N_DRAWN)
+        if (s->n_ids >= s->n_prompt + N_SAMPLED)
             continue;
         for (uint32_t b = 0; b < TABLE; b++)
             blocks[i][b] = i * TABLE + b;
@@ -118,7 +118,7 @@ static void run_step(uint32_t n, uint32_t n_draft, struct arena *arena, struct s
                                                        .n_computed = s->n_run,
                                                        .ids = {s->ids, s->n_prompt},
                                                        .sampling = {.repetition_penalty = 1,
-                                                                    .max_tokens = N_DRAWN,
+                                                                    .max_tokens = N_SAMPLED,
                                                                     .n_logprobs = -1,
                                                                     .n_prompt_logprobs = -1}};
         runs[p.n_runs++] = (struct plan_run){.slot = i,
@@ -141,14 +141,14 @@ static void run_step(uint32_t n, uint32_t n_draft, struct arena *arena, struct s
         for (uint32_t k = 0; k < r.items[i].ids.n; k++)
             s->ids[s->n_ids++] = r.items[i].ids.ptr[k];
         s->n_run = s->n_ids - 1;
-        out->n_drawn += r.items[i].ids.n;
+        out->n_sampled += r.items[i].ids.n;
     }
 }
 
 static bool done(uint32_t n)
 {
     for (uint32_t i = 0; i < n; i++)
-        if (streams[i].n_ids < streams[i].n_prompt + N_DRAWN)
+        if (streams[i].n_ids < streams[i].n_prompt + N_SAMPLED)
             return false;
     return true;
 }
@@ -197,14 +197,14 @@ static void measure(bool repeats, uint32_t rounds, struct arena *arena)
                     run_streams(streams_of[s], drafts_of[k], arena, &samples[k]);
         for (uint32_t k = 0; k < N_DRAFTS; k++) {
             struct sample *x = &samples[k];
-            double n_tokens = (double)x->n_drawn / rounds;
+            double n_tokens = (double)x->n_sampled / rounds;
             qsort(x->seconds, rounds, sizeof x->seconds[0], order_doubles);
             printf(
                 "%-6s %u streams, %u draft tokens: %7.1f tokens/s (%.1f ... %.1f), %5.2f tokens a "
                 "step and stream, %5.2f ms a step, %llu draft tokens run\n",
                 repeats ? "repeat" : "prose", streams_of[s], drafts_of[k],
                 n_tokens / x->seconds[rounds / 2], n_tokens / x->seconds[rounds - 1],
-                n_tokens / x->seconds[0], (double)x->n_drawn / (double)x->n_steps / streams_of[s],
+                n_tokens / x->seconds[0], (double)x->n_sampled / (double)x->n_steps / streams_of[s],
                 1e3 * x->seconds[rounds / 2] * rounds / (double)x->n_steps,
                 (unsigned long long)(x->n_drafted / rounds));
             fflush(stdout);

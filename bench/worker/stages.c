@@ -30,8 +30,8 @@ enum {
     N_PROMPT = 512,
     CHUNK = 128,
     N_SHORT = 16,
-    N_DRAWN = 24,
-    STREAM_BLOCKS = (N_SHORT + N_DRAWN + BLOCK - 1) / BLOCK,
+    N_SAMPLED = 24,
+    STREAM_BLOCKS = (N_SHORT + N_SAMPLED + BLOCK - 1) / BLOCK,
     N_BLOCKS = MAX_STREAMS * STREAM_BLOCKS + N_PROMPT / BLOCK,
     MAX_GROUPS = 2
 };
@@ -58,9 +58,9 @@ static const uint32_t works[] = {0, 1, 8, 32, 64};
 enum { N_WORKS = sizeof works / sizeof *works };
 
 struct plans {
-    struct msg_plan plans[N_DRAWN + N_PROMPT / CHUNK];
+    struct msg_plan plans[N_SAMPLED + N_PROMPT / CHUNK];
     struct plan_admit admits[MAX_STREAMS];
-    struct plan_run runs[N_DRAWN + N_PROMPT / CHUNK][MAX_STREAMS];
+    struct plan_run runs[N_SAMPLED + N_PROMPT / CHUNK][MAX_STREAMS];
     struct plan_blocks tables[MAX_STREAMS][MAX_GROUPS];
     uint32_t ids[N_PROMPT], blocks[MAX_STREAMS][N_PROMPT / BLOCK];
     uint32_t n, n_tokens;
@@ -209,10 +209,10 @@ static void add_stream(struct plans *p, uint32_t i, uint32_t n_ids, uint32_t n_g
                                        .n_prompt = n_ids,
                                        .ids = {p->ids, n_ids},
                                        .sampling = {.repetition_penalty = 1,
-                                                    .max_tokens = N_DRAWN,
+                                                    .max_tokens = N_SAMPLED,
                                                     .n_logprobs = -1,
                                                     .n_prompt_logprobs = -1}};
-    uint32_t n = (n_ids + N_DRAWN + BLOCK - 1) / BLOCK;
+    uint32_t n = (n_ids + N_SAMPLED + BLOCK - 1) / BLOCK;
     n = n_ids == N_PROMPT ? N_PROMPT / BLOCK : n;
     for (uint32_t b = 0; b < n; b++)
         p->blocks[i][b] =
@@ -235,12 +235,12 @@ static struct plan_run run_of_stream(const struct plans *p, uint32_t i, uint32_t
                              .n_tokens = step == 0 ? N_SHORT : 1};
 }
 
-/* One prompt, of which nothing is drawn; or streams that draw. */
+/* One prompt, of which nothing is sampled; or streams that sample. */
 static void make_plans(struct plans *p, uint32_t n_streams, const struct sequences_limits *l)
 {
     uint32_t n_ids = n_streams ? N_SHORT : N_PROMPT, n_runs = n_streams ? n_streams : 1;
-    *p = (struct plans){.n = n_streams ? N_DRAWN : N_PROMPT / CHUNK,
-                        .n_tokens = n_streams ? n_streams * N_DRAWN : N_PROMPT};
+    *p = (struct plans){.n = n_streams ? N_SAMPLED : N_PROMPT / CHUNK,
+                        .n_tokens = n_streams ? n_streams * N_SAMPLED : N_PROMPT};
     for (uint32_t k = 0; k < N_PROMPT; k++)
         p->ids[k] = (k * 7919 + 13) % l->vocab_size;
     for (uint32_t i = 0; i < n_runs; i++)
@@ -284,7 +284,7 @@ static void print_figures(uint32_t n_streams, const struct plans *plans, uint32_
     if (n_streams == 0)
         printf("a prompt of %d tokens in steps of %d\n", N_PROMPT, CHUNK);
     else
-        printf("%u streams, %d tokens each\n", n_streams, N_DRAWN);
+        printf("%u streams, %d tokens each\n", n_streams, N_SAMPLED);
     for (uint32_t i = 0; i < N_WAYS; i++) {
         qsort(seconds[i], rounds, sizeof seconds[i][0], order_doubles);
         qsort(cpu[i], rounds, sizeof cpu[i][0], order_doubles);

@@ -145,12 +145,12 @@ static void limit(struct row_shares *m, double fit, double of_prompts)
 void row_shares_plan(struct row_shares *m, const struct step_budget *b, uint32_t n_each,
                      bool has_prompts)
 {
-    double drawn_ns = b->drawn_ns * n_each;
+    double sampled_ns = b->sampled_ns * n_each;
     uint32_t n_all = 0, least = UINT32_MAX, n_deciding = 0, n_prompting = 0;
     m->limits = false;
     m->n_rows = m->n_fresh = UINT32_MAX;
     m->longest_ns = UINT64_MAX;
-    if (m->n_tenants < 2 || b->target_ns == 0 || b->token_ns <= 0 || b->drawn_ns <= 0)
+    if (m->n_tenants < 2 || b->target_ns == 0 || b->token_ns <= 0 || b->sampled_ns <= 0)
         return;
     for (uint32_t i = 0; i < m->n; i++) {
         const struct row_share *s = &m->all[i];
@@ -161,17 +161,17 @@ void row_shares_plan(struct row_shares *m, const struct step_budget *b, uint32_t
         if (rows > 0 && rows < least)
             least = rows;
     }
-    double by_turns = m->n_tenants * (b->pass_ns + drawn_ns * least);
+    double by_turns = m->n_tenants * (b->pass_ns + sampled_ns * least);
     double quick = (double)b->target_ns / QUICK, part = has_prompts ? DECODES_PART : 1;
-    double longest = by_turns > quick ? by_turns : quick, all_ns = b->pass_ns + drawn_ns * n_all;
+    double longest = by_turns > quick ? by_turns : quick, all_ns = b->pass_ns + sampled_ns * n_all;
     double most = longest * part > quick / part ? longest * part : quick / part;
     bool all_run = all_ns <= most;
-    double fit = ((all_run ? most : longest) - b->pass_ns) / drawn_ns;
-    double of_prompts = all_run || n_prompting == 0 ? 0 : longest * (1 - part) / drawn_ns;
+    double fit = ((all_run ? most : longest) - b->pass_ns) / sampled_ns;
+    double of_prompts = all_run || n_prompting == 0 ? 0 : longest * (1 - part) / sampled_ns;
     if (all_run && all_ns > longest * part)
         longest = all_ns / part;
     m->longest_ns = longest < 1e18 ? (uint64_t)longest : UINT64_MAX;
-    if (b->n_results % PROBE == 0 && step_budget_unsure_of_drawn(b) > UNSURE)
+    if (b->n_results % PROBE == 0 && step_budget_unsure_of_sampled(b) > UNSURE)
         fit = probe(fit, n_all, least * n_deciding);
     limit(m, fit, of_prompts / (n_prompting + (n_prompting == 0)));
 }

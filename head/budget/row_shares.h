@@ -2,11 +2,11 @@
 /* How many decodes of each tenant run in a step, and how long prompts may make it, so that a tenant
  * with many streams cannot make those of others slow. Nobody's streams are to be slower than if the
  * tenants had the replica by turns (the sharing incentive of Ghodsi et al., "Dominant Resource
- * Fairness", NSDI 2011): with n tenants, costs of a step of pass + drawn * decodes (step_budget.h)
- * and d decodes of the tenant that has the fewest (of one that has none yet: its sequences), a step
- * takes at most
+ * Fairness", NSDI 2011): with n tenants, costs of a step of pass + sampled * decodes
+ * (step_budget.h) and d decodes of the tenant that has the fewest (of one that has none yet: its
+ * sequences), a step takes at most
  *
- *     n * (pass + drawn * d), or a quarter of the step's target where that is more,
+ *     n * (pass + sampled * d), or a quarter of the step's target where that is more,
  *
  * its prompts included: so long a step is quick enough for everybody. Prompts have a quarter of it;
  * where the decodes fit into the rest, or into a third of the target, they all run. Else some wait:

@@ -17,15 +17,15 @@
 
 enum {
     PASS,
-    DRAWN,
+    SAMPLED,
     TOKEN,
     N_COSTS,
     FIRST_TOKENS = 64, /* before anything was measured */
     CAP_MAX = 1 << 24, /* of any use: the largest token budget there is */
     NS_MAX_S = 3600,   /* what a result may claim, seconds */
     FIRST_PASS = 8,    /* a pass costs as much as so many prompt tokens, */
-    FIRST_DRAWN = 2,   /* and a drawn row as these: before anything was measured */
-    MOST_OF_DRAWN = 1024,
+    FIRST_SAMPLED = 2, /* and a sampled row as these: before anything was measured */
+    MOST_OF_SAMPLED = 1024,
     ROW_SHARE = 256, /* a prompt token costs at least this part of the mean row of its step */
     SCATTER_STEPS = 16,
     RESUMED_SHARE = 4,   /* prompts that came back get so many times what the decodes take, */
@@ -74,17 +74,18 @@ static double prompts_part(const struct step_budget *b, double target, double d,
     return *by_share ? share : left;
 }
 
-static double fitting(const struct step_budget *b, double target, uint32_t n_drawn, bool *by_share)
+static double fitting(const struct step_budget *b, double target, uint32_t n_sampled,
+                      bool *by_share)
 {
-    return prompts_part(b, target, b->pass_ns + b->drawn_ns * n_drawn, by_share) / b->token_ns;
+    return prompts_part(b, target, b->pass_ns + b->sampled_ns * n_sampled, by_share) / b->token_ns;
 }
 
-uint32_t step_budget_prompt_tokens(const struct step_budget *b, uint32_t n_drawn)
+uint32_t step_budget_prompt_tokens(const struct step_budget *b, uint32_t n_sampled)
 {
-    return step_budget_prompt_tokens_within(b, n_drawn, UINT64_MAX);
+    return step_budget_prompt_tokens_within(b, n_sampled, UINT64_MAX);
 }
 
-uint32_t step_budget_prompt_tokens_within(const struct step_budget *b, uint32_t n_drawn,
+uint32_t step_budget_prompt_tokens_within(const struct step_budget *b, uint32_t n_sampled,
                                           uint64_t longest_ns)
 {
     if (!b->target_ns)
@@ -92,9 +93,9 @@ uint32_t step_budget_prompt_tokens_within(const struct step_budget *b, uint32_t 
     if (b->token_ns <= 0)
         return b->cap;
     bool by_share;
-    double n = fitting(b, (double)b->target_ns, n_drawn, &by_share),
-           drawn_ns = b->pass_ns + b->drawn_ns * n_drawn,
-           left = ((double)longest_ns - drawn_ns) / b->token_ns,
+    double n = fitting(b, (double)b->target_ns, n_sampled, &by_share),
+           sampled_ns = b->pass_ns + b->sampled_ns * n_sampled,
+           left = ((double)longest_ns - sampled_ns) / b->token_ns,
            unsure = sqrt(b->unsure[TOKEN][TOKEN]) / b->token_ns;
     by_share = by_share && n <= left;
     n = clamp(n < left ? n : left, STEP_BUDGET_FLOOR, b->cap);
@@ -109,26 +110,26 @@ uint32_t step_budget_prompt_tokens_within(const struct step_budget *b, uint32_t 
     return (uint32_t)clamp(n, STEP_BUDGET_FLOOR, b->cap);
 }
 
-uint32_t step_budget_resumed_tokens(const struct step_budget *b, uint32_t n_drawn)
+uint32_t step_budget_resumed_tokens(const struct step_budget *b, uint32_t n_sampled)
 {
-    uint32_t timely = step_budget_prompt_tokens(b, n_drawn);
-    double n = RESUMED_MOST, drawn_ns = b->pass_ns + b->drawn_ns * n_drawn;
-    if (n_drawn > 0)
-        n = b->token_ns > 0 ? RESUMED_SHARE * drawn_ns / b->token_ns : 0;
+    uint32_t timely = step_budget_prompt_tokens(b, n_sampled);
+    double n = RESUMED_MOST, sampled_ns = b->pass_ns + b->sampled_ns * n_sampled;
+    if (n_sampled > 0)
+        n = b->token_ns > 0 ? RESUMED_SHARE * sampled_ns / b->token_ns : 0;
     uint32_t resumed = (uint32_t)clamp(n, RESUMED_LEAST, RESUMED_MOST);
     return timely > resumed ? timely : resumed;
 }
 
-double step_budget_tokens_of_drawn(const struct step_budget *b)
+double step_budget_tokens_of_sampled(const struct step_budget *b)
 {
     if (!b->target_ns || b->token_ns <= 0)
         return 0;
-    return clamp(b->drawn_ns / b->token_ns - 1, 0, MOST_OF_DRAWN);
+    return clamp(b->sampled_ns / b->token_ns - 1, 0, MOST_OF_SAMPLED);
 }
 
-double step_budget_unsure_of_drawn(const struct step_budget *b)
+double step_budget_unsure_of_sampled(const struct step_budget *b)
 {
-    return b->drawn_ns > 0 ? sqrt(b->unsure[DRAWN][DRAWN]) / b->drawn_ns : 1;
+    return b->sampled_ns > 0 ? sqrt(b->unsure[SAMPLED][SAMPLED]) / b->sampled_ns : 1;
 }
 
 /* ---- a result ---- */
@@ -140,11 +141,11 @@ struct update {
 
 static void begin(struct step_budget *b, const double *x, double ns)
 {
-    b->token_ns = ns / (FIRST_PASS * x[PASS] + FIRST_DRAWN * x[DRAWN] + x[TOKEN]);
+    b->token_ns = ns / (FIRST_PASS * x[PASS] + FIRST_SAMPLED * x[SAMPLED] + x[TOKEN]);
     b->pass_ns = FIRST_PASS * b->token_ns;
-    b->drawn_ns = FIRST_DRAWN * b->token_ns;
+    b->sampled_ns = FIRST_SAMPLED * b->token_ns;
     b->unsure[PASS][PASS] = b->pass_ns * b->pass_ns;
-    b->unsure[DRAWN][DRAWN] = b->drawn_ns * b->drawn_ns;
+    b->unsure[SAMPLED][SAMPLED] = b->sampled_ns * b->sampled_ns;
     b->unsure[TOKEN][TOKEN] = b->token_ns * b->token_ns;
     b->scatter2 = 0.1 * 0.1;
 }
@@ -249,7 +250,7 @@ static void learn_scatter(struct step_budget *b, const struct update *u)
 
 static void learn(struct step_budget *b, const double *x, double ns)
 {
-    struct update u = {.cost = {b->pass_ns, b->drawn_ns, b->token_ns}};
+    struct update u = {.cost = {b->pass_ns, b->sampled_ns, b->token_ns}};
     double px[N_COSTS];
     memcpy(u.x, x, sizeof u.x);
     for (int i = 0; i < N_COSTS; i++)
@@ -274,37 +275,37 @@ static void learn(struct step_budget *b, const double *x, double ns)
             b->unsure[i][k] -= px[i] * px[k] / u.variance;
     }
     keep_definite(b, &u);
-    double believed = u.expected + u.error, rows = x[DRAWN] + x[TOKEN];
+    double believed = u.expected + u.error, rows = x[SAMPLED] + x[TOKEN];
     bound_unsure(b, &u, believed);
     double token = x[TOKEN] > 0 ? believed / rows / ROW_SHARE : u.cost[TOKEN] / 2;
     token = token > LEAST_NS ? token : LEAST_NS;
-    /* A drawn row is a row, with logits: it costs no less than a part of another one. */
+    /* A sampled row is a row, with logits: it costs no less than a part of another one. */
     double row = (u.cost[TOKEN] > token ? u.cost[TOKEN] : token) / 4;
     const double least[N_COSTS] = {0, row, token};
     bound_costs(b, &u, least);
     b->pass_ns = u.cost[PASS];
-    b->drawn_ns = u.cost[DRAWN];
+    b->sampled_ns = u.cost[SAMPLED];
     b->token_ns = u.cost[TOKEN];
 }
 
 void step_budget_on_result(struct step_budget *b, struct step_load load, uint64_t execute_ns)
 {
     const uint64_t most = NS_MAX_S * UINT64_C(1000000000);
-    if (!b->target_ns || execute_ns == 0 || load.n_drawn + load.n_scored + load.n_prompt == 0)
+    if (!b->target_ns || execute_ns == 0 || load.n_sampled + load.n_scored + load.n_prompt == 0)
         return;
     double ns = (double)(execute_ns < most ? execute_ns : most);
-    const double x[N_COSTS] = {1, (double)load.n_drawn + load.n_scored, load.n_prompt};
+    const double x[N_COSTS] = {1, (double)load.n_sampled + load.n_scored, load.n_prompt};
     if (b->token_ns <= 0)
         begin(b, x, ns);
     else
         learn(b, x, ns);
     b->n_results++;
     /* Tried sizes may be doubled; what is far above the estimate now has to be tried again. */
-    double n = load.n_prompt + load.n_scored * (1.0 + step_budget_tokens_of_drawn(b));
+    double n = load.n_prompt + load.n_scored * (1.0 + step_budget_tokens_of_sampled(b));
     double cap = 2 * n > b->cap ? 2 * n : b->cap;
     bool by_share;
     double alone = fitting(b, (double)b->target_ns, 0, &by_share),
-           beside = fitting(b, (double)b->target_ns, load.n_drawn, &by_share);
+           beside = fitting(b, (double)b->target_ns, load.n_sampled, &by_share);
     double most_fitting = 2 * (alone > beside ? alone : beside);
     b->cap = (uint32_t)clamp(cap, 1, clamp(most_fitting, 2 * STEP_BUDGET_FLOOR, CAP_MAX));
 }

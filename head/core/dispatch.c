@@ -279,7 +279,7 @@ void dispatch_turn(struct head_core *h)
 
 /* ---- results ---- */
 
-/* No rank draws a token that its model does not have. */
+/* No rank samples a token that its model does not have. */
 static bool tokens_exist(const struct msg_result *m, uint32_t vocab_size)
 {
     for (uint32_t i = 0; i < m->n_items; i++) {

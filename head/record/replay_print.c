@@ -83,7 +83,7 @@ void replay_print_result(FILE *out, uint64_t now_ns, const struct msg_result *m,
             "  at %.3f s: result of step %llu, executed in %.1f ms; believed: %.2f ms, %.3f a "
             "decode, %.3f a prompt token, prompts at most %u",
             (double)now_ns / 1e9, (unsigned long long)m->step, (double)m->execute_ns / 1e6,
-            b->pass_ns / 1e6, b->drawn_ns / 1e6, b->token_ns / 1e6, b->cap);
+            b->pass_ns / 1e6, b->sampled_ns / 1e6, b->token_ns / 1e6, b->cap);
     if (mask_units > 0)
         fprintf(out, ", masks %.1f ms", (double)mask_units * PROTO_MASK_UNIT_NS / 1e6);
     if (n_scored > 0)

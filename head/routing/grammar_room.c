@@ -206,7 +206,7 @@ static void end_too_large(struct head_core *h, struct request *r)
     requests_end(h, r, FINISH_ERROR, STATUS_INVALID, text);
 }
 
-/* The token that it is drawing now is drawn again. */
+/* The token that it is sampling now is sampled again. */
 static void put_aside(struct head_core *h, struct engine_slot *l, struct request *r)
 {
     (void)scheduler_leave(l->scheduler, r);

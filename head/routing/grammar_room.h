@@ -1,5 +1,5 @@
 #pragma once
-/* The memory of grammars and of the matchers of sequences, at the rank that draws. With GrammarDone
+/* The memory of grammars and of the matchers of sequences, at the sampling rank. With GrammarDone
  * a rank says what room it has for both, what the grammar takes of it, and what a matcher of the
  * grammar begins with; with each Result, what each sequence's matcher has. A quarter of the room is
  * for grammars and the rest for matchers: requests that wait keep their grammars, so those must

@@ -75,8 +75,8 @@ static struct request_salt request_key(struct request *r)
     return r->grammar_key;
 }
 
-/* The rank that draws: rank 0 of the last stage. */
-static struct worker *drawer(const struct head_core *h, const struct engine_slot *l)
+/* The rank that samples: rank 0 of the last stage. */
+static struct worker *sampling_rank(const struct head_core *h, const struct engine_slot *l)
 {
     uint32_t position = (h->config.cluster.pp - 1) * l->replica->tp;
     return l->replica->members[position];
@@ -85,7 +85,7 @@ static struct worker *drawer(const struct head_core *h, const struct engine_slot
 void grammars_on_ready(struct head_core *h, struct engine_slot *l)
 {
     l->grammars = (struct engine_slot_grammars){
-        .on = link_has_type(&drawer(h, l)->peer->link, MSG_GRAMMAR), .sweep_at = KEPT};
+        .on = link_has_type(&sampling_rank(h, l)->peer->link, MSG_GRAMMAR), .sweep_at = KEPT};
     h->grammars.looks++;
 }
 
@@ -211,7 +211,7 @@ static void send_grammar(struct head_core *h, struct engine_slot *l, struct engi
                                 .on = true,
                                 .kind = r->sampling.grammar_kind,
                                 .source = r->sampling.grammar}};
-    x->sent = peers_send(&h->peers, drawer(h, l)->peer, &m) == STATUS_OK;
+    x->sent = peers_send(&h->peers, sampling_rank(h, l)->peer, &m) == STATUS_OK;
     l->grammars.n_asked += x->sent;
 }
 
@@ -377,7 +377,7 @@ void grammars_on_done(struct head_core *h, struct worker *w, const struct msg_gr
     if (!g || g->state != REPLICA_READY || m->term_epoch != g->epoch)
         return; /* of an epoch that is over */
     struct engine_slot *l = &h->engine_slots[g->index];
-    if (!l->scheduler || drawer(h, l) != w)
+    if (!l->scheduler || sampling_rank(h, l) != w)
         return;
     struct engine_slot_grammar *x = find_id(l, m->id);
     if (!x || !x->sent || x->ready)
@@ -406,7 +406,7 @@ void grammars_on_session(struct head_core *h, struct worker *w)
     if (!g || g->state != REPLICA_READY || !h->engine_slots[g->index].scheduler)
         return;
     struct engine_slot *l = &h->engine_slots[g->index];
-    if (drawer(h, l) != w)
+    if (sampling_rank(h, l) != w)
         return;
     for (uint32_t i = 0; i < l->grammars.n; i++)
         l->grammars.all[i].sent &= l->grammars.all[i].ready;
@@ -427,7 +427,7 @@ void grammars_turn(struct head_core *h)
             struct msg m = {
                 .type = MSG_GRAMMAR,
                 .grammar = {.term_epoch = l->replica->epoch, .id = t->dropped[t->n_dropped - 1]}};
-            if (peers_send(&h->peers, drawer(h, l)->peer, &m) != STATUS_OK)
+            if (peers_send(&h->peers, sampling_rank(h, l)->peer, &m) != STATUS_OK)
                 break; /* no credit: in a later turn */
         }
     }

@@ -5,13 +5,13 @@
 struct prompt_budget prompt_budget_begin(const struct scheduler *s, uint32_t n_decodes,
                                          uint32_t n_each)
 {
-    uint32_t n_drawn = (s->rows.n_rows < n_decodes ? s->rows.n_rows : n_decodes) * n_each;
-    uint32_t any = step_budget_prompt_tokens_within(&s->budget, n_drawn, s->rows.longest_ns);
-    uint32_t all = step_budget_resumed_tokens(&s->budget, n_drawn);
+    uint32_t n_sampled = (s->rows.n_rows < n_decodes ? s->rows.n_rows : n_decodes) * n_each;
+    uint32_t any = step_budget_prompt_tokens_within(&s->budget, n_sampled, s->rows.longest_ns);
+    uint32_t all = step_budget_resumed_tokens(&s->budget, n_sampled);
     return (struct prompt_budget){.any = any,
                                   .resumed = all > any ? all - any : 0,
                                   .rows = s->c.max_num_batched_tokens - n_decodes * n_each,
-                                  .drawn = step_budget_tokens_of_drawn(&s->budget)};
+                                  .sampled = step_budget_tokens_of_sampled(&s->budget)};
 }
 
 void prompt_budget_share(struct prompt_budget *b, struct scheduler *s)
@@ -23,7 +23,7 @@ void prompt_budget_share(struct prompt_budget *b, struct scheduler *s)
         if (!x || !x->is_prompt)
             continue;
         uint32_t n = seq_n_ready(x), n_scored = seq_n_scored_by(x, x->n_scheduled, n);
-        row_shares_want_time(&s->rows, x->i_row_share, n + (uint64_t)((n_scored + 1) * b->drawn));
+        row_shares_want_time(&s->rows, x->i_row_share, n + (uint64_t)((n_scored + 1) * b->sampled));
     }
     row_shares_split_time(&s->rows, b->any, s->waiting.n > 0 && s->n_free_slots > 0);
     b->shares = &s->rows;
@@ -57,8 +57,8 @@ uint32_t prompt_budget_chunk(const struct prompt_budget *b, const struct schedul
 {
     uint32_t n = time_of(b, x), n_scored = seq_n_scored_by(x, start, n_left);
     if (n > 0 && n_scored > 0) {
-        double fit = n / (1 + b->drawn);
-        fit = fit > n_scored ? n - n_scored * b->drawn : fit;
+        double fit = n / (1 + b->sampled);
+        fit = fit > n_scored ? n - n_scored * b->sampled : fit;
         n = fit > 1 ? (uint32_t)fit : 1;
     }
     return scheduler_chunk(s, n_left, n < b->rows ? n : b->rows);
@@ -69,7 +69,7 @@ void prompt_budget_take(struct prompt_budget *b, const struct seq *x, uint32_t s
 {
     uint32_t own = 0, n_scored = seq_n_scored_by(x, start, n);
     b->rows -= n;
-    n += (uint32_t)((n_scored + (is_last && n_scored < n)) * b->drawn);
+    n += (uint32_t)((n_scored + (is_last && n_scored < n)) * b->sampled);
     if (x->resumed)
         own = b->resumed < n ? b->resumed : n;
     b->resumed -= own;

@@ -11,9 +11,9 @@ struct seq;
 
 struct prompt_budget {
     uint32_t any,
-        resumed;   /* time in tokens: for any prompt, and so much for those that came back */
-    uint32_t rows; /* of the plan */
-    double drawn;  /* a row with logits takes so many tokens more than another one */
+        resumed;    /* time in tokens: for any prompt, and so much for those that came back */
+    uint32_t rows;  /* of the plan */
+    double sampled; /* a row with logits takes so many tokens more than another one */
     struct row_shares *shares; /* of any, by tenant; NULL: not shared */
 };
 
@@ -28,7 +28,7 @@ bool prompt_budget_is_spent(const struct prompt_budget *b, const struct seq *x);
 /* So many of x's n_left tokens from start on fit: one at least, if anything is left. */
 uint32_t prompt_budget_chunk(const struct prompt_budget *b, const struct scheduler *s,
                              const struct seq *x, uint32_t start, uint32_t n_left);
-/* n tokens of x run, from start on. is_last: to the end of its prompt, whose last row is drawn
+/* n tokens of x run, from start on. is_last: to the end of its prompt, whose last row is sampled
  * from. */
 void prompt_budget_take(struct prompt_budget *b, const struct seq *x, uint32_t start, uint32_t n,
                         bool is_last);

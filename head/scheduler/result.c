@@ -208,13 +208,13 @@ enum status scheduler_on_result(struct scheduler *s, const struct msg_result *m,
     TRY(check_result(s, m, err));
     struct step_record *rec = scheduler_record(s, m->step);
     uint32_t i_record = (uint32_t)(m->step % s->c.depth), i_item = 0;
-    struct step_load load = {.n_drawn = m->n_drafted};
+    struct step_load load = {.n_sampled = m->n_drafted};
     s->step_done = m->step;
     s->stats.n_drafted += m->n_drafted;
     for (uint32_t i = 0; i < rec->n; i++) {
         const struct step_entry *e = &rec->entries[i];
         prefetch(rec, i);
-        load.n_drawn += e->sample;
+        load.n_sampled += e->sample;
         load.n_scored += e->n_scored;
         load.n_prompt += e->n_tokens - e->sample - e->n_scored;
         s->n_ahead -= e->n_draft > 0;

@@ -1,8 +1,8 @@
 #pragma once
 /* One sequence of a scheduler: a request while it waits or runs there. Plain data, and what can be
  * said of it alone. Positions of a sequence: [0, n_scheduled) are planned; [n_scheduled, n_total)
- * can be run next, where n_total = known ids + n_pending drawn in flight. While drafts of it are in
- * flight the ranks may be up to n_ahead further than these say. */
+ * can be run next, where n_total = known ids + n_pending sampled in flight. While drafts of it are
+ * in flight the ranks may be up to n_ahead further than these say. */
 #include "head/kv/blocks.h"
 #include "head/request/state.h"
 
@@ -71,7 +71,7 @@ static inline uint32_t seq_n_known(const struct seq *x)
 {
     return x->n_scheduled < x->r->n_ids ? x->n_scheduled : x->r->n_ids;
 }
-/* Rows with logits of a run of n positions from start, beside a last one that is drawn from. */
+/* Rows with logits of a run of n positions from start, beside a last one that is sampled from. */
 static inline uint32_t seq_n_scored_by(const struct seq *x, uint32_t start, uint32_t n)
 {
     uint32_t last = x->r->n_prompt - 1, left = x->asks_scores && start < last ? last - start : 0;

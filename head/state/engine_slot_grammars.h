@@ -1,5 +1,5 @@
 #pragma once
-/* The grammars of an engine slot, as the head knows them: those that the rank that draws has or is
+/* The grammars of an engine slot, as the head knows them: those that the sampling rank has or is
  * making, and what they and the matchers of sequences take of its memory. Plain data, changed by
  * routing/grammars.c and routing/grammar_room.c. Loop thread. */
 #include "head/request/shared_text.h"

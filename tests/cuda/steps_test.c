@@ -1,9 +1,9 @@
 /* A decode step as it is recorded: passes whose rows have adapters, any mix of them, and logits
- * with what is drawn from them. Adapters come and go between steps, in the place of one another; a
- * replay has the bits of its operators one by one. On the emulation also how much of a step the
+ * with what is sampled from them. Adapters come and go between steps, in the place of one another;
+ * a replay has the bits of its operators one by one. On the emulation also how much of a step the
  * host enqueues, and each call of a recording refused. Exit status 0 fine, 1 failures, 77 no
  * device; --small: the same, there is nothing larger. */
-#include "kernels/cuda/backend/draw.h"
+#include "kernels/cuda/backend/sampler.h"
 #include "tests/cuda/emulate/faults.h"
 #include "tests/cuda/rig/runner_rig.h"
 #include "worker/runner/logits.h"
@@ -239,7 +239,7 @@ static void test_buckets(const struct runner *r)
                                        {97, 112},  {113, 128}, {129, 160}, {161, 192}, {193, 224},
                                        {225, 256}, {256, 256}, {257, 0}};
     for (size_t i = 0; i < sizeof want / sizeof *want; i++)
-        expect(runner_draw_rows(r, want[i][0]) == want[i][1], "rows of a recorded draw");
+        expect(runner_sample_rows(r, want[i][0]) == want[i][1], "rows of a recorded draw");
 }
 
 /* A worker whose passes have 100 rows at most does not record passes of 97 rows and more: they
@@ -255,8 +255,8 @@ static void test_short_passes(struct side *const sides[2], const char *folder)
         open_engine_of(&small[i], folder, 0, WORKER_LOAD_AUTO, 100);
     }
     const struct runner *r = small[1].engine->runner;
-    expect(runner_draw_rows(r, 96) == 96 && runner_draw_rows(r, 97) == 0 &&
-               runner_draw_rows(r, 100) == 0,
+    expect(runner_sample_rows(r, 96) == 96 && runner_sample_rows(r, 97) == 0 &&
+               runner_sample_rows(r, 100) == 0,
            "rows of a recorded draw, of passes of 100 rows");
     for (uint32_t i = 0; i < 6; i++) { /* 96 rows, then 99 */
         make_pass(&p, i < 3 ? 11 : 12, from, n);
@@ -282,28 +282,28 @@ static void test_prompts(struct side *const sides[2])
     run_both(sides, &p, got, false);
 }
 
-/* ---- draws ---- */
+/* ---- samples ---- */
 
-struct drawer {
-    struct gpu_draws *draws;
+struct sampling_rank {
+    struct gpu_sampler *sampler;
     struct gpu_sample_row rows[MOST_DRAWS];
     uint32_t at[MOST_DRAWS], i_step;
 };
 
-static enum status draw_rows(void *ctx, float *logits, struct error *err)
+static enum status host_sample_rows(void *ctx, float *logits, struct error *err)
 {
-    struct drawer *d = ctx;
-    return d->draws->ops->draw(d->draws, logits, TINY_VOCAB, err);
+    struct sampling_rank *d = ctx;
+    return d->sampler->ops->sample(d->sampler, logits, TINY_VOCAB, err);
 }
 
-/* A step: a pass, and n of its rows drawn, the odd ones by a temperature. */
-static void step_of(struct side *gpu, struct drawer *d, const struct pass *p, const uint32_t *rows,
-                    uint32_t n, struct gpu_sampled *out)
+/* A step: a pass, and n of its rows sampled, the odd ones by a temperature. */
+static void step_of(struct side *gpu, struct sampling_rank *d, const struct pass *p,
+                    const uint32_t *rows, uint32_t n, struct gpu_sampled *out)
 {
     struct error err;
     struct runner *r = gpu->engine->runner;
-    const uint32_t most = runner_draw_rows(r, n);
-    struct gpu_draw list = {
+    const uint32_t most = runner_sample_rows(r, n);
+    struct gpu_sample_lists list = {
         .n_rows = most, .wants = {.draws = true}, .at_rows = d->at, .rows = d->rows};
     must(runner_forward(r, &p->b, &err), &err, "forward");
     for (uint32_t i = 0; i < most; i++) {
@@ -319,48 +319,49 @@ static void step_of(struct side *gpu, struct drawer *d, const struct pass *p, co
                                              .first_mask = UINT32_MAX,
                                              .n_logprobs = -1};
     }
-    struct runner_draw run_draw = {.n = most, .key = 1, .draw = draw_rows, .ctx = d};
+    struct runner_sample run_sample = {.n = most, .key = 1, .sample = host_sample_rows, .ctx = d};
     d->i_step = !d->i_step;
-    d->draws->ops->begin(d->draws, d->i_step);
-    must(d->draws->ops->send(d->draws, d->i_step, &list, &run_draw.at, &err), &err, "send");
-    must(runner_draw(r, &run_draw, &err), &err, "draw");
-    must(d->draws->ops->end(d->draws, d->i_step, n, N_SLOTS, &err), &err, "end");
-    must(d->draws->ops->wait(d->draws, d->i_step, &err), &err, "wait");
-    memcpy(out, d->draws->results[d->i_step], n * sizeof *out);
+    d->sampler->ops->begin(d->sampler, d->i_step);
+    must(d->sampler->ops->send(d->sampler, d->i_step, &list, &run_sample.at, &err), &err, "send");
+    must(runner_sample(r, &run_sample, &err), &err, "draw");
+    must(d->sampler->ops->end(d->sampler, d->i_step, n, N_SLOTS, &err), &err, "end");
+    must(d->sampler->ops->wait(d->sampler, d->i_step, &err), &err, "wait");
+    memcpy(out, d->sampler->results[d->i_step], n * sizeof *out);
 }
 
 /* The same of the last row of each sequence. */
-static void step(struct side *gpu, struct drawer *d, const struct pass *p, struct gpu_sampled *out)
+static void step(struct side *gpu, struct sampling_rank *d, const struct pass *p,
+                 struct gpu_sampled *out)
 {
     step_of(gpu, d, p, p->sampled, p->n_sampled, out);
 }
 
-static void open_draws(struct side *gpu, struct drawer *d)
+static void open_sampler(struct side *gpu, struct sampling_rank *d)
 {
     struct error err;
-    const struct gpu_draws_options o = {.vocab_size = TINY_VOCAB,
-                                        .n_slots = N_SLOTS,
-                                        .n_rows = MOST_DRAWS,
-                                        .n_places = MOST_DRAWS,
-                                        .n_biases = 16,
-                                        .n_allowed = 16,
-                                        .n_history = 16};
-    must(gpu_draws_open(gpu->device, &o, &d->draws, &err), &err, "draws");
+    const struct gpu_sampler_options o = {.vocab_size = TINY_VOCAB,
+                                          .n_slots = N_SLOTS,
+                                          .n_rows = MOST_DRAWS,
+                                          .n_places = MOST_DRAWS,
+                                          .n_biases = 16,
+                                          .n_allowed = 16,
+                                          .n_history = 16};
+    must(gpu_sampler_open(gpu->device, &o, &d->sampler, &err), &err, "draws");
 }
 
 /* Positions go on from step to step, and so do seeds' draws; three rows are padded to four. */
 static void test_draws(struct side *gpu)
 {
-    static struct drawer d;
+    static struct sampling_rank d;
     static struct pass p;
     struct gpu_sampled got[4][4], again[4];
     float logits[LOGITS];
     uint32_t from[] = {20, 15, 5};
-    open_draws(gpu, &d);
+    open_sampler(gpu, &d);
     for (uint32_t i = 0; i < 4; i++) {
         make_pass(&p, 3, from, ones);
         step(gpu, &d, &p, got[i]);
-        const uint32_t *last = d.draws->host_last[d.i_step];
+        const uint32_t *last = d.sampler->host_last[d.i_step];
         for (uint32_t k = 0; k < N_SLOTS; k++)
             expect(last[k] == (k < 3 ? got[i][k].id : 0), "where ids are for the next step");
         run(gpu, &p, logits);
@@ -377,22 +378,22 @@ static void test_draws(struct side *gpu)
     runner_drop_records(gpu->engine->runner);
     step(gpu, &d, &p, again);
     expect(memcmp(got[3], again, 3 * sizeof *again) == 0, "a replay draws something else");
-    d.draws->ops->close(d.draws);
+    d.sampler->ops->close(d.sampler);
 }
 
-/* 72 rows, more than cuda_linear_few takes at once: a pass and draws of 80, seen, recorded and
+/* 72 rows, more than cuda_linear_few takes at once: a pass and samples of 80, seen, recorded and
  * replayed. */
 static void test_many_draws(struct side *gpu)
 {
     enum { N = 72, SEEN = 2 };
     static const uint32_t from[8] = {0}, nine[] = {9, 9, 9, 9, 9, 9, 9, 9};
-    static struct drawer d;
+    static struct sampling_rank d;
     static struct pass p;
     struct gpu_sampled got[3][N];
     struct error err;
     uint32_t rows[N], n_best = 0;
     float *logits;
-    open_draws(gpu, &d);
+    open_sampler(gpu, &d);
     make_pass(&p, 8, from, nine);
     for (uint32_t i = 0; i < N; i++)
         rows[i] = i;
@@ -416,7 +417,7 @@ static void test_many_draws(struct side *gpu)
         }
     }
     expect(n_best == N / 2, "the largest logit's id, of 72 rows");
-    d.draws->ops->close(d.draws);
+    d.sampler->ops->close(d.sampler);
 }
 
 /* ---- recordings refused ---- */
@@ -426,13 +427,13 @@ static void test_refusals(struct side *gpu)
     enum { MANY = 100000 };
     static const uint64_t mix[] = {FOURTH, 0, FOURTH};
     static struct pass p;
-    static struct drawer d;
+    static struct sampling_rank d;
     struct gpu_sampled want[3], got[3];
     struct error err;
     unsigned n_calls;
     if (!emulate_refuse_capture)
         return;
-    open_draws(gpu, &d);
+    open_sampler(gpu, &d);
     make_pass(&p, 3, at, ones);
     give_adapters(&p, gpu->engine->loras, mix);
     for (unsigned n = MANY; n > 0; n = n == MANY ? n_calls : n - 1) {
@@ -448,7 +449,7 @@ static void test_refusals(struct side *gpu)
         expect(n == MANY ? n_calls > 20 : left == 0, "the refusal did not take place");
         expect(gpu->device->ops->pass.sync(gpu->device, &err) == STATUS_OK, "a refusal is no loss");
     }
-    d.draws->ops->close(d.draws);
+    d.sampler->ops->close(d.sampler);
 }
 
 /* ---- what the host enqueues ---- */
@@ -471,11 +472,11 @@ static void test_counts(struct side *gpu, const char *name, const struct count *
     static const uint32_t eight[] = {20, 15, 5, 30, 7, 9, 3, 1}, each[] = {1, 1, 1, 1, 1, 1, 1, 1};
     static const uint64_t mix[] = {FOURTH, 0, FOURTH, THIRD, 0, FOURTH, 0, THIRD};
     static struct pass p;
-    static struct drawer d;
+    static struct sampling_rank d;
     struct gpu_sampled got[MOST_SEQUENCES];
     if (!emulate_n_enqueued)
         return;
-    open_draws(gpu, &d);
+    open_sampler(gpu, &d);
     for (uint32_t i = 0; i < n; i++) {
         const struct count *c = &counts[i];
         struct emulate_enqueued before = {0}, after = {0}, eager[2];
@@ -505,7 +506,7 @@ static void test_counts(struct side *gpu, const char *name, const struct count *
         expect(kernels == 0 && graphs == 2 && copies == 5, "what the host enqueues of a step");
         expect(alone == c->n_kernels && nodes == alone, "the kernels of a step");
     }
-    d.draws->ops->close(d.draws);
+    d.sampler->ops->close(d.sampler);
 }
 
 /* Passes of 72 and 73 rows, padded to 80, and of 255: seen, recorded, replayed, with the same bits.

@@ -21,7 +21,7 @@ from completions import body_of, complete, ids, run
 EMULATED = BIN.parent / "tests/cox-worker-emulated"
 MODEL = ROOT / "build/goldens/llama_tiny"
 LORAS = MODEL / "loras"
-N_TOKENS, N_DRAWN = 16, 8
+N_TOKENS, N_SAMPLED = 16, 8
 CLOSE = 0.1  # two logits: bfloat16 may take either
 pytestmark = [pytest.mark.skipif(not MODEL.exists(), reason=f"no tiny checkpoints in {MODEL.parent}: scripts/make-goldens"),
               pytest.mark.skipif(SANITIZED, reason="the emulation is too slow there; its kernels are tested by themselves")]
@@ -274,14 +274,14 @@ def test_adapters_come_and_go(programs, tmp_path):
 def test_what_is_drawn(cluster):
     """By the device, with every kind of parameter; a seed gives the same again, with other neighbours under way."""
     prompt = list(range(5, 40))
-    bodies = [body_of(prompt, max_tokens=N_DRAWN, temperature=0.9, seed=i, logprobs=2, **more) for i, more in enumerate([
+    bodies = [body_of(prompt, max_tokens=N_SAMPLED, temperature=0.9, seed=i, logprobs=2, **more) for i, more in enumerate([
         {}, {"top_p": 0.8, "top_k": 20}, {"repetition_penalty": 1.2, "presence_penalty": 0.5}, {"min_p": 0.1},
         {"logit_bias": {"7": 30}}, {"allowed_token_ids": [11, 12, 13]}])]
     first, again = run(cluster, bodies), run(cluster, bodies)
     for body, a, b in zip(bodies, first, again):
-        assert ids(a) == ids(b) and len(ids(a)) == N_DRAWN, body
+        assert ids(a) == ids(b) and len(ids(a)) == N_SAMPLED, body
     assert set(ids(first[5])) <= {11, 12, 13}
-    assert ids(first[4]).count(7) > N_DRAWN // 2
+    assert ids(first[4]).count(7) > N_SAMPLED // 2
     assert len({tuple(ids(g)) for g in first}) == len(first)
     answer = complete(cluster, **body_of(prompt, max_tokens=3, logprobs=2, temperature=0))
     logprobs = answer["choices"][0]["logprobs"]

@@ -35,7 +35,7 @@ enum { TIMES = sizeof chunks / sizeof chunks[0] };
 
 struct stream {
     const struct golden_prompt *prompt;
-    uint32_t slot, chunk, n_done, n_drawn, n_scored;
+    uint32_t slot, chunk, n_done, n_sampled, n_scored;
     struct sampling_params sampling;
     struct plan_blocks tables[PROGRAM_MAX_KV_GROUPS];
     uint32_t blocks[PROGRAM_MAX_KV_GROUPS][STREAM_BLOCKS];
@@ -102,10 +102,10 @@ static struct stream *add_stream(struct job *j, const struct golden_prompt *p, u
 
 static void check_token(struct stream *s, const struct result_item *item, uint32_t i)
 {
-    uint32_t want = s->prompt->greedy[s->n_drawn++];
+    uint32_t want = s->prompt->greedy[s->n_sampled++];
     if (item->ids.ptr[i] != want)
         golden_die("%s: slot %u token %u: %u, expected %u", s->prompt->name, s->slot,
-                   s->n_drawn - 1, item->ids.ptr[i], want);
+                   s->n_sampled - 1, item->ids.ptr[i], want);
     if (s->sampling.n_logprobs < 0)
         return;
     const struct logprob_row *row = &item->logprobs[i];
@@ -119,12 +119,12 @@ static void check_item(struct job *j, struct stream *s, uint32_t n_draft,
     uint32_t n = item->ids.n;
     if (item->slot != s->slot || n < 1 || n > n_draft + 1 || item->gaps.n != n ||
         item->n_logprobs != (s->sampling.n_logprobs >= 0 ? n : 0) ||
-        s->n_drawn + n > s->prompt->n_greedy)
+        s->n_sampled + n > s->prompt->n_greedy)
         golden_die("%s: slot %u: an item of slot %u with %u ids and %u log-probabilities",
                    s->prompt->name, s->slot, item->slot, n, item->n_logprobs);
     for (uint32_t i = 0; i < n; i++)
         check_token(s, item, i);
-    s->n_done = s->prompt->n_ids + s->n_drawn - 1;
+    s->n_done = s->prompt->n_ids + s->n_sampled - 1;
     j->n_right += n - 1;
 }
 
@@ -208,16 +208,16 @@ static bool run_step(struct job *j, const struct plan_copy *copies, uint32_t n_c
     struct plan_run runs[MAX_STREAMS];
     struct stream *sampled[MAX_STREAMS];
     uint32_t drafts[MAX_STREAMS], n_scored[MAX_STREAMS];
-    bool draws[MAX_STREAMS];
+    bool samples[MAX_STREAMS];
     struct msg_plan p = {
         .step = ++j->step, .copies = copies, .n_copies = n_copies, .admits = admits, .runs = runs};
     uint32_t n_sampled = 0;
     for (uint32_t i = 0; i < j->n_streams; i++) {
         struct stream *s = &j->streams[i];
         const struct golden_prompt *g = s->prompt;
-        uint32_t left = g->n_ids + s->n_drawn - s->n_done;
+        uint32_t left = g->n_ids + s->n_sampled - s->n_done;
         bool enters = s->tables[0].ids.n > 0;
-        if (s->n_drawn == g->n_greedy)
+        if (s->n_sampled == g->n_greedy)
             continue;
         if (enters)
             admits[p.n_admits++] = (struct plan_admit){.slot = s->slot,
@@ -230,14 +230,14 @@ static bool run_step(struct job *j, const struct plan_copy *copies, uint32_t n_c
                                .start = s->n_done,
                                .n_tokens = left < s->chunk ? left : s->chunk,
                                .sample = left <= s->chunk,
-                               .n_draft = s->n_drawn > 0 ? s->slot % (MAX_DRAFT + 1) : 0,
+                               .n_draft = s->n_sampled > 0 ? s->slot % (MAX_DRAFT + 1) : 0,
                                .blocks = s->tables,
                                .n_blocks = enters ? j->n_groups : 0};
         uint32_t scores = n_scored_by(s, r->n_tokens);
         s->n_done += r->n_tokens;
         if (!r->sample && scores == 0)
             continue;
-        draws[n_sampled] = r->sample;
+        samples[n_sampled] = r->sample;
         n_scored[n_sampled] = scores;
         drafts[n_sampled] = r->n_draft;
         sampled[n_sampled++] = s;
@@ -249,7 +249,7 @@ static bool run_step(struct job *j, const struct plan_copy *copies, uint32_t n_c
         golden_die("%u items, %u runs were sampled", result->n_items, n_sampled);
     for (uint32_t i = 0; i < n_sampled; i++) {
         check_scores(sampled[i], n_scored[i], &result->items[i], j->vocab_size);
-        if (draws[i])
+        if (samples[i])
             check_item(j, sampled[i], drafts[i], &result->items[i]);
     }
     j->n_drafted += result->n_drafted;

@@ -24,7 +24,7 @@ MUST_USE enum status golden_gpus_open(struct golden_gpus **out, struct error *er
 struct collectives *golden_gpus_collectives(struct golden_gpus *g);
 struct comm_place golden_gpus_place(void);
 MUST_USE enum status golden_gpus_join(struct golden_gpus *g, struct error *err);
-/* n floats of the rank that draws to all; own: NULL elsewhere. Valid until the next call. */
+/* n floats of the sampling rank to all; own: NULL elsewhere. Valid until the next call. */
 float *golden_gpus_share(const float *own, size_t n);
 /* When all have come to it. Records of the engine's runner are dropped; the engine may be closed
  * then. NULL is fine. */

@@ -295,7 +295,7 @@ enum status golden_ranks_logits(struct golden_ranks *g, const uint32_t *rows, ui
     TRY(on_all(g, logits, err));
     for (uint32_t i = 0; i < g->n; i++) {
         struct rank *r = &g->ranks[i];
-        if ((r->logits != NULL) != comm_place_draws(&r->place))
+        if ((r->logits != NULL) != comm_place_samples(&r->place))
             return error_set(err, STATUS_INTERNAL, "rank %u of %u has %s logits",
                              comm_place_position(&r->place), g->n, r->logits ? "" : "no");
         if (r->logits)
@@ -321,7 +321,7 @@ enum status golden_ranks_reshape(struct golden_ranks *g, uint32_t tp, struct err
     g->n = tp * g->pp;
     for (uint32_t i = 0; i < g->n; i++) {
         g->ranks[i].place = (struct comm_place){tp, g->pp, i % tp, i / tp};
-        g->ranks[i].comms.drawer = (g->pp - 1) * tp;
+        g->ranks[i].comms.sampling_rank = (g->pp - 1) * tp;
     }
     TRY(on_all(g, take_rank, err));
     return join_all(g, err);

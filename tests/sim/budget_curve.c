@@ -132,7 +132,7 @@ static void draw_costs(struct budget_curve *c, enum budget_family f, struct rng 
     if (f == FAMILY_WIDE) {
         c->pass_ns = budget_log_uniform(rng, 0.1e6, 1000e6);
         c->prompt_ns = c->pass_ns / budget_log_uniform(rng, 3, 300);
-        c->drawn_ns = c->prompt_ns * budget_log_uniform(rng, 0.7, 10);
+        c->sampled_ns = c->prompt_ns * budget_log_uniform(rng, 0.7, 10);
         c->attend_ns = chance(rng, 0.5) ? 0 : c->prompt_ns / budget_log_uniform(rng, 500, 50000);
         c->scatter = budget_uniform(rng, 0, 0.15);
         c->tail = budget_uniform(rng, 0, 0.005);
@@ -140,7 +140,7 @@ static void draw_costs(struct budget_curve *c, enum budget_family f, struct rng 
     } else { /* by the row, and the pass in rows: many devices have next to none */
         c->prompt_ns = 0.02e6 * exp(fabs(normal(rng)) * 2.2);
         c->pass_ns = c->prompt_ns * budget_uniform(rng, 0, 100);
-        c->drawn_ns = c->prompt_ns * budget_uniform(rng, 0.5, 6);
+        c->sampled_ns = c->prompt_ns * budget_uniform(rng, 0.5, 6);
         c->attend_ns = c->prompt_ns * budget_uniform(rng, 0, 0.001);
         c->scatter = budget_uniform(rng, 0, 0.12);
         c->tail = chance(rng, 0.5) ? 0 : 0.006;
@@ -196,10 +196,10 @@ static double work_ns(const struct budget_curve *c, const struct budget_segment 
 {
     double n = x.n_prompt, prompt = c->power == 1 ? n : pow(n, c->power);
     double pass = c->pass_ns * s->pass;
-    double rows = c->drawn_ns * x.n_drawn + c->prompt_ns * s->prompt * prompt;
+    double rows = c->sampled_ns * x.n_sampled + c->prompt_ns * s->prompt * prompt;
     double both =
         c->roof == 1 ? pass + rows : pow(pow(pass, c->roof) + pow(rows, c->roof), 1 / c->roof);
-    return s->all * (both + c->attend_ns * (x.context * x.n_drawn + n * (x.position + n / 2)));
+    return s->all * (both + c->attend_ns * (x.context * x.n_sampled + n * (x.position + n / 2)));
 }
 
 /* The period's share is used first, then the rest of the period is waited for. */

@@ -38,8 +38,8 @@ enum { BUDGET_SEGMENTS = 4096 };
 
 struct budget_curve {
     enum budget_speed kind;
-    double pass_ns, drawn_ns, prompt_ns; /* a step, a drawn row, another row */
-    double attend_ns;                    /* of a row and a position before it */
+    double pass_ns, sampled_ns, prompt_ns; /* a step, a sampled row, another row */
+    double attend_ns;                      /* of a row and a position before it */
     double roof;             /* 1: passes and rows add up; larger: the longer one counts */
     double power;            /* of the prompt rows' number */
     double period_ns, quota; /* SPEED_QUOTA */
@@ -55,7 +55,7 @@ struct budget_curve {
 
 /* One step's rows; position: where the prompt's rows begin. */
 struct budget_rows {
-    uint32_t n_drawn, n_prompt, position;
+    uint32_t n_sampled, n_prompt, position;
     double context;
 };
 

@@ -40,7 +40,7 @@ static struct budget_rows rows_at(const struct budget_curve *c, double at, uint3
 {
     const struct budget_load *l = budget_curve_load(c, at);
     return (struct budget_rows){
-        .n_drawn = l->n_seqs * (1 + c->n_draft), .position = position, .context = l->context};
+        .n_sampled = l->n_seqs * (1 + c->n_draft), .position = position, .context = l->context};
 }
 
 static double best_time(const struct budget_curve *c, double at, uint32_t n, uint32_t *n_steps)
@@ -105,7 +105,7 @@ static void note_prompt(struct run *r, bool done)
 static void note_gap(struct run *r, struct budget_rows rows, double from, double clean, double ns)
 {
     r->since_jump = budget_curve_jumps(r->c, from, from + clean) ? 0 : r->since_jump + 1;
-    if (rows.n_drawn == 0 || r->since_jump <= BEHIND_A_JUMP)
+    if (rows.n_sampled == 0 || r->since_jump <= BEHIND_A_JUMP)
         return;
     r->out->n_gaps++;
     if (rows.n_prompt == 0 || ns <= LATE * BUDGET_TARGET_NS)
@@ -125,22 +125,22 @@ static void step(struct run *r, uint32_t k)
         step_budget_on_result(&r->b, f->load, f->ns);
     struct budget_rows rows = rows_at(r->c, r->now, r->n_done);
     bool has_prompt = r->now >= r->prompt_from;
-    if (!has_prompt && rows.n_drawn == 0) {
+    if (!has_prompt && rows.n_sampled == 0) {
         r->now = r->prompt_from;
         has_prompt = true;
         rows = rows_at(r->c, r->now, r->n_done);
     }
     if (has_prompt) {
-        uint32_t n = step_budget_prompt_tokens(&r->b, rows.n_drawn);
+        uint32_t n = step_budget_prompt_tokens(&r->b, rows.n_sampled);
         n = n < MOST_TOKENS ? n : MOST_TOKENS;
         rows.n_prompt = n < r->n_prompt - r->n_done ? n : r->n_prompt - r->n_done;
     }
     struct budget_rows planned = rows;
     if (r->c->n_draft > 0) /* what was not drafted is not run */
-        rows.n_drawn -= (uint32_t)rng_below(&r->rng, rows.n_drawn / 2 + 1);
+        rows.n_sampled -= (uint32_t)rng_below(&r->rng, rows.n_sampled / 2 + 1);
     double end = budget_curve_end(r->c, r->now, rows), clean = end - r->now;
     double ns = fmax(1, clean * budget_curve_noise(r->c, &r->rng));
-    *f = (struct flight){{.n_drawn = rows.n_drawn, .n_prompt = rows.n_prompt}, (uint64_t)ns};
+    *f = (struct flight){{.n_sampled = rows.n_sampled, .n_prompt = rows.n_prompt}, (uint64_t)ns};
     note_gap(r, planned, r->now, clean, ns);
     r->now = end;
     r->n_done += rows.n_prompt;

@@ -28,7 +28,7 @@ extern const struct cost_model cost_cpu_demo;
 /* A dense 8B model in bf16 on an H200, by roofline arithmetic from measured ceilings (4.3 TB/s,
  * 785 TFLOP/s): 16 GB of weights = 3.7 ms and 0.3 ms of launches; 16 GFLOP a token at 70 % of the
  * ceiling = 29 us; KV: 32 layers of 8 heads of 128 = 128 KiB a position = 30.5 ns. A row that
- * decodes computes while the weights stream; 5 us are left for drawing its token. */
+ * decodes computes while the weights stream; 5 us are left for sampling its token. */
 extern const struct cost_model cost_h200_8b;
 /* The same with a draft model of 1B in front: 2 GB of weights a draft token, and its launches. That
  * it is right 7 times of 10 is a choice. */

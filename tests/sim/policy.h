@@ -1,7 +1,7 @@
 #pragma once
 /* Who decides what a replica runs: the interface between virtual time (timed.h) and a scheduler,
  * ours or another one's. A policy knows requests by their index in the load. It never sees an
- * answer's length before its last token is drawn. One thread. */
+ * answer's length before its last token is sampled. One thread. */
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -10,9 +10,12 @@
 #include "tests/sim/cost.h"
 #include "tests/sim/load.h"
 
-#define POLICY_VOCAB 262144u /* tokens are drawn by the null rule, seeded by request and choice */
+#define POLICY_VOCAB                                                                               \
+    262144u /* tokens are sampled by the null rule, seeded by request and choice                   \
+             */
 
-/* Called by a policy while it takes a result: n_new tokens were drawn; ended: these were the last.
+/* Called by a policy while it takes a result: n_new tokens were sampled; ended: these were the
+ * last.
  */
 typedef void policy_tokens_fn(void *ctx, uint32_t i, uint32_t n_new, bool ended);
 

@@ -23,7 +23,7 @@ enum { DEPTH_MAX = 2 };
 struct item {
     bool in, waits_first, preempted; /* waits_first: was never admitted */
     uint32_t n_generated;            /* tokens known */
-    uint32_t n_pending; /* drawn in plans in flight, whatever becomes of draft tokens */
+    uint32_t n_pending; /* sampled in plans in flight, whatever becomes of draft tokens */
     uint32_t n_ahead;   /* draft tokens in flight */
     uint32_t n_computed, n_cached;
     uint32_t n_blocks, n_entered;
@@ -162,7 +162,7 @@ static uint32_t victim(const struct vllm *v)
 struct plan {
     uint32_t budget;
     struct cost_work *work;
-    struct flight *flights; /* those that draw a token */
+    struct flight *flights; /* those that sample a token */
     uint32_t n_flights;
     uint32_t *runs, *n_tokens, n; /* scheduled so far, to take back what is preempted */
 };
@@ -274,13 +274,13 @@ static bool vllm_step(void *state, uint64_t now_ns, bool *made, struct cost_work
         struct item *x = &v->items[p.runs[k]];
         uint32_t n_left = n_known(v, p.runs[k]) + x->n_pending + x->n_ahead - x->n_computed;
         uint32_t n_draft = p.n_tokens[k] > n_left ? p.n_tokens[k] - n_left : 0;
-        bool draws = p.n_tokens[k] >= n_left, decodes = draws && n_left == 1;
+        bool samples = p.n_tokens[k] >= n_left, decodes = samples && n_left == 1;
         x->n_computed += p.n_tokens[k];
         work->n_decodes += decodes ? p.n_tokens[k] : 0;
         work->n_prompt += decodes ? 0 : p.n_tokens[k];
         work->n_context += x->n_computed - n_draft;
         work->n_drafts = n_draft > work->n_drafts ? n_draft : work->n_drafts;
-        if (!draws)
+        if (!samples)
             continue;
         x->n_pending++;
         x->n_ahead += n_draft;

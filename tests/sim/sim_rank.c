@@ -401,7 +401,8 @@ static bool run_group(struct sim_rank *rank, struct slot *x, const struct work *
 static bool clamp_drafts(struct sim_rank *rank, const struct slot *x, const struct plan_run *run,
                          uint32_t *out)
 {
-    uint32_t n = run->n_draft, left = x->max_ids - x->n_ids - 1; /* after the token drawn anyway */
+    uint32_t n = run->n_draft,
+             left = x->max_ids - x->n_ids - 1; /* after the token sampled anyway */
     n = n < left ? n : left;
     left = rank->c.max_model_len - x->n_ids - 1;
     n = n < left ? n : left;
@@ -483,7 +484,7 @@ static bool run_one(struct sim_rank *rank, const struct plan_run *run, struct ms
 {
     struct slot *x = &rank->slots[run->slot];
     struct work k = {.start = run->start, .end = run->start + run->n_tokens};
-    uint32_t n_room, i_result = rank->step % N_RESULTS, n_drawn = 0;
+    uint32_t n_room, i_result = rank->step % N_RESULTS, n_sampled = 0;
     uint32_t *tokens =
         rank->tokens[i_result] + (size_t)out->n_items * (rank->c.n_draft + 1); /* of this item */
     bool nothing = run->follows && x->n_ids == x->max_ids;
@@ -493,17 +494,17 @@ static bool run_one(struct sim_rank *rank, const struct plan_run *run, struct ms
         if (!clamp_drafts(rank, x, run, &n_room))
             return false;
         draft_token(rank, x, n_room, &k);
-        n_drawn = 1 + k.n_right;
+        n_sampled = 1 + k.n_right;
     }
     for (uint32_t g = 0; g < rank->c.n_kv_groups && !nothing; g++)
         if (!run_group(rank, x, &k, g))
             return false;
-    for (uint32_t i = 0; i < n_drawn; i++) {
+    for (uint32_t i = 0; i < n_sampled; i++) {
         tokens[i] = null_hash_token(&x->hash, rank->c.vocab_size);
         push_id(x, tokens[i]);
     }
     struct result_item item = {
-        .slot = run->slot, .ids = {tokens, n_drawn}, .gaps = {rank->gaps, n_drawn}};
+        .slot = run->slot, .ids = {tokens, n_sampled}, .gaps = {rank->gaps, n_sampled}};
     item.matcher_kib = x->has_grammar ? 4096 + 64 * x->n_ids : 0; /* of a text of 512 ids 36 MiB */
     if (x->whole_prompt)
         score(rank, x, run, &item);

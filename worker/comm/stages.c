@@ -7,7 +7,7 @@ enum { MARK_STAGE = 1, MARK_PAIR, MARK_IDS };
 enum status comm_stages_open(struct comm *all, uint32_t tp, uint32_t pp, struct comm_stages *out,
                              struct error *err)
 {
-    *out = (struct comm_stages){.all = all, .drawer = (pp - 1) * tp};
+    *out = (struct comm_stages){.all = all, .sampling_rank = (pp - 1) * tp};
     if (pp == 1) {
         out->stage = out->ids = all;
         return STATUS_OK;
@@ -22,10 +22,11 @@ enum status comm_stages_open(struct comm *all, uint32_t tp, uint32_t pp, struct 
 /* Does the rank at this place talk to the one at that position? The same answer at both ends. */
 static bool linked(const struct comm_place *p, uint32_t position)
 {
-    uint32_t own = comm_place_position(p), drawer = (p->pp - 1) * p->tp;
+    uint32_t own = comm_place_position(p), sampling_rank = (p->pp - 1) * p->tp;
     bool same_stage = position / p->tp == p->stage;
     bool neighbour = position == own + p->tp || position + p->tp == own;
-    return position != own && (same_stage || neighbour || position == drawer || own == drawer);
+    return position != own &&
+           (same_stage || neighbour || position == sampling_rank || own == sampling_rank);
 }
 
 /* Rank 0 of the pair is `first`, rank 1 the one behind it. */

@@ -1,7 +1,7 @@
 #pragma once
 /* The communicators of a rank of a model in stages (docs/comm.md, "Stages"): one group of all tp x
  * pp ranks, in which a rank has links to those of its own stage, to its neighbours, which are the
- * same rank of the stages before and behind it, and to the rank that draws: rank 0 of the last
+ * same rank of the stages before and behind it, and to the sampling rank: rank 0 of the last
  * stage. Rank r of stage s is rank s * tp + r of the group. With one stage there is one
  * communicator for all, or none for a rank alone. Threads as of comm.h. */
 #include "worker/comm/comm.h"
@@ -19,7 +19,7 @@ static inline uint32_t comm_place_position(const struct comm_place *p)
     return p->stage * p->tp + p->rank;
 }
 /* Has the logits, and tells all ranks what it drew. */
-static inline bool comm_place_draws(const struct comm_place *p)
+static inline bool comm_place_samples(const struct comm_place *p)
 {
     return p->rank == 0 && p->stage + 1 == p->pp;
 }
@@ -30,7 +30,7 @@ struct comm_stages {
     struct comm *stage;          /* the tp ranks of a stage */
     struct comm *before, *after; /* pairs: rank 0 is the one that is nearer to the input */
     struct comm *ids;            /* all ranks; what rank `drawer` of it knows goes to all */
-    uint32_t drawer;
+    uint32_t sampling_rank;
 };
 
 /* Over `all`, which is open and borrowed; NULL for one rank alone. */

@@ -248,7 +248,8 @@ void draft_model_copy(struct draft_model *m, const struct plan_copy *copies, uin
 }
 
 /* The run's own rows; in front of them the last draft token of the step before, when all were
- * right: it was drawn, but what comes behind it was not asked for, so its row has not been run. */
+ * right: it was sampled, but what comes behind it was not asked for, so its row has not been run.
+ */
 static enum status add_run(struct draft_model *m, const struct sequence_run *r, struct error *err)
 {
     struct sequence *q = r->q;

@@ -14,8 +14,8 @@
 static uint64_t part_bytes(const struct engine *e, struct comm_place at,
                            const struct engine_part *p)
 {
-    uint64_t draws = comm_place_draws(&at) ? e->draw_bytes : 0;
-    return p->weights_bytes + p->activation_bytes + p->comm_bytes + p->lora_bytes + draws;
+    uint64_t sampling = comm_place_samples(&at) ? e->sampling_bytes : 0;
+    return p->weights_bytes + p->activation_bytes + p->comm_bytes + p->lora_bytes + sampling;
 }
 
 /* What the rank slot takes beside its KV cache; its program is the caller's to free. */

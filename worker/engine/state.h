@@ -77,7 +77,7 @@ struct engine {
     uint8_t identity[16]; /* of the files */
     uint32_t tp, pp;      /* tp: of the rank that was taken last */
     bool expert_parallel, is_elastic;
-    uint64_t draw_bytes; /* of its process beside, where it draws: told before engine_load */
+    uint64_t sampling_bytes; /* of its process beside, where it samples: told before engine_load */
     struct engine_shape shapes[ENGINE_MAX_SHAPES]; /* [0]: opened for; then falling */
     uint32_t n_shapes;
     _Atomic uint32_t *load_permille;

@@ -2,7 +2,7 @@
 /* The table of one kind of device that runs a model. device/cpu.c and device/cuda.c fill it; all
  * that CPUs and GPUs have in common is in device/model.c and step/. */
 #include "common/options/worker.h"
-#include "kernels/cuda/backend/draw.h"
+#include "kernels/cuda/backend/sampler.h"
 #include "proto/messages.h"
 #include "worker/engine/state.h"
 #include "worker/kv/view.h"
@@ -34,8 +34,9 @@ struct executor_device {
     void (*say_loaded)(const struct executor_model *x, uint64_t elapsed_ns);
     /* Ranks that talk by other means than struct comm. NULL: by that. */
     const struct ranks_ops *ranks;
-    /* A device that draws, of a model that is measured and not loaded. NULL: the host draws. */
-    enum status (*open_draws)(struct executor_model *x, struct gpu_draws **out, struct error *err);
+    /* A device that samples, of a model that is measured and not loaded. NULL: the host samples. */
+    enum status (*open_sampler)(struct executor_model *x, struct gpu_sampler **out,
+                                struct error *err);
     /* For memory that the host does not reach; or NULL. */
     enum status (*open_copies)(struct executor_model *x, struct kv_copies **out, struct error *err);
 };

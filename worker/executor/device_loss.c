@@ -52,7 +52,7 @@ void executor_look_at_device(struct executor_model *x, enum status s, const stru
     bool may_be = s != STATUS_OK && s != STATUS_PROTOCOL && s != STATUS_CLOSED;
     if (!may_be || x->ranks.in->is_on_device || atomic_load(&x->loss.is_lost))
         return;
-    if (s == STATUS_TIMEOUT && x->draws)
+    if (s == STATUS_TIMEOUT && x->device_sampler)
         lose_device(x, err);
     else
         executor_await_device(x);
@@ -64,7 +64,8 @@ static bool is_stuck(const struct executor_model *x)
     uint64_t entered = atomic_load(&x->loss.entered_ns),
              told = atomic_load(&x->loss.interrupted_ns);
     uint64_t from = entered > told ? entered : told;
-    return x->draws && entered != 0 && told != 0 && clock_mono_ns() > from + x->loss.stuck_ns;
+    return x->device_sampler && entered != 0 && told != 0 &&
+           clock_mono_ns() > from + x->loss.stuck_ns;
 }
 
 bool executor_lost(const struct executor *e, struct error *why)

@@ -37,7 +37,7 @@ struct executor_info {
     uint8_t config_hash[32], model_hash[32];
     struct str comm_address; /* where other ranks reach this one; "": they need not, or not yet */
     uint64_t weights_bytes, activation_bytes, comm_bytes, kv_bytes;
-    uint64_t sampler_bytes;               /* of activation_bytes: what draws, on a CPU's heap */
+    uint64_t sampler_bytes;               /* of activation_bytes: what samples, on a CPU's heap */
     uint64_t grammar_bytes;               /* host memory that grammars may take beside all that */
     uint64_t lora_bytes;                  /* room for adapters */
     uint64_t draft_bytes, draft_kv_bytes; /* of a draft model: weights and activations, KV cache */
@@ -96,8 +96,8 @@ struct executor_ops {
     /* On the loop's thread, before the compute thread is there and between join_comm and
      * abort_comm: where its KV cache lies. NULL or false: it is moved nowhere. */
     bool (*kv_view)(const struct executor *e, struct kv_view *out);
-    /* On the loop's thread, at any time: what compiles grammars for this rank while it draws. NULL:
-     * it has none, and every grammar is ready. */
+    /* On the loop's thread, at any time: what compiles grammars for this rank while it samples.
+     * NULL: it has none, and every grammar is ready. */
     struct grammar_compiler *(*compiler)(const struct executor *e);
     void (*interrupt)(struct executor *e);
     /* The process has to end, and why: its device is lost, or an abort does not come to an end and

@@ -40,14 +40,14 @@ extern const struct ranks_ops ranks_alone; /* one rank */
 extern const struct ranks_ops ranks_cpu;   /* ranks_cpu.c: struct comm */
 extern const struct ranks_ops ranks_gpu;   /* ranks_gpu.c: NCCL */
 
-/* What the drawing rank has goes to all ranks: n_bytes of the host. One rank: nothing. Errors as
+/* What the sampling rank has goes to all ranks: n_bytes of the host. One rank: nothing. Errors as
  * the collectives have them. */
 MUST_USE static inline enum status executor_tell(struct executor_model *x, void *data,
                                                  size_t n_bytes, struct error *err)
 {
     return x->ranks.in->tell ? x->ranks.in->tell(x, data, n_bytes, err) : STATUS_OK;
 }
-/* Where ids stay on the device: those of the first n_slots that were drawn last. */
+/* Where ids stay on the device: those of the first n_slots that were sampled last. */
 MUST_USE static inline enum status executor_share_last(struct executor_model *x, uint32_t n_slots,
                                                        struct error *err)
 {
@@ -55,7 +55,7 @@ MUST_USE static inline enum status executor_share_last(struct executor_model *x,
                                                   : STATUS_OK;
 }
 /* In stages, and without draft tokens, ids go round after each pass and not after the last one. */
-static inline bool executor_tells_by_pass(const struct executor_model *x, const struct drawn *d)
+static inline bool executor_tells_by_pass(const struct executor_model *x, const struct sampled *d)
 {
     return x->place.pp > 1 && !d->drafted && !x->ranks.in->is_on_device;
 }

@@ -87,7 +87,7 @@ static enum status tell(struct executor_model *x, void *data, size_t n_bytes, st
 {
     struct collectives *c =
         &x->ranks.collectives.base; /* which note the time: it is no work of ours */
-    return c->ops->broadcast(c, x->ranks.comms.drawer, data, n_bytes, err);
+    return c->ops->broadcast(c, x->ranks.comms.sampling_rank, data, n_bytes, err);
 }
 
 static void close_comm(struct executor_model *x)

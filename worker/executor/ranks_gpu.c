@@ -12,9 +12,9 @@ static enum status tell_part(struct executor_model *x, void *data, size_t n_byte
 {
     struct collectives *c = collectives_gpu_base(x->ranks.gpus);
     struct device *d = x->engine->device;
-    if (executor_draws(x))
+    if (executor_device_sampler(x))
         d->ops->memory.write(d, x->ranks.tell, data, n_bytes);
-    TRY(c->ops->broadcast(c, x->ranks.comms.drawer, x->ranks.tell, n_bytes, err));
+    TRY(c->ops->broadcast(c, x->ranks.comms.sampling_rank, x->ranks.tell, n_bytes, err));
     TRY(c->ops->wait(c, err));
     return d->ops->memory.read(d, data, x->ranks.tell, n_bytes, err);
 }
@@ -32,8 +32,8 @@ static enum status tell(struct executor_model *x, void *data, size_t n_bytes, st
 static enum status share_last(struct executor_model *x, uint32_t n_slots, struct error *err)
 {
     struct collectives *c = collectives_gpu_base(x->ranks.gpus);
-    return c->ops->broadcast(c, x->ranks.comms.drawer, x->draws->last,
-                             n_slots * sizeof *x->draws->last, err);
+    return c->ops->broadcast(c, x->ranks.comms.sampling_rank, x->device_sampler->last,
+                             n_slots * sizeof *x->device_sampler->last, err);
 }
 
 /* ---- its life ---- */
@@ -49,7 +49,7 @@ static enum status open_gpus(const struct worker_options *o, struct executor_mod
                                                   (uint32_t)(x->loss.stuck_ns / NS_PER_MS),
                                               .progress = &x->base.progress};
     TRY(collectives_gpu_open(&g, &x->ranks.gpus, err));
-    x->ranks.comms.drawer = (x->place.pp - 1) * x->place.tp;
+    x->ranks.comms.sampling_rank = (x->place.pp - 1) * x->place.tp;
     x->ranks.tell = d->ops->memory.alloc(d, EXECUTOR_TELL_BYTES);
     return x->ranks.tell ? STATUS_OK
                          : error_set(err, STATUS_NO_MEMORY, "the device has no %d bytes left",

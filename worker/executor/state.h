@@ -4,8 +4,8 @@
 #include "worker/collectives/gpu.h"
 #include "worker/comm/stages.h"
 #include "worker/executor/device_kind.h"
-#include "worker/executor/drawn.h"
 #include "worker/executor/executor.h"
+#include "worker/executor/sampled.h"
 #include "worker/sampling/sampler.h"
 #include "worker/sequences/batch.h"
 
@@ -34,7 +34,7 @@ struct executor_loss {
     _Atomic uint64_t entered_ns, interrupted_ns; /* begin, the interrupt; 0: not now */
 };
 
-/* Whose tokens are drawn, in the order in which they come to a stage in front of the last
+/* Whose tokens are sampled, in the order in which they come to a stage in front of the last
  * (step/pipeline_ids.c). */
 #define EXECUTOR_AHEAD_IDS    4096u
 #define EXECUTOR_AHEAD_PASSES 64u
@@ -44,7 +44,7 @@ struct executor_ahead {
     uint32_t i_id, n_ids, i_pass, n_passes;
 };
 
-/* Tokens drawn on the host (step/samplers.c): one row's, and all that the drawing rank needs for
+/* Tokens sampled on the host (step/samplers.c): one row's, and all that the sampling rank needs for
  * it. */
 struct sampling { /* of one row */
     struct sampler_row row;
@@ -86,10 +86,10 @@ struct executor_model {
     struct executor_loss loss;
     struct executor_ahead ahead;
     struct executor_host host;
-    /* A device that draws, and so lets two steps be under way; NULL: the host does. Of
+    /* A device that samples, and so lets two steps be under way; NULL: the host does. Of
      * step/device_sample.c, as the next two. */
-    struct gpu_draws *draws;
-    struct draw_lists *lists;
+    struct gpu_sampler *device_sampler;
+    struct sample_lists *lists;
     uint32_t *pending; /* [pass_rows] as row_batch has them */
     struct executor_steps steps;
     char *served_name;
@@ -99,7 +99,7 @@ struct executor_model {
 };
 
 /* Rank 0 of the last stage. */
-static inline bool executor_draws(const struct executor_model *x)
+static inline bool executor_device_sampler(const struct executor_model *x)
 {
-    return comm_place_draws(&x->place);
+    return comm_place_samples(&x->place);
 }

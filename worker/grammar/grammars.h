@@ -1,5 +1,5 @@
 #pragma once
-/* Masks of sequences with a grammar, on the rank that draws. Grammars are compiled elsewhere
+/* Masks of sequences with a grammar, on the sampling rank. Grammars are compiled elsewhere
  * (compiler.h). A sequence's matcher is made when its first mask is wanted and follows its
  * generated ids, so that one that comes with ids (replay, preemption) stands where it stood.
  * Compute thread only, but for grammars_mask. */

@@ -13,7 +13,7 @@
 #include "worker/executor/step/device_sample.h"
 #include "worker/executor/step/samplers.h"
 
-/* What a GPU has for each logit: the number and what drawing needs; and what lies there whatever
+/* What a GPU has for each logit: the number and what sampling needs; and what lies there whatever
  * the model is. As counted with the kernels' own functions (docs/plan.md). */
 enum { LOGIT_BYTES = 12 };
 #define SCRATCH_BYTES (128ull << 20)
@@ -115,9 +115,10 @@ static enum status plan_one(struct plan *p, const struct engine_setup *s, struct
     if (p->activations_estimated)
         r->activation_bytes = e->activation_bytes = estimate(e);
     else if (s->device) {
-        const struct gpu_draws_options o = executor_draws_options(s->device, e->config.vocab_size);
-        r->activation_bytes += gpu_draws_bytes(&o);
-    } else if (comm_place_draws(&(struct comm_place){s->tp, s->pp, s->rank, s->stage}))
+        const struct gpu_sampler_options o =
+            executor_device_sampler_options(s->device, e->config.vocab_size);
+        r->activation_bytes += gpu_sampler_bytes(&o);
+    } else if (comm_place_samples(&(struct comm_place){s->tp, s->pp, s->rank, s->stage}))
         r->activation_bytes += executor_samplers_measure(p->n_threads, e->config.vocab_size);
     r->comm_bytes = e->comm_bytes;
     r->lora_bytes = e->lora_bytes;

@@ -165,18 +165,18 @@ enum status runner_best(struct runner *r, const uint32_t *rows, uint32_t n, stru
     return STATUS_OK;
 }
 
-static enum status run_draw(struct runner *r, const void *ctx, struct error *err)
+static enum status run_sample(struct runner *r, const void *ctx, struct error *err)
 {
-    const struct runner_draw *d = ctx;
+    const struct runner_sample *d = ctx;
     TRY(logits_of(r, normed_at(r, d->at, d->n), d->n, err));
-    return r->s.program->rank == 0 ? d->draw(d->ctx, r->logits, err) : STATUS_OK;
+    return r->s.program->rank == 0 ? d->sample(d->ctx, r->logits, err) : STATUS_OK;
 }
 
-enum status runner_draw(struct runner *r, const struct runner_draw *d, struct error *err)
+enum status runner_sample(struct runner *r, const struct runner_sample *d, struct error *err)
 {
     TRY(check(r, err));
     const struct runner_piece p = {
-        .key = runner_draw_key(r, d->n, d->key), .run = run_draw, .ctx = d};
+        .key = runner_sample_key(r, d->n, d->key), .run = run_sample, .ctx = d};
     return runner_run_piece(r, &p, err);
 }
 

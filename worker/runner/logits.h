@@ -22,18 +22,19 @@ MUST_USE enum status runner_logits(struct runner *r, const uint32_t *rows, uint3
 bool runner_finds_best(const struct runner *r);
 MUST_USE enum status runner_best(struct runner *r, const uint32_t *rows, uint32_t n,
                                  struct logits_top *tops, struct error *err);
-/* The same of rows whose numbers the device has, and what draws from them: recorded as one piece,
+/* The same of rows whose numbers the device has, and what samples from them: recorded as one piece,
  * behind the pass's own. */
-struct runner_draw {
+struct runner_sample {
     const uint32_t *at; /* [n] of the device */
-    uint32_t n;         /* with a key: runner_draw_rows of them */
-    /* Of what draw enqueues, and of the places of what it reads, `at` too; 0: they are others each
-     * time. */
+    uint32_t n;         /* with a key: runner_sample_rows of them */
+    /* Of what sample enqueues, and of the places of what it reads, `at` too; 0: they are others
+     * each time. */
     uint64_t key;
-    enum status (*draw)(void *ctx, float *logits, struct error *err); /* on rank 0 */
+    enum status (*sample)(void *ctx, float *logits, struct error *err); /* on rank 0 */
     void *ctx;
 };
-MUST_USE enum status runner_draw(struct runner *r, const struct runner_draw *d, struct error *err);
+MUST_USE enum status runner_sample(struct runner *r, const struct runner_sample *d,
+                                   struct error *err);
 /* Of those on rank 0, [n][vocab_size] from row first on, n <= RUNNER_LOGITS_ROWS, for the host to
  * read and to write; valid until the next call. Waits for the device, and says what failed there.
  */

@@ -10,7 +10,7 @@
 /* From 64 rows on a step is still bound by the reading of weights (on an H100 up to some 266 rows
  * of bfloat16: 798 TFLOP/s to 3.0 TB/s), so that padding costs the rows' activations alone: steps
  * of 16, then of 32, pad by 25 % at most and by 8 % on average. Each number is a record or two of a
- * pass and up to four of draws. */
+ * pass and up to four of samples. */
 static const uint32_t buckets[] = {1,  2,  4,  8,   12,  16,  24,  32,  48,
                                    64, 80, 96, 112, 128, 160, 192, 224, RUNNER_RECORD_ROWS};
 
@@ -114,15 +114,15 @@ const struct row_batch *runner_pad(struct runner *r, const struct row_batch *b, 
     return &r->padded;
 }
 
-uint32_t runner_draw_rows(const struct runner *r, uint32_t n)
+uint32_t runner_sample_rows(const struct runner *r, uint32_t n)
 {
     return is_recorded(r, n) && bucket_of(r, n) <= r->ops->logits_rows ? bucket_of(r, n) : 0;
 }
 
-uint64_t runner_draw_key(const struct runner *r, uint32_t n, uint64_t key)
+uint64_t runner_sample_key(const struct runner *r, uint32_t n, uint64_t key)
 {
-    return runner_draw_rows(r, n) && key ? mix(mix(mix((uintptr_t)r, ~(uint64_t)n), key), 1) | 1
-                                         : 0;
+    return runner_sample_rows(r, n) && key ? mix(mix(mix((uintptr_t)r, ~(uint64_t)n), key), 1) | 1
+                                           : 0;
 }
 
 /* ---- a piece of a step ---- */

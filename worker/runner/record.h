@@ -13,7 +13,7 @@ void runner_set_eager(struct runner *r, bool is_eager);
  * is fine. */
 void runner_drop_records(struct runner *r);
 /* How many n rows are to be, with any rows of the pass behind them; 0: n rows are not recorded. */
-uint32_t runner_draw_rows(const struct runner *r, uint32_t n);
+uint32_t runner_sample_rows(const struct runner *r, uint32_t n);
 
 /* ---- for the runner ---- */
 
@@ -23,8 +23,8 @@ void runner_free_padding(struct runner *r);
 /* b, or what is recorded in its place; *key: of the record, 0: it is not to be recorded. The same
  * on all ranks. */
 const struct row_batch *runner_pad(struct runner *r, const struct row_batch *b, uint64_t *key);
-/* The key of logits and draws of n rows, of the caller's own for what it draws; 0: as above. */
-uint64_t runner_draw_key(const struct runner *r, uint32_t n, uint64_t key);
+/* The key of logits and samples of n rows, of the caller's own for what it samples; 0: as above. */
+uint64_t runner_sample_key(const struct runner *r, uint32_t n, uint64_t key);
 /* A piece of work that is enqueued in one go: as it was recorded under the key, or operator by
  * operator. */
 struct runner_piece {

@@ -11,7 +11,7 @@
 struct batch_sample {
     uint32_t row; /* of the pass */
     const struct sequence_run *run;
-    uint32_t i_draw; /* draft tokens before the place that is drawn: 0 .. run->n_drafted */
+    uint32_t i_sample; /* draft tokens before the place that is sampled: 0 .. run->n_drafted */
 };
 
 /* A row whose next id is of a prompt that is scored. */
@@ -21,7 +21,7 @@ struct batch_score {
     int32_t n_entries; /* as sampling_params.n_prompt_logprobs */
 };
 
-/* A row whose id another stage has drawn and this one does not know yet (sequence.awaits). */
+/* A row whose id another stage has sampled and this one does not know yet (sequence.awaits). */
 struct batch_pending {
     uint32_t row;
     const struct sequence *q; /* its newest id */

@@ -376,8 +376,8 @@ static uint32_t draft_room(const struct sequences *s, const struct sequence *q,
                            const struct plan_run *r)
 {
     uint64_t n = r->n_draft < SEQUENCES_MAX_DRAFT ? r->n_draft : SEQUENCES_MAX_DRAFT;
-    uint64_t length = last_length(s, q), drawn = (uint64_t)q->n_ids + 1;
-    uint64_t left = length > drawn ? length - drawn : 0;
+    uint64_t length = last_length(s, q), sampled = (uint64_t)q->n_ids + 1;
+    uint64_t left = length > sampled ? length - sampled : 0;
     n = n < left ? n : left;
     for (uint32_t g = 0; g < s->limits.n_kv_groups && n > 0; g++) {
         left = table_end(s, q, g) - q->n_ids; /* the ids themselves have room */

@@ -1,5 +1,5 @@
 #pragma once
-/* What a rank knows of the sequences it executes, by slot: ids (prompt, then drawn), positions
+/* What a rank knows of the sequences it executes, by slot: ids (prompt, then sampled), positions
  * computed, block table per KV group, sampling. Every executor shares this. A plan is hostile until
  * sequences_apply has accepted it: slots, lengths, positions, block ids, digest. After a plan was
  * refused the table refuses everything until sequences_reset: the head and we no longer agree. Owns
@@ -22,7 +22,7 @@ struct sequence {
     uint32_t slot, n_prompt;
     uint64_t serial;     /* of its admission: another sequence of the slot has another one */
     uint32_t n_computed; /* KV of ids[0..n_computed) is in the blocks once the plan has run */
-    uint32_t *ids;       /* [n_ids] prompt + drawn, then the draft tokens of the run at hand */
+    uint32_t *ids;       /* [n_ids] prompt + sampled, then the draft tokens of the run at hand */
     uint32_t n_ids, ids_cap;
     uint64_t ran_in_step;            /* the last step that ran it: a slot runs once a step */
     struct sampling_params sampling; /* spans point into arena */
@@ -32,7 +32,7 @@ struct sequence {
     /* 1: the position in front of the last id was a draft model's last draft token, and it was
      * right: the draft has not run it (draft/model.c). Else 0. */
     uint32_t draft_lacks;
-    /* A pooling request's, on the rank that draws. [hidden] on the arena, the sum of n_pooled rows;
+    /* A pooling request's, on the sampling rank. [hidden] on the arena, the sum of n_pooled rows;
      * vector is on the step's arena. */
     double *pooled;
     uint32_t n_pooled;
@@ -44,9 +44,9 @@ struct sequence {
 };
 
 /* A run of the plan as it is to be executed: positions start .. start + n_tokens - 1, which are
- * ids, then the draft tokens q->ids[n_ids ..). With sample a token is drawn behind the last id and
- * behind each draft token. n_tokens 0: the sequence has reached its length, nothing runs, nothing
- * is drawn. */
+ * ids, then the draft tokens q->ids[n_ids ..). With sample a token is sampled behind the last id
+ * and behind each draft token. n_tokens 0: the sequence has reached its length, nothing runs,
+ * nothing is sampled. */
 struct sequence_run {
     struct sequence *q;
     uint32_t start, n_tokens;
@@ -89,7 +89,7 @@ struct sequence_runs sequences_runs(const struct sequences *s);
 struct sequence *sequences_find(const struct sequences *s, uint32_t slot);
 /* A vector takes no room: the token that comes with one is never run. */
 uint32_t sequence_most_ids(const struct sequence *q, uint32_t max_model_len);
-/* Appends a drawn token; what lies before it has been computed then. False at the model's length:
+/* Appends a sampled token; what lies before it has been computed then. False at the model's length:
  * the head must not have asked. */
 bool sequence_push(struct sequence *q, uint32_t id, uint32_t max_model_len);
 /* As a plan would carry it now. Walks the sequences, not their tables. */

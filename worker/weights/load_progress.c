@@ -66,7 +66,7 @@ static void write_bar(const char *text)
 void load_progress_begin(struct load_progress *p)
 {
     p->terminal = isatty(STDERR_FILENO) == 1 && !log_is_json();
-    p->drawn = false;
+    p->sampled = false;
     p->begin_ns = clock_mono_ns();
     p->next_ns = p->begin_ns + (p->terminal ? BAR_EVERY_NS : LOG_EVERY_NS);
     if (p->permille) /* opening the files takes its time too */
@@ -86,7 +86,7 @@ void load_progress_at(struct load_progress *p, uint64_t done_bytes)
         load_progress_bar(p, done_bytes, now_ns - p->begin_ns, terminal_columns(), text,
                           sizeof text);
         write_bar(text);
-        p->drawn = true;
+        p->sampled = true;
         return;
     }
     struct load_figures f = load_progress_figures(done_bytes, p->n_bytes, now_ns - p->begin_ns);
@@ -97,7 +97,7 @@ void load_progress_at(struct load_progress *p, uint64_t done_bytes)
 
 void load_progress_end(struct load_progress *p)
 {
-    if (p->drawn)
+    if (p->sampled)
         write_bar("");
-    p->drawn = false;
+    p->sampled = false;
 }

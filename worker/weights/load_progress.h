@@ -11,7 +11,7 @@ struct load_progress {
     uint32_t rank, n_ranks;
     uint64_t n_bytes; /* of the shard in memory */
     uint64_t begin_ns, next_ns;
-    bool terminal, drawn;
+    bool terminal, sampled;
 };
 
 /* Of a shard whose size is not known yet. permille, rank and n_ranks are the caller's. */

@@ -1,5 +1,5 @@
 /* Builds without the CUDA backend: no device can be opened. */
-#include "kernels/cuda/backend/draw.h"
+#include "kernels/cuda/backend/sampler.h"
 #include "kernels/cuda/cuda.h"
 
 static enum status absent(struct error *err)
@@ -29,13 +29,13 @@ uint64_t cuda_device_nodes(const struct device *d)
     return 0;
 }
 
-uint64_t gpu_draws_bytes(const struct gpu_draws_options *o)
+uint64_t gpu_sampler_bytes(const struct gpu_sampler_options *o)
 {
     return 0;
 }
 
-enum status gpu_draws_open(struct device *d, const struct gpu_draws_options *o,
-                           struct gpu_draws **out, struct error *err)
+enum status gpu_sampler_open(struct device *d, const struct gpu_sampler_options *o,
+                             struct gpu_sampler **out, struct error *err)
 {
     return absent(err);
 }

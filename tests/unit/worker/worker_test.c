@@ -308,7 +308,7 @@ static void become_ready(struct fixture *f, uint64_t epoch)
     assert_int_equal(m->formed.status, STATUS_OK);
 }
 
-/* One sequence in slot 0: step 1 admits "ab", every step draws one token. */
+/* One sequence in slot 0: step 1 admits "ab", every step samples one token. */
 static void plan(struct fixture *f, uint64_t epoch, uint64_t step)
 {
     static const uint32_t ids[] = {97, 98}, blocks[] = {5};
@@ -541,7 +541,7 @@ static void test_kv_transfers(void **state)
     order(f, &g, EPOCH(1), 1, true, 5); /* in no replica yet */
     expect_transferred(f, EPOCH(1), 1, STATUS_CLOSED);
     become_ready(f, EPOCH(1));
-    for (uint64_t step = 1; step <= 15; step++) { /* "ab" and 14 drawn fill block 5 */
+    for (uint64_t step = 1; step <= 15; step++) { /* "ab" and 14 sampled fill block 5 */
         plan(f, EPOCH(1), step);
         expect_token(f, EPOCH(1), step);
     }

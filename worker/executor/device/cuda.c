@@ -129,12 +129,12 @@ static enum status cuda_query(struct executor_model *x, struct error *err)
     return cuda_device_query(x->found.device, err);
 }
 
-static enum status cuda_open_draws(struct executor_model *x, struct gpu_draws **out,
-                                   struct error *err)
+static enum status cuda_open_sampler(struct executor_model *x, struct gpu_sampler **out,
+                                     struct error *err)
 {
-    const struct gpu_draws_options o =
-        executor_draws_options(x->engine->device, x->engine->config.vocab_size);
-    return gpu_draws_open(x->engine->device, &o, out, err);
+    const struct gpu_sampler_options o =
+        executor_device_sampler_options(x->engine->device, x->engine->config.vocab_size);
+    return gpu_sampler_open(x->engine->device, &o, out, err);
 }
 
 /* ---- KV blocks on their way to and from other replicas ---- */
@@ -192,7 +192,7 @@ static const struct executor_device cuda = {.kind = DEVICE_CUDA,
                                             .query = cuda_query,
                                             .say_loaded = gpu_log_start,
                                             .ranks = &ranks_gpu,
-                                            .open_draws = cuda_open_draws,
+                                            .open_sampler = cuda_open_sampler,
                                             .open_copies = cuda_open_copies};
 
 enum status executor_cuda_open(const struct worker_options *o, const struct executor_found *found,

@@ -59,7 +59,8 @@ static void log_memory(const struct executor_model *x, uint64_t total)
 {
     const struct engine *e = x->engine;
     double part = x->found.utilization * gib(total);
-    uint64_t activations = e->activation_bytes + (x->draws ? x->draws->n_bytes : 0);
+    uint64_t activations =
+        e->activation_bytes + (x->device_sampler ? x->device_sampler->n_bytes : 0);
     uint64_t left = e->device->ops->memory.available_bytes(e->device);
     uint64_t nccl = collectives_gpu_bytes(e->tp, e->pp); /* to be taken when ranks have met */
     left -= nccl < left ? nccl : left;

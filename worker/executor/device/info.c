@@ -69,12 +69,13 @@ void executor_fill_info(struct executor_model *x, const struct worker_options *o
         .isa_level = e->device->ops->isa_level(e->device),
         .comm_address = x->ranks.ops->address ? x->ranks.ops->address(x) : str_from(""),
         .weights_bytes = e->weights_bytes,
-        .activation_bytes = e->activation_bytes + samplers + (x->draws ? x->draws->n_bytes : 0),
+        .activation_bytes =
+            e->activation_bytes + samplers + (x->device_sampler ? x->device_sampler->n_bytes : 0),
         .sampler_bytes = samplers,
         .comm_bytes = e->comm_bytes,
         .kv_bytes = e->kv_bytes,
         .lora_bytes = e->lora_bytes,
-        .grammar_bytes = executor_draws(x) ? x->info.grammar_bytes : 0};
+        .grammar_bytes = executor_device_sampler(x) ? x->info.grammar_bytes : 0};
     if (x->device->place)
         x->device->place(x, i->pci, sizeof i->pci);
     i->limits = (struct sequences_limits){.max_model_len = e->max_model_len,

@@ -1,5 +1,6 @@
 /* Plans executed with a model's weights (docs/runner.md), alone or as one of a replica's ranks
- * (docs/comm.md), on any device. All ranks execute the same plans; rank 0 of the last stage draws.
+ * (docs/comm.md), on any device. All ranks execute the same plans; rank 0 of the last stage
+ * samples.
  */
 #include "worker/executor/device/model.h"
 
@@ -137,9 +138,9 @@ static enum status follow_rank_slot(struct executor_model *x, const struct execu
 {
     TRY(take_shard(x, c, err));
     x->place = (struct comm_place){c->tp, c->pp, c->rank, c->stage};
-    x->ranks.comms.drawer = (c->pp - 1) * c->tp;
+    x->ranks.comms.sampling_rank = (c->pp - 1) * c->tp;
     x->ranks.in = comm_place_world(&x->place) > 1 ? x->ranks.ops : &ranks_alone;
-    if (!executor_draws(x))
+    if (!executor_device_sampler(x))
         executor_samplers_close(x);
     else if (!x->host.samplers)
         TRY(executor_samplers_open(x, err));
@@ -206,7 +207,7 @@ static bool model_kv_view(const struct executor *e, struct kv_view *out)
         return false;
     if (!kv_store_view(x->engine->kv, out))
         return false;
-    if (x->draft_model && executor_draws(x))
+    if (x->draft_model && executor_device_sampler(x))
         draft_model_view(x->draft_model, out);
     return true;
 }
@@ -223,7 +224,7 @@ static void model_close(struct executor *e)
     struct executor_model *x = of(e);
     executor_samplers_close(x);
     grammar_compiler_free(x->host.compiler);
-    executor_draws_close(x);
+    executor_device_sampler_close(x);
     batch_fini(&x->batch);
     sequences_free(x->sequences);
     draft_model_close(x->draft_model);
@@ -279,10 +280,10 @@ static enum status open_models(struct executor_model *x, const struct engine_set
         TRY(draft_model_open(x->speculation.model, s, x->engine, &x->draft_model, err));
         beside = draft_model_needs(x->draft_model);
     }
-    if (x->device->open_draws) /* before the KV cache takes the rest */
-        TRY(executor_draws_open(x, err));
-    if (!x->draws)
-        x->engine->draw_bytes =
+    if (x->device->open_sampler) /* before the KV cache takes the rest */
+        TRY(executor_device_sampler_open(x, err));
+    if (!x->device_sampler)
+        x->engine->sampling_bytes =
             executor_samplers_measure(x->engine->n_threads, x->engine->config.vocab_size);
     TRY(engine_load(x->engine, &beside, err));
     return draft ? draft_model_load(x->draft_model, x->engine, err) : STATUS_OK;
@@ -380,7 +381,7 @@ enum status executor_model_open(const struct executor_device *d, const struct ex
         s = open_engine(x, o, err);
     if (s == STATUS_OK)
         open_compiler(x, o);
-    if (s == STATUS_OK && executor_draws(x))
+    if (s == STATUS_OK && executor_device_sampler(x))
         s = executor_samplers_open(x, err);
     if (s == STATUS_OK)
         open_copies(x, o);
@@ -388,7 +389,7 @@ enum status executor_model_open(const struct executor_device *d, const struct ex
         model_close(&x->base);
         return s;
     }
-    x->base.in_halves = x->draws != NULL;
+    x->base.in_halves = x->device_sampler != NULL;
     executor_fill_info(x, o);
     x->sequences = sequences_new(&x->info.limits);
     batch_init(&x->batch, x->engine->pass_rows, x->engine->program->n_kv_groups);

@@ -416,7 +416,7 @@ static enum status null_step(struct executor *e, const struct msg_plan *p, struc
     *out = (struct msg_result){.term_epoch = p->term_epoch, .step = p->step};
     TRY(draft_token(x, runs, err));
     TRY(answer_runs(x, runs, arena, out, err));
-    null_kv_drawn(x->kv, runs);
+    null_kv_sampled(x->kv, runs);
     if (!spend_time(x, runs, started_ns))
         return error_set(err, STATUS_CLOSED, "interrupted");
     x->n_steps++;

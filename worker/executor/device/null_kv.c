@@ -120,7 +120,7 @@ enum status null_kv_run(struct null_kv *k, const struct msg_plan *p, struct sequ
     return STATUS_OK;
 }
 
-void null_kv_drawn(struct null_kv *k, struct sequence_runs runs)
+void null_kv_sampled(struct null_kv *k, struct sequence_runs runs)
 {
     struct error err;
     for (uint32_t i = 0; i < runs.n; i++) /* nothing is found here, so nothing can be missing */

@@ -14,5 +14,5 @@ void null_kv_view(const struct null_kv *k, struct kv_view *out);
  * filled as far as they have ids. STATUS_PROTOCOL: one builds on what is not there. */
 MUST_USE enum status null_kv_run(struct null_kv *k, const struct msg_plan *p,
                                  struct sequence_runs runs, struct error *err);
-/* After the tokens were drawn: draft tokens that were right are computed too. */
-void null_kv_drawn(struct null_kv *k, struct sequence_runs runs);
+/* After the tokens were sampled: draft tokens that were right are computed too. */
+void null_kv_sampled(struct null_kv *k, struct sequence_runs runs);

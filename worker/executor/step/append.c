@@ -8,11 +8,11 @@ static uint32_t n_places(const struct sequence_run *r)
     return r->n_tokens > 0 ? r->n_drafted + 1 : 0;
 }
 
-enum status drawn_init(struct drawn *d, struct sequence_runs runs, struct arena *arena,
-                       struct error *err)
+enum status sampled_init(struct sampled *d, struct sequence_runs runs, struct arena *arena,
+                         struct error *err)
 {
     bool logprobs = false, masks = false;
-    *d = (struct drawn){0};
+    *d = (struct sampled){0};
     for (uint32_t i = 0; i < runs.n; i++) {
         const struct sequence_run *r = &runs.ptr[i];
         if (!r->sample)
@@ -41,7 +41,7 @@ enum status drawn_init(struct drawn *d, struct sequence_runs runs, struct arena 
     return error_set(err, STATUS_NO_MEMORY, "no memory for %u results", d->n_items);
 }
 
-/* How many of a run's places count: one more than its draft tokens that are what was drawn. */
+/* How many of a run's places count: one more than its draft tokens that are what was sampled. */
 static uint32_t n_right(const struct sequence_run *r, const uint32_t *ids)
 {
     const uint32_t *drafts = r->q->ids + r->q->n_ids;
@@ -51,7 +51,7 @@ static uint32_t n_right(const struct sequence_run *r, const uint32_t *ids)
     return n_places(r) > 0 ? n + 1 : 0;
 }
 
-static void count_right(struct drawn *d, struct sequence_runs runs)
+static void count_right(struct sampled *d, struct sequence_runs runs)
 {
     uint32_t *ids = d->ids, *counts = d->ids + d->n_places;
     for (uint32_t i = 0; i < runs.n; i++) {
@@ -63,7 +63,7 @@ static void count_right(struct drawn *d, struct sequence_runs runs)
     }
 }
 
-/* The ranks draft by themselves, from the same ids: what the drawing one took over, this one
+/* The ranks draft by themselves, from the same ids: what the sampling one took over, this one
  * drafted too. */
 static enum status check_taken(const struct executor_model *x, const struct sequence_run *r,
                                const uint32_t *ids, uint32_t n, struct error *err)
@@ -74,16 +74,16 @@ static enum status check_taken(const struct executor_model *x, const struct sequ
             err, STATUS_INVALID,
             "rank %u drew %u tokens for slot %u, behind %u draft tokens, of which here %u "
             "are right",
-            x->ranks.comms.drawer, n, slot, r->n_drafted, n_right(r, ids));
+            x->ranks.comms.sampling_rank, n, slot, r->n_drafted, n_right(r, ids));
     for (uint32_t i = 0; i < n; i++)
         if (ids[i] >= vocab_size)
             return error_set(err, STATUS_INVALID,
                              "rank %u drew token %u for slot %u, of a vocabulary of %u",
-                             x->ranks.comms.drawer, ids[i], slot, vocab_size);
+                             x->ranks.comms.sampling_rank, ids[i], slot, vocab_size);
     return STATUS_OK;
 }
 
-/* The drawing rank appends what it sends, at the same place in code: the ranks cannot come to
+/* The sampling rank appends what it sends, at the same place in code: the ranks cannot come to
  * differ. */
 static enum status append(struct executor_model *x, struct sequence_run *r, const uint32_t *ids,
                           uint32_t n, struct error *err)
@@ -98,7 +98,7 @@ static enum status append(struct executor_model *x, struct sequence_run *r, cons
 }
 
 /* A run pays for its refused places too. */
-static uint32_t units_of(const struct drawn *d, const struct sequence_run *r, uint32_t at)
+static uint32_t units_of(const struct sampled *d, const struct sequence_run *r, uint32_t at)
 {
     uint64_t sum = 0;
     for (uint32_t i = 0; d->mask_units && i < n_places(r); i++)
@@ -106,8 +106,8 @@ static uint32_t units_of(const struct drawn *d, const struct sequence_run *r, ui
     return sum < UINT32_MAX ? (uint32_t)sum : UINT32_MAX;
 }
 
-static struct result_item item_of(const struct drawn *d, const struct sequence_run *r, uint32_t at,
-                                  uint32_t n)
+static struct result_item item_of(const struct sampled *d, const struct sequence_run *r,
+                                  uint32_t at, uint32_t n)
 {
     bool logprobs = r->q->sampling.n_logprobs >= 0 && n > 0;
     bool matcher = d->matcher_kib && n_places(r) > 0;
@@ -121,7 +121,7 @@ static struct result_item item_of(const struct drawn *d, const struct sequence_r
                                 .matcher_kib = matcher ? d->matcher_kib[at] : 0};
 }
 
-void executor_put_items(struct drawn *d, struct sequence_runs runs)
+void executor_put_items(struct sampled *d, struct sequence_runs runs)
 {
     for (uint32_t i = 0, n = 0, at = 0; i < runs.n; i++) {
         const struct sequence_run *r = &runs.ptr[i];
@@ -138,7 +138,7 @@ enum status executor_append_id(struct executor_model *x, struct sequence *q, uin
     if (id >= x->info.limits.vocab_size)
         return error_set(err, STATUS_INVALID,
                          "rank %u drew token %u for slot %u, of a vocabulary of %u",
-                         x->ranks.comms.drawer, id, q->slot, x->info.limits.vocab_size);
+                         x->ranks.comms.sampling_rank, id, q->slot, x->info.limits.vocab_size);
     if (!sequence_push(q, id, x->info.limits.max_model_len))
         return error_set(err, STATUS_NO_MEMORY, "no memory for the token of slot %u", q->slot);
     q->draft_lacks = 0;
@@ -147,12 +147,12 @@ enum status executor_append_id(struct executor_model *x, struct sequence *q, uin
 
 /* Without draft tokens every run has one token, or none at its end, and nobody needs to be told how
  * many. */
-enum status executor_append_drawn(struct executor_model *x, struct sequence_runs runs,
-                                  struct drawn *d, struct error *err)
+enum status executor_append_sampled(struct executor_model *x, struct sequence_runs runs,
+                                    struct sampled *d, struct error *err)
 {
     if (d->n_items == 0)
         return STATUS_OK;
-    if (executor_draws(x) || !d->drafted)
+    if (executor_device_sampler(x) || !d->drafted)
         count_right(d, runs);
     uint32_t n_sent = d->n_places + (d->drafted ? d->n_items : 0);
     TRY(executor_tell(x, d->ids, n_sent * sizeof *d->ids, err));

@@ -1,7 +1,7 @@
-/* Tokens drawn by the device (kernels/cuda/backend/draw.h), by the rules of sampler.h: a row's
+/* Tokens drawn by the device (kernels/cuda/backend/sampler.h), by the rules of sampler.h: a row's
  * parameters as the device takes them. What parameters mean nothing, or ids there are not, is left
  * out here, as the sampler leaves it out. The lists of a chunk of rows are built in arrays made
- * once; a step whose lists have no room there is drawn by the host. */
+ * once; a step whose lists have no room there is sampled by the host. */
 #include "worker/executor/step/device_sample.h"
 
 #include <float.h>
@@ -10,30 +10,30 @@
 
 #include "common/base/log.h"
 #include "common/base/mem.h"
-#include "kernels/cuda/backend/draw.h"
+#include "kernels/cuda/backend/sampler.h"
 #include "worker/executor/ranks.h"
 #include "worker/runner/logits.h"
 #include "worker/runner/record.h"
 
 enum { MAX_PLACES = 4096, MAX_BIASES = 65536, MAX_ALLOWED = 262144, MAX_HISTORY = 1 << 21 };
 
-struct draw_lists {
+struct sample_lists {
     uint32_t max_rows;
     uint32_t *at_rows; /* [max_rows] of the pass, as the arrays of d */
     struct gpu_sample_row *rows;
     struct gpu_bias *biases;
     uint32_t *allowed, *history;
     uint32_t *marks, n_marks, vocab_size; /* [vocab_size] of marks: the last list that has the id */
-    struct gpu_draw d;
+    struct gpu_sample_lists d;
 };
 
-enum status executor_draws_open(struct executor_model *x, struct error *err)
+enum status executor_device_sampler_open(struct executor_model *x, struct error *err)
 {
     if (comm_place_world(&x->place) > 1 && !x->ranks.ops->is_on_device)
-        return STATUS_OK; /* other ranks learn ids from the host that draws */
-    TRY(x->device->open_draws(x, &x->draws, err));
-    const struct gpu_draws_options *o = &x->draws->o;
-    struct draw_lists *l = mem_zalloc(sizeof *l);
+        return STATUS_OK; /* other ranks learn ids from the host that samples */
+    TRY(x->device->open_sampler(x, &x->device_sampler, err));
+    const struct gpu_sampler_options *o = &x->device_sampler->o;
+    struct sample_lists *l = mem_zalloc(sizeof *l);
     l->max_rows = o->n_rows;
     l->at_rows = mem_array(o->n_rows, sizeof *l->at_rows);
     l->rows = mem_array(o->n_rows, sizeof *l->rows);
@@ -47,20 +47,21 @@ enum status executor_draws_open(struct executor_model *x, struct error *err)
     return STATUS_OK;
 }
 
-struct gpu_draws_options executor_draws_options(const struct device *d, uint32_t vocab_size)
+struct gpu_sampler_options executor_device_sampler_options(const struct device *d,
+                                                           uint32_t vocab_size)
 {
     uint32_t n_rows = d->ops->logits_rows;
-    return (struct gpu_draws_options){.vocab_size = vocab_size,
-                                      .n_slots = SEQUENCES_MAX_SLOTS,
-                                      .n_rows = n_rows < GPU_SAMPLE_MAX_ROWS ? n_rows
-                                                                             : GPU_SAMPLE_MAX_ROWS,
-                                      .n_places = MAX_PLACES,
-                                      .n_biases = MAX_BIASES,
-                                      .n_allowed = MAX_ALLOWED,
-                                      .n_history = MAX_HISTORY};
+    return (struct gpu_sampler_options){
+        .vocab_size = vocab_size,
+        .n_slots = SEQUENCES_MAX_SLOTS,
+        .n_rows = n_rows < GPU_SAMPLE_MAX_ROWS ? n_rows : GPU_SAMPLE_MAX_ROWS,
+        .n_places = MAX_PLACES,
+        .n_biases = MAX_BIASES,
+        .n_allowed = MAX_ALLOWED,
+        .n_history = MAX_HISTORY};
 }
 
-void executor_draws_close(struct executor_model *x)
+void executor_device_sampler_close(struct executor_model *x)
 {
     if (x->lists) {
         mem_free(x->lists->at_rows);
@@ -71,15 +72,15 @@ void executor_draws_close(struct executor_model *x)
         mem_free(x->lists->marks);
         mem_free(x->lists);
     }
-    if (x->draws)
-        x->draws->ops->close(x->draws);
+    if (x->device_sampler)
+        x->device_sampler->ops->close(x->device_sampler);
     mem_free(x->pending);
     x->lists = NULL;
-    x->draws = NULL;
+    x->device_sampler = NULL;
     x->pending = NULL;
 }
 
-/* ---- what the device can draw ---- */
+/* ---- what the device can sample ---- */
 
 static bool has_penalties(const struct gpu_sample_row *r)
 {
@@ -105,7 +106,7 @@ static uint64_t n_biases(const struct sampling_params *p)
 }
 
 /* A list of ids is read in each step: whether it has an id already is one look. */
-static void begin_marks(struct draw_lists *l)
+static void begin_marks(struct sample_lists *l)
 {
     if (++l->n_marks > 0)
         return;
@@ -114,7 +115,7 @@ static void begin_marks(struct draw_lists *l)
 }
 
 /* False: the list has it, or nobody does. */
-static bool mark_id(struct draw_lists *l, uint32_t id)
+static bool mark_id(struct sample_lists *l, uint32_t id)
 {
     if (id >= l->vocab_size || l->marks[id] == l->n_marks)
         return false;
@@ -122,7 +123,7 @@ static bool mark_id(struct draw_lists *l, uint32_t id)
     return true;
 }
 
-static bool has_equal_ids(struct draw_lists *l, const struct sampling_params *p)
+static bool has_equal_ids(struct sample_lists *l, const struct sampling_params *p)
 {
     begin_marks(l);
     for (uint32_t i = 0; i < p->n_logit_bias; i++)
@@ -131,9 +132,9 @@ static bool has_equal_ids(struct draw_lists *l, const struct sampling_params *p)
     return false;
 }
 
-bool executor_can_draw(const struct executor_model *x, struct sequence_runs runs)
+bool executor_device_can_sample(const struct executor_model *x, struct sequence_runs runs)
 {
-    const struct gpu_draws_options *o = &x->draws->o;
+    const struct gpu_sampler_options *o = &x->device_sampler->o;
     uint64_t places = 0, biases = 0, allowed = 0, history = 0;
     for (uint32_t i = 0; i < runs.n; i++) {
         const struct sequence_run *r = &runs.ptr[i];
@@ -174,7 +175,7 @@ bool executor_needs_ids(struct sequence_runs runs)
 /* ---- a row ---- */
 
 /* Each id once; what is banned stays so. */
-static void add_bias(struct draw_lists *l, struct gpu_sample_row *r, uint32_t id, float value)
+static void add_bias(struct sample_lists *l, struct gpu_sample_row *r, uint32_t id, float value)
 {
     if (!mark_id(l, id))
         return;
@@ -182,7 +183,7 @@ static void add_bias(struct draw_lists *l, struct gpu_sample_row *r, uint32_t id
     r->n_biases++;
 }
 
-static void ban_words(struct draw_lists *l, struct gpu_sample_row *r, const struct sequence *q,
+static void ban_words(struct sample_lists *l, struct gpu_sample_row *r, const struct sequence *q,
                       uint32_t n_ids)
 {
     struct u32_span words = q->sampling.bad_words;
@@ -199,7 +200,7 @@ static void ban_words(struct draw_lists *l, struct gpu_sample_row *r, const stru
     }
 }
 
-static void set_biases(struct draw_lists *l, struct gpu_sample_row *r, const struct sequence *q,
+static void set_biases(struct sample_lists *l, struct gpu_sample_row *r, const struct sequence *q,
                        uint32_t n_ids)
 {
     const struct sampling_params *p = &q->sampling;
@@ -215,7 +216,7 @@ static void set_biases(struct draw_lists *l, struct gpu_sample_row *r, const str
             add_bias(l, r, p->logit_bias[i].token, p->logit_bias[i].bias);
 }
 
-static void set_allowed(struct draw_lists *l, struct gpu_sample_row *r,
+static void set_allowed(struct sample_lists *l, struct gpu_sample_row *r,
                         const struct sampling_params *p)
 {
     r->first_allowed = l->d.n_allowed;
@@ -228,7 +229,7 @@ static void set_allowed(struct draw_lists *l, struct gpu_sample_row *r,
 }
 
 /* The newest id may be one that only the device knows; the prompt counts for repetition alone. */
-static void set_history(struct draw_lists *l, struct gpu_sample_row *r, const struct sequence *q,
+static void set_history(struct sample_lists *l, struct gpu_sample_row *r, const struct sequence *q,
                         uint32_t n_ids)
 {
     if (!has_penalties(r))
@@ -262,11 +263,11 @@ static void note_wants(struct gpu_sample_wants *w, const struct gpu_sample_row *
     w->logprobs = w->logprobs || r->n_logprobs >= 0;
 }
 
-static void add_row(struct draw_lists *l, const struct batch_sample *from, uint32_t vocab_size)
+static void add_row(struct sample_lists *l, const struct batch_sample *from, uint32_t vocab_size)
 {
     const struct sequence *q = from->run->q;
     const struct sampling_params *p = &q->sampling;
-    uint32_t n_ids = q->n_ids + from->i_draw, i = l->d.n_rows++;
+    uint32_t n_ids = q->n_ids + from->i_sample, i = l->d.n_rows++;
     int32_t k = p->n_logprobs;
     l->at_rows[i] = from->row;
     struct gpu_sample_row *r = &l->rows[i];
@@ -290,14 +291,14 @@ static void add_row(struct draw_lists *l, const struct batch_sample *from, uint3
 
 /* ---- a pass ---- */
 
-static void begin_rows(struct draw_lists *l, uint32_t first_place)
+static void begin_rows(struct sample_lists *l, uint32_t first_place)
 {
-    l->d = (struct gpu_draw){.first_place = first_place,
-                             .at_rows = l->at_rows,
-                             .rows = l->rows,
-                             .biases = l->biases,
-                             .allowed = l->allowed,
-                             .history = l->history};
+    l->d = (struct gpu_sample_lists){.first_place = first_place,
+                                     .at_rows = l->at_rows,
+                                     .rows = l->rows,
+                                     .biases = l->biases,
+                                     .allowed = l->allowed,
+                                     .history = l->history};
 }
 
 /* What a recording is made for: one of four. Rows that want less pass over what they do not want.
@@ -312,10 +313,11 @@ static uint64_t resolve_wants(struct gpu_sample_wants *w)
 
 /* A step's first rows, where their number is recorded, with rows behind them that nobody asked for.
  * The key of it; 0: as they are. */
-static uint64_t fill_up(const struct executor_model *x, struct draw_lists *l)
+static uint64_t fill_up(const struct executor_model *x, struct sample_lists *l)
 {
-    uint32_t n = l->d.n_rows, most = runner_draw_rows(x->engine->runner, n);
-    if (l->d.first_place > 0 || most == 0 || most > l->max_rows || most > x->draws->o.n_places)
+    uint32_t n = l->d.n_rows, most = runner_sample_rows(x->engine->runner, n);
+    if (l->d.first_place > 0 || most == 0 || most > l->max_rows ||
+        most > x->device_sampler->o.n_places)
         return 0;
     for (uint32_t i = n; i < most; i++) {
         l->at_rows[i] = l->at_rows[0];
@@ -330,36 +332,38 @@ static uint64_t fill_up(const struct executor_model *x, struct draw_lists *l)
     return resolve_wants(&l->d.wants);
 }
 
-static enum status draw(void *ctx, float *logits, struct error *err)
+static enum status sample_on_device(void *ctx, float *logits, struct error *err)
 {
     const struct executor_model *x = ctx;
-    return x->draws->ops->draw(x->draws, logits, x->engine->config.vocab_size, err);
+    return x->device_sampler->ops->sample(x->device_sampler, logits, x->engine->config.vocab_size,
+                                          err);
 }
 
-enum status executor_draw_pass(struct executor_model *x, const struct step_in_flight *s,
-                               struct drawn *drawn, struct error *err)
+enum status executor_device_sample_pass(struct executor_model *x, const struct step_in_flight *s,
+                                        struct sampled *sampled, struct error *err)
 {
     const struct batch *b = &x->batch;
-    struct draw_lists *l = x->lists;
+    struct sample_lists *l = x->lists;
     uint32_t vocab_size = x->engine->config.vocab_size;
     for (uint32_t done = 0, n; done < b->n_samples; done += n) {
-        begin_rows(l, drawn->n_done);
+        begin_rows(l, sampled->n_done);
         while (l->d.n_rows < l->max_rows && done + l->d.n_rows < b->n_samples)
             add_row(l, &b->samples[done + l->d.n_rows], vocab_size);
         n = l->d.n_rows;
         /* rows that fill a recording up would lie over what was scored before */
         uint64_t key = s->scored.n_rows > 0 ? 0 : fill_up(x, l);
-        struct runner_draw d = {.key = key, .n = l->d.n_rows, .draw = draw, .ctx = x};
-        TRY(x->draws->ops->send(x->draws, s->i_draws, &l->d, &d.at, err));
-        TRY(runner_draw(x->engine->runner, &d, err));
-        drawn->n_done += n;
+        struct runner_sample d = {
+            .key = key, .n = l->d.n_rows, .sample = sample_on_device, .ctx = x};
+        TRY(x->device_sampler->ops->send(x->device_sampler, s->i_sampler, &l->d, &d.at, err));
+        TRY(runner_sample(x->engine->runner, &d, err));
+        sampled->n_done += n;
         executor_bump(&x->base);
     }
     return STATUS_OK;
 }
 
-/* Nothing but the id that follows may be drawn: so the row has its log-probability. */
-static void add_score(struct draw_lists *l, const struct batch_score *from)
+/* Nothing but the id that follows may be sampled: so the row has its log-probability. */
+static void add_score(struct sample_lists *l, const struct batch_score *from)
 {
     uint32_t i = l->d.n_rows++;
     bool all = from->n_entries < (int32_t)SAMPLER_MAX_LOGPROBS;
@@ -377,19 +381,19 @@ static void add_score(struct draw_lists *l, const struct batch_score *from)
     note_wants(&l->d.wants, &l->rows[i]);
 }
 
-enum status executor_draw_scores(struct executor_model *x, struct step_in_flight *s,
-                                 struct error *err)
+enum status executor_device_sample_prompts(struct executor_model *x, struct step_in_flight *s,
+                                           struct error *err)
 {
     const struct batch *b = &x->batch;
-    struct draw_lists *l = x->lists;
+    struct sample_lists *l = x->lists;
     for (uint32_t done = 0, n; done < b->n_scores; done += n) {
-        begin_rows(l, s->drawn.n_places + s->scored.n_done);
+        begin_rows(l, s->sampled.n_places + s->scored.n_done);
         while (l->d.n_rows < l->max_rows && done + l->d.n_rows < b->n_scores)
             add_score(l, &b->scores[done + l->d.n_rows]);
         n = l->d.n_rows;
-        struct runner_draw d = {.n = n, .draw = draw, .ctx = x};
-        TRY(x->draws->ops->send(x->draws, s->i_draws, &l->d, &d.at, err));
-        TRY(runner_draw(x->engine->runner, &d, err));
+        struct runner_sample d = {.n = n, .sample = sample_on_device, .ctx = x};
+        TRY(x->device_sampler->ops->send(x->device_sampler, s->i_sampler, &l->d, &d.at, err));
+        TRY(runner_sample(x->engine->runner, &d, err));
         s->scored.n_done += n;
         executor_bump(&x->base);
     }
@@ -406,7 +410,7 @@ void executor_mark_pending(struct executor_model *x)
     for (uint32_t i = 0; i < b->n_pending; i++)
         x->pending[b->pending[i].row] = b->pending[i].q->slot;
     b->rows.pending = x->pending;
-    b->rows.last = x->draws->last;
+    b->rows.last = x->device_sampler->last;
 }
 
 /* ---- what came back ---- */
@@ -427,10 +431,10 @@ static enum status take_logprobs(const struct gpu_sampled *g, struct arena *aren
     return STATUS_OK;
 }
 
-enum status executor_take_drawn(struct executor_model *x, struct step_in_flight *s, uint32_t at,
-                                bool logprobs, struct error *err)
+enum status executor_take_sampled(struct executor_model *x, struct step_in_flight *s, uint32_t at,
+                                  bool logprobs, struct error *err)
 {
-    const struct gpu_sampled *g = &x->draws->results[s->i_draws][at];
+    const struct gpu_sampled *g = &x->device_sampler->results[s->i_sampler][at];
     if (g->id >= x->info.limits.vocab_size)
         return error_set(err, STATUS_IO, "the device drew token %u, of a vocabulary of %u", g->id,
                          x->info.limits.vocab_size);
@@ -439,17 +443,17 @@ enum status executor_take_drawn(struct executor_model *x, struct step_in_flight 
                  at, log_quote(x->engine->info.path));
         x->warned_not_finite = true;
     }
-    s->drawn.ids[at] = g->id;
-    s->drawn.gaps[at] = g->gap;
-    return logprobs ? take_logprobs(g, s->arena, &s->drawn.logprobs[at], err) : STATUS_OK;
+    s->sampled.ids[at] = g->id;
+    s->sampled.gaps[at] = g->gap;
+    return logprobs ? take_logprobs(g, s->arena, &s->sampled.logprobs[at], err) : STATUS_OK;
 }
 
-/* A row's ids and values were laid out for what was asked. An id that may not be drawn, as its
+/* A row's ids and values were laid out for what was asked. An id that may not be sampled, as its
  * logit is no number, has another one's place there. */
 void executor_take_scores(const struct executor_model *x, struct step_in_flight *s)
 {
     struct scored *c = &s->scored;
-    const struct gpu_sampled *all = x->draws->results[s->i_draws] + s->drawn.n_places;
+    const struct gpu_sampled *all = x->device_sampler->results[s->i_sampler] + s->sampled.n_places;
     for (uint32_t i = 0; i < c->n_rows; i++) {
         const struct gpu_sampled *g = &all[i];
         struct logprob_row *row = &c->rows[i];

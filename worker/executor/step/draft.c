@@ -1,5 +1,5 @@
 /* Draft tokens of a device with a model. N-grams follow from the ids, so every rank finds them by
- * itself; a draft model runs on the rank that draws, which tells the others. All stand in the
+ * itself; a draft model runs on the sampling rank, which tells the others. All stand in the
  * sequences' ids when the target's passes begin. A third kind (heads of the target that look
  * further ahead) would keep what it needs of a row's hidden state when the row was run, and draft
  * here. */
@@ -17,7 +17,7 @@ static enum status tell_ranks(struct executor_model *x, struct sequence_runs run
                               struct arena *arena, struct error *err)
 {
     uint32_t n = 0, vocab_size = x->info.limits.vocab_size;
-    bool tells = executor_draws(x);
+    bool tells = executor_device_sampler(x);
     for (uint32_t i = 0; i < runs.n; i++)
         n += runs.ptr[i].n_drafted;
     if (n == 0)
@@ -31,7 +31,7 @@ static enum status tell_ranks(struct executor_model *x, struct sequence_runs run
     for (uint32_t i = 0; i < n; i++)
         if (all[i] >= vocab_size)
             return error_set(err, STATUS_INVALID, "rank %u drafted token %u, of a vocabulary of %u",
-                             x->ranks.comms.drawer, all[i], vocab_size);
+                             x->ranks.comms.sampling_rank, all[i], vocab_size);
     at = all;
     for (uint32_t i = 0; !tells && i < runs.n; at += runs.ptr[i].n_drafted, i++)
         memcpy(runs.ptr[i].q->ids + runs.ptr[i].q->n_ids, at, runs.ptr[i].n_drafted * sizeof *at);
@@ -48,9 +48,9 @@ enum status executor_propose(struct executor_model *x, const struct msg_plan *p,
     if (!x->draft_model)
         return draft_runs(&x->speculation, runs, err);
     draft_model_plan(x->draft_model, runs, x->speculation.n_tokens);
-    if (executor_draws(x)) {
+    if (executor_device_sampler(x)) {
         draft_model_copy(x->draft_model, p->copies, p->n_copies);
-        const uint32_t *last = x->draws ? x->draws->last : NULL;
+        const uint32_t *last = x->device_sampler ? x->device_sampler->last : NULL;
         enum status s = draft_model_run(x->draft_model, runs, last, err);
         if (s != STATUS_OK)
             return error_prefix(err, s, "draft model");

@@ -1,4 +1,4 @@
-/* Tokens: drawn by rank 0 of the last stage, appended by all ranks. */
+/* Tokens: sampled by rank 0 of the last stage, appended by all ranks. */
 #include "worker/executor/step/host_sample.h"
 
 #include <math.h>
@@ -72,7 +72,7 @@ static void mask_share(void *ctx, uint32_t i_share)
             continue;
         uint32_t *words = x->host.masks + (size_t)at * x->host.n_mask_words;
         grammars_mask(x->host.grammars, first->run->q,
-                      (struct grammar_places){first->i_draw, n, words, has, ends, units, kib});
+                      (struct grammar_places){first->i_sample, n, words, has, ends, units, kib});
         for (uint32_t k = 0; k < n; k++) {
             x->host.samplings[at + k].row.mask =
                 has[k] ? words + (size_t)k * x->host.n_mask_words : NULL;
@@ -133,7 +133,7 @@ static struct sampler_row row_of(const struct batch_sample *from)
     const struct sequence *q = from->run->q;
     return (struct sampler_row){.params = &q->sampling,
                                 .ids = q->ids,
-                                .n_ids = q->n_ids + from->i_draw,
+                                .n_ids = q->n_ids + from->i_sample,
                                 .n_prompt = q->n_prompt};
 }
 
@@ -206,17 +206,17 @@ static enum status find_best(struct executor_model *x, uint32_t at, struct best_
 /* A place counts when all draft tokens before it were right: the rows behind a wrong one have seen
  * it.
  */
-static bool counts(const struct drawn *d, const struct batch_sample *from, uint32_t at)
+static bool counts(const struct sampled *d, const struct batch_sample *from, uint32_t at)
 {
     const struct sequence *q = from->run->q;
-    for (uint32_t i = 0; i < from->i_draw; i++)
-        if (d->ids[at - from->i_draw + i] != q->ids[q->n_ids + i])
+    for (uint32_t i = 0; i < from->i_sample; i++)
+        if (d->ids[at - from->i_sample + i] != q->ids[q->n_ids + i])
             return false;
     return true;
 }
 
 static enum status finish_sample(struct executor_model *x, struct sampling *s, struct arena *arena,
-                                 struct drawn *d, uint32_t at, struct error *err)
+                                 struct sampled *d, uint32_t at, struct error *err)
 {
     if (wants_logprobs(s))
         TRY(sampler_choose(x->host.samplers[0], &s->row, arena, &s->choice, &d->logprobs[at], err));
@@ -225,8 +225,9 @@ static enum status finish_sample(struct executor_model *x, struct sampling *s, s
     return STATUS_OK;
 }
 
-static enum status draw_rows(struct executor_model *x, const struct batch_sample *from, uint32_t n,
-                             struct arena *arena, struct drawn *d, struct error *err)
+static enum status host_sample_rows(struct executor_model *x, const struct batch_sample *from,
+                                    uint32_t n, struct arena *arena, struct sampled *d,
+                                    struct error *err)
 {
     struct device *device = x->engine->device;
     struct share share = {x, n, x->host.n_samplers};
@@ -244,7 +245,7 @@ static enum status draw_rows(struct executor_model *x, const struct batch_sample
     return STATUS_OK;
 }
 
-/* On the rank that draws, what a sampler looks at. */
+/* On the sampling rank, what a sampler looks at. */
 static enum status find_logits(struct executor_model *x, uint32_t at, uint32_t n,
                                const struct best_rows *best, struct error *err)
 {
@@ -252,19 +253,19 @@ static enum status find_logits(struct executor_model *x, uint32_t at, uint32_t n
     uint32_t rows[RUNNER_LOGITS_ROWS];
     float *logits;
     if (best->end > at) {
-        if (executor_draws(x))
+        if (executor_device_sampler(x))
             set_rows(x, from, n, best->top + (at - best->begin), NULL);
         return STATUS_OK;
     }
     for (uint32_t i = 0; i < n; i++)
         rows[i] = from[i].row;
     TRY(runner_logits(x->engine->runner, rows, n, &logits, err));
-    return executor_draws(x) ? look_at_logits(x, from, n, err) : STATUS_OK;
+    return executor_device_sampler(x) ? look_at_logits(x, from, n, err) : STATUS_OK;
 }
 
 /* RUNNER_LOGITS_ROWS rows at a time. */
-enum status executor_sample_pass(struct executor_model *x, struct arena *arena, struct drawn *drawn,
-                                 struct error *err)
+enum status executor_sample_pass(struct executor_model *x, struct arena *arena,
+                                 struct sampled *sampled, struct error *err)
 {
     const struct batch *b = &x->batch;
     struct best_rows best = {0};
@@ -272,13 +273,13 @@ enum status executor_sample_pass(struct executor_model *x, struct arena *arena, 
         n = b->n_samples - at < RUNNER_LOGITS_ROWS ? b->n_samples - at : RUNNER_LOGITS_ROWS;
         if (at >= best.end)
             TRY(find_best(x, at, &best, err));
-        if (executor_draws(x))
+        if (executor_device_sampler(x))
             make_masks(x, b->samples + at, n);
         TRY(find_logits(x, at, n, &best, err));
-        if (executor_draws(x))
-            TRY(draw_rows(x, b->samples + at, n, arena, drawn, err));
+        if (executor_device_sampler(x))
+            TRY(host_sample_rows(x, b->samples + at, n, arena, sampled, err));
         executor_bump(&x->base);
-        drawn->n_done += n;
+        sampled->n_done += n;
     }
     return STATUS_OK;
 }

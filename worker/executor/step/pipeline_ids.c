@@ -1,7 +1,7 @@
-/* Ids on their way from the last stage to those in front of it. Without draft tokens each run draws
- * one, so all ranks know how many come from each pass, and a stage goes on with a place in the
- * sequence where the id is to be: it waits for an id when a row is it. So while the last stage has
- * one half of a step's rows, the first runs the other half, and then the first half of the next
+/* Ids on their way from the last stage to those in front of it. Without draft tokens each run
+ * samples one, so all ranks know how many come from each pass, and a stage goes on with a place in
+ * the sequence where the id is to be: it waits for an id when a row is it. So while the last stage
+ * has one half of a step's rows, the first runs the other half, and then the first half of the next
  * step.
  *
  * Nobody waits in a circle: hidden states go forward and ids back, and a stage that waits to get
@@ -33,9 +33,9 @@ static enum status resolve_pass(struct executor_model *x, struct error *err)
     for (uint32_t i = 0; i < n; i++) {
         struct sequence *q = a->waiting[(a->i_id + i) % EXECUTOR_AHEAD_IDS];
         if (ids[i] >= x->info.limits.vocab_size)
-            return error_set(err, STATUS_INVALID,
-                             "rank %u drew token %u for slot %u, of a vocabulary of %u",
-                             x->ranks.comms.drawer, ids[i], q->slot, x->info.limits.vocab_size);
+            return error_set(
+                err, STATUS_INVALID, "rank %u drew token %u for slot %u, of a vocabulary of %u",
+                x->ranks.comms.sampling_rank, ids[i], q->slot, x->info.limits.vocab_size);
         q->ids[q->n_ids - 1] = ids[i];
         q->is_pending = false;
     }
@@ -79,8 +79,8 @@ enum status executor_find_pending(struct executor_model *x, struct error *err)
     return STATUS_OK;
 }
 
-/* What was drawn goes to all ranks, and those of this stage append it. */
-static enum status tell_pass(struct executor_model *x, const struct drawn *d, struct error *err)
+/* What was sampled goes to all ranks, and those of this stage append it. */
+static enum status tell_pass(struct executor_model *x, const struct sampled *d, struct error *err)
 {
     const struct batch *b = &x->batch;
     uint32_t *ids = d->ids + (d->n_done - b->n_samples);
@@ -90,14 +90,14 @@ static enum status tell_pass(struct executor_model *x, const struct drawn *d, st
     return STATUS_OK;
 }
 
-enum status executor_end_pass(struct executor_model *x, struct drawn *drawn, struct error *err)
+enum status executor_end_pass(struct executor_model *x, struct sampled *sampled, struct error *err)
 {
     const struct batch *b = &x->batch;
     struct executor_ahead *a = &x->ahead;
     if (b->n_samples == 0)
         return STATUS_OK;
     if (program_is_last(x->engine->program))
-        return tell_pass(x, drawn, err);
+        return tell_pass(x, sampled, err);
     for (uint32_t i = 0; i < b->n_samples; i++) {
         struct sequence *q = b->samples[i].run->q;
         TRY(executor_append_id(x, q, 0, err));

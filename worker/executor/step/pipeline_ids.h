@@ -2,8 +2,8 @@
 /* Ids on their way from the last stage to those in front of it. */
 #include "worker/executor/state.h"
 
-/* Behind a pass: the last stage appends what was drawn, the others a place for it. */
-MUST_USE enum status executor_end_pass(struct executor_model *x, struct drawn *drawn,
+/* Behind a pass: the last stage appends what was sampled, the others a place for it. */
+MUST_USE enum status executor_end_pass(struct executor_model *x, struct sampled *sampled,
                                        struct error *err);
 /* Before a pass: waits for the ids of its rows. */
 MUST_USE enum status executor_find_pending(struct executor_model *x, struct error *err);

@@ -1,4 +1,4 @@
-/* Prompts as vectors: the rows of pooling requests behind the final norm, on the rank that draws. A
+/* Prompts as vectors: the rows of pooling requests behind the final norm, on the sampling rank. A
  * mean is added up position by position, each sum in double, so that it has the same bits however
  * its prompt is cut into chunks and passes. */
 #include "worker/executor/step/pool.h"

@@ -1,7 +1,7 @@
 /* Prompts scored: the log-probabilities of a prompt's own ids, each from the row in front of it,
  * with the best ones there. All ids of a prompt are known from its admission, so a chunk's last row
- * is no special case. Where the device draws a step it scores too: a row from which the one id that
- * follows may be drawn has all that is wanted (device_sample.c). Else the host looks at the
+ * is no special case. Where the device samples a step it scores too: a row from which the one id
+ * that follows may be sampled has all that is wanted (device_sample.c). Else the host looks at the
  * logits, RUNNER_LOGITS_ROWS rows at a time. What is told of a row depends on its logits alone. */
 #include "worker/executor/step/prompt_logprobs.h"
 
@@ -59,7 +59,7 @@ enum status scored_init(const struct executor_model *x, struct step_in_flight *s
     uint64_t n_entries = 0;
     *c = (struct scored){0};
     count_rows(c, runs, vocab_size, &n_entries);
-    if (c->n_rows == 0 || !executor_draws(x))
+    if (c->n_rows == 0 || !executor_device_sampler(x))
         return STATUS_OK;
     c->rows = arena_try_array(s->arena, c->n_rows, sizeof *c->rows);
     c->targets = arena_try_array(s->arena, c->n_rows, sizeof *c->targets);
@@ -124,7 +124,7 @@ enum status executor_score_pass(struct executor_model *x, struct step_in_flight 
         for (uint32_t i = 0; i < n; i++)
             rows[i] = b->scores[done + i].row;
         TRY(runner_logits(x->engine->runner, rows, n, &logits, err));
-        if (logits) /* the one that draws */
+        if (logits) /* the one that samples */
             TRY(score_rows(x, b->scores + done, n, s->scored.rows + s->scored.n_done, err));
         executor_bump(&x->base);
         s->scored.n_done += n;
@@ -134,13 +134,13 @@ enum status executor_score_pass(struct executor_model *x, struct step_in_flight 
 
 /* ---- the result ---- */
 
-void scored_put_items(struct scored *c, const struct result_item *drawn)
+void scored_put_items(struct scored *c, const struct result_item *sampled)
 {
     for (uint32_t i = 0, n = 0; i < c->n_items; i++) {
         struct result_item rows = c->items[i];
         if (!c->samples[i])
             continue;
-        c->items[i] = drawn[n++];
+        c->items[i] = sampled[n++];
         c->items[i].prompt_logprobs = rows.prompt_logprobs;
         c->items[i].n_prompt_logprobs = rows.n_prompt_logprobs;
     }

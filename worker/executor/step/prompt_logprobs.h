@@ -4,12 +4,12 @@
 
 /* Entries of a row: the prompt's id, then the best. */
 uint32_t scored_places(const struct sampling_params *p, uint32_t vocab_size);
-/* What runs score of the step, and on the drawing rank room for it on the step's arena. */
+/* What runs score of the step, and on the sampling rank room for it on the step's arena. */
 MUST_USE enum status scored_init(const struct executor_model *x, struct step_in_flight *s,
                                  struct sequence_runs runs, struct error *err);
 /* The rows of x->batch, by the host: on every rank of the last stage. Errors as runner_logits and
  * runner_look have them. */
 MUST_USE enum status executor_score_pass(struct executor_model *x, struct step_in_flight *s,
                                          struct error *err);
-/* c->items get what was drawn: the items of the runs with `sample`, in order. */
-void scored_put_items(struct scored *c, const struct result_item *drawn);
+/* c->items get what was sampled: the items of the runs with `sample`, in order. */
+void scored_put_items(struct scored *c, const struct result_item *sampled);

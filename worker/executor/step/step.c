@@ -1,7 +1,7 @@
-/* A step, whole or in halves. Where the device draws, a step's second half is what comes back:
- * begin enqueues passes and draws, sequences get a place for an id that the device alone knows
+/* A step, whole or in halves. Where the device samples, a step's second half is what comes back:
+ * begin enqueues passes and samples, sequences get a place for an id that the device alone knows
  * (`is_pending`), and the next step's rows find it on the device. What needs an id on the host
- * waits for it: draft tokens and bad words of several ids, and whatever the host draws
+ * waits for it: draft tokens and bad words of several ids, and whatever the host samples
  * (docs/runner.md, "Two steps in flight").
  *
  * A sequence may leave while its id is on the way: an item finds it by slot and serial number. */
@@ -44,23 +44,23 @@ static struct step_in_flight *step_at(struct executor_model *x, uint32_t i)
 static enum status take_told(struct executor_model *x, struct step_in_flight *s, uint32_t i,
                              struct error *err)
 {
-    uint32_t id = x->draws->host_last[s->i_draws][s->items[i].slot];
+    uint32_t id = x->device_sampler->host_last[s->i_sampler][s->items[i].slot];
     if (id >= x->info.limits.vocab_size)
-        return error_set(err, STATUS_INVALID,
-                         "rank %u drew token %u for slot %u, of a vocabulary of %u",
-                         x->ranks.comms.drawer, id, s->items[i].slot, x->info.limits.vocab_size);
-    s->drawn.ids[i] = id;
+        return error_set(
+            err, STATUS_INVALID, "rank %u drew token %u for slot %u, of a vocabulary of %u",
+            x->ranks.comms.sampling_rank, id, s->items[i].slot, x->info.limits.vocab_size);
+    s->sampled.ids[i] = id;
     return STATUS_OK;
 }
 
 static enum status take_items(struct executor_model *x, struct step_in_flight *s, struct error *err)
 {
-    struct drawn *d = &s->drawn;
+    struct sampled *d = &s->sampled;
     for (uint32_t i = 0; i < d->n_items; i++) {
         const struct item_in_flight *it = &s->items[i];
         struct sequence *q = sequences_find(x->sequences, it->slot);
-        if (executor_draws(x))
-            TRY(executor_take_drawn(x, s, i, it->logprobs, err));
+        if (executor_device_sampler(x))
+            TRY(executor_take_sampled(x, s, i, it->logprobs, err));
         else
             TRY(take_told(x, s, i, err));
         if (q && q->serial == it->serial) {
@@ -81,13 +81,13 @@ static enum status take_drafted(struct executor_model *x, struct step_in_flight 
                                 struct error *err)
 {
     uint32_t at = 0;
-    for (uint32_t i = 0; executor_draws(x) && i < s->runs.n; i++) {
+    for (uint32_t i = 0; executor_device_sampler(x) && i < s->runs.n; i++) {
         const struct sequence_run *r = &s->runs.ptr[i];
         bool logprobs = r->q->sampling.n_logprobs >= 0;
         for (uint32_t n = r->sample && r->n_tokens > 0 ? r->n_drafted + 1 : 0; n > 0; n--)
-            TRY(executor_take_drawn(x, s, at++, logprobs, err));
+            TRY(executor_take_sampled(x, s, at++, logprobs, err));
     }
-    return executor_append_drawn(x, s->runs, &s->drawn, err);
+    return executor_append_sampled(x, s->runs, &s->sampled, err);
 }
 
 struct pending_step {
@@ -96,12 +96,12 @@ struct pending_step {
 };
 
 /* STATUS_TIMEOUT: it has had the device to itself for as long as nothing takes. */
-static enum status has_drawn(void *ctx, struct error *err)
+static enum status has_sampled(void *ctx, struct error *err)
 {
     const struct executor_model *x = ((const struct pending_step *)ctx)->x;
     const struct step_in_flight *s = ((const struct pending_step *)ctx)->s;
     uint64_t from = s->enqueued_ns > x->steps.finished_ns ? s->enqueued_ns : x->steps.finished_ns;
-    enum status st = x->draws->ops->query(x->draws, s->i_draws, err);
+    enum status st = x->device_sampler->ops->query(x->device_sampler, s->i_sampler, err);
     if (st == STATUS_AGAIN && clock_mono_ns() > from + x->loss.stuck_ns)
         return error_set(err, STATUS_TIMEOUT,
                          "the device hangs: step %llu has not come to an end after %.0f s",
@@ -113,7 +113,7 @@ static enum status has_drawn(void *ctx, struct error *err)
 static enum status await_device(struct executor_model *x, struct pending_step *a, struct error *err)
 {
     enum status s;
-    for (uint32_t n = 0; (s = has_drawn(a, err)) == STATUS_AGAIN; n++) {
+    for (uint32_t n = 0; (s = has_sampled(a, err)) == STATUS_AGAIN; n++) {
         if (atomic_load(&x->interrupted))
             return error_set(err, STATUS_CLOSED, "interrupted");
         if (n >= SPIN_TURNS)
@@ -125,15 +125,15 @@ static enum status await_device(struct executor_model *x, struct pending_step *a
 
 /* The event alone says that the device is done, not that what it added up was every rank's: a
  * collective that a peer's end has ended comes to its event too. */
-static enum status await_draws(struct executor_model *x, const struct step_in_flight *s,
-                               struct error *err)
+static enum status await_sampled(struct executor_model *x, const struct step_in_flight *s,
+                                 struct error *err)
 {
     struct pending_step a = {x, s};
     if (x->ranks.in->wait)
-        TRY(x->ranks.in->wait(x, has_drawn, &a, err));
+        TRY(x->ranks.in->wait(x, has_sampled, &a, err));
     else
         TRY(await_device(x, &a, err));
-    return x->draws->ops->wait(x->draws, s->i_draws, err); /* at once */
+    return x->device_sampler->ops->wait(x->device_sampler, s->i_sampler, err); /* at once */
 }
 
 static enum status resolve_step(struct executor_model *x, struct step_in_flight *s,
@@ -141,11 +141,11 @@ static enum status resolve_step(struct executor_model *x, struct step_in_flight 
 {
     if (!s->on_device)
         return STATUS_OK;
-    TRY(await_draws(x, s, err));
+    TRY(await_sampled(x, s, err));
     if (atomic_load(&x->interrupted)) /* an aborted collective ends too, with anything in it */
         return error_set(err, STATUS_CLOSED, "interrupted");
-    TRY(s->drawn.drafted ? take_drafted(x, s, err) : take_items(x, s, err));
-    if (executor_draws(x))
+    TRY(s->sampled.drafted ? take_drafted(x, s, err) : take_items(x, s, err));
+    if (executor_device_sampler(x))
         executor_take_scores(x, s);
     s->on_device = false;
     return STATUS_OK;
@@ -163,48 +163,50 @@ static enum status resolve_steps(struct executor_model *x, struct error *err)
 static enum status resolve_drafts(struct executor_model *x, struct error *err)
 {
     for (uint32_t i = 0; i < x->steps.n_in_flight; i++)
-        if (step_at(x, i)->drawn.drafted)
+        if (step_at(x, i)->sampled.drafted)
             TRY(resolve_step(x, step_at(x, i), err));
     return STATUS_OK;
 }
 
 /* ---- begin ---- */
 
-static enum status draw_pass(struct executor_model *x, struct step_in_flight *s, struct error *err)
+static enum status device_sample_pass(struct executor_model *x, struct step_in_flight *s,
+                                      struct error *err)
 {
-    TRY(executor_draw_scores(x, s, err));
-    return executor_draw_pass(x, s, &s->drawn, err);
+    TRY(executor_device_sample_prompts(x, s, err));
+    return executor_device_sample_pass(x, s, &s->sampled, err);
 }
 
 static enum status sample_pass(struct executor_model *x, struct step_in_flight *s,
                                struct error *err)
 {
     TRY(executor_score_pass(x, s, err));
-    return executor_sample_pass(x, s->arena, &s->drawn, err);
+    return executor_sample_pass(x, s->arena, &s->sampled, err);
 }
 
 static enum status run_pass(struct executor_model *x, struct step_in_flight *s, struct error *err)
 {
-    struct drawn *drawn = &s->drawn;
-    if (x->draws)
+    struct sampled *sampled = &s->sampled;
+    if (x->device_sampler)
         executor_mark_pending(x);
     else
         TRY(executor_find_pending(x, err));
     TRY(runner_forward(x->engine->runner, &x->batch.rows, err));
-    if (executor_draws(x))
+    if (executor_device_sampler(x))
         TRY(executor_pool_pass(x, s->arena, err));
     if (program_is_last(x->engine->program))
-        TRY(s->on_device ? draw_pass(x, s, err) : sample_pass(x, s, err));
-    return executor_tells_by_pass(x, drawn) ? executor_end_pass(x, drawn, err) : STATUS_OK;
+        TRY(s->on_device ? device_sample_pass(x, s, err) : sample_pass(x, s, err));
+    return executor_tells_by_pass(x, sampled) ? executor_end_pass(x, sampled, err) : STATUS_OK;
 }
 
 /* Every run has one place, since there are no draft tokens. */
 static enum status add_places(struct executor_model *x, struct step_in_flight *s,
                               struct sequence_runs runs, struct error *err)
 {
-    s->items = arena_try_array(s->arena, s->drawn.n_items ? s->drawn.n_items : 1, sizeof *s->items);
+    s->items =
+        arena_try_array(s->arena, s->sampled.n_items ? s->sampled.n_items : 1, sizeof *s->items);
     if (!s->items)
-        return error_set(err, STATUS_NO_MEMORY, "no memory for %u results", s->drawn.n_items);
+        return error_set(err, STATUS_NO_MEMORY, "no memory for %u results", s->sampled.n_items);
     for (uint32_t i = 0, n = 0; i < runs.n; i++) {
         struct sequence *q = runs.ptr[i].q;
         if (!runs.ptr[i].sample)
@@ -220,7 +222,7 @@ static enum status add_places(struct executor_model *x, struct step_in_flight *s
     return STATUS_OK;
 }
 
-/* 0: nothing is drawn. */
+/* 0: nothing is sampled. */
 static uint32_t n_slots_of(struct sequence_runs runs)
 {
     uint32_t n = 0;
@@ -234,23 +236,24 @@ static enum status run_passes(struct executor_model *x, struct step_in_flight *s
                               struct sequence_runs runs, struct error *err)
 {
     if (s->on_device)
-        x->draws->ops->begin(x->draws, s->i_draws);
+        x->device_sampler->ops->begin(x->device_sampler, s->i_sampler);
     batch_begin(&x->batch, runs);
     while (batch_next(&x->batch))
         TRY(run_pass(x, s, err));
     if (s->on_device) {
-        bool draws = executor_draws(x);
+        bool draws = executor_device_sampler(x);
         uint32_t n_slots = n_slots_of(runs);
         s->runs = runs;
         TRY(executor_share_last(x, n_slots, err));
-        TRY(x->draws->ops->end(x->draws, s->i_draws, draws ? s->drawn.n_done + s->scored.n_done : 0,
-                               draws ? 0 : n_slots, err));
-        return s->drawn.drafted ? STATUS_OK : add_places(x, s, runs, err);
+        TRY(x->device_sampler->ops->end(x->device_sampler, s->i_sampler,
+                                        draws ? s->sampled.n_done + s->scored.n_done : 0,
+                                        draws ? 0 : n_slots, err));
+        return s->sampled.drafted ? STATUS_OK : add_places(x, s, runs, err);
     }
-    if (!executor_tells_by_pass(x, &s->drawn))
-        return executor_append_drawn(x, runs, &s->drawn, err);
-    if (executor_draws(x))
-        executor_put_items(&s->drawn, runs);
+    if (!executor_tells_by_pass(x, &s->sampled))
+        return executor_append_sampled(x, runs, &s->sampled, err);
+    if (executor_device_sampler(x))
+        executor_put_items(&s->sampled, runs);
     return STATUS_OK;
 }
 
@@ -284,15 +287,16 @@ static enum status begin(struct executor_model *x, const struct msg_plan *p,
     TRY(sequences_apply(x->sequences, p, err));
     executor_take_adapters(x, p);
     struct sequence_runs runs = sequences_runs(x->sequences);
-    if (wants_drafts(runs) || (x->draws && executor_needs_ids(runs)))
+    if (wants_drafts(runs) || (x->device_sampler && executor_needs_ids(runs)))
         TRY(resolve_steps(x, err));
     for (uint32_t i = 0; i < p->n_copies; i++)
         kv_store_copy(x->engine->kv, &p->copies[i]);
     TRY(executor_propose(x, p, runs, s->arena, err));
-    s->on_device = x->draws && executor_can_draw(x, runs) && all_have_places(runs);
+    s->on_device =
+        x->device_sampler && executor_device_can_sample(x, runs) && all_have_places(runs);
     if (!s->on_device)
         TRY(resolve_steps(x, err));
-    TRY(drawn_init(&s->drawn, runs, s->arena, err));
+    TRY(sampled_init(&s->sampled, runs, s->arena, err));
     TRY(scored_init(x, s, runs, err));
     TRY(run_passes(x, s, runs, err));
     for (uint32_t i = 0; i < runs.n; i++)
@@ -310,7 +314,7 @@ enum status executor_begin(struct executor *e, const struct msg_plan *p, struct 
     x->steps.in_flight[at] = (struct step_in_flight){.term_epoch = p->term_epoch,
                                                      .step = p->step,
                                                      .begun_ns = clock_mono_ns(),
-                                                     .i_draws = at,
+                                                     .i_sampler = at,
                                                      .arena = arena};
     atomic_store(&x->loss.entered_ns, clock_mono_ns());
     enum status s = begin(x, p, &x->steps.in_flight[at], err);
@@ -331,7 +335,7 @@ bool executor_is_due(struct executor *e)
     assert(x->steps.n_in_flight > 0);
     if (!s->on_device || atomic_load(&x->interrupted))
         return true;
-    if (has_drawn(&(struct pending_step){x, s}, &err) != STATUS_AGAIN)
+    if (has_sampled(&(struct pending_step){x, s}, &err) != STATUS_AGAIN)
         return true;
     uint64_t now_ns = clock_mono_ns();
     if (now_ns - x->steps.looked_ns < LOOK_NS)
@@ -368,12 +372,12 @@ enum status executor_finish(struct executor *e, struct msg_result *out, struct e
         x->steps.spent_seen_ns = x->ranks.collectives.spent_ns;
         executor_worked(e, out->execute_ns > waited_ns ? out->execute_ns - waited_ns : 0);
     }
-    if (executor_draws(x)) {
+    if (executor_device_sampler(x)) {
         bool scores = s->scored.n_rows > 0;
         if (scores)
-            scored_put_items(&s->scored, s->drawn.items);
-        out->items = scores ? s->scored.items : s->drawn.items;
-        out->n_items = scores ? s->scored.n_items : s->drawn.n_items;
+            scored_put_items(&s->scored, s->sampled.items);
+        out->items = scores ? s->scored.items : s->sampled.items;
+        out->n_items = scores ? s->scored.n_items : s->sampled.n_items;
     }
     return STATUS_OK;
 }

@@ -9,12 +9,12 @@
 enum { MAX_TENANTS = 6 };
 #define MS 1e6
 
-static struct step_budget costs(double pass_ms, double drawn_ms)
+static struct step_budget costs(double pass_ms, double sampled_ms)
 {
     return (struct step_budget){.target_ns = 250 * NS_PER_MS,
                                 .pass_ns = pass_ms * MS,
-                                .drawn_ns = drawn_ms * MS,
-                                .token_ns = drawn_ms * MS};
+                                .sampled_ns = sampled_ms * MS,
+                                .token_ns = sampled_ms * MS};
 }
 
 /* One step of n[i] decodes of each share; ran: how often each row did. */
@@ -173,7 +173,7 @@ static void more_tenants_than_it_counts_are_not_limited(void **state)
 struct play {
     struct bed b;
     struct rng rng;
-    double pass_ms, drawn_ms, ms;
+    double pass_ms, sampled_ms, ms;
     uint32_t tokens[MAX_TENANTS];
 };
 
@@ -208,7 +208,7 @@ static bool play_step(struct play *p)
     answer(plan, OTHER_ID, &a);
     for (uint32_t i = 0; i < a.m.n_items; i++)
         p->tokens[of_slot(&p->b, a.items[i].slot)->tenant]++;
-    double ms = p->pass_ms + p->drawn_ms * n_tokens;
+    double ms = p->pass_ms + p->sampled_ms * n_tokens;
     a.m.execute_ns = (uint64_t)(ms * MS);
     p->ms += ms;
     give(&p->b, &a);
@@ -226,8 +226,8 @@ static double step_of_costs(struct play *p)
     for (uint32_t i = 0; i < plan->n_runs; i++) {
         const struct plan_run *r = &plan->runs[i];
         bool scored = of_slot(&p->b, r->slot)->sampling.n_prompt_logprobs >= 0;
-        uint32_t n_drawn = scored ? r->n_tokens : r->sample + r->n_draft;
-        ms += p->drawn_ms * (n_drawn + 0.01 * (r->n_tokens + r->n_draft - n_drawn));
+        uint32_t n_sampled = scored ? r->n_tokens : r->sample + r->n_draft;
+        ms += p->sampled_ms * (n_sampled + 0.01 * (r->n_tokens + r->n_draft - n_sampled));
         n_drafted += r->n_draft;
         n_tokens += r->n_tokens + r->n_draft;
     }
@@ -254,7 +254,7 @@ static void open_play(struct play *p, uint64_t seed, uint32_t n_blocks, uint64_t
     struct scheduler_config c = wide(n_blocks, 4096, target_ms);
     *p = (struct play){.rng = {seed}};
     p->pass_ms = 1 + (double)rng_below(&p->rng, 40);
-    p->drawn_ms = 0.1 + (double)rng_below(&p->rng, 50) / 10;
+    p->sampled_ms = 0.1 + (double)rng_below(&p->rng, 50) / 10;
     open_bed(&p->b, &c);
 }
 
@@ -291,7 +291,7 @@ static void nobody_is_slower_than_by_turns(void **state)
         bool quick = p.ms / 600 <= target_ms / 4;
         n_slow += !quick;
         for (uint32_t t = 0; t < n_tenants; t++) {
-            double alone = n_rows[t] / (p.pass_ms + p.drawn_ms * n_rows[t]);
+            double alone = n_rows[t] / (p.pass_ms + p.sampled_ms * n_rows[t]);
             double part = p.tokens[t] / p.ms / (alone / n_tenants);
             if (!quick && part < 0.85)
                 fail_msg("seed %d: tenant %u of %u has %.2f of its part", (int)seed, t, n_tenants,
@@ -309,7 +309,7 @@ static void nothing_stands_still(void **state)
         struct play p;
         open_play(&p, seed, 8 + seed % 60, 1 + seed % 50);
         if (seed % 5 == 0)
-            p.pass_ms = p.drawn_ms = 0;
+            p.pass_ms = p.sampled_ms = 0;
         while (p.b.n_requests < MAX_REQUESTS || p.b.s->n_seqs > 0) {
             if (p.b.n_requests < MAX_REQUESTS && rng_below(&p.rng, 3) == 0)
                 arrive(&p, (uint32_t)rng_below(&p.rng, MAX_TENANTS),
@@ -321,12 +321,12 @@ static void nothing_stands_still(void **state)
     }
 }
 
-/* Short prompts cost what their last rows do, which are drawn from: a hundred of one tenant do not
- * make a step of another's four times as long. A prompt token costs next to nothing here. */
-static void short_prompts_cost_their_draws(void **state)
+/* Short prompts cost what their last rows do, which are sampled from: a hundred of one tenant do
+ * not make a step of another's four times as long. A prompt token costs next to nothing here. */
+static void short_prompts_cost_their_samples(void **state)
 {
     struct scheduler_config c = wide(4096, 4096, 100);
-    struct play p = {.pass_ms = 4, .drawn_ms = 2};
+    struct play p = {.pass_ms = 4, .sampled_ms = 2};
     open_bed(&p.b, &c);
     for (uint32_t i = 0; i < 4; i++)
         arrive(&p, 1, 900);
@@ -360,7 +360,7 @@ static void arrive_scored(struct play *p, uint32_t n_prompt, bool scored)
 static void scored_prompts_cost_their_logits(void **state)
 {
     struct scheduler_config c = wide(4096, 4096, 400);
-    struct play p = {.pass_ms = 4, .drawn_ms = 2};
+    struct play p = {.pass_ms = 4, .sampled_ms = 2};
     open_bed(&p.b, &c);
     for (uint32_t i = 0; i < 12; i++) /* 190 rows fit into 400 ms, at first 64 */
         arrive_scored(&p, 1000, true);
@@ -390,7 +390,7 @@ static double gap_beside_many(bool one_waits)
 {
     struct scheduler_config c = wide(8000, 4096, 100);
     c.max_num_seqs = 63;
-    struct play p = {.pass_ms = 4, .drawn_ms = 2};
+    struct play p = {.pass_ms = 4, .sampled_ms = 2};
     open_bed(&p.b, &c);
     for (uint32_t i = 0; i < 63; i++)
         arrive(&p, i < 8 ? 1 : 2, 900);
@@ -421,7 +421,7 @@ static void who_waits_takes_no_rows(void **state)
 static void rows_and_time_are_two_bounds(void **state)
 {
     struct scheduler_config c = wide(8000, 256, 1000);
-    struct play p = {.pass_ms = 4, .drawn_ms = 1};
+    struct play p = {.pass_ms = 4, .sampled_ms = 1};
     open_bed(&p.b, &c);
     for (uint32_t i = 0; i < 8; i++)
         arrive(&p, 1, 900);
@@ -446,7 +446,7 @@ static void hold_up(uint32_t tenant)
     struct scheduler_config c = wide(8000, 2048, 250);
     c.long_prefill_token_threshold = 256;
     c.max_partial_prefills = 8;
-    struct play p = {.pass_ms = 4, .drawn_ms = 6};
+    struct play p = {.pass_ms = 4, .sampled_ms = 6};
     open_bed(&p.b, &c);
     for (uint32_t i = 0; i < 16; i++)
         arrive(&p, 1, 900);
@@ -489,7 +489,7 @@ static void drafts_and_losses_stay_within_a_plan(void **state)
     struct scheduler_config c = wide(8000, 2048, 250);
     c.n_draft = 4;
     c.long_prefill_token_threshold = 256;
-    struct play p = {.pass_ms = 20, .drawn_ms = 2};
+    struct play p = {.pass_ms = 20, .sampled_ms = 2};
     open_bed(&p.b, &c);
     for (uint64_t i = 0; i < 24; i++)
         add_long(&p, i < 4 ? 1 : 2, 4, 0);
@@ -514,7 +514,7 @@ int main(void)
         cmocka_unit_test(few_more_hold_nobody_back),
         cmocka_unit_test(many_that_come_at_once_wait_for_a_step),
         cmocka_unit_test(drafts_and_losses_stay_within_a_plan),
-        cmocka_unit_test(short_prompts_cost_their_draws),
+        cmocka_unit_test(short_prompts_cost_their_samples),
         cmocka_unit_test(scored_prompts_cost_their_logits),
         cmocka_unit_test(who_waits_takes_no_rows),
         cmocka_unit_test(rows_and_time_are_two_bounds),

@@ -15,10 +15,10 @@
 
 #define TARGET_NS (250 * NS_PER_MS)
 
-/* time(step) = pass + each drawn row + each prompt token, in microseconds. */
+/* time(step) = pass + each sampled row + each prompt token, in microseconds. */
 struct device {
     const char *name;
-    uint64_t pass_us, drawn_us, token_us;
+    uint64_t pass_us, sampled_us, token_us;
 };
 
 static const struct device devices[] = {
@@ -32,10 +32,10 @@ enum { N_DEVICES = sizeof devices / sizeof *devices, DEPTH = 2 };
 
 static uint64_t takes_ns(const struct device *d, struct step_load l)
 {
-    return (d->pass_us + d->drawn_us * l.n_drawn + d->token_us * l.n_prompt) * NS_PER_US;
+    return (d->pass_us + d->sampled_us * l.n_sampled + d->token_us * l.n_prompt) * NS_PER_US;
 }
 
-/* A prompt without end beside n_drawn decodes, two steps in flight: results are one step late. */
+/* A prompt without end beside n_sampled decodes, two steps in flight: results are one step late. */
 struct bench {
     struct step_budget b;
     struct step_load in_flight[DEPTH];
@@ -50,7 +50,7 @@ static void open_bench(struct bench *t)
 
 /* The oldest step ends, its result is in, the next one is made. The time of the one that ended, 0
  * while nothing has; noise: a factor on it. */
-static uint64_t turn(struct bench *t, const struct device *d, uint32_t n_drawn, double noise)
+static uint64_t turn(struct bench *t, const struct device *d, uint32_t n_sampled, double noise)
 {
     struct step_load *place = &t->in_flight[t->n_steps % DEPTH];
     uint64_t ns = 0;
@@ -59,8 +59,8 @@ static uint64_t turn(struct bench *t, const struct device *d, uint32_t n_drawn, 
         step_budget_on_result(&t->b, *place, ns);
         t->largest = place->n_prompt > t->largest ? place->n_prompt : t->largest;
     }
-    *place = (struct step_load){.n_drawn = n_drawn,
-                                .n_prompt = step_budget_prompt_tokens(&t->b, n_drawn)};
+    *place = (struct step_load){.n_sampled = n_sampled,
+                                .n_prompt = step_budget_prompt_tokens(&t->b, n_sampled)};
     assert_true(place->n_prompt >= STEP_BUDGET_FLOOR);
     assert_true(place->n_prompt <= (t->n_steps > DEPTH ? 2 * t->largest : 64));
     return ns;
@@ -70,9 +70,9 @@ static void it_converges(void **state)
 {
     for (size_t i = 0; i < N_DEVICES; i++) {
         const struct device *d = &devices[i];
-        const uint64_t first_ns = takes_ns(d, (struct step_load){.n_drawn = 0, .n_prompt = 64});
+        const uint64_t first_ns = takes_ns(d, (struct step_load){.n_sampled = 0, .n_prompt = 64});
         const uint64_t floor_ns =
-            takes_ns(d, (struct step_load){.n_drawn = 0, .n_prompt = STEP_BUDGET_FLOOR * 3 / 2});
+            takes_ns(d, (struct step_load){.n_sampled = 0, .n_prompt = STEP_BUDGET_FLOOR * 3 / 2});
         struct bench t;
         open_bench(&t);
         for (uint32_t k = 0; k < 60; k++) {
@@ -97,8 +97,8 @@ static void decodes_are_part_of_the_step(void **state)
     struct bench t;
     open_bench(&t);
     for (uint32_t k = 0; k < 20; k++) /* what 16 decodes alone take is known first */
-        step_budget_on_result(&t.b, (struct step_load){.n_drawn = 16, .n_prompt = 0},
-                              takes_ns(d, (struct step_load){.n_drawn = 16, .n_prompt = 0}));
+        step_budget_on_result(&t.b, (struct step_load){.n_sampled = 16, .n_prompt = 0},
+                              takes_ns(d, (struct step_load){.n_sampled = 16, .n_prompt = 0}));
     for (uint32_t k = 0; k < 60; k++) {
         uint64_t ns = turn(&t, d, 16, 1.0);
         if (k > 40)
@@ -122,8 +122,8 @@ static void no_prompt_starves(void **state)
     struct bench t;
     open_bench(&t);
     for (uint32_t k = 0; k < 20; k++)
-        step_budget_on_result(&t.b, (struct step_load){.n_drawn = 64, .n_prompt = 0},
-                              takes_ns(&d, (struct step_load){.n_drawn = 64, .n_prompt = 0}));
+        step_budget_on_result(&t.b, (struct step_load){.n_sampled = 64, .n_prompt = 0},
+                              takes_ns(&d, (struct step_load){.n_sampled = 64, .n_prompt = 0}));
     for (uint32_t k = 0; k < 60; k++) {
         turn(&t, &d, 64, 1.0);
         if (k >= 40)
@@ -132,7 +132,7 @@ static void no_prompt_starves(void **state)
     assert_in_range(n / 20, 165, 200); /* 383 ms of 2 ms each; every second step has fewer */
     assert_true(step_budget_prompt_tokens(&t.b, 100000) >= n / 20); /* up to two thirds */
     for (uint32_t k = 0; k < 10; k++)
-        step_budget_on_result(&t.b, (struct step_load){.n_drawn = 1, .n_prompt = 2}, UINT64_MAX);
+        step_budget_on_result(&t.b, (struct step_load){.n_sampled = 1, .n_prompt = 2}, UINT64_MAX);
     assert_in_range(step_budget_prompt_tokens(&t.b, 1), STEP_BUDGET_FLOOR, 64);
 }
 
@@ -171,14 +171,14 @@ static void steps_that_look_alike_keep_the_costs_bounded(void **state)
     struct step_budget b;
     step_budget_init(&b, TARGET_NS);
     for (uint32_t k = 0; k < 100000; k++) {
-        const struct step_load same = {.n_drawn = 8, .n_prompt = 40};
+        const struct step_load same = {.n_sampled = 8, .n_prompt = 40};
         step_budget_on_result(&b, same, takes_ns(d, same));
     }
-    double costs[] = {b.pass_ns, b.drawn_ns, b.token_ns},
+    double costs[] = {b.pass_ns, b.sampled_ns, b.token_ns},
            sum = costs[0] + 8 * costs[1] + 40 * costs[2];
-    assert_true(sum >
-                    0.97 * (double)takes_ns(d, (struct step_load){.n_drawn = 8, .n_prompt = 40}) &&
-                sum < 1.03 * (double)takes_ns(d, (struct step_load){.n_drawn = 8, .n_prompt = 40}));
+    assert_true(
+        sum > 0.97 * (double)takes_ns(d, (struct step_load){.n_sampled = 8, .n_prompt = 40}) &&
+        sum < 1.03 * (double)takes_ns(d, (struct step_load){.n_sampled = 8, .n_prompt = 40}));
     for (int i = 0; i < 3; i++)
         assert_true(b.unsure[i][i] >= 0 && b.unsure[i][i] <= 5 * sum * sum);
     struct bench t = {.b = b, .n_steps = DEPTH, .largest = b.cap};
@@ -198,18 +198,18 @@ static void any_results_are_borne(void **state)
         step_budget_init(&b, 1 + rng_below(&rng, 60 * NS_PER_S));
         for (uint32_t k = 0; k < 500; k++) {
             /* one after the other: all compilers draw the same */
-            uint64_t drawn = rng_next(&rng);
+            uint64_t sampled = rng_next(&rng);
             uint64_t prompt = rng_next(&rng);
             uint64_t ns = rng_next(&rng);
-            drawn >>= 32 + rng_below(&rng, 32);
+            sampled >>= 32 + rng_below(&rng, 32);
             prompt >>= 32 + rng_below(&rng, 32);
             ns >>= rng_below(&rng, 64);
-            struct step_load l = {.n_drawn = (uint32_t)drawn, .n_prompt = (uint32_t)prompt};
+            struct step_load l = {.n_sampled = (uint32_t)sampled, .n_prompt = (uint32_t)prompt};
             step_budget_on_result(&b, l, ns);
-            uint32_t n = step_budget_prompt_tokens(&b, l.n_drawn);
+            uint32_t n = step_budget_prompt_tokens(&b, l.n_sampled);
             bool known = b.token_ns > 0;
             assert_true(n >= STEP_BUDGET_FLOOR && n <= b.cap);
-            assert_true(b.pass_ns >= 0 && b.drawn_ns >= 0 && b.token_ns >= 0);
+            assert_true(b.pass_ns >= 0 && b.sampled_ns >= 0 && b.token_ns >= 0);
             for (int i = 0; known && i < 3; i++)
                 assert_true(b.unsure[i][i] >= 0 && b.unsure[i][i] < 1e26);
         }
@@ -222,7 +222,7 @@ static void jumps_are_followed(void **state)
     for (uint32_t factor = 2; factor <= 20; factor++) {
         struct device slow = devices[0];
         slow.pass_us *= factor;
-        slow.drawn_us *= factor;
+        slow.sampled_us *= factor;
         slow.token_us *= factor;
         struct bench t;
         open_bench(&t);
@@ -276,7 +276,7 @@ static void a_device_that_becomes_slower(void **state)
         turn(&t, &devices[1], 0, 1.0);
     uint32_t before = step_budget_prompt_tokens(&t.b, 0), late = 0;
     struct step_budget stood_still = t.b; /* once is not a slower device */
-    step_budget_on_result(&stood_still, (struct step_load){.n_drawn = 0, .n_prompt = before},
+    step_budget_on_result(&stood_still, (struct step_load){.n_sampled = 0, .n_prompt = before},
                           3600 * NS_PER_S);
     assert_true(step_budget_prompt_tokens(&stood_still, 0) >= before / 4);
     for (uint32_t k = 0; k < 50; k++)
@@ -293,7 +293,7 @@ static void a_device_that_becomes_slower(void **state)
 static void short_prompts_say_little(void **state)
 {
     const struct device *d = &devices[1];
-    const struct step_load few = {.n_drawn = 1, .n_prompt = 3};
+    const struct step_load few = {.n_sampled = 1, .n_prompt = 3};
     struct bench t;
     open_bench(&t);
     for (uint32_t k = 0; k < 50; k++)
@@ -303,8 +303,8 @@ static void short_prompts_say_little(void **state)
         step_budget_on_result(&t.b, few, takes_ns(d, few));
     assert_true(step_budget_prompt_tokens(&t.b, 0) > before / 2);
     for (uint32_t k = 0; k < 1000; k++) { /* with decodes between them the pass is known */
-        step_budget_on_result(&t.b, (struct step_load){.n_drawn = 1, .n_prompt = 0},
-                              takes_ns(d, (struct step_load){.n_drawn = 1, .n_prompt = 0}));
+        step_budget_on_result(&t.b, (struct step_load){.n_sampled = 1, .n_prompt = 0},
+                              takes_ns(d, (struct step_load){.n_sampled = 1, .n_prompt = 0}));
         step_budget_on_result(&t.b, few, takes_ns(d, few));
     }
     assert_true(step_budget_prompt_tokens(&t.b, 0) > before * 3 / 4);
@@ -314,13 +314,13 @@ static void without_a_target_or_times(void **state)
 {
     struct step_budget b;
     step_budget_init(&b, 0);
-    step_budget_on_result(&b, (struct step_load){.n_drawn = 1, .n_prompt = 100}, NS_PER_S);
+    step_budget_on_result(&b, (struct step_load){.n_sampled = 1, .n_prompt = 100}, NS_PER_S);
     assert_int_equal(step_budget_prompt_tokens(&b, 7), UINT32_MAX);
     step_budget_init(&b, TARGET_NS);
     assert_int_equal(step_budget_prompt_tokens(&b, 0), 64);
-    step_budget_on_result(&b, (struct step_load){.n_drawn = 0, .n_prompt = 0},
+    step_budget_on_result(&b, (struct step_load){.n_sampled = 0, .n_prompt = 0},
                           NS_PER_S); /* nothing was asked of it */
-    step_budget_on_result(&b, (struct step_load){.n_drawn = 4, .n_prompt = 60},
+    step_budget_on_result(&b, (struct step_load){.n_sampled = 4, .n_prompt = 60},
                           0); /* no time was said */
     assert_int_equal(step_budget_prompt_tokens(&b, 8), 64);
 }

@@ -240,7 +240,7 @@ void model_moved(struct model *m, const struct model_move *x, bool write)
     }
 }
 
-uint32_t model_draw(const struct model *m, const struct request *r)
+uint32_t model_sample(const struct model *m, const struct request *r)
 {
     uint64_t h = 3;
     for (uint32_t i = r->n_ids > 8 ? r->n_ids - 8 : 0; i < r->n_ids; i++)

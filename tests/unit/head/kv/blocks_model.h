@@ -107,8 +107,8 @@ void model_run(struct model *m, const struct model_run *run, uint32_t start, uin
 void model_copy(struct model *m, const struct plan_copy *c);
 /* The blocks of a move hold what it says; write: from now on, those that came from elsewhere. */
 void model_moved(struct model *m, const struct model_move *x, bool write);
-/* What the rank draws after r's ids so far: requests with the same ids get the same. */
-uint32_t model_draw(const struct model *m, const struct request *r);
+/* What the rank samples after r's ids so far: requests with the same ids get the same. */
+uint32_t model_sample(const struct model *m, const struct request *r);
 
 /* Plays these bytes. False: err says what did not hold. stats, where not NULL, are added to. */
 bool blocks_play(const uint8_t *data, size_t size, struct model_stats *stats, struct error *err);

@@ -282,7 +282,7 @@ static void plan(struct model *m, struct input *in)
 
 /* ---- a result ---- */
 
-/* The ranks draw what they draw; draft tokens that say the same are kept. */
+/* The ranks sample what they sample; draft tokens that say the same are kept. */
 static void take_tokens(struct model *m, const struct model_run *run, uint32_t n_drafted)
 {
     struct model_seq *x = run->seq;
@@ -295,7 +295,7 @@ static void take_tokens(struct model *m, const struct model_run *run, uint32_t n
         return;
     n_drafted = n_drafted < run->n_draft ? n_drafted : run->n_draft;
     for (; n <= n_drafted && n < n_most; n++) {
-        r->ids[r->n_ids] = model_draw(m, r);
+        r->ids[r->n_ids] = model_sample(m, r);
         r->n_ids++;
     }
     start = run->n_tokens == 1 ? start : run->start;

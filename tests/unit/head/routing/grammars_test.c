@@ -1,12 +1,17 @@
-/* The gate in front of the schedulers: no request is admitted before its replica's drawing rank has
- * said that its grammar is ready, and nobody else waits for it. */
+/* The gate in front of the schedulers: no request is admitted before its replica's sampling rank
+ * has said that its grammar is ready, and nobody else waits for it. */
 #include <stdio.h>
 #include <string.h>
 
 #include "common/base/mem.h"
 #include "tests/unit/head/core/core_fixture.h"
 
-enum { DRAWER = 1, OTHER = 2, GATEWAY = 3, ALIVE = 1u << DRAWER | 1u << OTHER | 1u << GATEWAY };
+enum {
+    SAMPLING_RANK = 1,
+    OTHER = 2,
+    GATEWAY = 3,
+    ALIVE = 1u << SAMPLING_RANK | 1u << OTHER | 1u << GATEWAY
+};
 
 static uint64_t open_pair(struct fixture *f)
 {
@@ -57,14 +62,14 @@ static const struct msg *nth(const struct fixture *f, uint8_t conn, enum msg_typ
 
 static const struct msg_grammar *asked(const struct fixture *f, uint32_t i)
 {
-    const struct msg *m = nth(f, DRAWER, MSG_GRAMMAR, i);
+    const struct msg *m = nth(f, SAMPLING_RANK, MSG_GRAMMAR, i);
     assert_null(box_find(f, OTHER, MSG_GRAMMAR));
     return m ? &m->grammar : NULL;
 }
 
 static void answer(struct fixture *f, uint64_t epoch, uint64_t id, enum status status)
 {
-    say(f, DRAWER,
+    say(f, SAMPLING_RANK,
         &(struct msg){.type = MSG_GRAMMAR_DONE,
                       .grammar_done = {.term_epoch = epoch,
                                        .id = id,
@@ -78,7 +83,7 @@ enum { MIB = 1 << 20 };
 static void answer_sizes(struct fixture *f, uint64_t epoch, uint64_t id, uint64_t bytes,
                          uint64_t matcher, uint64_t room)
 {
-    say(f, DRAWER,
+    say(f, SAMPLING_RANK,
         &(struct msg){.type = MSG_GRAMMAR_DONE,
                       .grammar_done = {.term_epoch = epoch,
                                        .id = id,
@@ -99,7 +104,7 @@ static uint32_t n_admitted(const struct fixture *f)
 {
     uint32_t n = 0;
     const struct msg *m;
-    for (uint32_t i = 0; (m = nth(f, DRAWER, MSG_PLAN, i)); i++)
+    for (uint32_t i = 0; (m = nth(f, SAMPLING_RANK, MSG_PLAN, i)); i++)
         n += m->plan.n_admits;
     return n;
 }
@@ -356,7 +361,7 @@ static void a_new_session_is_asked_again(void **state)
     hello.hello.worker.replica_id = f->core->engine_slots[0].replica->id;
     hello.hello.worker.shard_rank = hello.hello.worker.shard_stage = 0;
     box_clear(f);
-    say(f, DRAWER, &hello);
+    say(f, SAMPLING_RANK, &hello);
     assert_true(head_core_is_ready(f->core));
     const struct msg_grammar *g = asked(f, 0);
     assert_true(g && g->id == id && g->on);
@@ -404,7 +409,7 @@ static void unused_ones_are_let_go(void **state)
         snprintf(source, sizeof source, "c{%u}", i + 1);
         submit(f, 1 + i, 1, source);
         const struct msg *m;
-        for (uint32_t k = 0; (m = nth(f, DRAWER, MSG_GRAMMAR, k)); k++) {
+        for (uint32_t k = 0; (m = nth(f, SAMPLING_RANK, MSG_GRAMMAR, k)); k++) {
             n_known += m->grammar.on ? 1 : -1u;
             n_let_go += !m->grammar.on;
             assert_true(m->grammar.id != kept);

@@ -27,7 +27,7 @@ static void turn_with(struct bed *b, struct f32_span v)
     give(b, &a);
 }
 
-static void nothing_is_drawn(void **state)
+static void nothing_is_sampled(void **state)
 {
     struct scheduler_config c = config(100);
     struct tokens_item t;
@@ -140,7 +140,7 @@ static void bad_submits_are_refused(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(nothing_is_drawn),
+        cmocka_unit_test(nothing_is_sampled),
         cmocka_unit_test(vectors_answer_whom_they_should),
         cmocka_unit_test(chunks_end_with_the_vector),
         cmocka_unit_test(a_mean_takes_nothing_over),

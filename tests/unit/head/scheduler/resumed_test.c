@@ -9,25 +9,25 @@
 
 /* A pass and each row cost this; slower: by this factor. */
 struct device {
-    double pass_ns, drawn_ns, token_ns, slower;
+    double pass_ns, sampled_ns, token_ns, slower;
 };
 static const struct device device = {12e6, 3e6, 0.5e6, 1};
 
 static uint64_t takes_ns(const struct device *d, struct step_load l)
 {
     return (uint64_t)(d->slower *
-                      (d->pass_ns + d->drawn_ns * l.n_drawn + d->token_ns * l.n_prompt));
+                      (d->pass_ns + d->sampled_ns * l.n_sampled + d->token_ns * l.n_prompt));
 }
 
-/* The budget has learnt a device beside n_drawn decodes, with and without prompts. */
-static struct step_budget learnt(const struct device *d, uint32_t n_drawn)
+/* The budget has learnt a device beside n_sampled decodes, with and without prompts. */
+static struct step_budget learnt(const struct device *d, uint32_t n_sampled)
 {
     struct step_budget b;
     step_budget_init(&b, TARGET_NS);
     for (uint32_t k = 0; k < 200; k++) {
-        uint32_t n = k % 2 ? step_budget_prompt_tokens(&b, n_drawn) : 0;
-        struct step_load l = {.n_drawn = k % 4 == 3 ? 0 : n_drawn, .n_prompt = n};
-        if (l.n_drawn + l.n_prompt > 0)
+        uint32_t n = k % 2 ? step_budget_prompt_tokens(&b, n_sampled) : 0;
+        struct step_load l = {.n_sampled = k % 4 == 3 ? 0 : n_sampled, .n_prompt = n};
+        if (l.n_sampled + l.n_prompt > 0)
             step_budget_on_result(&b, l, takes_ns(d, l));
     }
     return b;
@@ -40,18 +40,18 @@ static void they_have_a_bounded_part_of_a_step(void **state)
     for (double slower = 1; slower <= 64; slower *= 2) {
         struct device d = device;
         d.slower = slower;
-        for (uint32_t n_drawn = 1; n_drawn <= 64; n_drawn *= 2) {
-            struct step_budget b = learnt(&d, n_drawn);
-            uint32_t timely = step_budget_prompt_tokens(&b, n_drawn);
-            uint32_t n = step_budget_resumed_tokens(&b, n_drawn);
+        for (uint32_t n_sampled = 1; n_sampled <= 64; n_sampled *= 2) {
+            struct step_budget b = learnt(&d, n_sampled);
+            uint32_t timely = step_budget_prompt_tokens(&b, n_sampled);
+            uint32_t n = step_budget_resumed_tokens(&b, n_sampled);
             assert_true(n >= timely && n >= 128 && (n <= 512 || n == timely));
             if (n > timely && n > 128 && n < 512) { /* the rule alone: four fifths of the step */
                 double theirs = slower * device.token_ns * n;
                 double step =
-                    (double)takes_ns(&d, (struct step_load){.n_drawn = n_drawn, .n_prompt = n});
+                    (double)takes_ns(&d, (struct step_load){.n_sampled = n_sampled, .n_prompt = n});
                 n_shares++;
                 if (theirs < 0.75 * step || theirs > 0.85 * step)
-                    fail_msg("%g times slower, %u decodes: %g of the step", slower, n_drawn,
+                    fail_msg("%g times slower, %u decodes: %g of the step", slower, n_sampled,
                              theirs / step);
             }
         }
@@ -95,7 +95,7 @@ static void give_slow(struct bed *b, const struct msg_plan *p, double slower)
     struct answer a;
     d.slower = slower;
     for (uint32_t i = 0; i < p->n_runs; i++) {
-        l.n_drawn += p->runs[i].sample;
+        l.n_sampled += p->runs[i].sample;
         l.n_prompt += p->runs[i].n_tokens - p->runs[i].sample;
     }
     answer(p, OTHER_ID, &a);
@@ -121,7 +121,7 @@ static double recovery(double slower)
         const struct msg_plan *p = step(&b);
         struct step_load l = {0};
         for (uint32_t i = 0; i < p->n_runs; i++) {
-            l.n_drawn += p->runs[i].sample;
+            l.n_sampled += p->runs[i].sample;
             l.n_prompt += p->runs[i].n_tokens - p->runs[i].sample;
         }
         struct device d = device;

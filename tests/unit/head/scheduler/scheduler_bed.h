@@ -1,5 +1,5 @@
 #pragma once
-/* A scheduler, its requests, and a rank that draws what it is told: for scheduler*_test.c. */
+/* A scheduler, its requests, and a rank that samples what it is told: for scheduler*_test.c. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -281,7 +281,7 @@ static void a_run_after_the_end_gives_nothing(void **state)
     struct request *r = add(&b, 14, 4);
     turn(&b, 100);
     const struct msg_plan *p = step(&b);
-    assert_int_equal(p->runs[0].n_draft, 2); /* one token more is drawn anyway, then it ends */
+    assert_int_equal(p->runs[0].n_draft, 2); /* one token more is sampled anyway, then it ends */
     answer_drafts(p, ids, 3, &first);
     p = step(&b);
     assert_true(p->runs[0].follows);

@@ -103,7 +103,7 @@ static void prompts_are_cut_to_the_time_of_a_step(void **state)
     close_bed(&b);
 }
 
-/* Of a prompt that ends in the step the last row is drawn from; the others are prompt tokens. */
+/* Of a prompt that ends in the step the last row is sampled from; the others are prompt tokens. */
 static void the_rows_of_a_step_are_counted_apart(void **state)
 {
     struct bed b;
@@ -114,7 +114,7 @@ static void the_rows_of_a_step_are_counted_apart(void **state)
     for (int i = 0; i < 3; i++)
         add(&b, 2, 1);
     answer(step(&b), OTHER_ID, &a);
-    a.m.execute_ns = 60000000; /* 3 drawn, 3 others: as 6 others it would be less */
+    a.m.execute_ns = 60000000; /* 3 sampled, 3 others: as 6 others it would be less */
     give(&b, &a);
     add(&b, 40, 1);
     assert_int_equal(step(&b)->runs[0].n_tokens, 18);
@@ -187,7 +187,7 @@ static void the_next_step_does_not_wait_for_the_result(void **state)
     assert_true(p->runs[0].start == 5 && p->runs[0].sample);
     answer(p, OTHER_ID, &first);
     give(&b, &second);
-    assert_null(step(&b)); /* the third token is drawn: nothing may follow it */
+    assert_null(step(&b)); /* the third token is sampled: nothing may follow it */
     give(&b, &first);
     assert_true(b.events[0].ended && r->finish == FINISH_LENGTH && !r->sched);
     close_bed(&b);

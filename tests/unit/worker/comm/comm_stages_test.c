@@ -113,8 +113,8 @@ static enum status pass_through(struct rank_slot *s, uint32_t step, struct error
 
 static enum status take_ids(struct rank_slot *s, uint32_t step, struct error *err)
 {
-    uint32_t id = comm_place_draws(&s->place) ? 1000 + step : 0;
-    TRY(comm_broadcast(s->comms.ids, s->comms.drawer, &id, sizeof id, err));
+    uint32_t id = comm_place_samples(&s->place) ? 1000 + step : 0;
+    TRY(comm_broadcast(s->comms.ids, s->comms.sampling_rank, &id, sizeof id, err));
     return want(id == 1000 + step, "ids", err);
 }
 
@@ -183,7 +183,7 @@ static void test_links(void **state)
             assert_in_range(others, sums, sums + 64 * sizeof(struct exchange_peer));
             links += n * link_shm_bytes();
             if (pp > 2 && at->stage == 0)
-                assert_int_equal(n, tp - 1 + 2); /* its stage, the one behind it, who draws */
+                assert_int_equal(n, tp - 1 + 2); /* its stage, the one behind it, who samples */
         }
         assert_int_equal(mapped_now() - before, links);
         close_world(&w);
@@ -193,7 +193,7 @@ static void test_links(void **state)
 
 /* ---- what goes wrong ---- */
 
-/* Rank 0 gives hidden states on where the drawing rank waits for its own words: both are
+/* Rank 0 gives hidden states on where the sampling rank waits for its own words: both are
  * broadcasts. */
 static enum status receive_wrong(struct rank_slot *s, struct error *err)
 {
@@ -201,7 +201,7 @@ static enum status receive_wrong(struct rank_slot *s, struct error *err)
     TRY(join(s, err));
     if (s->place.stage == 0)
         return comm_broadcast(s->comms.after, 0, &id, sizeof id, err);
-    struct comm *ids = s->comms.ids; /* as if rank 0 were the one that draws */
+    struct comm *ids = s->comms.ids; /* as if rank 0 were the one that samples */
     enum status got = comm_broadcast(ids, 0, &id, sizeof id, err);
     return want(got == STATUS_INVALID && strstr(err->text, "of part"), "another part", err);
 }

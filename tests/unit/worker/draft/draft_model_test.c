@@ -9,8 +9,8 @@
 #include <cmocka.h>
 
 #include "common/base/log.h"
-#include "tests/unit/worker/executor/draws_double.c"
 #include "tests/unit/worker/executor/plan_driver.c"
+#include "tests/unit/worker/executor/sampler_double.c"
 #include "tests/unit/worker/tiny_model.c"
 #include "worker/draft/model.h"
 #include "worker/executor/device/open.h"
@@ -202,7 +202,7 @@ static void test_a_draft_that_is_the_target_is_right(void **state)
 
 /* A step without draft tokens begins while the ids of the one before are the device's alone: the
  * draft has to run those, or what it drafts later is of other ids. */
-static void test_a_draft_runs_what_the_device_drew(void **state)
+static void test_a_draft_runs_what_the_device_sampled(void **state)
 {
     static const struct {
         const char *name;
@@ -402,7 +402,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_a_draft_changes_nothing),
         cmocka_unit_test(test_a_draft_that_is_the_target_is_right),
-        cmocka_unit_test(test_a_draft_runs_what_the_device_drew),
+        cmocka_unit_test(test_a_draft_runs_what_the_device_sampled),
         cmocka_unit_test(test_a_shorter_draft_drafts_to_its_length),
         cmocka_unit_test(test_copies_and_preemption),
         cmocka_unit_test(test_what_does_not_fit),

@@ -494,8 +494,8 @@ static void test_what_is_offered(void **state)
     assert_true(n_none > 0 && n_cut > 0); /* it was about something */
 }
 
-/* What the process takes beside the engine when it draws counts in the rank slot that draws. */
-static void test_a_rank_slot_that_draws(void **state)
+/* What the process takes beside the engine when it samples counts in the rank slot that samples. */
+static void test_a_rank_slot_that_samples(void **state)
 {
     uint32_t n[2];
     for (int i = 0; i < 2; i++) {
@@ -507,7 +507,7 @@ static void test_a_rank_slot_that_draws(void **state)
         s.told_bytes = told_little;
         s.n_kv_blocks = ROOMY_BLOCKS;
         assert_int_equal(engine_measure(&s, &e, &err), STATUS_OK);
-        e->draw_bytes = i ? 40 * kv_store_block_bytes(e->program, &e->kv_shape, 0) : 0;
+        e->sampling_bytes = i ? 40 * kv_store_block_bytes(e->program, &e->kv_shape, 0) : 0;
         assert_int_equal(engine_load(e, &(struct engine_beside){0}, &err), STATUS_OK);
         assert_int_equal(e->n_shapes, 2);
         n[i] = e->shapes[1].n_blocks[0];
@@ -597,7 +597,7 @@ int main(void)
                                        cmocka_unit_test(test_fewer_ranks_and_back),
                                        cmocka_unit_test(test_a_tp_that_is_not_offered),
                                        cmocka_unit_test(test_what_is_offered),
-                                       cmocka_unit_test(test_a_rank_slot_that_draws),
+                                       cmocka_unit_test(test_a_rank_slot_that_samples),
                                        cmocka_unit_test(test_every_rank_slot_of_a_full_device)};
     return cmocka_run_group_tests(tests, make_folder, remove_folder);
 }

@@ -9,8 +9,8 @@
 
 #include "common/base/clock.h"
 #include "common/base/log.h"
-#include "tests/unit/worker/executor/draws_double.c"
 #include "tests/unit/worker/executor/plan_driver.c"
+#include "tests/unit/worker/executor/sampler_double.c"
 #include "tests/unit/worker/tiny_model.c"
 #include "worker/executor/device/open.h"
 #include "worker/executor/state.h"
@@ -234,10 +234,10 @@ static void test_drafts_change_nothing(void **state)
     }
 }
 
-/* ---- a device that draws ---- */
+/* ---- a device that samples ---- */
 
 /* Two biases of one id are what it does not do. */
-static void add_what_the_host_draws(void)
+static void add_what_the_host_samples(void)
 {
     static const struct logit_bias twice[] = {{20, 6}, {20, 7}};
     struct stream *s = &d.streams[4];
@@ -258,7 +258,7 @@ static void add_many_biases(void)
     s->sampling.n_logit_bias = 700;
 }
 
-static uint32_t n_ids_drawn(void)
+static uint32_t n_ids_sampled(void)
 {
     uint32_t n = 0;
     for (uint32_t i = 0; i < d.n_streams; i++)
@@ -273,7 +273,7 @@ static void test_halves_change_nothing(void **state)
         void (*add)(void);
         bool all;
     } kinds[] = {{"all by the device", NULL, true},
-                 {"some by the host", add_what_the_host_draws, false},
+                 {"some by the host", add_what_the_host_samples, false},
                  {"many biases", add_many_biases, true}};
     static const struct {
         const char *name;
@@ -304,20 +304,20 @@ static void test_halves_change_nothing(void **state)
             if (kinds[k].add)
                 kinds[k].add();
             set_pass_rows(ways[i].pass_rows);
-            draws_double->n_rows = draws_double->n_pending = draws_double->n_scored = 0;
+            sampler_double->n_rows = sampler_double->n_pending = sampler_double->n_scored = 0;
             driver_must_give(&d, kinds[k].name, ways[i].name, &ways[i].way, want);
-            assert_true(draws_double->n_rows > 100);
-            assert_true(draws_double->n_scored > 100 || !kinds[k].all);
-            assert_true((draws_double->n_rows >= n_ids_drawn()) == kinds[k].all);
+            assert_true(sampler_double->n_rows > 100);
+            assert_true(sampler_double->n_scored > 100 || !kinds[k].all);
+            assert_true((sampler_double->n_rows >= n_ids_sampled()) == kinds[k].all);
             if (ways[i].way.n_flight == 2 && ways[i].way.max_draft == 0)
-                assert_true(draws_double->n_pending > 0);
+                assert_true(sampler_double->n_pending > 0);
         }
         close_model();
     }
 }
 
 /* A plan of one run of slot 10: the whole prompt of a stream that enters, or its next id. */
-static void begin_step(const struct stream *s, bool enters, bool after_another, uint32_t n_drawn)
+static void begin_step(const struct stream *s, bool enters, bool after_another, uint32_t n_sampled)
 {
     struct executor *e = d.ranks[0].executor;
     const uint32_t first[] = {5, 6, 7, 8}, second[] = {20, 21, 22, 23}, slot = 10;
@@ -327,7 +327,7 @@ static void begin_step(const struct stream *s, bool enters, bool after_another, 
                                      .ids = {s->ids, s->n_prompt},
                                      .sampling = s->sampling};
     const struct plan_run run = {.slot = slot,
-                                 .start = enters ? 0 : s->n_prompt + n_drawn - 1,
+                                 .start = enters ? 0 : s->n_prompt + n_sampled - 1,
                                  .n_tokens = enters ? s->n_prompt : 1,
                                  .sample = true,
                                  .blocks = &blocks,
@@ -411,7 +411,7 @@ static void test_a_device_that_hangs(void **state)
         assert_true(round > 0 || x->loss.stuck_ns == STEP_TIMEOUT_S * NS_PER_S);
         driver_join(&d);
         d.step = 0;
-        draws_double->hangs = true;
+        sampler_double->hangs = true;
         x->loss.stuck_ns = round == 0 ? 3600 * NS_PER_S : 50 * NS_PER_MS;
         begin_step(&d.streams[0], true, false, 0);
         uint64_t before = atomic_load(&e->progress);
@@ -436,7 +436,7 @@ static void test_a_device_that_hangs(void **state)
 /* ---- fewer ranks than they were started for ---- */
 
 /* Whatever they were before, they say what those say who were started so: with and without draft
- * tokens, drawn and greedy, scored, in chunks. */
+ * tokens, sampled and greedy, scored, in chunks. */
 static void test_fewer_ranks_change_nothing(void **state)
 {
     static const struct {

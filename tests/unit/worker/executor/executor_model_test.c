@@ -44,9 +44,9 @@ struct fixture {
     uint64_t epoch;
 };
 
-enum what_is_drawn { DRAWN_IN_ALL_WAYS, DRAWN_GREEDILY, DRAWN_GREEDILY_WITH_LOGPROBS };
-static enum what_is_drawn what_is_drawn; /* tear_down sets it back */
-static float gaps[N_STEPS][N_SLOTS];     /* of the last run_steps */
+enum what_is_sampled { SAMPLED_IN_ALL_WAYS, SAMPLED_GREEDILY, SAMPLED_GREEDILY_WITH_LOGPROBS };
+static enum what_is_sampled what_is_sampled; /* tear_down sets it back */
+static float gaps[N_STEPS][N_SLOTS];         /* of the last run_steps */
 
 static struct worker_options options(const struct fixture *f, int64_t ordinal)
 {
@@ -109,7 +109,7 @@ static int tear_down(void **state)
     unlink(path);
     rmdir(f->folder);
     free(f);
-    what_is_drawn = DRAWN_IN_ALL_WAYS;
+    what_is_sampled = SAMPLED_IN_ALL_WAYS;
     return 0;
 }
 
@@ -182,8 +182,8 @@ static void abort_all(struct fixture *f)
     }
 }
 
-/* The step's plan: slots 0 .. N_SLOTS-1 enter in the first, each step draws one token of each. From
- * the second on, the ids that run are known only to the ranks. */
+/* The step's plan: slots 0 .. N_SLOTS-1 enter in the first, each step samples one token of each.
+ * From the second on, the ids that run are known only to the ranks. */
 struct steps {
     uint32_t ids[N_PROMPT], blocks[N_SLOTS][2];
     struct plan_admit admits[N_SLOTS];
@@ -215,10 +215,10 @@ static struct msg_plan plan_of(struct steps *s, uint32_t step)
                                        .sample = true,
                                        .blocks = &s->tables[k],
                                        .n_blocks = step == 1};
-        if (what_is_drawn != DRAWN_IN_ALL_WAYS) {
+        if (what_is_sampled != SAMPLED_IN_ALL_WAYS) {
             s->admits[k].sampling.temperature = 0;
             s->admits[k].sampling.n_logprobs =
-                what_is_drawn == DRAWN_GREEDILY_WITH_LOGPROBS ? 0 : -1;
+                what_is_sampled == SAMPLED_GREEDILY_WITH_LOGPROBS ? 0 : -1;
         }
     }
     return (struct msg_plan){.step = step,
@@ -316,7 +316,7 @@ static void test_what_cannot_be_opened(void **state)
     }
 }
 
-static void test_ranks_draw_the_same_in_any_order(void **state)
+static void test_ranks_sample_the_same_in_any_order(void **state)
 {
     struct fixture *f = *state;
     uint32_t first[N_STEPS][N_SLOTS], again[N_STEPS][N_SLOTS];
@@ -343,7 +343,8 @@ static void test_ranks_draw_the_same_in_any_order(void **state)
 }
 
 /* Two spares of two groups' first rank slots; over sockets. */
-/* Ranks that tell each other their best logits alone draw what one draws that has all of them. */
+/* Ranks that tell each other their best logits alone sample what one samples that has all of them.
+ */
 static void test_the_best_of_the_ranks_is_the_best_of_all(void **state)
 {
     struct fixture *f = *state;
@@ -351,12 +352,12 @@ static void test_the_best_of_the_ranks_is_the_best_of_all(void **state)
     float gaps_of_best[N_STEPS][N_SLOTS];
     open_ranks(f, in_place);
     join_all(f);
-    what_is_drawn = DRAWN_GREEDILY;
+    what_is_sampled = SAMPLED_GREEDILY;
     run_steps(f, best);
     memcpy(gaps_of_best, gaps, sizeof gaps);
     abort_all(f);
     join_all(f);
-    what_is_drawn = DRAWN_GREEDILY_WITH_LOGPROBS;
+    what_is_sampled = SAMPLED_GREEDILY_WITH_LOGPROBS;
     run_steps(f, all);
     assert_memory_equal(best, all, sizeof all);
     assert_memory_equal(gaps_of_best, gaps, sizeof gaps);
@@ -698,7 +699,7 @@ static void test_waiting_for_ids_is_no_work(void **state)
     comm_close(p.comm);
 }
 
-/* The prompt's last ids are those before AT, whose id the first step "draws": the second step has
+/* The prompt's last ids are those before AT, whose id the first step "samples": the second step has
  * two draft tokens, the ids behind it. */
 static void test_what_rank_0_says_of_drafts(void **state)
 {
@@ -774,7 +775,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         TEST(test_what_hello_will_say),
         TEST(test_what_cannot_be_opened),
-        TEST(test_ranks_draw_the_same_in_any_order),
+        TEST(test_ranks_sample_the_same_in_any_order),
         TEST(test_the_best_of_the_ranks_is_the_best_of_all),
         TEST(test_a_rank_loads_the_shard_it_is_asked_for),
         TEST(test_an_interrupted_rank_has_its_shard_all_the_same),

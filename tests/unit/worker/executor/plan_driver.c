@@ -22,7 +22,7 @@ enum {
 };
 #define DRIVER_GROUPS 2
 
-struct drawn_token {
+struct sampled_token {
     uint32_t id, n_logprobs, chosen_rank;
     float gap, logprob, second_logprob;
 };
@@ -38,7 +38,7 @@ struct stream {
     bool scores;       /* its prompt is scored, as sampling says; else it is not */
     uint32_t n_shared; /* ids of the prompt whose blocks are stream 0's; a multiple of a block */
     uint32_t n_own;    /* of these it computes so many first, in blocks of its own */
-    struct drawn_token out[DRIVER_OUT];
+    struct sampled_token out[DRIVER_OUT];
     struct scored_id scored[DRIVER_IDS]; /* [n_scored] */
     uint32_t n_scored;
     /* planned so far */
@@ -46,8 +46,8 @@ struct stream {
     uint32_t n_run;                  /* positions, at least */
     uint32_t n_given[DRIVER_GROUPS]; /* blocks, dropped ones counted */
     uint32_t n_dropped[DRIVER_GROUPS];
-    uint32_t n_draws, n_drafts; /* in flight: runs that draw; draft tokens granted to them */
-    uint32_t n_empty;           /* runs that found the end */
+    uint32_t n_samples, n_drafts; /* in flight: runs that sample; draft tokens granted to them */
+    uint32_t n_empty;             /* runs that found the end */
 };
 
 /* How a test wants its steps. */
@@ -76,9 +76,9 @@ struct flight {
     struct plan_run runs[DRIVER_STREAMS];
     struct plan_blocks blocks[DRIVER_STREAMS][DRIVER_GROUPS];
     uint32_t block_ids[DRIVER_STREAMS][DRIVER_GROUPS][DRIVER_TABLE];
-    /* of the runs that draw or score */
+    /* of the runs that sample or score */
     uint32_t i_streams[DRIVER_STREAMS], n_granted[DRIVER_STREAMS], n_scored[DRIVER_STREAMS];
-    bool draws[DRIVER_STREAMS];
+    bool samples[DRIVER_STREAMS];
     uint32_t n_answers;
 };
 
@@ -274,7 +274,7 @@ static bool driver_plan_stream(struct driver *d, const struct way *w, struct fli
         driver_plan_prompt(w, s, &r);
         end = s->n_run;
     } else {
-        uint32_t least = s->n_ids + s->n_draws; /* ids that the rank has then */
+        uint32_t least = s->n_ids + s->n_samples; /* ids that the rank has then */
         if (least >= driver_limit(d, s))
             return false;
         r = (struct plan_run){.slot = r.slot,
@@ -301,11 +301,11 @@ static bool driver_plan_stream(struct driver *d, const struct way *w, struct fli
     uint32_t last = s->n_prompt - 1, n_left = r.start < last ? last - r.start : 0;
     uint32_t n_scored = !s->scores ? 0 : r.n_tokens < n_left ? r.n_tokens : n_left;
     if (r.sample) {
-        s->n_draws++;
+        s->n_samples++;
         s->n_drafts += granted;
     }
     if (r.sample || n_scored > 0) {
-        f->draws[f->n_answers] = r.sample;
+        f->samples[f->n_answers] = r.sample;
         f->n_scored[f->n_answers] = n_scored;
         f->n_granted[f->n_answers] = granted;
         f->i_streams[f->n_answers++] = i_stream;
@@ -327,7 +327,7 @@ static bool driver_plan(struct driver *d, const struct way *w, struct flight *f)
 /* ---- results ---- */
 
 /* Rank 0 of the last stage. */
-static inline struct driver_rank *driver_drawer(struct driver *d)
+static inline struct driver_rank *driver_sampling_rank(struct driver *d)
 {
     return &d->ranks[(d->pp - 1) * d->tp];
 }
@@ -351,12 +351,12 @@ static void driver_take_item(struct driver *d, struct flight *f, uint32_t i,
 {
     struct stream *s = &d->streams[f->i_streams[i]];
     driver_take_rows(s, f->n_scored[i], item);
-    if (!f->draws[i]) {
+    if (!f->samples[i]) {
         if (item->slot != 10 + f->i_streams[i] || item->ids.n + item->n_logprobs > 0)
             driver_die("result", "an item that is none of this run, which draws nothing");
         return;
     }
-    s->n_draws--;
+    s->n_samples--;
     s->n_drafts -= f->n_granted[i];
     bool logprobs = s->sampling.n_logprobs >= 0;
     if (item->slot != 10 + f->i_streams[i] || item->ids.n > f->n_granted[i] + 1 ||
@@ -367,10 +367,10 @@ static void driver_take_item(struct driver *d, struct flight *f, uint32_t i,
     s->n_empty += item->ids.n == 0;
     d->n_accepted += item->ids.n > 0 ? item->ids.n - 1 : 0;
     for (uint32_t k = 0; k < item->ids.n; k++) {
-        struct drawn_token *t = &s->out[s->n_ids - s->n_prompt];
+        struct sampled_token *t = &s->out[s->n_ids - s->n_prompt];
         if (s->n_ids == driver_limit(d, s))
             driver_die("result", "more ids than may be drawn");
-        *t = (struct drawn_token){.id = item->ids.ptr[k], .gap = item->gaps.ptr[k]};
+        *t = (struct sampled_token){.id = item->ids.ptr[k], .gap = item->gaps.ptr[k]};
         if (logprobs) {
             const struct logprob_row *row = &item->logprobs[k];
             t->n_logprobs = row->ids.n;
@@ -411,7 +411,7 @@ static void driver_execute(struct driver *d, struct flight *f)
         driver_finish(d);
     else
         driver_run_ranks(d, "step");
-    const struct msg_result *r = &driver_drawer(d)->result;
+    const struct msg_result *r = &driver_sampling_rank(d)->result;
     for (uint32_t i = 0; i < d->n_ranks; i++)
         if (d->ranks[i].result.n_items != (&d->ranks[i].result == r ? f->n_answers : 0))
             driver_die("result",
@@ -437,7 +437,7 @@ static void driver_run(struct driver *d, const struct way *w)
         s->n_ids = s->n_prompt;
         s->n_scored = 0;
         s->entered = false;
-        s->n_run = s->n_draws = s->n_drafts = s->n_empty = 0;
+        s->n_run = s->n_samples = s->n_drafts = s->n_empty = 0;
         memset(s->n_given, 0, sizeof s->n_given);
         memset(s->n_dropped, 0, sizeof s->n_dropped);
         memset(s->out, 0, sizeof s->out);

@@ -401,12 +401,13 @@ static void must_apply(struct sequences *s, const struct msg_plan *p, const char
     assert_true(sequences_digest(s) == walk_digest(s));
 }
 
-/* 20 ids, both tables end at 32; then n_drawn tokens were drawn, and a second plan's run comes. */
+/* 20 ids, both tables end at 32; then n_sampled tokens were sampled, and a second plan's run comes.
+ */
 static void test_runs_are_resolved(void **state)
 {
     static const struct {
         const char *name;
-        uint32_t max_tokens, n_drawn;
+        uint32_t max_tokens, n_sampled;
         struct plan_run run;
         uint32_t start, n_tokens, n_draft; /* wanted */
     } table[] = {
@@ -432,7 +433,7 @@ static void test_runs_are_resolved(void **state)
         d.admits[0].sampling.max_tokens = table[i].max_tokens;
         must_apply(s, &d.plan, table[i].name);
         struct sequence *q = sequences_find(s, 3);
-        for (uint32_t k = 0; k < table[i].n_drawn; k++)
+        for (uint32_t k = 0; k < table[i].n_sampled; k++)
             assert_true(sequence_push(q, k, limits.max_model_len));
         assert_int_equal(q->n_computed + 1, q->n_ids);
         d.plan = (struct msg_plan){.step = 2, .runs = d.runs, .n_runs = 1};

@@ -1,4 +1,4 @@
-/* A double of a device that draws (kernels/cuda/backend/draw.h) on the CPU: it draws by
+/* A double of a device that samples (kernels/cuda/backend/sampler.h) on the CPU: it samples by
  * worker/sampling/sampler.h from the parameters that a device would get, and keeps what it drew to
  * itself until it is asked. Included as a file by the tests. */
 #include <stdio.h>
@@ -9,25 +9,25 @@
 #include "worker/executor/device/model.h"
 #include "worker/executor/step/device_sample.h"
 
-struct draws_double {
-    struct gpu_draws base;
+struct sampler_double {
+    struct gpu_sampler base;
     struct device *device;
     struct sampler *sampler;
-    struct gpu_sampled *hidden[GPU_DRAW_STEPS], *shown[GPU_DRAW_STEPS];
-    bool ended[GPU_DRAW_STEPS], hangs;
-    uint32_t n_asked[GPU_DRAW_STEPS];
-    struct gpu_draw sent; /* its lists stay where they are until it is drawn */
+    struct gpu_sampled *hidden[GPU_SAMPLER_STEPS], *shown[GPU_SAMPLER_STEPS];
+    bool ended[GPU_SAMPLER_STEPS], hangs;
+    uint32_t n_asked[GPU_SAMPLER_STEPS];
+    struct gpu_sample_lists sent; /* its lists stay where they are until it is sampled */
     uint32_t i_sent, stride;
     float *logits;
-    uint32_t n_rows, n_pending; /* drawn; with an id that the host does not know */
+    uint32_t n_rows, n_pending; /* sampled; with an id that the host does not know */
     uint32_t n_scored;          /* of prompts: nobody's next id */
 };
 
-static struct draws_double *draws_double; /* of the test at hand */
+static struct sampler_double *sampler_double; /* of the test at hand */
 
-static void double_begin(struct gpu_draws *w, uint32_t i_step)
+static void double_begin(struct gpu_sampler *w, uint32_t i_step)
 {
-    struct draws_double *x = (struct draws_double *)w;
+    struct sampler_double *x = (struct sampler_double *)w;
     memset(x->hidden[i_step], 0xff, w->o.n_places * sizeof *x->hidden[0]);
     memset(x->shown[i_step], 0xff, w->o.n_places * sizeof *x->shown[0]);
     x->ended[i_step] = false;
@@ -35,7 +35,7 @@ static void double_begin(struct gpu_draws *w, uint32_t i_step)
 }
 
 /* Ids as the sampler wants them: those that the device is not told count for nothing. */
-static uint32_t *all_ids(struct draws_double *x, const struct gpu_draw *d,
+static uint32_t *all_ids(struct sampler_double *x, const struct gpu_sample_lists *d,
                          const struct gpu_sample_row *r, uint32_t *n_prompt)
 {
     uint32_t n_known = r->n_history + (r->last_is_output ? 1 : 0), before = r->n_ids - n_known;
@@ -48,7 +48,7 @@ static uint32_t *all_ids(struct draws_double *x, const struct gpu_draw *d,
     return ids;
 }
 
-static void draw_one(struct draws_double *x, const struct gpu_draw *d,
+static void draw_one(struct sampler_double *x, const struct gpu_sample_lists *d,
                      const struct gpu_sample_row *r, struct gpu_sampled *out)
 {
     struct logit_bias bias[1024];
@@ -109,21 +109,22 @@ static void draw_one(struct draws_double *x, const struct gpu_draw *d,
     free(ids);
 }
 
-static enum status double_send(struct gpu_draws *w, uint32_t i_step, const struct gpu_draw *d,
-                               const uint32_t **at, struct error *err)
+static enum status double_send(struct gpu_sampler *w, uint32_t i_step,
+                               const struct gpu_sample_lists *d, const uint32_t **at,
+                               struct error *err)
 {
-    struct draws_double *x = (struct draws_double *)w;
+    struct sampler_double *x = (struct sampler_double *)w;
     x->sent = *d;
     x->i_sent = i_step;
     *at = d->at_rows;
     return STATUS_OK;
 }
 
-static enum status double_draw(struct gpu_draws *w, float *logits, uint32_t stride,
-                               struct error *err)
+static enum status double_sample(struct gpu_sampler *w, float *logits, uint32_t stride,
+                                 struct error *err)
 {
-    struct draws_double *x = (struct draws_double *)w;
-    const struct gpu_draw *d = &x->sent;
+    struct sampler_double *x = (struct sampler_double *)w;
+    const struct gpu_sample_lists *d = &x->sent;
     uint32_t i_step = x->i_sent;
     x->logits = logits;
     x->stride = stride;
@@ -134,69 +135,72 @@ static enum status double_draw(struct gpu_draws *w, float *logits, uint32_t stri
         x->n_rows += d->rows[i].slot != UINT32_MAX;
         x->n_scored += d->rows[i].slot == UINT32_MAX;
     }
-    for (uint32_t i = 0; i < d->n_rows; i++) /* behind all rows, which read what was drawn before */
+    for (uint32_t i = 0; i < d->n_rows;
+         i++) /* behind all rows, which read what was sampled before */
         if (d->rows[i].slot != UINT32_MAX)
             w->last[d->rows[i].slot] = x->hidden[i_step][d->first_place + i].id;
     return STATUS_OK;
 }
 
-static enum status double_end(struct gpu_draws *w, uint32_t i_step, uint32_t n_places,
+static enum status double_end(struct gpu_sampler *w, uint32_t i_step, uint32_t n_places,
                               uint32_t n_slots, struct error *err)
 {
-    ((struct draws_double *)w)->ended[i_step] = true;
+    ((struct sampler_double *)w)->ended[i_step] = true;
     return STATUS_OK;
 }
 
-static enum status double_query(struct gpu_draws *w, uint32_t i_step, struct error *err)
+static enum status double_query(struct gpu_sampler *w, uint32_t i_step, struct error *err)
 {
-    struct draws_double *x = (struct draws_double *)w;
+    struct sampler_double *x = (struct sampler_double *)w;
     return x->hangs || x->n_asked[i_step]++ < 3 ? STATUS_AGAIN : STATUS_OK;
 }
 
-static enum status double_wait(struct gpu_draws *w, uint32_t i_step, struct error *err)
+static enum status double_wait(struct gpu_sampler *w, uint32_t i_step, struct error *err)
 {
-    struct draws_double *x = (struct draws_double *)w;
+    struct sampler_double *x = (struct sampler_double *)w;
     if (!x->ended[i_step])
         abort();
     memcpy(x->shown[i_step], x->hidden[i_step], w->o.n_places * sizeof *x->shown[0]);
     return STATUS_OK;
 }
 
-static void double_close(struct gpu_draws *w)
+static void double_close(struct gpu_sampler *w)
 {
-    struct draws_double *x = (struct draws_double *)w;
-    for (uint32_t i = 0; i < GPU_DRAW_STEPS; i++) {
+    struct sampler_double *x = (struct sampler_double *)w;
+    for (uint32_t i = 0; i < GPU_SAMPLER_STEPS; i++) {
         free(x->hidden[i]);
         free(x->shown[i]);
     }
     sampler_free(x->sampler);
     free(w->last);
     free(x);
-    draws_double = NULL;
+    sampler_double = NULL;
 }
 
-static enum status double_open(struct executor_model *x, struct gpu_draws **out, struct error *err)
+static enum status double_open(struct executor_model *x, struct gpu_sampler **out,
+                               struct error *err)
 {
-    static const struct gpu_draws_ops ops = {.begin = double_begin,
-                                             .send = double_send,
-                                             .draw = double_draw,
-                                             .end = double_end,
-                                             .query = double_query,
-                                             .wait = double_wait,
-                                             .close = double_close};
-    struct draws_double *d = calloc(1, sizeof *d);
-    d->base = (struct gpu_draws){
-        .ops = &ops, .o = executor_draws_options(x->engine->device, x->engine->config.vocab_size)};
+    static const struct gpu_sampler_ops ops = {.begin = double_begin,
+                                               .send = double_send,
+                                               .sample = double_sample,
+                                               .end = double_end,
+                                               .query = double_query,
+                                               .wait = double_wait,
+                                               .close = double_close};
+    struct sampler_double *d = calloc(1, sizeof *d);
+    d->base = (struct gpu_sampler){
+        .ops = &ops,
+        .o = executor_device_sampler_options(x->engine->device, x->engine->config.vocab_size)};
     d->base.o.n_places = 512;
     d->device = x->engine->device;
     d->sampler = sampler_new(d->base.o.vocab_size);
     d->base.last = calloc(d->base.o.n_slots, sizeof *d->base.last);
-    for (uint32_t i = 0; i < GPU_DRAW_STEPS; i++) {
+    for (uint32_t i = 0; i < GPU_SAMPLER_STEPS; i++) {
         d->hidden[i] = calloc(d->base.o.n_places, sizeof *d->hidden[i]);
         d->base.results[i] = d->shown[i] = calloc(d->base.o.n_places, sizeof *d->shown[i]);
     }
     *out = &d->base;
-    draws_double = d;
+    sampler_double = d;
     return STATUS_OK;
 }
 
@@ -210,7 +214,7 @@ static void double_name(const struct executor_model *x, char *out, size_t size)
     snprintf(out, size, "a CPU that draws");
 }
 
-/* As executor_cpu_open, on a CPU that draws. */
+/* As executor_cpu_open, on a CPU that samples. */
 static enum status double_executor_open(const struct worker_options *o, struct executor **out,
                                         struct error *err)
 {
@@ -219,6 +223,6 @@ static enum status double_executor_open(const struct worker_options *o, struct e
                                                   .draft_max_seqs = 2,
                                                   .memory_bytes = double_memory_bytes,
                                                   .name = double_name,
-                                                  .open_draws = double_open};
+                                                  .open_sampler = double_open};
     return executor_model_open(&device, NULL, o, out, err);
 }

@@ -2,9 +2,9 @@
  * memory, the kernels of sample.cu put ids into `last` and into the step's results, and these come
  * back in one copy with an event behind it. The host's side is there for each step under way, the
  * device's once: what is enqueued is done in order. So a step's first rows find their lists where
- * the last step's found theirs, and drawing them may be recorded; lists of any length lie behind
+ * the last step's found theirs, and sampling them may be recorded; lists of any length lie behind
  * the rows and are found by the rows' own numbers. */
-#include "kernels/cuda/backend/draw.h"
+#include "kernels/cuda/backend/sampler.h"
 
 #include <string.h>
 
@@ -19,8 +19,8 @@ struct step {
     uint64_t n_used; /* of the lists */
 };
 
-struct draws {
-    struct gpu_draws base;
+struct sampler {
+    struct gpu_sampler base;
     struct cuda_device *device;
     void *memory, *pinned;
     uint8_t *lists;              /* of the device, as is all but steps */
@@ -28,12 +28,12 @@ struct draws {
     void *scratch;
     uint64_t scratch_bytes, lists_bytes;
     struct gpu_sample_params sent; /* of the last send; logits are told later */
-    struct step steps[GPU_DRAW_STEPS];
+    struct step steps[GPU_SAMPLER_STEPS];
 };
 
-static struct draws *of(struct gpu_draws *w)
+static struct sampler *of(struct gpu_sampler *w)
 {
-    return (struct draws *)w;
+    return (struct sampler *)w;
 }
 
 static uint64_t aligned(uint64_t n)
@@ -41,8 +41,8 @@ static uint64_t aligned(uint64_t n)
     return (n + 255) / 256 * 256;
 }
 
-/* One draw's lists begin at a multiple of 256, each: so many more. */
-static uint64_t lists_bytes(const struct gpu_draws_options *o)
+/* One sample's lists begin at a multiple of 256, each: so many more. */
+static uint64_t lists_bytes(const struct gpu_sampler_options *o)
 {
     uint64_t n_draws = o->n_places / (o->n_rows ? o->n_rows : 1) + 64;
     return aligned((uint64_t)o->n_places * sizeof(struct gpu_sample_row)) +
@@ -52,22 +52,22 @@ static uint64_t lists_bytes(const struct gpu_draws_options *o)
            aligned((uint64_t)o->n_history * sizeof(uint32_t)) + n_draws * 5 * 256;
 }
 
-static uint64_t results_bytes(const struct gpu_draws_options *o)
+static uint64_t results_bytes(const struct gpu_sampler_options *o)
 {
     return aligned((uint64_t)o->n_places * sizeof(struct gpu_sampled));
 }
 
-uint64_t gpu_draws_bytes(const struct gpu_draws_options *o)
+uint64_t gpu_sampler_bytes(const struct gpu_sampler_options *o)
 {
     return aligned((uint64_t)o->n_slots * sizeof(uint32_t)) +
            aligned(cuda_sample_scratch_bytes(o->n_rows, o->vocab_size)) + aligned(lists_bytes(o)) +
            results_bytes(o);
 }
 
-static void draws_close(struct gpu_draws *base)
+static void sampler_close(struct gpu_sampler *base)
 {
-    struct draws *w = of(base);
-    for (uint32_t i = 0; i < GPU_DRAW_STEPS; i++)
+    struct sampler *w = of(base);
+    for (uint32_t i = 0; i < GPU_SAMPLER_STEPS; i++)
         gpu_event_free(w->steps[i].event);
     gpu_host_release(w->device->gpu, w->pinned);
     if (w->memory)
@@ -75,13 +75,13 @@ static void draws_close(struct gpu_draws *base)
     mem_free(w);
 }
 
-static void draws_begin(struct gpu_draws *w, uint32_t i_step)
+static void sampler_begin(struct gpu_sampler *w, uint32_t i_step)
 {
     of(w)->steps[i_step].n_used = 0;
 }
 
 /* A list's place, of host and device; *ok becomes false where there is no room. */
-static uint64_t put(struct draws *w, struct step *s, const void *list, uint64_t n_bytes, bool *ok)
+static uint64_t put(struct sampler *w, struct step *s, const void *list, uint64_t n_bytes, bool *ok)
 {
     uint64_t at = s->n_used;
     if (!*ok || n_bytes > w->lists_bytes - at) {
@@ -106,10 +106,11 @@ static void shift(struct gpu_sample_row *rows, uint32_t n_rows, uint64_t biases,
     }
 }
 
-static enum status draws_send(struct gpu_draws *base, uint32_t i_step, const struct gpu_draw *d,
-                              const uint32_t **at, struct error *err)
+static enum status sampler_send(struct gpu_sampler *base, uint32_t i_step,
+                                const struct gpu_sample_lists *d, const uint32_t **at,
+                                struct error *err)
 {
-    struct draws *w = of(base);
+    struct sampler *w = of(base);
     struct step *s = &w->steps[i_step];
     bool ok = d->first_place + (uint64_t)d->n_rows <= base->o.n_places;
     const uint64_t begin = s->n_used;
@@ -148,10 +149,10 @@ static enum status draws_send(struct gpu_draws *base, uint32_t i_step, const str
 }
 
 /* What fails is the device's failure, too, as of any operator: a recording is refused by it. */
-static enum status draws_draw(struct gpu_draws *base, float *logits, uint32_t stride,
-                              struct error *err)
+static enum status sampler_sample(struct gpu_sampler *base, float *logits, uint32_t stride,
+                                  struct error *err)
 {
-    struct draws *w = of(base);
+    struct sampler *w = of(base);
     struct gpu_sample_params p = w->sent;
     p.logits = logits;
     p.stride = stride;
@@ -164,10 +165,10 @@ static enum status draws_draw(struct gpu_draws *base, float *logits, uint32_t st
     return s;
 }
 
-static enum status draws_end(struct gpu_draws *base, uint32_t i_step, uint32_t n_places,
-                             uint32_t n_slots, struct error *err)
+static enum status sampler_end(struct gpu_sampler *base, uint32_t i_step, uint32_t n_places,
+                               uint32_t n_slots, struct error *err)
 {
-    struct draws *w = of(base);
+    struct sampler *w = of(base);
     struct step *s = &w->steps[i_step];
     if (!cuda_goes_on(w->device)) {
         *err = w->device->error;
@@ -182,12 +183,12 @@ static enum status draws_end(struct gpu_draws *base, uint32_t i_step, uint32_t n
     return gpu_event_record(s->event, w->device->stream, err);
 }
 
-static enum status draws_query(struct gpu_draws *w, uint32_t i_step, struct error *err)
+static enum status sampler_query(struct gpu_sampler *w, uint32_t i_step, struct error *err)
 {
     return gpu_event_query(of(w)->steps[i_step].event, err);
 }
 
-static enum status draws_wait(struct gpu_draws *w, uint32_t i_step, struct error *err)
+static enum status sampler_wait(struct gpu_sampler *w, uint32_t i_step, struct error *err)
 {
     return gpu_event_wait(of(w)->steps[i_step].event, err);
 }
@@ -201,17 +202,17 @@ void cuda_backend_take_last(struct device *d, uint32_t *ids, const uint32_t *slo
         cuda_note(x, cuda_take_last(x->stream, ids, slots, last, n_rows, &err), &err);
 }
 
-static const struct gpu_draws_ops draws_ops = {.begin = draws_begin,
-                                               .send = draws_send,
-                                               .draw = draws_draw,
-                                               .end = draws_end,
-                                               .query = draws_query,
-                                               .wait = draws_wait,
-                                               .close = draws_close};
+static const struct gpu_sampler_ops sampler_ops = {.begin = sampler_begin,
+                                                   .send = sampler_send,
+                                                   .sample = sampler_sample,
+                                                   .end = sampler_end,
+                                                   .query = sampler_query,
+                                                   .wait = sampler_wait,
+                                                   .close = sampler_close};
 
-static void lay_out(struct draws *w)
+static void lay_out(struct sampler *w)
 {
-    const struct gpu_draws_options *o = &w->base.o;
+    const struct gpu_sampler_options *o = &w->base.o;
     uint8_t *at = w->memory, *host = w->pinned;
     w->base.last = (uint32_t *)(void *)at;
     at += aligned((uint64_t)o->n_slots * sizeof(uint32_t));
@@ -220,7 +221,7 @@ static void lay_out(struct draws *w)
     w->lists = at;
     at += w->lists_bytes;
     w->results = (struct gpu_sampled *)(void *)at;
-    for (uint32_t i = 0; i < GPU_DRAW_STEPS; i++) {
+    for (uint32_t i = 0; i < GPU_SAMPLER_STEPS; i++) {
         struct step *s = &w->steps[i];
         s->host_lists = host;
         host += w->lists_bytes;
@@ -233,37 +234,37 @@ static void lay_out(struct draws *w)
     }
 }
 
-static enum status open_parts(struct draws *w, struct error *err)
+static enum status open_parts(struct sampler *w, struct error *err)
 {
-    const struct gpu_draws_options *o = &w->base.o;
+    const struct gpu_sampler_options *o = &w->base.o;
     struct device *d = &w->device->base;
-    w->memory = d->ops->memory.alloc(d, gpu_draws_bytes(o));
+    w->memory = d->ops->memory.alloc(d, gpu_sampler_bytes(o));
     if (!w->memory)
         return error_set(err, STATUS_NO_MEMORY,
                          "this worker's part of the device has no %.1f MiB to draw tokens with: "
                          "raise --gpu-memory-utilization",
-                         (double)gpu_draws_bytes(o) / (1 << 20));
+                         (double)gpu_sampler_bytes(o) / (1 << 20));
     TRY(gpu_host_alloc(w->device->gpu,
-                       GPU_DRAW_STEPS * (w->lists_bytes + results_bytes(o) +
-                                         aligned((uint64_t)o->n_slots * sizeof(uint32_t))),
+                       GPU_SAMPLER_STEPS * (w->lists_bytes + results_bytes(o) +
+                                            aligned((uint64_t)o->n_slots * sizeof(uint32_t))),
                        &w->pinned, err));
-    for (uint32_t i = 0; i < GPU_DRAW_STEPS; i++)
+    for (uint32_t i = 0; i < GPU_SAMPLER_STEPS; i++)
         TRY(gpu_event_new(w->device->gpu, &w->steps[i].event, err));
     lay_out(w);
     return STATUS_OK;
 }
 
-enum status gpu_draws_open(struct device *d, const struct gpu_draws_options *o,
-                           struct gpu_draws **out, struct error *err)
+enum status gpu_sampler_open(struct device *d, const struct gpu_sampler_options *o,
+                             struct gpu_sampler **out, struct error *err)
 {
-    struct draws *w = mem_zalloc(sizeof *w);
-    w->base = (struct gpu_draws){.ops = &draws_ops, .o = *o, .n_bytes = gpu_draws_bytes(o)};
+    struct sampler *w = mem_zalloc(sizeof *w);
+    w->base = (struct gpu_sampler){.ops = &sampler_ops, .o = *o, .n_bytes = gpu_sampler_bytes(o)};
     w->device = cuda_of(d);
     w->lists_bytes = aligned(lists_bytes(o));
     w->scratch_bytes = cuda_sample_scratch_bytes(o->n_rows, o->vocab_size);
     enum status s = open_parts(w, err);
     if (s != STATUS_OK) {
-        draws_close(&w->base);
+        sampler_close(&w->base);
         return s;
     }
     *out = &w->base;
