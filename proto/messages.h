@@ -89,9 +89,9 @@ struct worker_info {
     struct str http_address;         /* /livez /readyz /metrics */
     struct str model;                /* served model's name, for humans */
     uint32_t max_model_len, vocab_size;
-    uint32_t n_draft;        /* tokens it can draft per sequence and step; 0: no speculation */
-    uint32_t draft_max_seqs; /* and with how many sequences in a step it pays; 0: always */
-    bool scores_prompts;     /* it takes n_prompt_logprobs */
+    uint32_t n_draft;           /* tokens it can draft per sequence and step; 0: no speculation */
+    uint32_t draft_max_seqs;    /* and with how many sequences in a step it pays; 0: always */
+    bool gives_prompt_logprobs; /* it takes n_prompt_logprobs */
     const struct kv_group *kv_groups;
     uint32_t n_kv_groups;
     /* what it was doing, for adoption by a restarted head; term_epoch 0: nothing */
@@ -179,7 +179,7 @@ struct sampling_params {
     uint64_t seed;               /* always set: the gateway draws it when the client gives none */
     uint32_t i_prompt, i_choice; /* with seed: the key of the random draws */
     int32_t n_logprobs;          /* -1: none; 0: the chosen token's; k: and the top k */
-    int32_t n_prompt_logprobs;   /* the same of the prompt's own ids: it is scored */
+    int32_t n_prompt_logprobs;   /* the same of the prompt's own ids */
     uint32_t max_tokens, min_tokens;
     struct u32_span eos_ids;     /* empty with ignore_eos; a stop that is not shown */
     struct u32_span stop_ids;    /* stop_token_ids */
@@ -202,10 +202,10 @@ struct msg_submit {
     uint32_t attempt; /* a newer attempt replaces an older one */
     uint64_t tenant;  /* from the key file; salts the prefix cache with cache_salt */
     struct str cache_salt;
-    int32_t priority;            /* lower is sooner, as in vLLM */
-    uint32_t n_prompt, n_scored; /* ids[0..n_prompt) are the prompt; rows of it and, behind it, */
-    struct u32_span ids;         /* tokens that the gateway has received so far */
-    uint64_t deadline_ms;        /* from now; 0: none */
+    int32_t priority;                    /* lower is sooner, as in vLLM */
+    uint32_t n_prompt, n_known_logprobs; /* rows of prompt_logprobs that the gateway has */
+    struct u32_span ids;  /* [0, n_prompt): the prompt; then the tokens that the gateway has */
+    uint64_t deadline_ms; /* from now; 0: none */
     struct sampling_params sampling;
     bool same_grammar; /* that of the session's last Submit with one; sampling has none */
 };
@@ -260,7 +260,7 @@ struct msg_cluster {
     struct str model;
     uint32_t max_model_len, vocab_size;
     uint32_t running, waiting;
-    bool draining, scores_prompts, one_class; /* prompts are: by head and ranks; fcfs */
+    bool draining, gives_prompt_logprobs, one_class; /* of head and ranks; fcfs */
     uint32_t start_s; /* no replica serves, and none has to: until one would; 0: else */
     struct cluster_load load;
 };
@@ -392,7 +392,7 @@ struct result_item {
 };
 struct msg_result {
     uint64_t term_epoch, step;
-    const struct result_item *items; /* in the order of the plan's runs that sample or score */
+    const struct result_item *items; /* of runs that sample or have prompt_logprobs, in order */
     uint32_t n_items;
     uint64_t execute_ns, wait_ns; /* device time of the step; time it waited for its plan */
     uint32_t n_drafted;           /* draft tokens run in this step, accepted or not */

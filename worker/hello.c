@@ -80,7 +80,7 @@ bool worker_fill_hello(void *ctx, struct msg_hello *h)
         .max_model_len = i->limits.max_model_len,
         .vocab_size = i->limits.vocab_size,
         .n_draft = i->n_draft,
-        .scores_prompts = true,
+        .gives_prompt_logprobs = true,
         .draft_max_seqs = i->draft_max_seqs,
         .kv_groups = i->limits.kv_groups,
         .n_kv_groups = i->limits.n_kv_groups,

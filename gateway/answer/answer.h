@@ -55,7 +55,8 @@ struct answer_delta {
     uint32_t stop_id;           /* with end: the stop id that did, UINT32_MAX: none (EOS) */
     struct answer_usage usage;  /* of this choice so far */
     const struct generation *g; /* all ids, for dialects that repeat them at the end */
-    const struct prompt_scores *scores; /* of the prompt, all of them; NULL: it is not scored */
+    const struct prompt_logprobs
+        *prompt_logprobs; /* of the prompt, all of them; NULL: nobody asked */
 };
 
 struct answer_rules {                              /* shared by the choices of a request */

@@ -3,7 +3,7 @@
 #include "gateway/dialects/chat_roles.h"
 #include "gateway/dialects/dialects.h"
 #include "gateway/dialects/openai_json.h"
-#include "gateway/dialects/openai_scores.h"
+#include "gateway/dialects/openai_prompt_logprobs.h"
 #include "gateway/dialects/sse.h"
 #include "gateway/fields/read.h"
 #include "gateway/tools/set.h"
@@ -254,7 +254,7 @@ static void write_whole(struct strbuf *out, const struct answer_shape *a,
     strbuf_append_c(out, "],\"usage\":");
     openai_usage(out, a, u);
     openai_prompt(out, a, d->prompt);
-    openai_prompt_logprobs(out, a, d->scores);
+    openai_prompt_logprobs(out, a, d->prompt_logprobs);
     openai_absent(out, a, "kv_transfer_params");
     openai_absent(out, a, "ec_transfer_params");
     openai_absent(out, a, "service_tier");

@@ -2,7 +2,7 @@
 #include "gateway/dialects/dialects.h"
 #include "gateway/dialects/openai_completions.h"
 #include "gateway/dialects/openai_json.h"
-#include "gateway/dialects/openai_scores.h"
+#include "gateway/dialects/openai_prompt_logprobs.h"
 #include "gateway/dialects/sse.h"
 
 #define OBJECT "text_completion"
@@ -41,7 +41,7 @@ struct shown {
 
 static struct shown shown_of(const struct answer_shape *a, const struct answer_delta *d)
 {
-    uint32_t n_prompt = openai_echoed_scores(a, d) ? d->prompt->n_ids : 0;
+    uint32_t n_prompt = openai_echoed_prompt_logprobs(a, d) ? d->prompt->n_ids : 0;
     return (struct shown){a, d, n_prompt, n_prompt + d->n_ids};
 }
 
@@ -140,7 +140,7 @@ static void append_choice(struct strbuf *out, const struct answer_shape *a,
     openai_finish(out, d);
     if (d->first)
         openai_prompt(out, a, d->prompt);
-    openai_prompt_logprobs(out, a, d->scores);
+    openai_prompt_logprobs(out, a, d->prompt_logprobs);
     if (a->params->return_token_ids)
         openai_ids(out, "token_ids", d->ids, d->n_ids);
     else

@@ -222,7 +222,7 @@ static bool check_together(const struct params *p, const struct params_policy *p
     if (p->prompt_logprobs >= 0 && p->stream)
         return api_error_set(e, 400, "prompt_logprobs",
                              "`prompt_logprobs` are not available when `stream=True`.");
-    if (p->scores_only && !p->echo)
+    if (p->prompt_only && !p->echo)
         return api_error_set(e, 400, "max_tokens",
                              "max_tokens must be at least 1 without `echo`, got 0.");
     if (p->tools && p->tool_choice == TOOL_CHOICE_AUTO && !policy->auto_tools)
@@ -318,7 +318,7 @@ bool params_init(struct params *out, enum api_kind kind, json_t *owned_body,
         out->add_generation_prompt = !out->continue_final_message;
     const json_t *max_tokens = json_object_get(out->body, "max_tokens");
     if (kind == API_COMPLETIONS && !out->max_tokens && max_tokens && !json_is_null(max_tokens)) {
-        out->scores_only = true;
+        out->prompt_only = true;
         out->max_tokens = 1; /* the head's least, and given to nobody */
     } else if (kind == API_COMPLETIONS && !out->max_tokens) {
         out->max_tokens = 16;

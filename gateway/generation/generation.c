@@ -31,7 +31,7 @@ void generation_fini(struct generation *g)
     mem_free(g->ids);
     mem_free(g->logprobs);
     mem_free(g->vector);
-    prompt_scores_fini(&g->scores);
+    prompt_logprobs_fini(&g->prompt_logprobs);
     strbuf_fini(&g->text);
     strbuf_fini(&g->said);
     *g = (struct generation){.i_stop = -1};
@@ -190,16 +190,16 @@ static void keep_vector(struct generation *g, struct f32_span v)
 }
 
 /* Rows of the prompt come before its first token, in items of their own. */
-static enum generation_event take_scores(struct generation *g, const struct tokens_item *t)
+static enum generation_event take_prompt_logprobs(struct generation *g, const struct tokens_item *t)
 {
     if (t->n_prompt_logprobs == 0 || g->stream.phase != STREAM_OPEN ||
         t->attempt != g->stream.attempt)
         return GENERATION_NOTHING;
-    switch (prompt_scores_take(&g->scores, t)) {
-    case SCORES_MISSING:
+    switch (prompt_logprobs_take(&g->prompt_logprobs, t)) {
+    case PROMPT_LOGPROBS_MISSING:
         stream_again(&g->stream);
         return GENERATION_RESUBMIT;
-    case SCORES_NO_MEMORY:
+    case PROMPT_LOGPROBS_NO_MEMORY:
         return fail(g, 500, "no memory for the log-probabilities of the prompt");
     default:
         return GENERATION_NOTHING;
@@ -209,10 +209,10 @@ static enum generation_event take_scores(struct generation *g, const struct toke
 /* Ended well by the head. */
 static enum generation_event end_well(struct generation *g, const struct generation_rules *r)
 {
-    if (!prompt_scores_complete(&g->scores))
+    if (!prompt_logprobs_complete(&g->prompt_logprobs))
         return fail(g, 503,
                     "The prompt was not scored: the cluster has workers of an older version.");
-    if (r->scores_only) {
+    if (r->prompt_only) {
         g->finish = FINISH_LENGTH;
         g->stop_id = UINT32_MAX;
     }
@@ -241,9 +241,9 @@ enum generation_event generation_on_tokens(struct generation *g, const struct ge
                                            const struct tokens_item *t)
 {
     uint32_t skip;
-    enum generation_event scored = take_scores(g, t);
-    if (scored != GENERATION_NOTHING)
-        return scored;
+    enum generation_event taken = take_prompt_logprobs(g, t);
+    if (taken != GENERATION_NOTHING)
+        return taken;
     enum stream_verdict v = stream_on_tokens(&g->stream, t, &skip);
     if (v == STREAM_DROP)
         return GENERATION_NOTHING;
@@ -253,7 +253,7 @@ enum generation_event generation_on_tokens(struct generation *g, const struct ge
         return fail(g, 500, "the cluster ended the request before what it has sent already");
     if (t->n_cached > g->n_cached)
         g->n_cached = t->n_cached;
-    for (uint32_t i = skip; i < t->ids.n && !r->scores_only; i++) {
+    for (uint32_t i = skip; i < t->ids.n && !r->prompt_only; i++) {
         enum generation_event e = take_token(g, r, t, i);
         if (e == GENERATION_FAILED)
             return e;

@@ -5,7 +5,7 @@
  * submits, cancels and writes; this module has no I/O. Loop thread only. */
 #include "gateway/base/api_error.h"
 #include "gateway/generation/forbidden.h"
-#include "gateway/generation/prompt_scores.h"
+#include "gateway/generation/prompt_logprobs.h"
 #include "gateway/generation/stop_strings.h"
 #include "gateway/generation/stream_state.h"
 #include "text/text.h"
@@ -23,7 +23,7 @@ struct generation_rules { /* shared by the choices of a request; borrowed */
     bool want_logprobs; /* to be given; the sum is kept whenever rows come */
     bool keep_said;
     struct forbidden forbidden; /* params NULL: nothing is */
-    bool scores_only;           /* max_tokens 0: what is drawn behind the prompt is nobody's */
+    bool prompt_only;           /* max_tokens 0: what is drawn behind the prompt is nobody's */
 };
 
 /* The chosen token first, then the top ones, best first. */
@@ -48,8 +48,8 @@ struct generation {
     uint32_t n_given_ids; /* ids the client's deltas cover */
     uint32_t n_chars; /* code points of all its text, behind those of an echo; with want_logprobs */
     uint32_t n_cached;
-    struct prompt_scores scores; /* of the prompt, in one choice of it */
-    float *vector;               /* [n_vector] of a pooling request that has ended */
+    struct prompt_logprobs prompt_logprobs; /* of the prompt, in one choice of it */
+    float *vector;                          /* [n_vector] of a pooling request that has ended */
     uint32_t n_vector;
     enum finish_reason finish; /* STOP or LENGTH once it has ended well */
     int32_t i_stop;            /* the stop string that ended it, -1: none */

@@ -39,18 +39,18 @@ struct params_policy {        /* what this server lets requests say */
     const struct sampling_defaults *defaults; /* borrowed; NULL: OpenAI's */
 };
 
-#define PARAMS_MAX_CHOICES    128u       /* n */
-#define PARAMS_MAX_LOGPROBS   64u        /* a rank's */
-#define PARAMS_MAX_SCORES     (1u << 19) /* of a request's prompts: ids, each with so many */
-#define PARAMS_MAX_STREAMED   (1u << 14) /* of these in a stream, which writes them at once */
-#define PARAMS_MAX_STOP_IDS   1024u
-#define PARAMS_MAX_LOGIT_BIAS 4096u
-#define PARAMS_MAX_BAD_WORDS  128u
-#define PARAMS_MAX_REQUEST_ID 64u
-#define PARAMS_MAX_CACHE_SALT 128u
-#define PARAMS_MAX_TIMEOUT_S  86400
-#define PARAMS_NO_TRUNCATION  (-2)
-#define PARAMS_MAX_DEPTH      JSON_BODY_MAX_DEPTH /* nesting of the body */
+#define PARAMS_MAX_CHOICES         128u       /* n */
+#define PARAMS_MAX_LOGPROBS        64u        /* a rank's */
+#define PARAMS_MAX_PROMPT_LOGPROBS (1u << 19) /* of a request's prompts: ids, each with so many */
+#define PARAMS_MAX_STREAMED        (1u << 14) /* of these in a stream, which writes them at once */
+#define PARAMS_MAX_STOP_IDS        1024u
+#define PARAMS_MAX_LOGIT_BIAS      4096u
+#define PARAMS_MAX_BAD_WORDS       128u
+#define PARAMS_MAX_REQUEST_ID      64u
+#define PARAMS_MAX_CACHE_SALT      128u
+#define PARAMS_MAX_TIMEOUT_S       86400
+#define PARAMS_NO_TRUNCATION       (-2)
+#define PARAMS_MAX_DEPTH           JSON_BODY_MAX_DEPTH /* nesting of the body */
 #define PARAMS_MAX_VALUES                                                                          \
     JSON_BODY_MAX_VALUES /* in the body and the arguments inside: bounds its JSON trees */
 
@@ -76,7 +76,7 @@ struct params {
     bool want_logprobs;      /* chat: logprobs: true */
     int64_t logprobs;        /* completions' logprobs, chat's top_logprobs; -1: not given */
     int64_t prompt_logprobs; /* -1: not given */
-    bool scores_only;        /* max_tokens 0: the prompt is answered, and nothing generated */
+    bool prompt_only;        /* max_tokens 0: the prompt is answered, and nothing generated */
     int64_t top_k, min_tokens, priority;
     double temperature, top_p, min_p;
     double presence_penalty, frequency_penalty, repetition_penalty;

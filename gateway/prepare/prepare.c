@@ -201,7 +201,7 @@ static bool check_length(const struct prepare_model *m, const struct params *p, 
 }
 
 /* What the answer would hold of the prompts' own ids. */
-static bool check_scores(const struct prepared *x, struct api_error *e)
+static bool check_prompt_logprobs(const struct prepared *x, struct api_error *e)
 {
     const struct params *p = &x->params;
     uint64_t n_ids = 0, k = (uint64_t)p->sampling.n_prompt_logprobs + 1;
@@ -210,7 +210,7 @@ static bool check_scores(const struct prepared *x, struct api_error *e)
         return true;
     for (uint32_t i = 0; i < x->prompts.n; i++)
         n_ids += x->prompts.items[i].n_ids;
-    uint32_t most = p->stream ? PARAMS_MAX_STREAMED : PARAMS_MAX_SCORES;
+    uint32_t most = p->stream ? PARAMS_MAX_STREAMED : PARAMS_MAX_PROMPT_LOGPROBS;
     if (n_ids * k * times <= most)
         return true;
     return api_error_set(e, 400, p->prompt_logprobs >= 0 ? "prompt_logprobs" : "logprobs",
@@ -253,7 +253,7 @@ static bool prepare_prompts(const struct prepare_model *m, const struct dialect 
                              "The %s are more than %u pieces of %u tokens: send fewer at once.",
                              field, m->max_choices, m->max_model_len);
     out->max_tokens_room = m->max_model_len > longest ? m->max_model_len - longest : 0;
-    return check_scores(out, e);
+    return check_prompt_logprobs(out, e);
 }
 
 void prepare_request(const struct prepare_model *m, const struct dialect *d, struct str body,

@@ -33,13 +33,13 @@ static struct answer_usage usage_of(const struct api_request *r)
     return u;
 }
 
-/* A prompt is scored once, for all of its choices. NULL: it is not. */
-static const struct prompt_scores *scores_of(const struct api_request *r,
-                                             const struct api_choice *c)
+/* A prompt's log-probabilities are made once, for all of its choices. NULL: nobody asked. */
+static const struct prompt_logprobs *prompt_logprobs_of(const struct api_request *r,
+                                                        const struct api_choice *c)
 {
     uint32_t n = r->prepared.params.n_generated;
     bool wanted = r->prepared.params.sampling.n_prompt_logprobs >= 0;
-    return wanted ? &r->choices[c->i_choice - c->i_choice % n].g.scores : NULL;
+    return wanted ? &r->choices[c->i_choice - c->i_choice % n].g.prompt_logprobs : NULL;
 }
 
 /* What the choice has to say, as answer i_choice: its text, fed to the answer, becomes parts. */
@@ -60,7 +60,7 @@ static void make_delta(struct api_request *r, struct api_choice *c, uint32_t i_c
         .stop_id = g->finish == FINISH_STOP ? g->stop_id : UINT32_MAX,
         .usage = {.completion_tokens = g->n_given_ids + d->n_ids, .cached_tokens = g->n_cached},
         .g = g,
-        .scores = scores_of(r, c),
+        .prompt_logprobs = prompt_logprobs_of(r, c),
     };
     out->usage.prompt_tokens = out->prompt->n_ids;
     if (g->i_stop >= 0)
@@ -122,8 +122,8 @@ static void finish_stream(struct api_request *r)
 static bool is_due(const struct api_request *r, const struct api_choice *c)
 {
     const struct generation *g = &c->g;
-    const struct prompt_scores *s = scores_of(r, c);
-    if (s && !prompt_scores_complete(s))
+    const struct prompt_logprobs *s = prompt_logprobs_of(r, c);
+    if (s && !prompt_logprobs_complete(s))
         return false; /* they are said first */
     return !g->begun || generation_ended(g) ||
            g->n_ids - g->n_given_ids >= r->prepared.params.stream_interval;
@@ -216,7 +216,8 @@ static uint64_t count_entries(const struct api_request *r)
     for (uint32_t i = 0; i < w->n; i++) {
         const struct answer_delta *d = &w->deltas[i];
         n += d->logprobs ? d->n_ids * k : 0;
-        n += d->scores ? (uint64_t)d->scores->n_known * d->scores->width : 0;
+        n += d->prompt_logprobs ? (uint64_t)d->prompt_logprobs->n_known * d->prompt_logprobs->width
+                                : 0;
         n += d->g->n_vector;
     }
     return n;

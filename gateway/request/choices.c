@@ -36,14 +36,15 @@ static void choose_parsers(struct api_request *r)
     r->rules.n_marker_ids = p->skip_special_tokens ? o->n_marker_ids : 0;
 }
 
-/* The first choice of a prompt asks for its scores; all of them give them. */
-static void want_scores(struct api_request *r, struct api_choice *c, const struct prompt *prompt)
+/* The first choice of a prompt asks for its log-probabilities; all of them give them. */
+static void want_prompt_logprobs(struct api_request *r, struct api_choice *c,
+                                 const struct prompt *prompt)
 {
     const struct params *p = &r->prepared.params;
     if (p->sampling.n_prompt_logprobs < 0)
         return;
     if (c->i_choice % p->n_generated == 0)
-        prompt_scores_init(&c->g.scores, prompt->n_ids, p->sampling.n_prompt_logprobs);
+        prompt_logprobs_init(&c->g.prompt_logprobs, prompt->n_ids, p->sampling.n_prompt_logprobs);
     if (p->echo && p->logprobs >= 0)
         c->g.n_chars = generation_count_chars(prompt->text);
 }
@@ -73,7 +74,7 @@ void api_request_make_choices(struct api_request *r)
         .min_tokens = p->sampling.min_tokens,
         .want_logprobs = p->want_logprobs || (p->kind == API_COMPLETIONS && p->logprobs >= 0),
         .keep_said = r->dialect->repeats_text && p->stream,
-        .scores_only = p->scores_only,
+        .prompt_only = p->prompt_only,
     };
     if (r->s->o.checks_tokens && forbidden_any(&f))
         r->rules.forbidden = f;
@@ -89,6 +90,6 @@ void api_request_make_choices(struct api_request *r)
         r->choices[i].i_choice = i;
         generation_init(&r->choices[i].g, &r->rules, prompt->ids, prompt->n_ids);
         answer_init(&r->choices[i].answer, &r->answer_rules, i, prompt);
-        want_scores(r, &r->choices[i], prompt);
+        want_prompt_logprobs(r, &r->choices[i], prompt);
     }
 }

@@ -121,7 +121,7 @@ struct cluster_view {
     enum status refused; /* why the head takes this gateway not; STATUS_OK: it may */
     uint64_t link_changed_ns, replica_lost_ns; /* replica_lost_ns: 0 while one is ready */
     bool known;                                /* the head has told of the cluster: what follows */
-    bool scores_prompts, one_class;
+    bool gives_prompt_logprobs, one_class;
     uint32_t n_replicas_ready, max_model_len; /* 0: not known */
     uint32_t start_s; /* none serves and none has to: until one would, as the head said last */
     uint32_t max_loras;

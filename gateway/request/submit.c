@@ -67,10 +67,10 @@ enum status api_choice_submit(struct api_choice *c, uint64_t *bytes)
         .deadline_ms = ms_left(r),
         .n_prompt = p->n_ids,
         .ids = submit_ids(c, p),
-        .n_scored = c->g.scores.n_known,
+        .n_known_logprobs = c->g.prompt_logprobs.n_known,
         .sampling = params->sampling,
     };
-    if (prompt_scores_complete(&c->g.scores)) /* or they are another choice's */
+    if (prompt_logprobs_complete(&c->g.prompt_logprobs)) /* or they are another choice's */
         m.sampling.n_prompt_logprobs = -1;
     m.sampling.i_prompt = c->i_choice / params->n_generated;
     m.sampling.i_choice = c->i_choice % params->n_generated;

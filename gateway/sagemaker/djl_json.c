@@ -88,7 +88,7 @@ static void append_tokens(struct strbuf *out, const struct answer_shape *a,
 static void append_prefill(struct strbuf *out, const struct answer_shape *a,
                            const struct answer_delta *d)
 {
-    const struct prompt_scores *s = d->scores;
+    const struct prompt_logprobs *s = d->prompt_logprobs;
     char buf[OPENAI_TOKEN_MAX];
     strbuf_append_c(out, ",\"prefill\":[");
     for (uint32_t i = 0; s && i < d->prompt->n_ids; i++) {

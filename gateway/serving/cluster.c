@@ -46,7 +46,7 @@ void serving_on_cluster(struct serving *s, const struct msg_cluster *m)
     s->cluster.known = true;
     s->cluster.n_replicas_ready = m->n_replicas_ready;
     s->cluster.start_s = m->start_s;
-    s->cluster.scores_prompts = m->scores_prompts;
+    s->cluster.gives_prompt_logprobs = m->gives_prompt_logprobs;
     s->cluster.one_class = m->one_class;
     s->cluster.max_model_len = m->max_model_len;
 }

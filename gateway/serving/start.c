@@ -99,7 +99,7 @@ static void check_cluster(const struct api_request *r, struct api_error *e)
 {
     const struct serving *s = r->s;
     const struct params *p = &r->prepared.params;
-    if (p->sampling.n_prompt_logprobs >= 0 && s->cluster.known && !s->cluster.scores_prompts)
+    if (p->sampling.n_prompt_logprobs >= 0 && s->cluster.known && !s->cluster.gives_prompt_logprobs)
         api_error_set(e, 400, p->prompt_logprobs >= 0 ? "prompt_logprobs" : "logprobs",
                       "Prompts are not scored: the cluster has a head or workers of an older "
                       "version.");

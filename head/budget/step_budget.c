@@ -291,17 +291,18 @@ static void learn(struct step_budget *b, const double *x, double ns)
 void step_budget_on_result(struct step_budget *b, struct step_load load, uint64_t execute_ns)
 {
     const uint64_t most = NS_MAX_S * UINT64_C(1000000000);
-    if (!b->target_ns || execute_ns == 0 || load.n_sampled + load.n_scored + load.n_prompt == 0)
+    if (!b->target_ns || execute_ns == 0 ||
+        load.n_sampled + load.n_prompt_logprobs + load.n_prompt == 0)
         return;
     double ns = (double)(execute_ns < most ? execute_ns : most);
-    const double x[N_COSTS] = {1, (double)load.n_sampled + load.n_scored, load.n_prompt};
+    const double x[N_COSTS] = {1, (double)load.n_sampled + load.n_prompt_logprobs, load.n_prompt};
     if (b->token_ns <= 0)
         begin(b, x, ns);
     else
         learn(b, x, ns);
     b->n_results++;
     /* Tried sizes may be doubled; what is far above the estimate now has to be tried again. */
-    double n = load.n_prompt + load.n_scored * (1.0 + step_budget_tokens_of_sampled(b));
+    double n = load.n_prompt + load.n_prompt_logprobs * (1.0 + step_budget_tokens_of_sampled(b));
     double cap = 2 * n > b->cap ? 2 * n : b->cap;
     bool by_share;
     double alone = fitting(b, (double)b->target_ns, 0, &by_share),

@@ -7,9 +7,9 @@
  * nanoseconds per result; owned by one scheduler.
  *
  * Model: time(step) = pass + sampled * n_sampled + token * n_prompt, where a row that needs logits
- * (the last one of a run that samples, and all of a prompt that is scored) counts as sampled and
- * the others as prompt tokens. All three costs are learnt from every step (docs/scheduler.md, "What
- * a step costs"). */
+ * (the last one of a run that samples, and all of a prompt with prompt_logprobs) counts as sampled
+ * and the others as prompt tokens. All three costs are learnt from every step (docs/scheduler.md,
+ * "What a step costs"). */
 #include <stdint.h>
 
 struct step_budget {
@@ -25,7 +25,7 @@ struct step_budget {
 /* The rows of one step: those that are sampled from, other rows, and rows of prompts whose
  * log-probabilities are wanted, which have logits and cost as much as sampled ones. */
 struct step_load {
-    uint32_t n_sampled, n_prompt, n_scored;
+    uint32_t n_sampled, n_prompt, n_prompt_logprobs;
 };
 
 #define STEP_BUDGET_FLOOR 8u /* prompt tokens that a step may have whatever is believed */
@@ -46,8 +46,8 @@ uint32_t step_budget_prompt_tokens_within(const struct step_budget *b, uint32_t 
  * takes as much longer on a slow machine as everything there does. */
 uint32_t step_budget_resumed_tokens(const struct step_budget *b, uint32_t n_sampled);
 /* A row with logits costs so many prompt tokens more than one: what a prompt's last row, and each
- * one that is scored, takes of the budget beside its own token. 0 without a target, and where
- * nothing is known. */
+ * one of a prompt with prompt_logprobs, takes of the budget beside its own token. 0 without a
+ * target, and where nothing is known. */
 double step_budget_tokens_of_sampled(const struct step_budget *b);
 /* Standard deviation of what a decode is believed to cost, as a part of it: steps that all have
  * equally many do not tell what one of them costs. */

@@ -116,7 +116,7 @@ static void describe(struct worker_desc *d, const struct worker_info *i)
                               .max_model_len = i->max_model_len,
                               .vocab_size = i->vocab_size,
                               .n_draft = i->n_draft,
-                              .scores_prompts = i->scores_prompts,
+                              .gives_prompt_logprobs = i->gives_prompt_logprobs,
                               .draft_max_seqs = i->draft_max_seqs,
                               .role = i->replica_role,
                               .ordinal = i->ordinal,

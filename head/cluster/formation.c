@@ -85,7 +85,7 @@ static void take_limits(struct cluster *c, struct replica *g)
     g->vocab_size = first->vocab_size;
     g->n_kv_groups = first->n_kv_groups;
     g->n_draft = first->n_draft;
-    g->scores_prompts = first->scores_prompts;
+    g->gives_prompt_logprobs = first->gives_prompt_logprobs;
     g->draft_max_seqs = first->draft_max_seqs;
     g->role = first->role;
     for (uint32_t k = 0; k < g->n_kv_groups; k++)
@@ -96,7 +96,7 @@ static void take_limits(struct cluster *c, struct replica *g)
         if (d->max_model_len < g->max_model_len)
             g->max_model_len = d->max_model_len;
         g->n_draft = d->n_draft < g->n_draft ? d->n_draft : g->n_draft;
-        g->scores_prompts = g->scores_prompts && d->scores_prompts;
+        g->gives_prompt_logprobs = g->gives_prompt_logprobs && d->gives_prompt_logprobs;
         if (d->draft_max_seqs > 0 &&
             (g->draft_max_seqs == 0 || d->draft_max_seqs < g->draft_max_seqs))
             g->draft_max_seqs = d->draft_max_seqs; /* 0: no bound */

@@ -34,7 +34,7 @@ struct replica {
     uint32_t n_recoveries, n_comm_id;
     uint32_t isa_level, max_model_len, vocab_size, n_kv_groups;
     uint32_t n_draft, draft_max_seqs;                 /* what every rank can, */
-    bool scores_prompts;                              /* and this */
+    bool gives_prompt_logprobs;                       /* and this */
     enum replica_role role;                           /* theirs */
     struct kv_group kv_groups[CLUSTER_MAX_KV_GROUPS]; /* n_blocks = minimum over the ranks */
     uint8_t *comm_id;                                 /* [n_comm_id] */

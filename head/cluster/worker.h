@@ -23,7 +23,7 @@ struct worker_desc {
         model[129];
     uint64_t memory_bytes;
     uint32_t isa_level, tp, pp, max_model_len, vocab_size, n_draft, draft_max_seqs, n_kv_groups;
-    bool scores_prompts;
+    bool gives_prompt_logprobs;
     enum replica_role role;
     uint8_t config_hash[32], model_hash[32]; /* the second may be zeros */
     int32_t ordinal, shard_rank, shard_stage;

@@ -39,10 +39,10 @@ static uint32_t tokens_that_fit(const struct request *r, uint64_t *budget)
 }
 
 /* The same of rows of its prompt, of which as many are sent at once as lie side by side. */
-static uint32_t scores_that_fit(const struct request *r, uint64_t *budget)
+static uint32_t prompt_logprobs_that_fit(const struct request *r, uint64_t *budget)
 {
     const struct logprob_row *rows;
-    uint32_t n = 0, n_new = request_next_scores(r, &rows);
+    uint32_t n = 0, n_new = request_next_prompt_logprobs(r, &rows);
     for (; n < n_new; n++) {
         uint64_t bytes = ROW_BYTES + (ID_BYTES + 4u) * rows[n].ids.n;
         if (bytes > *budget)
@@ -52,17 +52,18 @@ static uint32_t scores_that_fit(const struct request *r, uint64_t *budget)
     return n;
 }
 
-static bool are_all_scores(const struct request *r, uint32_t n)
+static bool are_all_prompt_logprobs(const struct request *r, uint32_t n)
 {
-    return r->scores->n_delivered + n == r->scores->n_known;
+    return r->prompt_logprobs->n_delivered + n == r->prompt_logprobs->n_known;
 }
 
 static void fill_item(const struct request *r, uint64_t *budget, struct tokens_item *out)
 {
-    uint32_t n_scores = r->is_scored ? scores_that_fit(r, budget) : 0, n = 0;
-    if (!r->is_scored || are_all_scores(r, n_scores))
+    uint32_t n_prompt_logprobs = r->has_prompt_logprobs ? prompt_logprobs_that_fit(r, budget) : 0,
+             n = 0;
+    if (!r->has_prompt_logprobs || are_all_prompt_logprobs(r, n_prompt_logprobs))
         n = tokens_that_fit(r, budget);
-    request_fill_tokens(r, n_scores, n, out);
+    request_fill_tokens(r, n_prompt_logprobs, n, out);
 }
 
 /* True: all that there is of it. */
@@ -71,8 +72,9 @@ static bool note_delivered(struct request *r, const struct tokens_item *item)
     r->n_delivered += request_pools(r) ? request_n_generated(r) : item->ids.n;
     request_rows_delivered(r);
     if (item->n_prompt_logprobs > 0)
-        request_scores_delivered(r, item->n_prompt_logprobs);
-    return r->n_delivered == request_n_generated(r) && (!r->is_scored || are_all_scores(r, 0));
+        request_prompt_logprobs_delivered(r, item->n_prompt_logprobs);
+    return r->n_delivered == request_n_generated(r) &&
+           (!r->has_prompt_logprobs || are_all_prompt_logprobs(r, 0));
 }
 
 static uint32_t fill_refusals(struct head_core *h, const struct gateway *g)

@@ -64,7 +64,7 @@ void dispatch_on_ready(void *core, struct replica *g)
         .n_draft = g->n_draft,
         .draft_max_seqs = g->draft_max_seqs,
         .enable_prefix_caching = h->config.enable_prefix_caching,
-        .scores_prompts = g->scores_prompts,
+        .gives_prompt_logprobs = g->gives_prompt_logprobs,
         .n_kv_groups = g->n_kv_groups,
     };
     memcpy(c.kv_groups, g->kv_groups, sizeof c.kv_groups);

@@ -214,7 +214,7 @@ static void tell_cluster(struct head_core *h, struct gateway *g, const struct ms
                    now->n_replicas != g->told.n_replicas || now->n_workers != g->told.n_workers ||
                    now->max_model_len != g->told.max_model_len ||
                    now->vocab_size != g->told.vocab_size || now->draining != g->told.draining ||
-                   now->scores_prompts != g->told.scores_prompts;
+                   now->gives_prompt_logprobs != g->told.gives_prompt_logprobs;
     changed |= (now->start_s > 0) != (g->told.start_s > 0);
     bool load = now->start_s != g->told.start_s || now->running != g->told.running ||
                 now->waiting != g->told.waiting || load_differs(&now->load, &g->told.load);
@@ -248,7 +248,7 @@ void gateways_flush(struct head_core *h)
         .waiting = h->n_waiting,
         .draining = h->draining,
         .load = *load_now(h),
-        .scores_prompts = engine_slots_score_prompts(h),
+        .gives_prompt_logprobs = engine_slots_give_prompt_logprobs(h),
         .one_class = !h->config.priorities,
         .start_s = scale_seconds_to_start(h),
     };

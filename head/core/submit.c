@@ -104,7 +104,7 @@ static void refuse(struct head_core *h, struct gateway *g, const struct msg_subm
  * of log-probabilities are gone when they have been sent: it has all of those. */
 static bool continues(const struct request *r, const struct msg_submit *m)
 {
-    if (r->is_scored && m->n_scored != r->scores->n_delivered)
+    if (r->has_prompt_logprobs && m->n_known_logprobs != r->prompt_logprobs->n_delivered)
         return false;
     return m->n_prompt == r->n_prompt && m->ids.n >= m->n_prompt && m->ids.n <= r->n_ids &&
            request_has_rows_from(r, m->ids.n - m->n_prompt) &&

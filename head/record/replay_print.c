@@ -74,10 +74,10 @@ void replay_print_result(FILE *out, uint64_t now_ns, const struct msg_result *m,
                          const struct scheduler *s)
 {
     const struct step_budget *b = &s->budget;
-    uint64_t mask_units = 0, n_scored = 0;
+    uint64_t mask_units = 0, n_prompt_logprobs = 0;
     for (uint32_t i = 0; i < m->n_items; i++) {
         mask_units += m->items[i].mask_units;
-        n_scored += m->items[i].n_prompt_logprobs;
+        n_prompt_logprobs += m->items[i].n_prompt_logprobs;
     }
     fprintf(out,
             "  at %.3f s: result of step %llu, executed in %.1f ms; believed: %.2f ms, %.3f a "
@@ -86,8 +86,8 @@ void replay_print_result(FILE *out, uint64_t now_ns, const struct msg_result *m,
             b->pass_ns / 1e6, b->sampled_ns / 1e6, b->token_ns / 1e6, b->cap);
     if (mask_units > 0)
         fprintf(out, ", masks %.1f ms", (double)mask_units * PROTO_MASK_UNIT_NS / 1e6);
-    if (n_scored > 0)
-        fprintf(out, ", %llu rows scored", (unsigned long long)n_scored);
+    if (n_prompt_logprobs > 0)
+        fprintf(out, ", %llu rows scored", (unsigned long long)n_prompt_logprobs);
     if (s->rows.limits)
         fprintf(out, ", %u decodes of a step", s->rows.n_rows);
     if (s->rows.longest_ns != UINT64_MAX)

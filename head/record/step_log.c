@@ -275,7 +275,7 @@ static uint8_t *put_sampling(uint8_t *p, const struct request *r)
     p = step_log_put_varint(p, step_log_zigzag(s->n_logprobs));
     /* the mean of a prompt lets it have no prefix hits, as its log-probabilities would */
     int32_t whole = s->n_prompt_logprobs;
-    if (s->pooling == POOLING_MEAN || (whole >= 0 && !request_asks_scores(r)))
+    if (s->pooling == POOLING_MEAN || (whole >= 0 && !request_asks_prompt_logprobs(r)))
         whole = INT32_MAX;
     p = step_log_put_varint(p, step_log_zigzag(whole));
     p = step_log_put_varint(p, s->max_tokens);
@@ -384,7 +384,8 @@ void step_log_plan(struct step_log *l, uint32_t i_replica, const struct msg_plan
     memcpy(l->out.bytes + begins - sizeof n, &n, sizeof n);
 }
 
-/* A replay does not score: what a run without `sample` has brought of that is not there for it. */
+/* A replay makes no prompt_logprobs: what a run without `sample` has brought of that is not there
+ * for it. */
 static bool is_replayed(const struct result_item *x)
 {
     return x->ids.n > 0 || x->n_prompt_logprobs == 0;

@@ -6,41 +6,43 @@
 #include "common/base/mem.h"
 
 /* The rows of one result. One allocation: rows, then the ids of all, then the values. */
-struct score_chunk {
-    struct score_chunk *next;
+struct logprob_chunk {
+    struct logprob_chunk *next;
     uint32_t n, n_sent;
     struct logprob_row rows[];
 };
 
-bool request_scores_init(struct request *r, uint32_t n_received)
+bool request_prompt_logprobs_init(struct request *r, uint32_t n_received)
 {
     uint32_t n_rows = r->n_prompt - 1;
     if (r->sampling.n_prompt_logprobs < 0 || n_rows == 0)
         return true;
-    struct request_scores *s = arena_try_alloc(&r->arena, sizeof *s);
+    struct request_prompt_logprobs *s = arena_try_alloc(&r->arena, sizeof *s);
     if (!s)
         return false;
     uint32_t n = n_received < n_rows ? n_received : n_rows;
-    *s = (struct request_scores){.n_rows = n_rows, .n_known = n, .n_delivered = n};
+    *s = (struct request_prompt_logprobs){.n_rows = n_rows, .n_known = n, .n_delivered = n};
     s->newest = &s->chunks;
-    r->scores = s;
-    r->is_scored = true;
+    r->prompt_logprobs = s;
+    r->has_prompt_logprobs = true;
     return true;
 }
 
-void request_scores_fini(struct request *r)
+void request_prompt_logprobs_fini(struct request *r)
 {
-    for (struct score_chunk *c = r->is_scored ? r->scores->chunks : NULL, *next; c; c = next) {
+    for (struct logprob_chunk *c = r->has_prompt_logprobs ? r->prompt_logprobs->chunks : NULL,
+                              *next;
+         c; c = next) {
         next = c->next;
         mem_free(c);
     }
 }
 
-bool request_scores_answer(const struct request *r, uint32_t start, uint32_t n_tokens,
-                           const struct logprob_row *rows, uint32_t n)
+bool request_prompt_logprobs_answer(const struct request *r, uint32_t start, uint32_t n_tokens,
+                                    const struct logprob_row *rows, uint32_t n)
 {
     uint32_t most = (uint32_t)r->sampling.n_prompt_logprobs + 1;
-    if (n != request_n_scored_by(r, start, n_tokens))
+    if (n != request_n_prompt_logprobs_of(r, start, n_tokens))
         return false;
     for (uint32_t i = 0; i < n; i++)
         if (rows[i].ids.n == 0 || rows[i].ids.n > most || rows[i].values.n != rows[i].ids.n ||
@@ -50,16 +52,16 @@ bool request_scores_answer(const struct request *r, uint32_t start, uint32_t n_t
 }
 
 /* NULL: no memory. */
-static struct score_chunk *chunk_new(const struct logprob_row *rows, uint32_t n)
+static struct logprob_chunk *chunk_new(const struct logprob_row *rows, uint32_t n)
 {
     size_t n_entries = 0;
     for (uint32_t i = 0; i < n; i++)
         n_entries += rows[i].ids.n;
-    struct score_chunk *c = mem_try_alloc(sizeof *c + n * sizeof *c->rows +
-                                          n_entries * (sizeof(uint32_t) + sizeof(float)));
+    struct logprob_chunk *c = mem_try_alloc(sizeof *c + n * sizeof *c->rows +
+                                            n_entries * (sizeof(uint32_t) + sizeof(float)));
     if (!c)
         return NULL;
-    *c = (struct score_chunk){.n = n};
+    *c = (struct logprob_chunk){.n = n};
     uint32_t *ids = (uint32_t *)&c->rows[n];
     float *values = (float *)(ids + n_entries);
     for (uint32_t i = 0; i < n; i++) {
@@ -73,15 +75,15 @@ static struct score_chunk *chunk_new(const struct logprob_row *rows, uint32_t n)
     return c;
 }
 
-void request_take_scores(struct request *r, uint32_t start, const struct logprob_row *rows,
-                         uint32_t n)
+void request_take_prompt_logprobs(struct request *r, uint32_t start, const struct logprob_row *rows,
+                                  uint32_t n)
 {
-    struct request_scores *s = r->scores;
+    struct request_prompt_logprobs *s = r->prompt_logprobs;
     uint64_t end = (uint64_t)start + n;
     if (start > s->n_known || end <= s->n_known) /* behind some that had no room; known */
         return;
     uint32_t n_old = s->n_known - start;
-    struct score_chunk *c = chunk_new(rows + n_old, n - n_old);
+    struct logprob_chunk *c = chunk_new(rows + n_old, n - n_old);
     if (!c) {
         s->out_of_memory = true;
         return;
@@ -91,17 +93,17 @@ void request_take_scores(struct request *r, uint32_t start, const struct logprob
     s->n_known = (uint32_t)end;
 }
 
-uint32_t request_next_scores(const struct request *r, const struct logprob_row **rows)
+uint32_t request_next_prompt_logprobs(const struct request *r, const struct logprob_row **rows)
 {
-    const struct score_chunk *c = r->is_scored ? r->scores->chunks : NULL;
+    const struct logprob_chunk *c = r->has_prompt_logprobs ? r->prompt_logprobs->chunks : NULL;
     *rows = c ? c->rows + c->n_sent : NULL;
     return c ? c->n - c->n_sent : 0;
 }
 
-void request_scores_delivered(struct request *r, uint32_t n)
+void request_prompt_logprobs_delivered(struct request *r, uint32_t n)
 {
-    struct request_scores *s = r->scores;
-    struct score_chunk *c = s->chunks;
+    struct request_prompt_logprobs *s = r->prompt_logprobs;
+    struct logprob_chunk *c = s->chunks;
     assert(c && n <= c->n - c->n_sent);
     s->n_delivered += n;
     c->n_sent += n;

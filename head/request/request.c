@@ -289,7 +289,7 @@ enum status request_new(struct slab *slab, const struct msg_submit *m, uint32_t 
     r->n_prompt = m->n_prompt;
     r->ids_cap = m->n_prompt + max_tokens;
     enum status s = copy_ids_and_sampling(r, m, err);
-    if (s == STATUS_OK && !request_scores_init(r, m->n_scored))
+    if (s == STATUS_OK && !request_prompt_logprobs_init(r, m->n_known_logprobs))
         s = error_set(err, STATUS_NO_MEMORY, "no memory for a request");
     if (s != STATUS_OK) {
         request_free(r);
@@ -328,7 +328,7 @@ void request_free(struct request *r)
     if (!r)
         return;
     assert(!r->sched);
-    request_scores_fini(r);
+    request_prompt_logprobs_fini(r);
     request_logprobs_fini(r);
     if (r->ids_room > 0)
         mem_free(r->ids);
@@ -371,15 +371,15 @@ static void fill_vector(const struct request *r, struct tokens_item *out)
 }
 
 /* True: these are all there are. */
-static bool fill_scores(const struct request *r, uint32_t n, struct tokens_item *out)
+static bool fill_prompt_logprobs(const struct request *r, uint32_t n, struct tokens_item *out)
 {
-    (void)request_next_scores(r, &out->prompt_logprobs);
+    (void)request_next_prompt_logprobs(r, &out->prompt_logprobs);
     out->n_prompt_logprobs = n;
-    out->prompt_start = r->scores->n_delivered;
-    return r->scores->n_delivered + n == r->scores->n_known;
+    out->prompt_start = r->prompt_logprobs->n_delivered;
+    return r->prompt_logprobs->n_delivered + n == r->prompt_logprobs->n_known;
 }
 
-void request_fill_tokens(const struct request *r, uint32_t n_scores, uint32_t n,
+void request_fill_tokens(const struct request *r, uint32_t n_prompt_logprobs, uint32_t n,
                          struct tokens_item *out)
 {
     bool all = n == request_n_generated(r) - r->n_delivered;
@@ -396,7 +396,7 @@ void request_fill_tokens(const struct request *r, uint32_t n_scores, uint32_t n,
         out->logprobs = rows;
         out->n_logprobs = n;
     }
-    if (r->is_scored && !fill_scores(r, n_scores, out))
+    if (r->has_prompt_logprobs && !fill_prompt_logprobs(r, n_prompt_logprobs, out))
         return;
     if (!all || r->finish == FINISH_NONE)
         return;
@@ -406,7 +406,7 @@ void request_fill_tokens(const struct request *r, uint32_t n_scores, uint32_t n,
     out->text = str_from(r->text);
     if (request_pools(r))
         fill_vector(r, out);
-    if (r->is_scored && r->scores->out_of_memory) {
+    if (r->has_prompt_logprobs && r->prompt_logprobs->out_of_memory) {
         out->finish = FINISH_ERROR;
         out->status = STATUS_NO_MEMORY;
         out->text = STR("no memory for the log-probabilities of the prompt");

@@ -53,7 +53,7 @@ struct request {
     uint32_t i_replica; /* whose scheduler has it; UINT32_MAX: held by the core */
     void *sched;        /* the scheduler's own sequence, NULL when in none */
     enum request_state state;
-    bool is_scored; /* its prompt is: scores is there */
+    bool has_prompt_logprobs; /* prompt_logprobs is there */
 
     uint64_t tenant;          /* whose fair share it takes */
     struct request_salt salt; /* its blocks' in the prefix cache (request_salt_copied) */
@@ -62,11 +62,12 @@ struct request {
     uint64_t arrival_seq; /* order of arrival, unique */
     uint64_t arrival_ns, deadline_ns, first_token_ns, scheduled_ns; /* 0: none / not yet */
     struct sampling_params sampling;                                /* spans point into arena */
-    struct f32_span vector;        /* what a pooling request has been answered, on the arena */
-    struct request_scores *scores; /* with is_scored (prompt_logprobs.h) */
-    uint32_t n_losses;             /* replicas lost under it since it had a token of its own, */
-    uint32_t n_ids_at_loss;        /* and what it had at the last of them, */
-    uint64_t lost_ns;              /* which was then */
+    struct f32_span vector; /* what a pooling request has been answered, on the arena */
+    struct request_prompt_logprobs
+        *prompt_logprobs;   /* with has_prompt_logprobs (prompt_logprobs.h) */
+    uint32_t n_losses;      /* replicas lost under it since it had a token of its own, */
+    uint32_t n_ids_at_loss; /* and what it had at the last of them, */
+    uint64_t lost_ns;       /* which was then */
     uint64_t move_at_ns; /* not to be moved to another replica before; UINT64_MAX: it is moving */
     uint8_t n_moves_failed;
     uint64_t n_logged_bytes;   /* of a replay: of lists and texts that its step log leaves out */

@@ -59,20 +59,21 @@ struct plan_run *plan_put_run(struct scheduler *s, struct seq *x, struct run_siz
                              .n_draft = size.n_draft,
                              .sample = sample,
                              .follows = follows};
-    *e = (struct step_entry){.seq = x,
-                             .r = x->r,
-                             .slot = x->slot,
-                             .n_tokens = size.n_tokens,
-                             .incarnation = x->incarnation,
-                             .n_draft = (uint16_t)size.n_draft,
-                             .sample = sample,
-                             .follows = follows,
-                             .pools = sample && x->pools,
-                             .n_scored =
-                                 prompt ? seq_n_scored_by(x, x->n_scheduled, size.n_tokens) : 0,
-                             .scores = x->scores && x->n_scheduled + 1 < x->r->n_prompt,
-                             .start = x->n_scheduled,
-                             .i_mask_share = MASK_SHARE_NONE};
+    *e = (struct step_entry){
+        .seq = x,
+        .r = x->r,
+        .slot = x->slot,
+        .n_tokens = size.n_tokens,
+        .incarnation = x->incarnation,
+        .n_draft = (uint16_t)size.n_draft,
+        .sample = sample,
+        .follows = follows,
+        .pools = sample && x->pools,
+        .n_prompt_logprobs =
+            prompt ? seq_n_prompt_logprobs_of(x, x->n_scheduled, size.n_tokens) : 0,
+        .prompt_logprobs = x->prompt_logprobs && x->n_scheduled + 1 < x->r->n_prompt,
+        .start = x->n_scheduled,
+        .i_mask_share = MASK_SHARE_NONE};
     if (x->masked && sample)
         expect_mask(s, x, e);
     x->n_scheduled += size.n_tokens;

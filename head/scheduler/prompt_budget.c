@@ -22,8 +22,10 @@ void prompt_budget_share(struct prompt_budget *b, struct scheduler *s)
         const struct seq *x = s->running[i];
         if (!x || !x->is_prompt)
             continue;
-        uint32_t n = seq_n_ready(x), n_scored = seq_n_scored_by(x, x->n_scheduled, n);
-        row_shares_want_time(&s->rows, x->i_row_share, n + (uint64_t)((n_scored + 1) * b->sampled));
+        uint32_t n = seq_n_ready(x),
+                 n_prompt_logprobs = seq_n_prompt_logprobs_of(x, x->n_scheduled, n);
+        row_shares_want_time(&s->rows, x->i_row_share,
+                             n + (uint64_t)((n_prompt_logprobs + 1) * b->sampled));
     }
     row_shares_split_time(&s->rows, b->any, s->waiting.n > 0 && s->n_free_slots > 0);
     b->shares = &s->rows;
@@ -55,10 +57,10 @@ bool prompt_budget_is_spent(const struct prompt_budget *b, const struct seq *x)
 uint32_t prompt_budget_chunk(const struct prompt_budget *b, const struct scheduler *s,
                              const struct seq *x, uint32_t start, uint32_t n_left)
 {
-    uint32_t n = time_of(b, x), n_scored = seq_n_scored_by(x, start, n_left);
-    if (n > 0 && n_scored > 0) {
+    uint32_t n = time_of(b, x), n_prompt_logprobs = seq_n_prompt_logprobs_of(x, start, n_left);
+    if (n > 0 && n_prompt_logprobs > 0) {
         double fit = n / (1 + b->sampled);
-        fit = fit > n_scored ? n - n_scored * b->sampled : fit;
+        fit = fit > n_prompt_logprobs ? n - n_prompt_logprobs * b->sampled : fit;
         n = fit > 1 ? (uint32_t)fit : 1;
     }
     return scheduler_chunk(s, n_left, n < b->rows ? n : b->rows);
@@ -67,9 +69,9 @@ uint32_t prompt_budget_chunk(const struct prompt_budget *b, const struct schedul
 void prompt_budget_take(struct prompt_budget *b, const struct seq *x, uint32_t start, uint32_t n,
                         bool is_last)
 {
-    uint32_t own = 0, n_scored = seq_n_scored_by(x, start, n);
+    uint32_t own = 0, n_prompt_logprobs = seq_n_prompt_logprobs_of(x, start, n);
     b->rows -= n;
-    n += (uint32_t)((n_scored + (is_last && n_scored < n)) * b->sampled);
+    n += (uint32_t)((n_prompt_logprobs + (is_last && n_prompt_logprobs < n)) * b->sampled);
     if (x->resumed)
         own = b->resumed < n ? b->resumed : n;
     b->resumed -= own;

@@ -1,7 +1,7 @@
 #pragma once
 /* The prompt tokens of one step that are not given out yet. A row with logits (a prompt's last one,
- * and each one that is scored) takes as many of them as it costs (step_budget.h). Private to
- * scheduler/. */
+ * and each one of a prompt with prompt_logprobs) takes as many of them as it costs (step_budget.h).
+ * Private to scheduler/. */
 #include <stdbool.h>
 #include <stdint.h>
 

@@ -8,23 +8,24 @@
 
 static inline bool has_item(const struct step_entry *e)
 {
-    return e->sample || e->scores;
+    return e->sample || e->prompt_logprobs;
 }
 
 /* Nobody looks at the rows of a sequence that has left. */
-static bool answers_scores(const struct result_item *item, const struct step_entry *e)
+static bool answers_prompt_logprobs(const struct result_item *item, const struct step_entry *e)
 {
-    if (!e->scores || !e->seq)
-        return e->scores || item->n_prompt_logprobs == 0;
-    return request_scores_answer(e->r, e->start, e->n_tokens, item->prompt_logprobs,
-                                 item->n_prompt_logprobs);
+    if (!e->prompt_logprobs || !e->seq)
+        return e->prompt_logprobs || item->n_prompt_logprobs == 0;
+    return request_prompt_logprobs_answer(e->r, e->start, e->n_tokens, item->prompt_logprobs,
+                                          item->n_prompt_logprobs);
 }
 
 /* A run that follows drafts may have found the end: then the request has ended by an earlier
  * result, and nobody waits for this one. */
 static bool answers(const struct result_item *item, const struct step_entry *e)
 {
-    if (item->slot != e->slot || e->pools != (item->vector.n > 0) || !answers_scores(item, e))
+    if (item->slot != e->slot || e->pools != (item->vector.n > 0) ||
+        !answers_prompt_logprobs(item, e))
         return false;
     if (!e->sample)
         return (item->ids.n | item->n_logprobs) == 0;
@@ -115,10 +116,10 @@ static void count_accepted(struct scheduler *s, uint32_t n)
 }
 
 /* Rows of a prompt, before the token that may come with them; x is still there. */
-static void take_scores(struct scheduler *s, const struct seq *x, const struct step_entry *e,
-                        const struct result_item *item)
+static void take_prompt_logprobs(struct scheduler *s, const struct seq *x,
+                                 const struct step_entry *e, const struct result_item *item)
 {
-    request_take_scores(x->r, e->start, item->prompt_logprobs, item->n_prompt_logprobs);
+    request_take_prompt_logprobs(x->r, e->start, item->prompt_logprobs, item->n_prompt_logprobs);
     if (!e->sample)
         s->events[s->n_events++] = (struct scheduler_event){.request = x->r};
 }
@@ -215,8 +216,8 @@ enum status scheduler_on_result(struct scheduler *s, const struct msg_result *m,
         const struct step_entry *e = &rec->entries[i];
         prefetch(rec, i);
         load.n_sampled += e->sample;
-        load.n_scored += e->n_scored;
-        load.n_prompt += e->n_tokens - e->sample - e->n_scored;
+        load.n_prompt_logprobs += e->n_prompt_logprobs;
+        load.n_prompt += e->n_tokens - e->sample - e->n_prompt_logprobs;
         s->n_ahead -= e->n_draft > 0;
         const struct result_item *item = has_item(e) ? &m->items[i_item++] : NULL;
         if (e->i_mask_share != MASK_SHARE_NONE)
@@ -224,8 +225,8 @@ enum status scheduler_on_result(struct scheduler *s, const struct msg_result *m,
         if (!e->seq)
             continue;
         e->seq->entry[i_record] = ENTRY_NONE;
-        if (e->scores)
-            take_scores(s, e->seq, e, item);
+        if (e->prompt_logprobs)
+            take_prompt_logprobs(s, e->seq, e, item);
         if (e->sample)
             take_tokens(s, e->seq, e, item, now_ns);
     }

@@ -23,7 +23,7 @@ struct scheduler_config {
     uint32_t draft_max_seqs; /* no drafts in steps of more sequences; 0: always */
     uint64_t step_target_ns; /* prompts are cut so that a step takes about this long; 0: off */
     bool enable_prefix_caching;
-    bool scores_prompts; /* the ranks can */
+    bool gives_prompt_logprobs; /* the ranks can */
     uint32_t n_kv_groups;
     struct kv_group kv_groups[SCHEDULER_MAX_KV_GROUPS]; /* n_blocks = minimum over the ranks */
 };

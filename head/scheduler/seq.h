@@ -33,11 +33,12 @@ struct seq {
     uint16_t n_ahead;
     uint8_t n_pending;
     uint8_t place;
-    bool is_prompt;     /* it runs, and more than its newest id is left to be planned */
-    bool tail_shared;   /* or not to be: blocks_enter_tail has been called */
-    bool counts_hits;   /* admitted for the first time in its life */
-    bool pools, scores; /* its prompt's vector is wanted, not a token; log-probabilities of it */
-    bool masked;        /* it has a grammar */
+    bool is_prompt;   /* it runs, and more than its newest id is left to be planned */
+    bool tail_shared; /* or not to be: blocks_enter_tail has been called */
+    bool counts_hits; /* admitted for the first time in its life */
+    bool pools,
+        prompt_logprobs; /* its prompt's vector is wanted, not a token; log-probabilities of it */
+    bool masked;         /* it has a grammar */
     uint16_t i_row_share;
     uint32_t n_untold; /* positions that advance skipped and no plan has said yet */
 
@@ -72,7 +73,7 @@ static inline uint32_t seq_n_known(const struct seq *x)
     return x->n_scheduled < x->r->n_ids ? x->n_scheduled : x->r->n_ids;
 }
 /* Rows with logits of a run of n positions from start, beside a last one that is sampled from. */
-static inline uint32_t seq_n_scored_by(const struct seq *x, uint32_t start, uint32_t n)
+static inline uint32_t seq_n_prompt_logprobs_of(const struct seq *x, uint32_t start, uint32_t n)
 {
     uint32_t last = x->r->n_prompt - 1, left = x->asks_scores && start < last ? last - start : 0;
     return n < left ? n : left;

@@ -48,10 +48,10 @@ void engine_slots_accepted(const struct head_core *h, uint64_t *out)
         scheduler_add_accepted(h->engine_slots[h->live[i]].scheduler, out);
 }
 
-bool engine_slots_score_prompts(const struct head_core *h)
+bool engine_slots_give_prompt_logprobs(const struct head_core *h)
 {
     for (uint32_t i = 0; i < h->n_live; i++)
-        if (!h->engine_slots[h->live[i]].replica->scores_prompts)
+        if (!h->engine_slots[h->live[i]].replica->gives_prompt_logprobs)
             return false;
     return true;
 }

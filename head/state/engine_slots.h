@@ -14,4 +14,4 @@ void engine_slots_count(struct head_core *h, struct engine_slot *l);
 void engine_slots_totals(const struct head_core *h, struct scheduler_stats *out);
 void engine_slots_accepted(const struct head_core *h, uint64_t *out); /* [SCHEDULER_MAX_DRAFT] */
 /* All replicas that serve can. */
-bool engine_slots_score_prompts(const struct head_core *h);
+bool engine_slots_give_prompt_logprobs(const struct head_core *h);

@@ -170,7 +170,7 @@ static void check_submit(struct check *c, const struct msg_submit *s)
     exact(c, "cache_salt", s->cache_salt, PROTO_MAX_SALT_BYTES);
     at_most(c, "ids", s->ids.n, PROTO_MAX_IDS);
     at_most(c, "n_prompt", s->n_prompt, s->ids.n);
-    at_most(c, "n_scored", s->n_scored, s->n_prompt);
+    at_most(c, "n_scored", s->n_known_logprobs, s->n_prompt);
     must(c, !s->same_grammar || s->sampling.grammar_kind == GRAMMAR_NONE,
          "a grammar, and that of the Submit before");
     check_sampling(c, &s->sampling);

@@ -98,7 +98,7 @@ static Cox__WorkerInfo *put_worker(struct wire *w, const struct worker_info *i)
     p->vocab_size = i->vocab_size;
     p->n_draft = i->n_draft;
     p->draft_max_seqs = i->draft_max_seqs;
-    p->scores_prompts = i->scores_prompts;
+    p->scores_prompts = i->gives_prompt_logprobs;
     put_kv_groups(w, i, p);
     p->term_epoch = i->term_epoch;
     p->group_id = i->replica_id;
@@ -153,7 +153,7 @@ static void get_worker(struct wire *w, const Cox__WorkerInfo *p, struct worker_i
         .vocab_size = p->vocab_size,
         .n_draft = p->n_draft,
         .draft_max_seqs = p->draft_max_seqs,
-        .scores_prompts = p->scores_prompts != 0,
+        .gives_prompt_logprobs = p->scores_prompts != 0,
         .kv_groups = groups,
         .n_kv_groups = (uint32_t)p->n_kv_groups,
         .term_epoch = p->term_epoch,

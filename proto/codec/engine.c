@@ -19,7 +19,7 @@ static ProtobufCMessage *put_submit(struct wire *w, const struct msg *m)
     WIRE_PUT_SPAN(p, ids, s->ids);
     p->deadline_ms = s->deadline_ms;
     p->sampling = wire_put_sampling(w, &s->sampling);
-    p->n_scored = s->n_scored;
+    p->n_scored = s->n_known_logprobs;
     p->same_grammar = s->same_grammar;
     return &p->base;
 }
@@ -36,7 +36,7 @@ static void get_submit(struct wire *w, const ProtobufCMessage *base, struct msg 
                                     .n_prompt = p->n_prompt,
                                     .ids = WIRE_GET_U32(p, ids),
                                     .deadline_ms = p->deadline_ms,
-                                    .n_scored = p->n_scored,
+                                    .n_known_logprobs = p->n_scored,
                                     .same_grammar = p->same_grammar};
     wire_get_sampling(w, p->sampling, &m->submit.sampling);
 }
@@ -236,7 +236,7 @@ static ProtobufCMessage *put_cluster(struct wire *w, const struct msg *m)
     p->block_tokens = c->load.block_tokens;
     p->max_loras = c->load.max_loras;
     p->prefix_caching = c->load.prefix_caching;
-    p->scores_prompts = c->scores_prompts;
+    p->scores_prompts = c->gives_prompt_logprobs;
     p->one_class = c->one_class;
     p->start_s = c->start_s;
     return &p->base;
@@ -264,7 +264,7 @@ static void get_cluster(struct wire *w, const ProtobufCMessage *base, struct msg
                                                .block_tokens = p->block_tokens,
                                                .max_loras = p->max_loras,
                                                .prefix_caching = p->prefix_caching != 0},
-                                      .scores_prompts = p->scores_prompts != 0,
+                                      .gives_prompt_logprobs = p->scores_prompts != 0,
                                       .one_class = p->one_class != 0,
                                       .start_s = p->start_s};
 }

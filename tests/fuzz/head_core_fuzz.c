@@ -147,7 +147,7 @@ static void hello(uint8_t connection)
                                           .model = STR("m"),
                                           .max_model_len = 256,
                                           .vocab_size = 1000,
-                                          .scores_prompts = true,
+                                          .gives_prompt_logprobs = true,
                                           .kv_groups = &kv,
                                           .n_kv_groups = 1,
                                           .kv_address = STR("a:1"),

@@ -35,7 +35,7 @@ enum { TIMES = sizeof chunks / sizeof chunks[0] };
 
 struct stream {
     const struct golden_prompt *prompt;
-    uint32_t slot, chunk, n_done, n_sampled, n_scored;
+    uint32_t slot, chunk, n_done, n_sampled, n_prompt_logprobs;
     struct sampling_params sampling;
     struct plan_blocks tables[PROGRAM_MAX_KV_GROUPS];
     uint32_t blocks[PROGRAM_MAX_KV_GROUPS][STREAM_BLOCKS];
@@ -140,8 +140,8 @@ static void check_scores(struct stream *s, uint32_t n, const struct result_item 
                    item->n_prompt_logprobs, n);
     for (uint32_t i = 0; i < n; i++) {
         const struct logprob_row *row = &item->prompt_logprobs[i];
-        const float *want = p->logprobs + (size_t)s->n_scored++ * vocab_size;
-        uint32_t id = p->ids[s->n_scored], rank = 1;
+        const float *want = p->logprobs + (size_t)s->n_prompt_logprobs++ * vocab_size;
+        uint32_t id = p->ids[s->n_prompt_logprobs], rank = 1;
         for (uint32_t k = 0; k < vocab_size; k++)
             rank += want[k] > want[id] + SCORE_BOUND;
         if (row->ids.n != 3 || row->ids.ptr[0] != id || row->chosen_rank < rank ||
@@ -149,7 +149,7 @@ static void check_scores(struct stream *s, uint32_t n, const struct result_item 
             !(fabsf(row->values.ptr[1] - want[row->ids.ptr[1]]) <= SCORE_BOUND) ||
             !(fabsf(row->values.ptr[2] - want[row->ids.ptr[2]]) <= SCORE_BOUND))
             golden_die("%s: slot %u: the row of id %u at %u is not the reference's (%g, %g)",
-                       p->name, s->slot, id, s->n_scored, (double)row->values.ptr[0],
+                       p->name, s->slot, id, s->n_prompt_logprobs, (double)row->values.ptr[0],
                        (double)want[id]);
     }
     all_scored += n;
@@ -193,7 +193,7 @@ static const struct msg_result *step_all(struct job *j, const struct msg_plan *p
 }
 
 /* Positions of its next run that an id of the prompt follows. */
-static uint32_t n_scored_by(const struct stream *s, uint32_t n_tokens)
+static uint32_t n_prompt_logprobs_of(const struct stream *s, uint32_t n_tokens)
 {
     uint32_t last = s->prompt->n_ids - 1, left = s->n_done < last ? last - s->n_done : 0;
     if (s->sampling.n_prompt_logprobs < 0)
@@ -207,7 +207,7 @@ static bool run_step(struct job *j, const struct plan_copy *copies, uint32_t n_c
     struct plan_admit admits[MAX_STREAMS];
     struct plan_run runs[MAX_STREAMS];
     struct stream *sampled[MAX_STREAMS];
-    uint32_t drafts[MAX_STREAMS], n_scored[MAX_STREAMS];
+    uint32_t drafts[MAX_STREAMS], n_prompt_logprobs[MAX_STREAMS];
     bool samples[MAX_STREAMS];
     struct msg_plan p = {
         .step = ++j->step, .copies = copies, .n_copies = n_copies, .admits = admits, .runs = runs};
@@ -233,12 +233,12 @@ static bool run_step(struct job *j, const struct plan_copy *copies, uint32_t n_c
                                .n_draft = s->n_sampled > 0 ? s->slot % (MAX_DRAFT + 1) : 0,
                                .blocks = s->tables,
                                .n_blocks = enters ? j->n_groups : 0};
-        uint32_t scores = n_scored_by(s, r->n_tokens);
+        uint32_t prompt_logprobs = n_prompt_logprobs_of(s, r->n_tokens);
         s->n_done += r->n_tokens;
-        if (!r->sample && scores == 0)
+        if (!r->sample && prompt_logprobs == 0)
             continue;
         samples[n_sampled] = r->sample;
-        n_scored[n_sampled] = scores;
+        n_prompt_logprobs[n_sampled] = prompt_logprobs;
         drafts[n_sampled] = r->n_draft;
         sampled[n_sampled++] = s;
     }
@@ -248,7 +248,7 @@ static bool run_step(struct job *j, const struct plan_copy *copies, uint32_t n_c
     if (result->n_items != n_sampled)
         golden_die("%u items, %u runs were sampled", result->n_items, n_sampled);
     for (uint32_t i = 0; i < n_sampled; i++) {
-        check_scores(sampled[i], n_scored[i], &result->items[i], j->vocab_size);
+        check_scores(sampled[i], n_prompt_logprobs[i], &result->items[i], j->vocab_size);
         if (samples[i])
             check_item(j, sampled[i], drafts[i], &result->items[i]);
     }

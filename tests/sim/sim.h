@@ -15,7 +15,8 @@
 struct sim_report {
     uint64_t n_turns, n_steps, n_tokens, n_requests;
     uint64_t n_stopped, n_length, n_cancelled, n_timeouts, n_refused;
-    uint64_t n_resubmitted, n_preemptions, n_resets, n_discarded, n_digests, n_lies, n_scored;
+    uint64_t n_resubmitted, n_preemptions, n_resets, n_discarded, n_digests, n_lies,
+        n_prompt_logprobs;
     uint64_t hit_tokens, query_tokens, n_drafted, n_accepted, n_copied;
     uint64_t n_moved_out, n_moved_in, n_moves_lost;
 };

@@ -74,7 +74,7 @@ void draw_world(struct world *w)
     w->c.n_draft = percent(w, 50) ? 0 : between(w, 1, 4);
     w->c.draft_max_seqs = percent(w, 50) ? 0 : between(w, 1, w->c.max_num_seqs);
     w->c.enable_prefix_caching = percent(w, 80);
-    w->c.scores_prompts = true;
+    w->c.gives_prompt_logprobs = true;
     w->c.step_target_ns = percent(w, 30) ? STEP_TARGET_NS : 0;
     draw_replicas(w);
     w->arrival_percent = percent(w, 50) ? between(w, 1, 6) : between(w, 6, 50);

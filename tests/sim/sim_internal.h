@@ -35,7 +35,7 @@ struct client {
     struct request *r;
     struct null_hash oracle;                                /* of prompt and the n_seen tokens */
     uint32_t n_seen, n_prompt, max_tokens, stop_id, eos_id; /* ids 0: none */
-    uint32_t n_scored;                                      /* rows of its prompt it has got */
+    uint32_t n_prompt_logprobs;                             /* rows of its prompt it has got */
     uint32_t ids[MAX_MODEL_LEN];
     struct sampling_params sampling;
 };

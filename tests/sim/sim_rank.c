@@ -454,7 +454,7 @@ static float score_of(uint64_t prefix)
     return -(float)(prefix % 4096);
 }
 
-float sim_rank_score(const uint32_t *ids, uint32_t n, uint32_t n_adapter_bytes)
+float sim_rank_prompt_logprobs(const uint32_t *ids, uint32_t n, uint32_t n_adapter_bytes)
 {
     struct null_hash h = {1 + n_adapter_bytes};
     for (uint32_t i = 0; i < n; i++)
@@ -462,7 +462,7 @@ float sim_rank_score(const uint32_t *ids, uint32_t n, uint32_t n_adapter_bytes)
     return score_of(h.h);
 }
 
-/* A row is of all ids up to the one that it scores. */
+/* A row follows from all ids up to the one that it is of. */
 static void score(struct sim_rank *rank, const struct slot *x, const struct plan_run *run,
                   struct result_item *out)
 {

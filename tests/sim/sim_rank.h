@@ -36,7 +36,7 @@ bool sim_rank_execute(struct sim_rank *rank, const struct msg_plan *plan, uint64
 /* Of n draft tokens of a rank that drafts all, how many are kept; before: of the ids up to them. */
 uint32_t sim_rank_n_kept(const struct null_hash *before, uint32_t n, uint32_t draft_percent);
 /* The value of the row that a prompt's last of n ids gets. */
-float sim_rank_score(const uint32_t *ids, uint32_t n, uint32_t n_adapter_bytes);
+float sim_rank_prompt_logprobs(const uint32_t *ids, uint32_t n, uint32_t n_adapter_bytes);
 uint32_t sim_rank_n_active(const struct sim_rank *rank);
 /* A block from or to another replica's rank: it holds the index-th block of ids, or is made to. */
 bool sim_rank_moved(struct sim_rank *rank, uint32_t i_group, uint32_t block, uint32_t index,

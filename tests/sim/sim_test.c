@@ -23,7 +23,7 @@ static void every_seed_holds(void **state)
     assert_true(r.n_stopped > 300 && r.n_length > 1000);
     assert_true(r.n_cancelled > 100 && r.n_timeouts > 50 && r.n_resubmitted > 100);
     assert_true(r.n_preemptions > 100 && r.n_discarded > 300);
-    assert_true(r.n_scored > 1000);
+    assert_true(r.n_prompt_logprobs > 1000);
     assert_true(r.n_resets > N_SEEDS + 20 && r.n_digests > 70 && r.n_lies > 300);
     assert_true(r.n_moved_out > 100 && r.n_moved_in > 50 && r.n_moves_lost > 20);
     assert_true(r.hit_tokens > 10000 && r.hit_tokens < r.query_tokens);

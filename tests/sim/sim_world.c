@@ -34,7 +34,7 @@ static bool submit(struct world *w, struct client *c, uint32_t attempt)
         .priority = (int32_t)below(w, 3),
         .n_prompt = c->n_prompt,
         .ids = {c->ids, c->n_prompt + c->n_seen},
-        .n_scored = c->n_scored,
+        .n_known_logprobs = c->n_prompt_logprobs,
         .deadline_ms = percent(w, 5) ? between(w, 1, 2000) : 0,
         .sampling = c->sampling,
     };
@@ -171,16 +171,17 @@ static bool take_rows(struct world *w, struct client *c, const struct scheduler_
 {
     const struct logprob_row *rows;
     uint32_t n;
-    while ((n = request_next_scores(c->r, &rows)) > 0) {
+    while ((n = request_next_prompt_logprobs(c->r, &rows)) > 0) {
         for (uint32_t i = 0; i < n; i++) {
-            float want = sim_rank_score(c->ids, ++c->n_scored + 1, (uint32_t)c->sampling.lora.len);
-            if (rows[i].ids.ptr[0] != c->ids[c->n_scored] || rows[i].values.ptr[0] != want)
+            float want = sim_rank_prompt_logprobs(c->ids, ++c->n_prompt_logprobs + 1,
+                                                  (uint32_t)c->sampling.lora.len);
+            if (rows[i].ids.ptr[0] != c->ids[c->n_prompt_logprobs] || rows[i].values.ptr[0] != want)
                 return fail(w, "a row of a prompt is another one's");
         }
-        request_scores_delivered(c->r, n);
-        w->report->n_scored += n;
+        request_prompt_logprobs_delivered(c->r, n);
+        w->report->n_prompt_logprobs += n;
     }
-    if (e->n_new > 0 && c->r->is_scored && c->n_scored + 1 != c->n_prompt)
+    if (e->n_new > 0 && c->r->has_prompt_logprobs && c->n_prompt_logprobs + 1 != c->n_prompt)
         return fail(w, "a token before the prompt is scored");
     return true;
 }
@@ -188,7 +189,7 @@ static bool take_rows(struct world *w, struct client *c, const struct scheduler_
 static bool take_event(struct world *w, const struct scheduler_event *e)
 {
     struct client *c = client_of(w, e->request);
-    if (!c || (e->n_new == 0 && !c->r->is_scored))
+    if (!c || (e->n_new == 0 && !c->r->has_prompt_logprobs))
         return fail(w, "an event of a request that is not live, or without a token");
     if (!take_rows(w, c, e))
         return false;
@@ -366,10 +367,10 @@ static bool worker_agrees(struct world *w, const struct msg_plan *plan, const st
     struct sequence_runs runs = sequences_runs(w->worker);
     for (uint32_t i = 0; i < runs.n; i++) {
         const struct sequence_run *run = &runs.ptr[i];
-        uint32_t n_scored = sequence_run_n_scored(run);
-        if (!run->sample && n_scored == 0)
+        uint32_t n_prompt_logprobs = sequence_run_n_prompt_logprobs(run);
+        if (!run->sample && n_prompt_logprobs == 0)
             continue;
-        if (m->items[i_item].n_prompt_logprobs != n_scored)
+        if (m->items[i_item].n_prompt_logprobs != n_prompt_logprobs)
             return fail(w, "the worker would have scored another number of rows");
         struct u32_span ids = m->items[i_item++].ids;
         if (!run->sample)

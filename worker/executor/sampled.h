@@ -27,9 +27,9 @@ struct item_in_flight {
     struct f32_span vector;
 };
 
-/* The rows of prompts that a step scores, in the order of the plan, and on the sampling rank what
- * its result holds then: an item for each run that samples or scores. */
-struct scored {
+/* The prompt_logprobs that a step makes, in the order of the plan, and on the sampling rank what
+ * its result holds then: an item for each run that samples or has some. */
+struct step_prompt_logprobs {
     uint32_t n_rows, n_done;   /* in all; of the passes so far */
     struct logprob_row *rows;  /* [n_rows] the sampling rank's, as all that follows */
     uint32_t *targets;         /* [n_rows] whose they are */
@@ -45,7 +45,7 @@ struct step_in_flight {
     bool on_device;                /* what was sampled has not come to the host */
     struct arena *arena;           /* of the job: sampled, items and what they point to */
     struct sampled sampled;
-    struct scored scored;         /* on_device: at the places behind sampled's */
+    struct step_prompt_logprobs prompt_logprobs; /* on_device: at the places behind sampled's */
     struct item_in_flight *items; /* [sampled.n_items]; on_device without draft tokens */
     struct sequence_runs
         runs; /* on_device with draft tokens: no plan is applied before it is settled */

@@ -324,8 +324,8 @@ static float log_probability(const struct sampler_row *r, float logit)
     return v > -(double)FLT_MAX ? fminf((float)v, 0.0f) : -FLT_MAX;
 }
 
-void sampler_score(const struct sampler_row *r, uint32_t vocab_size, uint32_t id,
-                   struct logprob_row *row)
+void sampler_logprob(const struct sampler_row *r, uint32_t vocab_size, uint32_t id,
+                     struct logprob_row *row)
 {
     const float *raw = r->logits;
     uint32_t k = row->ids.n - 1, n = 0, rank = 1;
@@ -362,7 +362,7 @@ static enum status fill_row(const struct choosing *c, float *raw, uint32_t id, s
     struct sampler_row from = *c->r;
     from.logits = raw;
     *row = (struct logprob_row){.ids = {ids, k + 1}, .values = {values, k + 1}};
-    sampler_score(&from, vocab_size, id, row);
+    sampler_logprob(&from, vocab_size, id, row);
     return STATUS_OK;
 }
 

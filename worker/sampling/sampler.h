@@ -56,5 +56,5 @@ MUST_USE enum status sampler_choose(struct sampler *s, const struct sampler_row 
  * fit in row->ids.ptr and values.ptr, which have room for ids.n of 1 .. 1 + SAMPLER_MAX_LOGPROBS
  * and are filled; ids.n, values.n: how many there are. Of r only logits (of the device's numbers,
  * unchanged), best and sum_exp are looked at. No scratch: any thread. */
-void sampler_score(const struct sampler_row *r, uint32_t vocab_size, uint32_t id,
-                   struct logprob_row *row);
+void sampler_logprob(const struct sampler_row *r, uint32_t vocab_size, uint32_t id,
+                     struct logprob_row *row);

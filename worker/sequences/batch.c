@@ -10,7 +10,7 @@ void batch_init(struct batch *b, uint32_t pass_rows, uint32_t n_kv_groups)
     b->positions = mem_array(pass_rows, sizeof *b->positions);
     b->adapters = mem_array(pass_rows, sizeof *b->adapters);
     b->samples = mem_array(pass_rows, sizeof *b->samples);
-    b->scores = mem_array(pass_rows, sizeof *b->scores);
+    b->prompt_logprobs = mem_array(pass_rows, sizeof *b->prompt_logprobs);
     b->pending = mem_array(pass_rows, sizeof *b->pending);
     b->kept = mem_array(pass_rows, sizeof *b->kept);
     for (uint32_t g = 0; g < n_kv_groups; g++)
@@ -23,7 +23,7 @@ void batch_fini(struct batch *b)
     mem_free(b->positions);
     mem_free(b->adapters);
     mem_free(b->samples);
-    mem_free(b->scores);
+    mem_free(b->prompt_logprobs);
     mem_free(b->pending);
     mem_free(b->kept);
     for (uint32_t g = 0; g < b->n_kv_groups; g++)
@@ -82,21 +82,21 @@ static void add_token(struct batch *b, const struct sequence_run *r, uint32_t i)
     uint32_t position = r->start + i;
     const struct sequence *q = r->q;
     bool sampled = r->sample && i + 1 >= r->n_tokens;
-    bool scored = q->sampling.n_prompt_logprobs >= 0 && position + 1 < q->n_prompt;
-    if (sampled || scored || q->sampling.pooling == POOLING_MEAN)
+    bool is_prompt_logprob = q->sampling.n_prompt_logprobs >= 0 && position + 1 < q->n_prompt;
+    if (sampled || is_prompt_logprob || q->sampling.pooling == POOLING_MEAN)
         b->kept[b->rows.n_kept++] = b->rows.n_rows;
     if (sampled)
         b->samples[b->n_samples++] = (struct batch_sample){b->rows.n_rows, r, i + 1 - r->n_tokens};
-    if (scored)
-        b->scores[b->n_scores++] = (struct batch_score){b->rows.n_rows, q->ids[position + 1],
-                                                        q->sampling.n_prompt_logprobs};
+    if (is_prompt_logprob)
+        b->prompt_logprobs[b->n_prompt_logprobs++] = (struct batch_prompt_logprob){
+            b->rows.n_rows, q->ids[position + 1], q->sampling.n_prompt_logprobs};
     add_row(b, q, position);
 }
 
 bool batch_next(struct batch *b)
 {
     b->rows = (struct row_batch){.ids = b->ids, .positions = b->positions, .kept = b->kept};
-    b->n_samples = b->n_scores = b->n_pending = 0;
+    b->n_samples = b->n_prompt_logprobs = b->n_pending = 0;
     b->i_first_run = b->i_run;
     b->i_first_token = b->i_token;
     for (uint32_t g = 0; g < b->n_kv_groups; g++)

@@ -14,8 +14,8 @@ struct batch_sample {
     uint32_t i_sample; /* draft tokens before the place that is sampled: 0 .. run->n_drafted */
 };
 
-/* A row whose next id is of a prompt that is scored. */
-struct batch_score {
+/* A row whose next id is one of a prompt with prompt_logprobs. */
+struct batch_prompt_logprob {
     uint32_t row;      /* of the pass */
     uint32_t target;   /* that id */
     int32_t n_entries; /* as sampling_params.n_prompt_logprobs */
@@ -32,11 +32,11 @@ uint64_t batch_table_entries(const struct sequence *q, uint32_t n_kv_groups);
 
 struct batch {
     struct row_batch rows;
-    struct batch_sample *samples;  /* [n_samples] of this pass */
-    struct batch_score *scores;    /* [n_scores] */
-    struct batch_pending *pending; /* [n_pending] */
-    uint32_t *kept;                /* [rows.n_kept]: rows of these, and of what is pooled */
-    uint32_t n_samples, n_scores, n_pending;
+    struct batch_sample *samples;                 /* [n_samples] of this pass */
+    struct batch_prompt_logprob *prompt_logprobs; /* [n_scores] */
+    struct batch_pending *pending;                /* [n_pending] */
+    uint32_t *kept; /* [rows.n_kept]: rows of these, and of what is pooled */
+    uint32_t n_samples, n_prompt_logprobs, n_pending;
     /* where the next pass begins, and where this one did */
     struct sequence_runs runs;
     uint32_t i_run, i_token, i_first_run, i_first_token;

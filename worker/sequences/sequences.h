@@ -54,8 +54,8 @@ struct sequence_run {
     uint32_t n_drafted; /* that were made, by the executor; 0 until then */
     bool sample;
 };
-/* Positions of a run whose next id is of a prompt that is scored: its first ones. */
-static inline uint32_t sequence_run_n_scored(const struct sequence_run *r)
+/* Positions of a run whose next id is one of a prompt with prompt_logprobs: its first ones. */
+static inline uint32_t sequence_run_n_prompt_logprobs(const struct sequence_run *r)
 {
     uint32_t last = r->q->n_prompt - 1, left = r->start < last ? last - r->start : 0;
     if (r->q->sampling.n_prompt_logprobs < 0)

@@ -265,8 +265,8 @@ static bool fill_logprobs(const struct executor_null *x, uint32_t token, int32_t
 }
 
 /* docs/null-worker.md: a row is a hash of the prompt's ids up to the one it is of. */
-static bool score_id(const struct null_hash *h, uint32_t id, uint32_t k, uint32_t vocab_size,
-                     struct arena *arena, struct logprob_row *row)
+static bool prompt_logprob_of(const struct null_hash *h, uint32_t id, uint32_t k,
+                              uint32_t vocab_size, struct arena *arena, struct logprob_row *row)
 {
     uint32_t *ids = arena_try_array(arena, k + 1, sizeof *ids);
     float *values = arena_try_array(arena, k + 1, sizeof *values);
@@ -283,11 +283,12 @@ static bool score_id(const struct null_hash *h, uint32_t id, uint32_t k, uint32_
     return true;
 }
 
-static enum status score_run(const struct executor_null *x, const struct sequence_run *r,
-                             struct arena *arena, struct result_item *item, struct error *err)
+static enum status prompt_logprobs_of_run(const struct executor_null *x,
+                                          const struct sequence_run *r, struct arena *arena,
+                                          struct result_item *item, struct error *err)
 {
     const struct sequence *q = r->q;
-    uint32_t n = sequence_run_n_scored(r), k = (uint32_t)q->sampling.n_prompt_logprobs;
+    uint32_t n = sequence_run_n_prompt_logprobs(r), k = (uint32_t)q->sampling.n_prompt_logprobs;
     if (n == 0)
         return STATUS_OK;
     struct logprob_row *rows = arena_try_array(arena, n, sizeof *rows);
@@ -299,7 +300,7 @@ static enum status score_run(const struct executor_null *x, const struct sequenc
     for (uint32_t i = 0; i < n; i++) {
         uint32_t id = q->ids[r->start + i + 1];
         null_hash_push(&h, id);
-        if (!rows || !score_id(&h, id, k, x->info.limits.vocab_size, arena, &rows[i]))
+        if (!rows || !prompt_logprob_of(&h, id, k, x->info.limits.vocab_size, arena, &rows[i]))
             return error_set(err, STATUS_NO_MEMORY, "no memory for log-probabilities");
     }
     item->prompt_logprobs = rows;
@@ -354,8 +355,8 @@ static enum status answer_run(struct executor_null *x, const struct sequence_run
     return STATUS_OK;
 }
 
-/* Every run that samples or scores has its item, in the plan's order; one that found the end has no
- * ids. */
+/* Every run that samples or has prompt_logprobs has its item, in the plan's order; one that found
+ * the end has no ids. */
 static enum status answer_runs(struct executor_null *x, struct sequence_runs runs,
                                struct arena *arena, struct msg_result *out, struct error *err)
 {
@@ -370,7 +371,7 @@ static enum status answer_runs(struct executor_null *x, struct sequence_runs run
         items[n] = (struct result_item){.slot = r->q->slot};
         if (r->sample && r->n_tokens > 0)
             TRY(answer_run(x, r, arena, &items[n], err));
-        TRY(score_run(x, r, arena, &items[n], err));
+        TRY(prompt_logprobs_of_run(x, r, arena, &items[n], err));
         n += r->sample || items[n].n_prompt_logprobs > 0;
     }
     if (x->answers) {

@@ -139,12 +139,13 @@ bool executor_device_can_sample(const struct executor_model *x, struct sequence_
     for (uint32_t i = 0; i < runs.n; i++) {
         const struct sequence_run *r = &runs.ptr[i];
         const struct sampling_params *p = &r->q->sampling;
-        uint64_t n = r->sample ? r->n_drafted + 1 : 0, n_scored = sequence_run_n_scored(r);
+        uint64_t n = r->sample ? r->n_drafted + 1 : 0,
+                 n_prompt_logprobs = sequence_run_n_prompt_logprobs(r);
         struct gpu_sample_row row;
         set_penalties(&row, p);
-        places += n + n_scored;
+        places += n + n_prompt_logprobs;
         biases += n * n_biases(p);
-        allowed += n * p->allowed_ids.n + n_scored;
+        allowed += n * p->allowed_ids.n + n_prompt_logprobs;
         history += n * (has_penalties(&row) ? r->q->n_ids + r->n_drafted : 0);
         if (n > 0 && (p->grammar_kind != GRAMMAR_NONE || has_equal_ids(x->lists, p)))
             return false;
@@ -350,8 +351,8 @@ enum status executor_device_sample_pass(struct executor_model *x, const struct s
         while (l->d.n_rows < l->max_rows && done + l->d.n_rows < b->n_samples)
             add_row(l, &b->samples[done + l->d.n_rows], vocab_size);
         n = l->d.n_rows;
-        /* rows that fill a recording up would lie over what was scored before */
-        uint64_t key = s->scored.n_rows > 0 ? 0 : fill_up(x, l);
+        /* rows that fill a recording up would lie over what was there before */
+        uint64_t key = s->prompt_logprobs.n_rows > 0 ? 0 : fill_up(x, l);
         struct runner_sample d = {
             .key = key, .n = l->d.n_rows, .sample = sample_on_device, .ctx = x};
         TRY(x->device_sampler->ops->send(x->device_sampler, s->i_sampler, &l->d, &d.at, err));
@@ -363,7 +364,7 @@ enum status executor_device_sample_pass(struct executor_model *x, const struct s
 }
 
 /* Nothing but the id that follows may be sampled: so the row has its log-probability. */
-static void add_score(struct sample_lists *l, const struct batch_score *from)
+static void add_prompt_logprob(struct sample_lists *l, const struct batch_prompt_logprob *from)
 {
     uint32_t i = l->d.n_rows++;
     bool all = from->n_entries < (int32_t)SAMPLER_MAX_LOGPROBS;
@@ -381,20 +382,20 @@ static void add_score(struct sample_lists *l, const struct batch_score *from)
     note_wants(&l->d.wants, &l->rows[i]);
 }
 
-enum status executor_device_sample_prompts(struct executor_model *x, struct step_in_flight *s,
-                                           struct error *err)
+enum status executor_device_prompt_logprobs_pass(struct executor_model *x, struct step_in_flight *s,
+                                                 struct error *err)
 {
     const struct batch *b = &x->batch;
     struct sample_lists *l = x->lists;
-    for (uint32_t done = 0, n; done < b->n_scores; done += n) {
-        begin_rows(l, s->sampled.n_places + s->scored.n_done);
-        while (l->d.n_rows < l->max_rows && done + l->d.n_rows < b->n_scores)
-            add_score(l, &b->scores[done + l->d.n_rows]);
+    for (uint32_t done = 0, n; done < b->n_prompt_logprobs; done += n) {
+        begin_rows(l, s->sampled.n_places + s->prompt_logprobs.n_done);
+        while (l->d.n_rows < l->max_rows && done + l->d.n_rows < b->n_prompt_logprobs)
+            add_prompt_logprob(l, &b->prompt_logprobs[done + l->d.n_rows]);
         n = l->d.n_rows;
         struct runner_sample d = {.n = n, .sample = sample_on_device, .ctx = x};
         TRY(x->device_sampler->ops->send(x->device_sampler, s->i_sampler, &l->d, &d.at, err));
         TRY(runner_sample(x->engine->runner, &d, err));
-        s->scored.n_done += n;
+        s->prompt_logprobs.n_done += n;
         executor_bump(&x->base);
     }
     return STATUS_OK;
@@ -450,9 +451,9 @@ enum status executor_take_sampled(struct executor_model *x, struct step_in_fligh
 
 /* A row's ids and values were laid out for what was asked. An id that may not be sampled, as its
  * logit is no number, has another one's place there. */
-void executor_take_scores(const struct executor_model *x, struct step_in_flight *s)
+void executor_take_prompt_logprobs(const struct executor_model *x, struct step_in_flight *s)
 {
-    struct scored *c = &s->scored;
+    struct step_prompt_logprobs *c = &s->prompt_logprobs;
     const struct gpu_sampled *all = x->device_sampler->results[s->i_sampler] + s->sampled.n_places;
     for (uint32_t i = 0; i < c->n_rows; i++) {
         const struct gpu_sampled *g = &all[i];

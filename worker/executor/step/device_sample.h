@@ -14,11 +14,12 @@ bool executor_needs_ids(struct sequence_runs runs);
 MUST_USE enum status executor_device_sample_pass(struct executor_model *x,
                                                  const struct step_in_flight *s,
                                                  struct sampled *sampled, struct error *err);
-/* Its rows that are scored: the places behind sampled's. */
-MUST_USE enum status executor_device_sample_prompts(struct executor_model *x,
-                                                    struct step_in_flight *s, struct error *err);
-/* What came back of those, into s->scored. */
-void executor_take_scores(const struct executor_model *x, struct step_in_flight *s);
+/* Its rows of prompt_logprobs: the places behind sampled's. */
+MUST_USE enum status executor_device_prompt_logprobs_pass(struct executor_model *x,
+                                                          struct step_in_flight *s,
+                                                          struct error *err);
+/* What came back of those, into s->prompt_logprobs. */
+void executor_take_prompt_logprobs(const struct executor_model *x, struct step_in_flight *s);
 /* What came back of places at .. at + n, into s->sampled. */
 MUST_USE enum status executor_take_sampled(struct executor_model *x, struct step_in_flight *s,
                                            uint32_t at, bool logprobs, struct error *err);

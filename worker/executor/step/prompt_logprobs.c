@@ -1,49 +1,50 @@
-/* Prompts scored: the log-probabilities of a prompt's own ids, each from the row in front of it,
+/* The log-probabilities of a prompt's own ids, each from the row in front of it,
  * with the best ones there. All ids of a prompt are known from its admission, so a chunk's last row
- * is no special case. Where the device samples a step it scores too: a row from which the one id
- * that follows may be sampled has all that is wanted (device_sample.c). Else the host looks at the
- * logits, RUNNER_LOGITS_ROWS rows at a time. What is told of a row depends on its logits alone. */
+ * is no special case. Where the device samples a step it makes them too: a row from which the one
+ * id that follows may be sampled has all that is wanted (device_sample.c). Else the host looks at
+ * the logits, RUNNER_LOGITS_ROWS rows at a time. What is told of a row depends on its logits alone.
+ */
 #include "worker/executor/step/prompt_logprobs.h"
 
 #include "common/base/mem.h"
 #include "worker/executor/ranks.h"
 #include "worker/runner/logits.h"
 
-uint32_t scored_places(const struct sampling_params *p, uint32_t vocab_size)
+uint32_t prompt_logprob_places(const struct sampling_params *p, uint32_t vocab_size)
 {
     uint32_t k = p->n_prompt_logprobs > 0 ? (uint32_t)p->n_prompt_logprobs : 0;
     k = k < SAMPLER_MAX_LOGPROBS ? k : SAMPLER_MAX_LOGPROBS;
     return 1 + (k < vocab_size ? k : vocab_size);
 }
 
-static void count_rows(struct scored *c, struct sequence_runs runs, uint32_t vocab_size,
-                       uint64_t *n_entries)
+static void count_rows(struct step_prompt_logprobs *c, struct sequence_runs runs,
+                       uint32_t vocab_size, uint64_t *n_entries)
 {
     for (uint32_t i = 0; i < runs.n; i++) {
         const struct sequence_run *r = &runs.ptr[i];
-        uint32_t n = sequence_run_n_scored(r);
+        uint32_t n = sequence_run_n_prompt_logprobs(r);
         c->n_items += r->sample || n > 0;
         c->n_rows += n;
         if (n > 0)
-            *n_entries += (uint64_t)n * scored_places(&r->q->sampling, vocab_size);
+            *n_entries += (uint64_t)n * prompt_logprob_places(&r->q->sampling, vocab_size);
     }
 }
 
-/* Each run that samples or scores has an item, and a scored one its rows in it. */
-static void lay_out(struct scored *c, struct sequence_runs runs, uint32_t vocab_size, uint32_t *ids,
-                    float *values)
+/* Each run that samples or has prompt_logprobs has an item, which holds those. */
+static void lay_out(struct step_prompt_logprobs *c, struct sequence_runs runs, uint32_t vocab_size,
+                    uint32_t *ids, float *values)
 {
     uint32_t at = 0, n_items = 0;
     for (uint32_t i = 0; i < runs.n; i++) {
         const struct sequence_run *r = &runs.ptr[i];
-        uint32_t n = sequence_run_n_scored(r);
+        uint32_t n = sequence_run_n_prompt_logprobs(r);
         if (!r->sample && n == 0)
             continue;
         c->samples[n_items] = r->sample;
         c->items[n_items++] = (struct result_item){.slot = r->q->slot,
                                                    .prompt_logprobs = n > 0 ? c->rows + at : NULL,
                                                    .n_prompt_logprobs = n};
-        uint32_t k = n > 0 ? scored_places(&r->q->sampling, vocab_size) : 0;
+        uint32_t k = n > 0 ? prompt_logprob_places(&r->q->sampling, vocab_size) : 0;
         for (uint32_t p = r->start; p < r->start + n; p++, at++, ids += k, values += k) {
             c->targets[at] = r->q->ids[p + 1];
             c->rows[at] = (struct logprob_row){.ids = {ids, k}, .values = {values, k}};
@@ -51,13 +52,13 @@ static void lay_out(struct scored *c, struct sequence_runs runs, uint32_t vocab_
     }
 }
 
-enum status scored_init(const struct executor_model *x, struct step_in_flight *s,
-                        struct sequence_runs runs, struct error *err)
+enum status step_prompt_logprobs_init(const struct executor_model *x, struct step_in_flight *s,
+                                      struct sequence_runs runs, struct error *err)
 {
-    struct scored *c = &s->scored;
+    struct step_prompt_logprobs *c = &s->prompt_logprobs;
     uint32_t vocab_size = x->info.limits.vocab_size;
     uint64_t n_entries = 0;
-    *c = (struct scored){0};
+    *c = (struct step_prompt_logprobs){0};
     count_rows(c, runs, vocab_size, &n_entries);
     if (c->n_rows == 0 || !executor_device_sampler(x))
         return STATUS_OK;
@@ -76,27 +77,28 @@ enum status scored_init(const struct executor_model *x, struct step_in_flight *s
 
 /* ---- by the host ---- */
 
-struct score_share {
+struct logprob_share {
     struct executor_model *x;
-    const struct batch_score *from;
+    const struct batch_prompt_logprob *from;
     struct sampler_row rows[RUNNER_LOGITS_ROWS];
     struct logprob_row *out;
     uint32_t n, n_shares;
 };
 
-static void score_rows_of_share(void *ctx, uint32_t i_share)
+static void logprob_rows_of_share(void *ctx, uint32_t i_share)
 {
-    const struct score_share *h = ctx;
+    const struct logprob_share *h = ctx;
     uint32_t vocab_size = h->x->engine->config.vocab_size;
     for (uint32_t i = i_share; i < h->n; i += h->n_shares)
-        sampler_score(&h->rows[i], vocab_size, h->from[i].target, &h->out[i]);
+        sampler_logprob(&h->rows[i], vocab_size, h->from[i].target, &h->out[i]);
 }
 
-static enum status score_rows(struct executor_model *x, const struct batch_score *from, uint32_t n,
-                              struct logprob_row *out, struct error *err)
+static enum status prompt_logprob_rows(struct executor_model *x,
+                                       const struct batch_prompt_logprob *from, uint32_t n,
+                                       struct logprob_row *out, struct error *err)
 {
     struct device *device = x->engine->device;
-    struct score_share share = {.x = x, .from = from, .out = out, .n = n};
+    struct logprob_share share = {.x = x, .from = from, .out = out, .n = n};
     struct logits_top top[RUNNER_LOGITS_ROWS];
     double sums[RUNNER_LOGITS_ROWS];
     float *logits;
@@ -108,33 +110,35 @@ static enum status score_rows(struct executor_model *x, const struct batch_score
                                  .best = top[i].best,
                                  .sum_exp = sums[i]};
     share.n_shares = x->host.n_samplers;
-    device->ops->loading.parallel_for(device, share.n_shares, score_rows_of_share, &share);
+    device->ops->loading.parallel_for(device, share.n_shares, logprob_rows_of_share, &share);
     return STATUS_OK;
 }
 
-enum status executor_score_pass(struct executor_model *x, struct step_in_flight *s,
-                                struct error *err)
+enum status executor_prompt_logprobs_pass(struct executor_model *x, struct step_in_flight *s,
+                                          struct error *err)
 {
     const struct batch *b = &x->batch;
-    for (uint32_t done = 0, n; done < b->n_scores; done += n) {
+    for (uint32_t done = 0, n; done < b->n_prompt_logprobs; done += n) {
         uint32_t rows[RUNNER_LOGITS_ROWS];
         float *logits;
-        n = b->n_scores - done;
+        n = b->n_prompt_logprobs - done;
         n = n < RUNNER_LOGITS_ROWS ? n : RUNNER_LOGITS_ROWS;
         for (uint32_t i = 0; i < n; i++)
-            rows[i] = b->scores[done + i].row;
+            rows[i] = b->prompt_logprobs[done + i].row;
         TRY(runner_logits(x->engine->runner, rows, n, &logits, err));
         if (logits) /* the one that samples */
-            TRY(score_rows(x, b->scores + done, n, s->scored.rows + s->scored.n_done, err));
+            TRY(prompt_logprob_rows(x, b->prompt_logprobs + done, n,
+                                    s->prompt_logprobs.rows + s->prompt_logprobs.n_done, err));
         executor_bump(&x->base);
-        s->scored.n_done += n;
+        s->prompt_logprobs.n_done += n;
     }
     return STATUS_OK;
 }
 
 /* ---- the result ---- */
 
-void scored_put_items(struct scored *c, const struct result_item *sampled)
+void step_prompt_logprobs_put_items(struct step_prompt_logprobs *c,
+                                    const struct result_item *sampled)
 {
     for (uint32_t i = 0, n = 0; i < c->n_items; i++) {
         struct result_item rows = c->items[i];

@@ -146,7 +146,7 @@ static enum status resolve_step(struct executor_model *x, struct step_in_flight 
         return error_set(err, STATUS_CLOSED, "interrupted");
     TRY(s->sampled.drafted ? take_drafted(x, s, err) : take_items(x, s, err));
     if (executor_device_sampler(x))
-        executor_take_scores(x, s);
+        executor_take_prompt_logprobs(x, s);
     s->on_device = false;
     return STATUS_OK;
 }
@@ -173,14 +173,14 @@ static enum status resolve_drafts(struct executor_model *x, struct error *err)
 static enum status device_sample_pass(struct executor_model *x, struct step_in_flight *s,
                                       struct error *err)
 {
-    TRY(executor_device_sample_prompts(x, s, err));
+    TRY(executor_device_prompt_logprobs_pass(x, s, err));
     return executor_device_sample_pass(x, s, &s->sampled, err);
 }
 
 static enum status sample_pass(struct executor_model *x, struct step_in_flight *s,
                                struct error *err)
 {
-    TRY(executor_score_pass(x, s, err));
+    TRY(executor_prompt_logprobs_pass(x, s, err));
     return executor_sample_pass(x, s->arena, &s->sampled, err);
 }
 
@@ -246,7 +246,7 @@ static enum status run_passes(struct executor_model *x, struct step_in_flight *s
         s->runs = runs;
         TRY(executor_share_last(x, n_slots, err));
         TRY(x->device_sampler->ops->end(x->device_sampler, s->i_sampler,
-                                        draws ? s->sampled.n_done + s->scored.n_done : 0,
+                                        draws ? s->sampled.n_done + s->prompt_logprobs.n_done : 0,
                                         draws ? 0 : n_slots, err));
         return s->sampled.drafted ? STATUS_OK : add_places(x, s, runs, err);
     }
@@ -297,7 +297,7 @@ static enum status begin(struct executor_model *x, const struct msg_plan *p,
     if (!s->on_device)
         TRY(resolve_steps(x, err));
     TRY(sampled_init(&s->sampled, runs, s->arena, err));
-    TRY(scored_init(x, s, runs, err));
+    TRY(step_prompt_logprobs_init(x, s, runs, err));
     TRY(run_passes(x, s, runs, err));
     for (uint32_t i = 0; i < runs.n; i++)
         s->n_drafted += runs.ptr[i].n_drafted;
@@ -373,11 +373,11 @@ enum status executor_finish(struct executor *e, struct msg_result *out, struct e
         executor_worked(e, out->execute_ns > waited_ns ? out->execute_ns - waited_ns : 0);
     }
     if (executor_device_sampler(x)) {
-        bool scores = s->scored.n_rows > 0;
-        if (scores)
-            scored_put_items(&s->scored, s->sampled.items);
-        out->items = scores ? s->scored.items : s->sampled.items;
-        out->n_items = scores ? s->scored.n_items : s->sampled.n_items;
+        bool prompt_logprobs = s->prompt_logprobs.n_rows > 0;
+        if (prompt_logprobs)
+            step_prompt_logprobs_put_items(&s->prompt_logprobs, s->sampled.items);
+        out->items = prompt_logprobs ? s->prompt_logprobs.items : s->sampled.items;
+        out->n_items = prompt_logprobs ? s->prompt_logprobs.n_items : s->sampled.n_items;
     }
     return STATUS_OK;
 }

@@ -85,7 +85,7 @@ static enum status fake_submit(void *ctx, const struct msg_submit *m)
     w.submits[w.n_submits].attempt = m->attempt;
     w.submits[w.n_submits].n_prompt = m->n_prompt;
     w.submits[w.n_submits].n_ids = m->ids.n;
-    w.submits[w.n_submits].n_scored = m->n_scored;
+    w.submits[w.n_submits].n_known_logprobs = m->n_known_logprobs;
     w.submits[w.n_submits].last_id = m->ids.ptr[m->ids.n - 1];
     w.submits[w.n_submits].sampling = m->sampling;
     w.submits[w.n_submits].same_grammar = m->same_grammar;
@@ -128,8 +128,10 @@ static uint64_t fake_wall(void *ctx)
 
 void set_cluster(uint32_t n_ready)
 {
-    struct msg_cluster m = {
-        .n_replicas_ready = n_ready, .n_replicas = 1, .n_workers = 2, .scores_prompts = true};
+    struct msg_cluster m = {.n_replicas_ready = n_ready,
+                            .n_replicas = 1,
+                            .n_workers = 2,
+                            .gives_prompt_logprobs = true};
     serving_on_cluster(&w.s, &m);
 }
 

@@ -30,7 +30,7 @@ struct world {
     bool no_credit, keeps_grammar;
     struct {
         struct request_id id;
-        uint32_t i_choice, attempt, n_prompt, n_ids, last_id, n_scored;
+        uint32_t i_choice, attempt, n_prompt, n_ids, last_id, n_known_logprobs;
         struct sampling_params sampling;
         bool same_grammar;
         int32_t priority;

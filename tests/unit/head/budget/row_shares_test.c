@@ -355,9 +355,9 @@ static void arrive_scored(struct play *p, uint32_t n_prompt, bool scored)
     assert_int_equal(scheduler_add(p->b.s, make(&p->b, &m)), STATUS_OK);
 }
 
-/* So do the rows of prompts that are scored: all of them have logits. Where nothing else runs the
- * step has as many as its target holds. */
-static void scored_prompts_cost_their_logits(void **state)
+/* So do the rows of prompts with prompt_logprobs: all of them have logits. Where nothing else runs
+ * the step has as many as its target holds. */
+static void prompt_logprobs_cost_their_logits(void **state)
 {
     struct scheduler_config c = wide(4096, 4096, 400);
     struct play p = {.pass_ms = 4, .sampled_ms = 2};
@@ -515,7 +515,7 @@ int main(void)
         cmocka_unit_test(many_that_come_at_once_wait_for_a_step),
         cmocka_unit_test(drafts_and_losses_stay_within_a_plan),
         cmocka_unit_test(short_prompts_cost_their_samples),
-        cmocka_unit_test(scored_prompts_cost_their_logits),
+        cmocka_unit_test(prompt_logprobs_cost_their_logits),
         cmocka_unit_test(who_waits_takes_no_rows),
         cmocka_unit_test(rows_and_time_are_two_bounds),
         cmocka_unit_test(long_prompts_hold_up_no_newcomer),

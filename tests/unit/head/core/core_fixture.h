@@ -26,12 +26,12 @@ struct letter {
 struct fixture {
     struct head_core *core;
     struct head_core_config config;
-    uint64_t now, wait_ns;                                    /* wait: of the next result */
-    bool ticks;                                               /* frames come with a tick */
-    enum device_kind device;                                  /* of the workers */
-    uint32_t n_box, n_draft[2], draft_max_seqs[2], scores[2]; /* scores: 1: prompts */
-    struct letter box[BOX_MAX];                               /* what the head sent, oldest first */
-    struct link links[16];                                    /* of connection i */
+    uint64_t now, wait_ns;   /* wait: of the next result */
+    bool ticks;              /* frames come with a tick */
+    enum device_kind device; /* of the workers */
+    uint32_t n_box, n_draft[2], draft_max_seqs[2], prompt_logprobs[2]; /* 1: has them */
+    struct letter box[BOX_MAX]; /* what the head sent, oldest first */
+    struct link links[16];      /* of connection i */
 };
 
 static inline struct bus_peer addr_of(uint8_t conn)
@@ -180,7 +180,7 @@ static inline uint64_t form_pair(struct fixture *f)
         struct msg hello = worker_hello(100 + i, i - 1);
         hello.hello.worker.device = f->device;
         hello.hello.worker.n_draft = f->n_draft[i - 1];
-        hello.hello.worker.scores_prompts = f->scores[i - 1] > 0;
+        hello.hello.worker.gives_prompt_logprobs = f->prompt_logprobs[i - 1] > 0;
         hello.hello.worker.draft_max_seqs = f->draft_max_seqs[i - 1];
         say(f, i, &hello);
     }

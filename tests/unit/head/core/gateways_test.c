@@ -318,11 +318,11 @@ static void a_newer_attempt_goes_on_where_it_is(void **state)
     fixture_free(f);
 }
 
-/* A prompt of three ids, scored, and its first token: rank 0 has answered. */
+/* A prompt of three ids with prompt_logprobs, and its first token: rank 0 has answered. */
 static struct fixture *scored_prompt(void)
 {
     struct fixture *f = fixture_new(2);
-    f->scores[0] = f->scores[1] = true;
+    f->prompt_logprobs[0] = f->prompt_logprobs[1] = true;
     form_pair(f);
     say_gateway_hello(f, 3, 9);
     struct msg m = submit_of(1, 1, 3);
@@ -359,11 +359,11 @@ static void rows_of_a_prompt_come_with_its_first_token(void **state)
     fixture_free(f);
 }
 
-/* Rows are not kept once they are sent: who lacks some has the prompt scored again. */
+/* Rows are not kept once they are sent: who lacks some has the prompt computed again. */
 static void rows_that_are_lost_start_it_over(void **state)
 {
     static const struct {
-        uint32_t n_scored;
+        uint32_t n_prompt_logprobs;
         bool goes_on;
     } cases[] = {{0, false}, {1, false}, {2, true}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
@@ -371,12 +371,12 @@ static void rows_that_are_lost_start_it_over(void **state)
         say_gateway_hello(f, 4, 9);
         box_clear(f);
         struct msg again = submit_of(1, 2, 3);
-        again.submit.n_scored = cases[i].n_scored;
+        again.submit.n_known_logprobs = cases[i].n_prompt_logprobs;
         again.submit.sampling.n_prompt_logprobs = cases[i].goes_on ? -1 : 0;
         say(f, 4, &again);
         const struct request *r = request_table_next(f->core->requests, NULL);
         assert_int_equal(r->n_ids, cases[i].goes_on ? 4 : 3);
-        assert_true(r->is_scored && r->attempt == 2);
+        assert_true(r->has_prompt_logprobs && r->attempt == 2);
         assert_int_equal(box_find(f, 4, MSG_TOKENS) != NULL, cases[i].goes_on);
         fixture_free(f);
     }
@@ -435,16 +435,16 @@ static void rows_of_tokens_that_are_lost_are_made_again(void **state)
     }
 }
 
-/* One rank of an older version, and prompts of the replica are not scored; gateways are told. */
-static void a_replica_scores_if_all_its_ranks_do(void **state)
+/* One rank of an older version, and the replica gives no prompt_logprobs; gateways are told. */
+static void a_replica_gives_prompt_logprobs_if_all_its_ranks_do(void **state)
 {
     for (uint32_t n = 0; n <= 2; n++) {
         struct fixture *f = fixture_new(2);
         for (uint32_t i = 0; i < n; i++)
-            f->scores[i] = true;
+            f->prompt_logprobs[i] = true;
         form_pair(f);
         say_gateway_hello(f, 3, 9);
-        assert_int_equal(box_find(f, 3, MSG_CLUSTER)->cluster.scores_prompts, n == 2);
+        assert_int_equal(box_find(f, 3, MSG_CLUSTER)->cluster.gives_prompt_logprobs, n == 2);
         assert_int_equal(box_find(f, 3, MSG_CLUSTER)->cluster.one_class, !f->config.priorities);
         struct msg m = submit_of(1, 1, 3);
         m.submit.sampling.n_prompt_logprobs = 3;
@@ -839,7 +839,7 @@ int main(void)
         cmocka_unit_test(rows_of_a_prompt_come_with_its_first_token),
         cmocka_unit_test(rows_that_are_lost_start_it_over),
         cmocka_unit_test(rows_of_tokens_that_are_lost_are_made_again),
-        cmocka_unit_test(a_replica_scores_if_all_its_ranks_do),
+        cmocka_unit_test(a_replica_gives_prompt_logprobs_if_all_its_ranks_do),
         cmocka_unit_test(other_tokens_than_ours_start_it_over),
         cmocka_unit_test(a_full_queue_refuses_new_requests_only),
         cmocka_unit_test(what_cannot_be_is_answered_as_invalid),

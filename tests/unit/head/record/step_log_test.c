@@ -155,7 +155,7 @@ static void add(struct life *x, uint32_t g)
         .sampling = {.top_p = 1.0f,
                      .max_tokens = 1 + (uint32_t)rng_below(&x->rng, 60),
                      .n_logprobs = -1,
-                     .n_prompt_logprobs = x->n_requests % 5 ? -1 : 0, /* costs, but is not scored */
+                     .n_prompt_logprobs = x->n_requests % 5 ? -1 : 0, /* costs, but has none */
                      .eos_ids = {stops, 1},
                      .stop_ids = {stops + 1, 1},
                      .grammar_kind = x->n_requests % 2 ? GRAMMAR_REGEX : GRAMMAR_NONE,

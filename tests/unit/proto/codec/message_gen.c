@@ -148,7 +148,7 @@ TABLE(worker_info, fix_worker_info, X_ENUM(worker_info, device, DEVICE_COUNT),
       X(worker_info, comm_address, F_STR), X(worker_info, http_address, F_STR),
       X(worker_info, model, F_STR), X(worker_info, max_model_len, F_U32),
       X(worker_info, vocab_size, F_U32), X(worker_info, n_draft, F_U32),
-      X(worker_info, draft_max_seqs, F_U32), X(worker_info, scores_prompts, F_BOOL),
+      X(worker_info, draft_max_seqs, F_U32), X(worker_info, gives_prompt_logprobs, F_BOOL),
       X_ARRAY(worker_info, kv_groups, n_kv_groups, table_kv_group, PROTO_MAX_KV_GROUPS),
       X(worker_info, n_kv_groups, F_COUNT), X(worker_info, term_epoch, F_U64),
       X(worker_info, replica_id, F_U64), X(worker_info, step_received, F_U64),
@@ -251,13 +251,13 @@ static void fix_submit(struct rng *r, void *p)
 {
     struct msg_submit *s = p;
     s->n_prompt = (uint32_t)rng_below(r, s->ids.n + 1ull);
-    s->n_scored = (uint32_t)rng_below(r, s->n_prompt + 1ull);
+    s->n_known_logprobs = (uint32_t)rng_below(r, s->n_prompt + 1ull);
     s->same_grammar &= s->sampling.grammar_kind == GRAMMAR_NONE;
 }
 TABLE(msg_submit, fix_submit, X_SUB(msg_submit, id, table_request_id),
       X(msg_submit, i_choice, F_U32), X(msg_submit, attempt, F_U32), X(msg_submit, tenant, F_U64),
       X(msg_submit, cache_salt, F_STR), X(msg_submit, priority, F_I32),
-      X(msg_submit, n_prompt, F_U32), X(msg_submit, n_scored, F_U32),
+      X(msg_submit, n_prompt, F_U32), X(msg_submit, n_known_logprobs, F_U32),
       X_SPAN(msg_submit, ids, F_U32_SPAN, 300), X(msg_submit, deadline_ms, F_U64),
       X_SUB(msg_submit, sampling, table_sampling_params), X(msg_submit, same_grammar, F_BOOL));
 TABLE(msg_cancel, fix_none, X_SUB(msg_cancel, id, table_request_id), X(msg_cancel, i_choice, F_U32),
@@ -307,7 +307,7 @@ TABLE(msg_cluster, fix_none, X(msg_cluster, term, F_U64), X(msg_cluster, n_repli
       X(msg_cluster, model, F_STR), X(msg_cluster, max_model_len, F_U32),
       X(msg_cluster, vocab_size, F_U32), X(msg_cluster, running, F_U32),
       X(msg_cluster, waiting, F_U32), X(msg_cluster, draining, F_BOOL),
-      X(msg_cluster, scores_prompts, F_BOOL), X(msg_cluster, one_class, F_BOOL),
+      X(msg_cluster, gives_prompt_logprobs, F_BOOL), X(msg_cluster, one_class, F_BOOL),
       X(msg_cluster, start_s, F_U32), X_SUB(msg_cluster, load, table_cluster_load));
 
 static void fix_form(struct rng *r, void *p)

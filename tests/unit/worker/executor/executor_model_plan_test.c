@@ -187,7 +187,7 @@ static void add_drafted_streams(void)
         for (uint32_t k = 0; k < s->n_prompt; k++)
             s->ids[k] = i == 4 ? k * 11 % TINY_VOCAB : 11 + k % (3 + i);
         s->sampling.seed = 77 + i;
-        s->scores = i % 2 == 1;
+        s->prompt_logprobs = i % 2 == 1;
         s->sampling.n_prompt_logprobs = (int32_t)i;
         s->sampling.i_choice = i;
     }
@@ -304,10 +304,11 @@ static void test_halves_change_nothing(void **state)
             if (kinds[k].add)
                 kinds[k].add();
             set_pass_rows(ways[i].pass_rows);
-            sampler_double->n_rows = sampler_double->n_pending = sampler_double->n_scored = 0;
+            sampler_double->n_rows = sampler_double->n_pending = sampler_double->n_prompt_logprobs =
+                0;
             driver_must_give(&d, kinds[k].name, ways[i].name, &ways[i].way, want);
             assert_true(sampler_double->n_rows > 100);
-            assert_true(sampler_double->n_scored > 100 || !kinds[k].all);
+            assert_true(sampler_double->n_prompt_logprobs > 100 || !kinds[k].all);
             assert_true((sampler_double->n_rows >= n_ids_sampled()) == kinds[k].all);
             if (ways[i].way.n_flight == 2 && ways[i].way.max_draft == 0)
                 assert_true(sampler_double->n_pending > 0);

@@ -35,12 +35,12 @@ struct scored_id {
 struct stream {
     uint32_t ids[DRIVER_IDS], n_prompt, n_ids; /* as the head knows them */
     struct sampling_params sampling;
-    bool scores;       /* its prompt is scored, as sampling says; else it is not */
-    uint32_t n_shared; /* ids of the prompt whose blocks are stream 0's; a multiple of a block */
-    uint32_t n_own;    /* of these it computes so many first, in blocks of its own */
+    bool prompt_logprobs; /* it has prompt_logprobs, as sampling says */
+    uint32_t n_shared;    /* ids of the prompt whose blocks are stream 0's; a multiple of a block */
+    uint32_t n_own;       /* of these it computes so many first, in blocks of its own */
     struct sampled_token out[DRIVER_OUT];
     struct scored_id scored[DRIVER_IDS]; /* [n_scored] */
-    uint32_t n_scored;
+    uint32_t n_prompt_logprobs;
     /* planned so far */
     bool entered;
     uint32_t n_run;                  /* positions, at least */
@@ -76,8 +76,9 @@ struct flight {
     struct plan_run runs[DRIVER_STREAMS];
     struct plan_blocks blocks[DRIVER_STREAMS][DRIVER_GROUPS];
     uint32_t block_ids[DRIVER_STREAMS][DRIVER_GROUPS][DRIVER_TABLE];
-    /* of the runs that sample or score */
-    uint32_t i_streams[DRIVER_STREAMS], n_granted[DRIVER_STREAMS], n_scored[DRIVER_STREAMS];
+    /* of the runs that sample or have prompt_logprobs */
+    uint32_t i_streams[DRIVER_STREAMS], n_granted[DRIVER_STREAMS],
+        n_prompt_logprobs[DRIVER_STREAMS];
     bool samples[DRIVER_STREAMS];
     uint32_t n_answers;
 };
@@ -294,19 +295,21 @@ static bool driver_plan_stream(struct driver *d, const struct way *w, struct fli
                                  .n_computed = r.start,
                                  .ids = {s->ids, s->n_prompt},
                                  .sampling = s->sampling};
-        if (!s->scores)
+        if (!s->prompt_logprobs)
             a->sampling.n_prompt_logprobs = -1;
     }
     s->entered = true;
     uint32_t last = s->n_prompt - 1, n_left = r.start < last ? last - r.start : 0;
-    uint32_t n_scored = !s->scores ? 0 : r.n_tokens < n_left ? r.n_tokens : n_left;
+    uint32_t n_prompt_logprobs = !s->prompt_logprobs   ? 0
+                                 : r.n_tokens < n_left ? r.n_tokens
+                                                       : n_left;
     if (r.sample) {
         s->n_samples++;
         s->n_drafts += granted;
     }
-    if (r.sample || n_scored > 0) {
+    if (r.sample || n_prompt_logprobs > 0) {
         f->samples[f->n_answers] = r.sample;
-        f->n_scored[f->n_answers] = n_scored;
+        f->n_prompt_logprobs[f->n_answers] = n_prompt_logprobs;
         f->n_granted[f->n_answers] = granted;
         f->i_streams[f->n_answers++] = i_stream;
     }
@@ -339,9 +342,9 @@ static void driver_take_rows(struct stream *s, uint32_t n, const struct result_i
     for (uint32_t k = 0; k < n; k++) {
         const struct logprob_row *row = &item->prompt_logprobs[k];
         if (row->ids.n == 0 || row->values.n != row->ids.n ||
-            row->ids.ptr[0] != s->ids[s->n_scored + 1])
+            row->ids.ptr[0] != s->ids[s->n_prompt_logprobs + 1])
             driver_die("result", "a row of another id");
-        s->scored[s->n_scored++] = (struct scored_id){
+        s->scored[s->n_prompt_logprobs++] = (struct scored_id){
             row->ids.n, row->chosen_rank, row->values.ptr[0], row->values.ptr[row->values.n - 1]};
     }
 }
@@ -350,7 +353,7 @@ static void driver_take_item(struct driver *d, struct flight *f, uint32_t i,
                              const struct result_item *item)
 {
     struct stream *s = &d->streams[f->i_streams[i]];
-    driver_take_rows(s, f->n_scored[i], item);
+    driver_take_rows(s, f->n_prompt_logprobs[i], item);
     if (!f->samples[i]) {
         if (item->slot != 10 + f->i_streams[i] || item->ids.n + item->n_logprobs > 0)
             driver_die("result", "an item that is none of this run, which draws nothing");
@@ -435,7 +438,7 @@ static void driver_run(struct driver *d, const struct way *w)
     for (uint32_t i = 0; i < d->n_streams; i++) {
         struct stream *s = &d->streams[i];
         s->n_ids = s->n_prompt;
-        s->n_scored = 0;
+        s->n_prompt_logprobs = 0;
         s->entered = false;
         s->n_run = s->n_samples = s->n_drafts = s->n_empty = 0;
         memset(s->n_given, 0, sizeof s->n_given);
@@ -471,7 +474,7 @@ static inline void driver_must_give(struct driver *d, const char *model, const c
     driver_run(d, w);
     for (uint32_t i = 0; i < d->n_streams; i++) {
         const struct stream *s = &d->streams[i];
-        if (s->n_scored != want[i].n_scored ||
+        if (s->n_prompt_logprobs != want[i].n_prompt_logprobs ||
             memcmp(s->scored, want[i].scored, sizeof s->scored) != 0) {
             fprintf(stderr, "stream %u: the rows of its prompt are others\n", i);
             driver_die(model, way);

@@ -20,7 +20,7 @@ struct sampler_double {
     uint32_t i_sent, stride;
     float *logits;
     uint32_t n_rows, n_pending; /* sampled; with an id that the host does not know */
-    uint32_t n_scored;          /* of prompts: nobody's next id */
+    uint32_t n_prompt_logprobs; /* of prompts: nobody's next id */
 };
 
 static struct sampler_double *sampler_double; /* of the test at hand */
@@ -133,7 +133,7 @@ static enum status double_sample(struct gpu_sampler *w, float *logits, uint32_t 
         draw_one(x, d, &d->rows[i], out);
         x->n_pending += d->rows[i].last_is_output;
         x->n_rows += d->rows[i].slot != UINT32_MAX;
-        x->n_scored += d->rows[i].slot == UINT32_MAX;
+        x->n_prompt_logprobs += d->rows[i].slot == UINT32_MAX;
     }
     for (uint32_t i = 0; i < d->n_rows;
          i++) /* behind all rows, which read what was sampled before */

@@ -207,7 +207,7 @@ static void test_late_rows(void **state)
 }
 
 /* Of a prompt that is scored every row has the id that follows, but for its last. */
-static void test_scored_rows(void **state)
+static void test_prompt_logprob_rows(void **state)
 {
     for (uint32_t pass_rows = 1; pass_rows <= N_ROWS; pass_rows++) {
         struct plan_run runs[N_RUNS];
@@ -219,15 +219,15 @@ static void test_scored_rows(void **state)
         sequences_find(s, 7)->sampling.n_prompt_logprobs = 3; /* of one id: there is nothing */
         batch_init(&b, pass_rows, limits.n_kv_groups);
         batch_begin(&b, sequences_runs(s));
-        assert_int_equal(sequence_run_n_scored(&b.runs.ptr[0]), 17);
-        assert_int_equal(sequence_run_n_scored(&b.runs.ptr[2]), 0);
+        assert_int_equal(sequence_run_n_prompt_logprobs(&b.runs.ptr[0]), 17);
+        assert_int_equal(sequence_run_n_prompt_logprobs(&b.runs.ptr[2]), 0);
         while (batch_next(&b)) {
-            for (uint32_t i = 0; i < b.n_scores; i++, position++) {
-                assert_int_equal(b.rows.positions[b.scores[i].row], position);
-                assert_int_equal(b.scores[i].target, id_at(5, position + 1));
-                assert_int_equal(b.scores[i].n_entries, 3);
+            for (uint32_t i = 0; i < b.n_prompt_logprobs; i++, position++) {
+                assert_int_equal(b.rows.positions[b.prompt_logprobs[i].row], position);
+                assert_int_equal(b.prompt_logprobs[i].target, id_at(5, position + 1));
+                assert_int_equal(b.prompt_logprobs[i].n_entries, 3);
             }
-            assert_int_equal(b.rows.n_kept, b.n_scores + b.n_samples);
+            assert_int_equal(b.rows.n_kept, b.n_prompt_logprobs + b.n_samples);
             n_samples += b.n_samples;
         }
         assert_int_equal(position, 18);
@@ -269,8 +269,8 @@ static void test_kept_rows(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_passes_of_any_size), cmocka_unit_test(test_passes_of_few_tables),
-        cmocka_unit_test(test_passes_of_stages),   cmocka_unit_test(test_late_rows),
-        cmocka_unit_test(test_scored_rows),        cmocka_unit_test(test_kept_rows)};
+        cmocka_unit_test(test_passes_of_any_size),  cmocka_unit_test(test_passes_of_few_tables),
+        cmocka_unit_test(test_passes_of_stages),    cmocka_unit_test(test_late_rows),
+        cmocka_unit_test(test_prompt_logprob_rows), cmocka_unit_test(test_kept_rows)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

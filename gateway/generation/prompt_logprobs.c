@@ -1,25 +1,25 @@
-#include "gateway/generation/prompt_scores.h"
+#include "gateway/generation/prompt_logprobs.h"
 
 #include <string.h>
 
 #include "common/base/mem.h"
 
-void prompt_scores_init(struct prompt_scores *s, uint32_t n_prompt, int32_t k)
+void prompt_logprobs_init(struct prompt_logprobs *s, uint32_t n_prompt, int32_t k)
 {
-    *s = (struct prompt_scores){.n_rows = n_prompt - 1, .width = (uint32_t)k + 1};
+    *s = (struct prompt_logprobs){.n_rows = n_prompt - 1, .width = (uint32_t)k + 1};
 }
 
-void prompt_scores_fini(struct prompt_scores *s)
+void prompt_logprobs_fini(struct prompt_logprobs *s)
 {
     mem_free(s->n);
     mem_free(s->ranks);
     mem_free(s->ids);
     mem_free(s->values);
-    *s = (struct prompt_scores){0};
+    *s = (struct prompt_logprobs){0};
 }
 
-/* Its size was checked against PARAMS_MAX_SCORES. */
-static bool have_room(struct prompt_scores *s)
+/* Its size was checked against PARAMS_MAX_PROMPT_LOGPROBS. */
+static bool have_room(struct prompt_logprobs *s)
 {
     size_t n_entries = (size_t)s->n_rows * s->width;
     if (s->values)
@@ -31,7 +31,7 @@ static bool have_room(struct prompt_scores *s)
     return s->n && s->ranks && s->ids && s->values;
 }
 
-static void keep_row(struct prompt_scores *s, const struct logprob_row *row)
+static void keep_row(struct prompt_logprobs *s, const struct logprob_row *row)
 {
     uint32_t i = s->n_known++, n = row->ids.n < row->values.n ? row->ids.n : row->values.n;
     size_t at = (size_t)i * s->width;
@@ -44,16 +44,17 @@ static void keep_row(struct prompt_scores *s, const struct logprob_row *row)
     memcpy(s->values + at, row->values.ptr, n * sizeof *s->values);
 }
 
-enum scores_verdict prompt_scores_take(struct prompt_scores *s, const struct tokens_item *t)
+enum prompt_logprobs_verdict prompt_logprobs_take(struct prompt_logprobs *s,
+                                                  const struct tokens_item *t)
 {
     if (s->n_rows == 0 || t->n_prompt_logprobs == 0)
-        return SCORES_TAKEN; /* nobody asked */
+        return PROMPT_LOGPROBS_TAKEN; /* nobody asked */
     if (t->prompt_start > s->n_known)
-        return SCORES_MISSING;
+        return PROMPT_LOGPROBS_MISSING;
     if (!have_room(s))
-        return SCORES_NO_MEMORY;
+        return PROMPT_LOGPROBS_NO_MEMORY;
     for (uint32_t i = s->n_known - t->prompt_start;
          i < t->n_prompt_logprobs && s->n_known < s->n_rows; i++)
         keep_row(s, &t->prompt_logprobs[i]);
-    return SCORES_TAKEN;
+    return PROMPT_LOGPROBS_TAKEN;
 }

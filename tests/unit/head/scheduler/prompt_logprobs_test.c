@@ -1,5 +1,5 @@
-/* Prompts that are scored, at the head: what ranks are asked for and have to bring, each row once
- * and before the first token, and nothing of a prompt taken from a cache. */
+/* Log-probabilities of prompts, at the head: what ranks are asked for and have to bring, each row
+ * once and before the first token, and nothing of a prompt taken from a cache. */
 #include "head/request/prompt_logprobs.h"
 #include "tests/unit/head/scheduler/scheduler_bed.h"
 
@@ -9,7 +9,7 @@ static struct request *add_scored(struct bed *b, uint32_t n_prompt, uint32_t n_r
 {
     struct msg_submit m = submit(b, n_prompt, 3);
     m.sampling.n_prompt_logprobs = TOP;
-    m.n_scored = n_received;
+    m.n_known_logprobs = n_received;
     struct request *r = make(b, &m);
     assert_int_equal(scheduler_add(b->s, r), STATUS_OK);
     return r;
@@ -18,11 +18,11 @@ static struct request *add_scored(struct bed *b, uint32_t n_prompt, uint32_t n_r
 static struct scheduler_config scoring(uint32_t n_blocks)
 {
     struct scheduler_config c = config(n_blocks);
-    c.scores_prompts = c.enable_prefix_caching = true;
+    c.gives_prompt_logprobs = c.enable_prefix_caching = true;
     return c;
 }
 
-/* The answer of ranks that score: of position p the value is -p - 1. */
+/* The answer of ranks that have them: of position p the value is -p - 1. */
 struct scored_answer {
     struct answer a;
     struct logprob_row rows[2048];
@@ -42,9 +42,9 @@ static void answer_scored(const struct bed *b, const struct msg_plan *plan, stru
         item.prompt_logprobs = &x->rows[n_rows];
         const struct request *r = NULL;
         for (uint32_t k = 0; k < b->n_requests; k++)
-            if (b->requests[k]->state == REQUEST_RUNNING && b->requests[k]->is_scored)
+            if (b->requests[k]->state == REQUEST_RUNNING && b->requests[k]->has_prompt_logprobs)
                 r = b->requests[k];
-        uint32_t n = r ? request_n_scored_by(r, run->start, run->n_tokens) : 0;
+        uint32_t n = r ? request_n_prompt_logprobs_of(r, run->start, run->n_tokens) : 0;
         for (uint32_t p = run->start; p < run->start + n; p++, n_rows++) {
             x->ids[n_rows][0] = b->prompt[p + 1];
             x->values[n_rows][0] = -(float)p - 1;
@@ -72,7 +72,7 @@ static uint32_t deliver(struct request *r, uint32_t first)
     struct tokens_item t;
     const struct logprob_row *rows;
     uint32_t n, n_all = 0;
-    while ((n = request_next_scores(r, &rows)) > 0) {
+    while ((n = request_next_prompt_logprobs(r, &rows)) > 0) {
         n = n > 7 ? 7 : n; /* as few as a message may have room for */
         request_fill_tokens(r, n, 0, &t);
         assert_int_equal(t.n_prompt_logprobs, n);
@@ -85,12 +85,12 @@ static uint32_t deliver(struct request *r, uint32_t first)
             assert_true(row->values.ptr[0] == -(float)(first + n_all + i) - 1);
         }
         n_all += n;
-        request_scores_delivered(r, n);
+        request_prompt_logprobs_delivered(r, n);
     }
     return n_all;
 }
 
-static void chunks_are_scored(void **state)
+static void chunks_have_prompt_logprobs(void **state)
 {
     static const uint32_t lengths[] = {1, 2, 16, 63, 64, 65, 66, 130};
     for (size_t i = 0; i < sizeof lengths / sizeof *lengths; i++) {
@@ -99,11 +99,11 @@ static void chunks_are_scored(void **state)
         uint32_t n = 0;
         open_bed(&b, &c);
         struct request *r = add_scored(&b, lengths[i], 0);
-        assert_int_equal(r->is_scored, lengths[i] > 1);
+        assert_int_equal(r->has_prompt_logprobs, lengths[i] > 1);
         while (request_n_generated(r) == 0) {
             turn_scored(&b);
             assert_int_equal(b.n_events, 1); /* a chunk without a token has something to tell too */
-            n += r->is_scored ? deliver(r, n) : 0;
+            n += r->has_prompt_logprobs ? deliver(r, n) : 0;
         }
         assert_int_equal(n, lengths[i] - 1);
         while (r->finish == FINISH_NONE)
@@ -129,14 +129,14 @@ static void nothing_is_taken_over(void **state)
 }
 
 /* The gateway has them: they are not asked for. */
-static void what_is_there_is_not_scored(void **state)
+static void prompt_logprobs_that_are_there_are_not_made_again(void **state)
 {
     struct scheduler_config c = scoring(100);
     struct bed b;
     open_bed(&b, &c);
     struct request *r = add_scored(&b, 20, 19);
     assert_int_equal(step(&b)->admits[0].sampling.n_prompt_logprobs, -1);
-    assert_int_equal(r->scores->n_known, 19);
+    assert_int_equal(r->prompt_logprobs->n_known, 19);
     close_bed(&b);
     open_bed(&b, &c);
     r = add_scored(&b, 20, 11);
@@ -154,7 +154,7 @@ static void preempted_prompts_go_on(void **state)
     open_bed(&b, &c);
     struct request *r = add_scored(&b, 130, 0);
     turn_scored(&b);
-    assert_int_equal(r->scores->n_known, 64);
+    assert_int_equal(r->prompt_logprobs->n_known, 64);
     n += deliver(r, n);
     scheduler_reset(b.s, EPOCH + 1, NULL, NULL); /* the replica is lost */
     scheduler_reset(b.s, EPOCH, NULL, NULL);
@@ -173,12 +173,12 @@ static void preempted_prompts_go_on(void **state)
     close_bed(&b);
 }
 
-/* Ranks of a version that does not score are not asked. */
+/* Ranks of a version without prompt_logprobs are not asked. */
 static void old_ranks_are_spared(void **state)
 {
     struct scheduler_config c = scoring(100);
     struct bed b;
-    c.scores_prompts = false;
+    c.gives_prompt_logprobs = false;
     open_bed(&b, &c);
     struct request *r = add_scored(&b, 20, 0);
     const struct msg_plan *p = step(&b);
@@ -186,7 +186,7 @@ static void old_ranks_are_spared(void **state)
     struct answer a;
     answer(p, OTHER_ID, &a);
     give(&b, &a);
-    assert_int_equal(r->scores->n_known, 0);
+    assert_int_equal(r->prompt_logprobs->n_known, 0);
     close_bed(&b);
 }
 
@@ -223,11 +223,12 @@ static void rows_answer_what_was_asked(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(chunks_are_scored),
-                                       cmocka_unit_test(nothing_is_taken_over),
-                                       cmocka_unit_test(what_is_there_is_not_scored),
-                                       cmocka_unit_test(preempted_prompts_go_on),
-                                       cmocka_unit_test(old_ranks_are_spared),
-                                       cmocka_unit_test(rows_answer_what_was_asked)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(chunks_have_prompt_logprobs),
+        cmocka_unit_test(nothing_is_taken_over),
+        cmocka_unit_test(prompt_logprobs_that_are_there_are_not_made_again),
+        cmocka_unit_test(preempted_prompts_go_on),
+        cmocka_unit_test(old_ranks_are_spared),
+        cmocka_unit_test(rows_answer_what_was_asked)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

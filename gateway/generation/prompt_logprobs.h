@@ -4,7 +4,7 @@
  * data in the generation; loop thread only. */
 #include "proto/messages.h"
 
-struct prompt_scores {
+struct prompt_logprobs {
     uint32_t n_rows;  /* wanted: one for each id but the first; 0: none */
     uint32_t n_known; /* [0, n_known) have come */
     uint32_t width;   /* entries that a row may have: the prompt's id, then the best */
@@ -15,12 +15,17 @@ struct prompt_scores {
 };
 
 /* k: sampling_params.n_prompt_logprobs, >= 0. */
-void prompt_scores_init(struct prompt_scores *s, uint32_t n_prompt, int32_t k);
-void prompt_scores_fini(struct prompt_scores *s);
-static inline bool prompt_scores_complete(const struct prompt_scores *s)
+void prompt_logprobs_init(struct prompt_logprobs *s, uint32_t n_prompt, int32_t k);
+void prompt_logprobs_fini(struct prompt_logprobs *s);
+static inline bool prompt_logprobs_complete(const struct prompt_logprobs *s)
 {
     return s->n_known == s->n_rows;
 }
-enum scores_verdict { SCORES_TAKEN, SCORES_MISSING, SCORES_NO_MEMORY };
+enum prompt_logprobs_verdict {
+    PROMPT_LOGPROBS_TAKEN,
+    PROMPT_LOGPROBS_MISSING,
+    PROMPT_LOGPROBS_NO_MEMORY
+};
 /* The rows of one item: what is known is passed over. MISSING: some before them have not come. */
-enum scores_verdict prompt_scores_take(struct prompt_scores *s, const struct tokens_item *t);
+enum prompt_logprobs_verdict prompt_logprobs_take(struct prompt_logprobs *s,
+                                                  const struct tokens_item *t);

@@ -1,6 +1,6 @@
 /* What OpenAI's dialects say of a prompt's own tokens: vLLM's prompt_logprobs, and the prompt's
  * part of the logprobs that come with echo. */
-#include "gateway/dialects/openai_scores.h"
+#include "gateway/dialects/openai_prompt_logprobs.h"
 #include "gateway/dialects/openai_json.h"
 
 /* {"logprob":…,"rank":…,"decoded_token":…} behind the id. */
@@ -18,7 +18,7 @@ static void append_entry(struct strbuf *out, const struct answer_shape *a, uint3
 
 /* The prompt's id first, with its place among the best where it is one of them. */
 static void append_row(struct strbuf *out, const struct answer_shape *a,
-                       const struct prompt_scores *s, uint32_t i, uint32_t k)
+                       const struct prompt_logprobs *s, uint32_t i, uint32_t k)
 {
     const uint32_t *ids = s->ids + (size_t)i * s->width;
     const float *values = s->values + (size_t)i * s->width;
@@ -39,7 +39,7 @@ static void append_row(struct strbuf *out, const struct answer_shape *a,
 }
 
 void openai_prompt_logprobs(struct strbuf *out, const struct answer_shape *a,
-                            const struct prompt_scores *s)
+                            const struct prompt_logprobs *s)
 {
     if (a->params->prompt_logprobs < 0 || !s) {
         openai_absent(out, a, "prompt_logprobs");
@@ -53,15 +53,15 @@ void openai_prompt_logprobs(struct strbuf *out, const struct answer_shape *a,
     strbuf_append_c(out, "]");
 }
 
-bool openai_echoed_scores(const struct answer_shape *a, const struct answer_delta *d)
+bool openai_echoed_prompt_logprobs(const struct answer_shape *a, const struct answer_delta *d)
 {
-    return a->params->echo && a->params->logprobs >= 0 && d->first && d->scores;
+    return a->params->echo && a->params->logprobs >= 0 && d->first && d->prompt_logprobs;
 }
 
 void openai_echoed_row(const struct answer_shape *a, const struct answer_delta *d, uint32_t i,
                        struct token_logprobs *out)
 {
-    const struct prompt_scores *s = d->scores;
+    const struct prompt_logprobs *s = d->prompt_logprobs;
     uint32_t k = (uint32_t)a->params->logprobs, n = i < s->n_known ? s->n[i] : 0;
     size_t at = (size_t)i * s->width;
     out->n = n < k + 1 ? n : k + 1;

@@ -1,5 +1,5 @@
-/* Prompts that are scored, from the body to the bytes: vLLM's prompt_logprobs and OpenAI's echo
- * with logprobs, rows that come in pieces, twice, or not at all. */
+/* Log-probabilities of prompts, from the body to the bytes: vLLM's prompt_logprobs and OpenAI's
+ * echo with logprobs, rows that come in pieces, twice, or not at all. */
 #include <string.h>
 
 #include "common/base/mem.h"
@@ -141,7 +141,7 @@ static void test_echo_in_a_stream(void **state)
 }
 
 /* Nothing is generated: what the head draws behind the prompt is nobody's, and ends nothing. */
-static void test_scores_only(void **state)
+static void test_prompt_only(void **state)
 {
     post("{\"prompt\":\"abc\",\"echo\":true,\"logprobs\":1,\"max_tokens\":0,\"stop\":\"d\"}");
     assert_int_equal(w.submits[0].sampling.max_tokens, 1);
@@ -162,13 +162,13 @@ static void test_resubmission(void **state)
     serving_on_link(&w.s, false);
     serving_on_link(&w.s, true);
     assert_int_equal(w.n_submits, 2);
-    assert_int_equal(w.submits[1].n_scored, 2);
+    assert_int_equal(w.submits[1].n_known_logprobs, 2);
     assert_int_equal(w.submits[1].sampling.n_prompt_logprobs, 2);
     rows(0, 2, "abcd", 1, 1); /* of the attempt before */
     rows(1, 2, "abcd", 1, 2);
     serving_on_link(&w.s, false);
     serving_on_link(&w.s, true);
-    assert_int_equal(w.submits[2].n_scored, 3);
+    assert_int_equal(w.submits[2].n_known_logprobs, 3);
     assert_int_equal(w.submits[2].sampling.n_prompt_logprobs, -1);
     w.submits[0].attempt = 3;
     scored_token(0);
@@ -183,11 +183,11 @@ static void test_rows_are_missing(void **state)
     rows(0, 1, "abcd", 2, 1);
     assert_int_equal(w.n_submits, 2);
     assert_int_equal(w.submits[1].attempt, 2);
-    assert_int_equal(w.submits[1].n_scored, 0);
+    assert_int_equal(w.submits[1].n_known_logprobs, 0);
 }
 
 /* An older head, or older ranks: said before, where the cluster says so, or at the end. */
-static void test_a_cluster_that_does_not_score(void **state)
+static void test_a_cluster_without_prompt_logprobs(void **state)
 {
     post("{\"prompt\":\"abcd\",\"prompt_logprobs\":2,\"max_tokens\":1}");
     tokens(0, 0, "d", FINISH_LENGTH);
@@ -414,10 +414,10 @@ int main(void)
         TEST(test_chat),
         TEST(test_echo),
         TEST(test_echo_in_a_stream),
-        TEST(test_scores_only),
+        TEST(test_prompt_only),
         TEST(test_resubmission),
         TEST(test_rows_are_missing),
-        TEST(test_a_cluster_that_does_not_score),
+        TEST(test_a_cluster_without_prompt_logprobs),
         TEST(test_too_many),
         TEST(test_too_many_in_choices),
         TEST(test_too_long_an_answer),
