@@ -13,7 +13,7 @@ enum { ADMIN_CONNECTIONS = 64 };
 static void on_answered(void *ctx, const struct http_request *r, const struct http_answered *how)
 {
     struct api_server *a = ctx;
-    const struct route *row = NULL;
+    const struct http_route *row = NULL;
     size_t n;
     char allow[64];
     (void)routes_find(http_method(r), http_path(r), &row, allow);

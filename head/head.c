@@ -344,7 +344,7 @@ bool head_failed(const struct head *h)
 static enum status load_adapters(struct head *h, const struct head_options *o, struct error *err)
 {
     for (size_t i = 0; i < o->lora_modules.n_items; i++) {
-        struct lora_module m;
+        struct lora_modules_item m;
         TRY(lora_module_read(o->lora_modules.items[i], &m, err));
         enum status s = head_core_load_adapter(h->core, str_from(m.name), str_from(m.path), false,
                                                "--lora-modules", loop_now_ns(h->loop), err);

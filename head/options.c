@@ -42,7 +42,7 @@ enum status head_options_check(const struct head_options *o, struct error *err)
                          "many there may be",
                          o->lora_modules.n_items);
     for (size_t i = 0; i < o->lora_modules.n_items; i++) {
-        struct lora_module m;
+        struct lora_modules_item m;
         TRY(lora_module_read(o->lora_modules.items[i], &m, err));
     }
     if (o->scale_max > 0 && o->scale_max < o->tp * o->pp)

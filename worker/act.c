@@ -5,12 +5,13 @@
 #include "common/base/log.h"
 #include "worker/state.h"
 
-void worker_send_aborted(struct worker *w, uint64_t term_epoch)
+void worker_send_aborted(struct worker_process *w, uint64_t term_epoch)
 {
     head_link_send(w->link, &(struct msg){.type = MSG_ABORTED, .aborted = {term_epoch}});
 }
 
-void worker_send_formed(struct worker *w, uint64_t term_epoch, enum status status, const char *text)
+void worker_send_formed(struct worker_process *w, uint64_t term_epoch, enum status status,
+                        const char *text)
 {
     if (status != STATUS_OK)
         log_error("not_formed", "epoch=%llu.%llu status=%s error=%s",
@@ -21,7 +22,7 @@ void worker_send_formed(struct worker *w, uint64_t term_epoch, enum status statu
         w->link, &(struct msg){.type = MSG_FORMED, .formed = {term_epoch, status, str_from(text)}});
 }
 
-void worker_send_gap(struct worker *w, uint64_t got_step, const char *text)
+void worker_send_gap(struct worker_process *w, uint64_t got_step, const char *text)
 {
     log_warn("gap", "epoch=%llu.%llu last_step=%llu got_step=%llu reason=%s",
              (unsigned long long)(w->rank.term_epoch >> 32),
@@ -36,7 +37,7 @@ void worker_send_gap(struct worker *w, uint64_t got_step, const char *text)
                                                   .text = str_from(text)}});
 }
 
-static void make_comm_id(struct worker *w)
+static void make_comm_id(struct worker_process *w)
 {
     uint8_t id[COMM_ID_MAX_BYTES];
     uint32_t n = sizeof id;
@@ -50,7 +51,7 @@ static void make_comm_id(struct worker *w)
                    &(struct msg){.type = MSG_COMM_ID, .comm_id = {w->rank.term_epoch, {id, n}}});
 }
 
-static void join_comm(struct worker *w)
+static void join_comm(struct worker_process *w)
 {
     const struct msg_form *f = &w->form.form;
     const struct executor_comm comm = executor_comm_of(f, (struct bytes){w->join_id, w->n_join_id});
@@ -62,13 +63,13 @@ static void join_comm(struct worker *w)
     }
 }
 
-static void end_epoch(struct worker *w)
+static void end_epoch(struct worker_process *w)
 {
     kv_orders_end_epoch(w->kv);
     grammar_orders_end_epoch(w->grammars);
 }
 
-void worker_act(struct worker *w, enum rank_action action, const struct msg *m)
+void worker_act(struct worker_process *w, enum rank_action action, const struct msg *m)
 {
     switch (action) {
     case RANK_NOTHING:

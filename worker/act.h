@@ -2,10 +2,10 @@
 /* Carries out what the rank's state machine asks for, and sends the answers that follow from it. */
 #include "worker/link/rank_state.h"
 
-struct worker;
+struct worker_process;
 /* m: the message that led here; NULL after the end of an abort. */
-void worker_act(struct worker *w, enum rank_action action, const struct msg *m);
-void worker_send_aborted(struct worker *w, uint64_t term_epoch);
-void worker_send_formed(struct worker *w, uint64_t term_epoch, enum status status,
+void worker_act(struct worker_process *w, enum rank_action action, const struct msg *m);
+void worker_send_aborted(struct worker_process *w, uint64_t term_epoch);
+void worker_send_formed(struct worker_process *w, uint64_t term_epoch, enum status status,
                         const char *text);
-void worker_send_gap(struct worker *w, uint64_t got_step, const char *text);
+void worker_send_gap(struct worker_process *w, uint64_t got_step, const char *text);

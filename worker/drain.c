@@ -10,12 +10,12 @@ enum { GOODBYE_MS = 30, DRAIN_CHECK_MS = 50 };
 
 static void stop_loop(void *ctx)
 {
-    struct worker *w = ctx;
+    struct worker_process *w = ctx;
     loop_stop(w->s.loop);
 }
 
 /* planned: it was told to end, and why says how that went; else it cannot go on. */
-static void leave(struct worker *w, const char *why, bool planned)
+static void leave(struct worker_process *w, const char *why, bool planned)
 {
     char text[sizeof w->told + sizeof w->failure];
     if (w->stopping)
@@ -32,7 +32,7 @@ static void leave(struct worker *w, const char *why, bool planned)
 /* Until the head has taken the work away; without a head nobody can. */
 static void drain_check(void *ctx)
 {
-    struct worker *w = ctx;
+    struct worker_process *w = ctx;
     if (w->rank.phase == RANK_IDLE)
         leave(w, "", true);
     else if (!head_link_is_open(w->link))
@@ -41,13 +41,13 @@ static void drain_check(void *ctx)
         leave(w, ", and its work was not handed over within --drain-timeout", true);
 }
 
-void worker_send_drain_wish(struct worker *w)
+void worker_send_drain_wish(struct worker_process *w)
 {
     head_link_send(w->link,
                    &(struct msg){.type = MSG_DRAIN_WISH, .drain_wish = {str_from(w->told)}});
 }
 
-void worker_stop(struct worker *w, const char *signal_name)
+void worker_stop(struct worker_process *w, const char *signal_name)
 {
     if (w->draining) {
         leave(w, ", twice", true);
@@ -62,7 +62,7 @@ void worker_stop(struct worker *w, const char *signal_name)
     w->drain_timer = loop_timer_start(w->s.loop, 0, DRAIN_CHECK_MS, drain_check, w);
 }
 
-void worker_look_for_loss(struct worker *w)
+void worker_look_for_loss(struct worker_process *w)
 {
     const struct executor *e = w->s.executor;
     struct error why = {0};
@@ -75,7 +75,7 @@ void worker_look_for_loss(struct worker *w)
     leave(w, w->failure, false);
 }
 
-void worker_look_for_stuck_transfer(struct worker *w)
+void worker_look_for_stuck_transfer(struct worker_process *w)
 {
     if (w->stopping || !kv_orders_are_stuck(w->kv))
         return;

@@ -8,7 +8,7 @@
 
 /* Where the head sees this host, other ranks will too: in most networks. Looked up for each Hello:
  * a name may not be known at the start, and a host's address may change. False: there is none. */
-static bool find_comm_host(struct worker *w)
+static bool find_comm_host(struct worker_process *w)
 {
     const struct worker_options *o = w->s.options;
     struct executor *e = w->s.executor;
@@ -36,7 +36,8 @@ static bool find_comm_host(struct worker *w)
     return s == STATUS_OK;
 }
 
-static void fill_elastic(struct worker *w, const struct executor_info *i, struct worker_info *out)
+static void fill_elastic(struct worker_process *w, const struct executor_info *i,
+                         struct worker_info *out)
 {
     for (uint32_t k = 0; k < i->n_elastic; k++)
         w->elastic[k] = (struct elastic_shape){
@@ -49,7 +50,7 @@ static void fill_elastic(struct worker *w, const struct executor_info *i, struct
 
 bool worker_fill_hello(void *ctx, struct msg_hello *h)
 {
-    struct worker *w = ctx;
+    struct worker_process *w = ctx;
     if (!find_comm_host(w))
         return false;
     const struct executor_info *i = w->s.executor->ops->info(w->s.executor);
@@ -104,7 +105,7 @@ bool worker_fill_hello(void *ctx, struct msg_hello *h)
 
 void worker_fill_heartbeat(void *ctx, struct msg_heartbeat *h)
 {
-    struct worker *w = ctx;
+    struct worker_process *w = ctx;
     const struct rank_state *r = &w->rank;
     *h = (struct msg_heartbeat){
         .progress = atomic_load_explicit(&w->s.executor->progress, memory_order_relaxed),

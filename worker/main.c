@@ -39,7 +39,7 @@ struct process {
     struct metrics *metrics;
     struct http_server *http;
     struct admin_options admin;
-    struct worker *worker;
+    struct worker_process *worker;
     char http_address[300], cache_dir[4096];
 };
 

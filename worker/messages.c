@@ -13,7 +13,7 @@
 enum { MINOR_OF_READINESS = 2 };
 
 /* At that TP, [n_kv_groups] into out; false: it is none of this worker's. */
-static bool blocks_at(const struct worker *w, uint32_t tp, uint32_t *out)
+static bool blocks_at(const struct worker_process *w, uint32_t tp, uint32_t *out)
 {
     const struct executor_info *i = w->s.executor->ops->info(w->s.executor);
     for (uint32_t g = 0; g < i->limits.n_kv_groups; g++)
@@ -29,7 +29,8 @@ static bool blocks_at(const struct worker *w, uint32_t tp, uint32_t *out)
 }
 
 /* rank and stage index arrays in the executors, sizes are multiplied: checked once, here. */
-static bool form_is_sane(const struct worker *w, const struct msg_form *f, struct error *err)
+static bool form_is_sane(const struct worker_process *w, const struct msg_form *f,
+                         struct error *err)
 {
     const struct executor_info *i = w->s.executor->ops->info(w->s.executor);
     uint32_t n_blocks[SEQUENCES_MAX_KV_GROUPS];
@@ -54,7 +55,7 @@ static bool form_is_sane(const struct worker *w, const struct msg_form *f, struc
     return s == STATUS_OK;
 }
 
-static void on_form(struct worker *w, const struct msg *m)
+static void on_form(struct worker_process *w, const struct msg *m)
 {
     struct error err = {0};
     if (!form_is_sane(w, &m->form, &err)) {
@@ -78,7 +79,7 @@ static void on_form(struct worker *w, const struct msg *m)
     worker_act(w, action, m);
 }
 
-static void on_join(struct worker *w, const struct msg *m)
+static void on_join(struct worker_process *w, const struct msg *m)
 {
     if (m->join.term_epoch == w->rank.term_epoch && m->join.id.n > sizeof w->join_id) {
         worker_send_formed(w, m->join.term_epoch, STATUS_PROTOCOL,
@@ -94,7 +95,7 @@ static void on_join(struct worker *w, const struct msg *m)
     worker_act(w, action, m);
 }
 
-static void on_reset(struct worker *w, const struct msg *m)
+static void on_reset(struct worker_process *w, const struct msg *m)
 {
     enum rank_action action = rank_state_on_reset(&w->rank, &m->reset);
     if (action == RANK_IGNORE && m->reset.term_epoch > w->rank.term_epoch)
@@ -103,7 +104,7 @@ static void on_reset(struct worker *w, const struct msg *m)
     worker_act(w, action, m);
 }
 
-static void take_place(struct worker *w, const char *as)
+static void take_place(struct worker_process *w, const char *as)
 {
     if (!w->had_place)
         log_info("worker_ready", "as=%s", as);
@@ -112,7 +113,8 @@ static void take_place(struct worker *w, const char *as)
 
 /* True when the plan is queued: its bytes are returned as credit when it has been executed, so that
  * a rank that lags holds the head back. */
-static bool on_plan(struct worker *w, const struct msg *m, uint64_t session, struct str frame)
+static bool on_plan(struct worker_process *w, const struct msg *m, uint64_t session,
+                    struct str frame)
 {
     enum rank_action action = rank_state_on_plan(&w->rank, &m->plan);
     if (action != RANK_EXECUTE) {
@@ -133,7 +135,7 @@ static bool on_plan(struct worker *w, const struct msg *m, uint64_t session, str
     return false;
 }
 
-static void on_adapter(struct worker *w, const struct msg *m)
+static void on_adapter(struct worker_process *w, const struct msg *m)
 {
     enum status s = compute_push_adapter(w->compute, m);
     if (s != STATUS_OK)
@@ -153,7 +155,7 @@ static void log_abort(const struct msg_abort *a)
 
 bool worker_on_message(void *ctx, const struct msg *m, uint64_t session, struct str frame)
 {
-    struct worker *w = ctx;
+    struct worker_process *w = ctx;
     if (w->stopping)
         return false;
     switch (m->type) {
@@ -194,7 +196,7 @@ bool worker_on_message(void *ctx, const struct msg *m, uint64_t session, struct 
 
 void worker_on_open(void *ctx, const struct msg_welcome *welcome)
 {
-    struct worker *w = ctx;
+    struct worker_process *w = ctx;
     rank_state_see_term(&w->rank, welcome->term);
     w->drained_by_head = false; /* a head that wants it so says it in every session */
     metric_set(w->m.reconnects, (double)head_link_reconnects(w->link));
@@ -207,7 +209,7 @@ void worker_on_open(void *ctx, const struct msg_welcome *welcome)
 /* Of an older head all that is known is that it takes this worker. */
 void worker_on_heartbeat(void *ctx, const struct msg_heartbeat *h, unsigned head_minor)
 {
-    struct worker *w = ctx;
+    struct worker_process *w = ctx;
     if (h->serves && w->rank.phase == RANK_READY)
         take_place(w, "member");
     else if (h->spare || head_minor < MINOR_OF_READINESS)
@@ -216,13 +218,13 @@ void worker_on_heartbeat(void *ctx, const struct msg_heartbeat *h, unsigned head
 
 void worker_on_lost(void *ctx)
 {
-    struct worker *w = ctx;
+    struct worker_process *w = ctx;
     rank_state_on_link_lost(&w->rank);
 }
 
 void worker_on_refused(void *ctx, enum status status, const char *text)
 {
-    struct worker *w = ctx;
+    struct worker_process *w = ctx;
     snprintf(w->refusal, sizeof w->refusal, "%s: %s", status_name(status), text);
     w->stopping = true;
     loop_stop(w->s.loop);

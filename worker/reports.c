@@ -8,7 +8,8 @@
 #include "worker/drain.h"
 #include "worker/state.h"
 
-static void send_comm_error(struct worker *w, uint64_t term_epoch, uint64_t step, const char *text)
+static void send_comm_error(struct worker_process *w, uint64_t term_epoch, uint64_t step,
+                            const char *text)
 {
     w->failed_epoch = term_epoch;
     head_link_send(w->link, &(struct msg){.type = MSG_COMM_ERROR,
@@ -16,7 +17,7 @@ static void send_comm_error(struct worker *w, uint64_t term_epoch, uint64_t step
 }
 
 /* A run with n tokens kept n - 1 draft tokens. Rank 0 alone has items. */
-static void count_tokens(struct worker *w, const struct msg_result *r)
+static void count_tokens(struct worker_process *w, const struct msg_result *r)
 {
     uint64_t n_sampled = 0, n_runs = 0;
     for (uint32_t i = 0; i < r->n_items; i++) {
@@ -30,7 +31,7 @@ static void count_tokens(struct worker *w, const struct msg_result *r)
     }
 }
 
-static void on_plan_done(struct worker *w, const struct job_done *d)
+static void on_plan_done(struct worker_process *w, const struct job_done *d)
 {
     head_link_consumed(w->link, d->session, d->frame_bytes);
     if (d->dropped || d->status == STATUS_CLOSED || w->rank.phase != RANK_READY ||
@@ -57,7 +58,7 @@ static void on_plan_done(struct worker *w, const struct job_done *d)
     send_comm_error(w, d->term_epoch, d->step, d->error->text);
 }
 
-static void on_check_done(struct worker *w, const struct job_done *d)
+static void on_check_done(struct worker_process *w, const struct job_done *d)
 {
     if (d->dropped || d->status == STATUS_OK || w->rank.phase != RANK_READY ||
         d->term_epoch != w->rank.term_epoch || d->term_epoch == w->failed_epoch)
@@ -69,7 +70,7 @@ static void on_check_done(struct worker *w, const struct job_done *d)
 
 void worker_check_peers(void *ctx)
 {
-    struct worker *w = ctx;
+    struct worker_process *w = ctx;
     const struct rank_state *r = &w->rank;
     worker_look_for_loss(w);
     worker_look_for_stuck_transfer(w);
@@ -79,7 +80,7 @@ void worker_check_peers(void *ctx)
 }
 
 /* Before Formed: the head must not take this rank for one that has it. */
-static void tell_losses(struct worker *w, const struct job_loss *losses)
+static void tell_losses(struct worker_process *w, const struct job_loss *losses)
 {
     for (const struct job_loss *x = losses; x; x = x->next) {
         log_error("adapter_lost", "id=%016llx error=%s", (unsigned long long)x->id,
@@ -93,7 +94,7 @@ static void tell_losses(struct worker *w, const struct job_loss *losses)
     }
 }
 
-static void on_join_done(struct worker *w, const struct job_done *d)
+static void on_join_done(struct worker_process *w, const struct job_done *d)
 {
     tell_losses(w, d->losses);
     if (d->dropped || w->rank.phase != RANK_JOINING || d->term_epoch != w->rank.comm_epoch)
@@ -106,7 +107,7 @@ static void on_join_done(struct worker *w, const struct job_done *d)
                  (unsigned long long)(d->term_epoch & UINT32_MAX), w->rank.rank, w->rank.stage);
 }
 
-static void on_abort_done(struct worker *w)
+static void on_abort_done(struct worker_process *w)
 {
     struct error why;
     const struct executor *e = w->s.executor;
@@ -120,7 +121,7 @@ static void on_abort_done(struct worker *w)
 }
 
 /* The head asks again after a lost session: that it is here is what was wanted. */
-static void on_adapter_done(struct worker *w, const struct job_done *d)
+static void on_adapter_done(struct worker_process *w, const struct job_done *d)
 {
     const struct msg_adapter *a = d->adapter;
     enum status s = d->status == STATUS_EXISTS ? STATUS_OK : d->status;
@@ -142,7 +143,7 @@ static void on_adapter_done(struct worker *w, const struct job_done *d)
 
 void worker_on_done(void *ctx, const struct job_done *d)
 {
-    struct worker *w = ctx;
+    struct worker_process *w = ctx;
     switch (d->kind) {
     case JOB_PLAN:
         on_plan_done(w, d);

@@ -1,5 +1,6 @@
 #pragma once
-/* The compute thread's reports, and the look for a lost device or peer. ctx is the struct worker.
+/* The compute thread's reports, and the look for a lost device or peer. ctx is the struct
+ * worker_process.
  */
 #include "worker/compute.h"
 

@@ -17,7 +17,7 @@ struct worker_metrics {
         *aborts_lost;
 };
 
-struct worker {
+struct worker_process {
     struct worker_setup s;
     struct head_link *link;
     struct compute *compute;

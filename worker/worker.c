@@ -11,7 +11,7 @@
 enum { CHECK_MS = 1000 };
 enum { END_MS = 2000, FORM_ARENA_LIMIT = 4 << 20 };
 
-static void make_metrics(struct worker *w)
+static void make_metrics(struct worker_process *w)
 {
     static const double bounds[] = {.0005, .001, .002, .005, .01, .02, .05, .1, .2, .5, 1, 2, 5};
     const uint32_t n = sizeof bounds / sizeof bounds[0];
@@ -49,17 +49,17 @@ static void make_metrics(struct worker *w)
 
 static void send_to_head(void *ctx, const struct msg *m)
 {
-    struct worker *w = ctx;
+    struct worker_process *w = ctx;
     head_link_send(w->link, m);
 }
 
 static void await_kv(void *ctx)
 {
-    struct worker *w = ctx;
+    struct worker_process *w = ctx;
     kv_orders_await(w->kv);
 }
 
-static enum status start_threads(struct worker *w, struct error *err)
+static enum status start_threads(struct worker_process *w, struct error *err)
 {
     const struct worker_setup *s = &w->s;
     const struct compute_options co = {
@@ -76,9 +76,10 @@ static enum status start_threads(struct worker *w, struct error *err)
     return compute_start(s->loop, &co, &w->compute, err);
 }
 
-enum status worker_start(const struct worker_setup *s, struct worker **out, struct error *err)
+enum status worker_start(const struct worker_setup *s, struct worker_process **out,
+                         struct error *err)
 {
-    struct worker *w = mem_zalloc(sizeof *w);
+    struct worker_process *w = mem_zalloc(sizeof *w);
     w->s = *s;
     w->instance = random_secure_u64();
     rank_state_init(&w->rank);
@@ -110,12 +111,12 @@ enum status worker_start(const struct worker_setup *s, struct worker **out, stru
     return STATUS_OK;
 }
 
-bool worker_is_ready(const struct worker *w)
+bool worker_is_ready(const struct worker_process *w)
 {
     return w->had_place && !w->draining && !w->drained_by_head;
 }
 
-const char *worker_why_not_ready(const struct worker *w)
+const char *worker_why_not_ready(const struct worker_process *w)
 {
     return w->draining || w->drained_by_head ? "draining"
            : !head_link_is_open(w->link)     ? "no connection to the head"
@@ -123,29 +124,29 @@ const char *worker_why_not_ready(const struct worker *w)
                                              : "its group does not serve yet";
 }
 
-const char *worker_refusal(const struct worker *w)
+const char *worker_refusal(const struct worker_process *w)
 {
     return w->refusal;
 }
 
-bool worker_failed_for_good(const struct worker *w)
+bool worker_failed_for_good(const struct worker_process *w)
 {
     return w->failed_for_good;
 }
 
-const char *worker_failure(const struct worker *w)
+const char *worker_failure(const struct worker_process *w)
 {
     return w->failure;
 }
 
-bool worker_end(struct worker *w)
+bool worker_end(struct worker_process *w)
 {
     kv_orders_end_epoch(w->kv); /* the compute thread may wait for it */
     bool ended = compute_end(w->compute, END_MS);
     return kv_orders_end(w->kv, END_MS) && ended;
 }
 
-void worker_free(struct worker *w)
+void worker_free(struct worker_process *w)
 {
     if (!w)
         return;

@@ -20,7 +20,7 @@ static bool set(char *out, size_t most, const char *from, size_t n)
     return true;
 }
 
-static enum status read_json(const char *item, const json_t *o, struct lora_module *out,
+static enum status read_json(const char *item, const json_t *o, struct lora_modules_item *out,
                              struct error *err)
 {
     const char *key;
@@ -42,10 +42,10 @@ static enum status read_json(const char *item, const json_t *o, struct lora_modu
     return out->name[0] && out->path[0] ? STATUS_OK : bad(err, item, "name or path is missing");
 }
 
-enum status lora_module_read(const char *item, struct lora_module *out, struct error *err)
+enum status lora_module_read(const char *item, struct lora_modules_item *out, struct error *err)
 {
     const char *is = strchr(item, '=');
-    *out = (struct lora_module){0};
+    *out = (struct lora_modules_item){0};
     if (*item == '{') {
         json_t *o = json_loads(item, JSON_REJECT_DUPLICATES, NULL);
         enum status s = o ? read_json(item, o, out, err) : bad(err, item, "this is no JSON");

@@ -12,7 +12,8 @@ struct quota_terms {
     double per_s, size; /* of one bucket, for all gateways together */
 };
 
-struct lease { /* of one bucket, beside its level: what is leased and not spent; below 0: owed */
+struct quota_lease { /* of one bucket, beside its level: what is leased and not spent; below 0: owed
+                      */
     struct quota_terms terms; /* others begin anew */
     double demand;            /* spent or refused since the last question */
     double want;              /* of the last question */
@@ -33,8 +34,8 @@ struct key_limits { /* 0: no bound */
 
 struct bucket {
     double level;
-    uint64_t filled_ns; /* 0: full, never used */
-    struct lease lease; /* where it is shared */
+    uint64_t filled_ns;       /* 0: full, never used */
+    struct quota_lease lease; /* where it is shared */
 };
 
 enum { TENANT_NAME_MAX = 64, API_KEY_ID = 33 };

@@ -48,13 +48,13 @@ void leases_link(struct sharing *s, bool up)
 
 /* ---- questions ---- */
 
-static double largest_credit(const struct sharing *s, const struct lease *l)
+static double largest_credit(const struct sharing *s, const struct quota_lease *l)
 {
     return fmax(1, l->terms.size / (4.0 * s->n_gateways));
 }
 
 /* Twice what was used since the last one, so that questions become rarer as use grows. */
-static double amount_to_ask_for(const struct sharing *s, const struct lease *l)
+static double amount_to_ask_for(const struct sharing *s, const struct quota_lease *l)
 {
     return fmin(fmax(1, 2 * l->demand), fmax(1, floor(l->terms.size / (2.0 * s->n_gateways))));
 }
@@ -74,7 +74,7 @@ static void ask(struct sharing *s, struct api_key *k, enum quota q, double want)
 
 static void ask_if_low(struct sharing *s, struct api_key *k, enum quota q, uint64_t now_ns)
 {
-    const struct lease *l = &k->buckets[q].lease;
+    const struct quota_lease *l = &k->buckets[q].lease;
     double want = amount_to_ask_for(s, l);
     if (now_ns >= l->ask_after_ns && k->buckets[q].level < fmax(1, want / 2))
         ask(s, k, q, want);
@@ -84,21 +84,21 @@ static void ask_if_low(struct sharing *s, struct api_key *k, enum quota q, uint6
 
 static void sync(const struct sharing *s, struct bucket *b, struct quota_terms t)
 {
-    struct lease *l = &b->lease;
+    struct quota_lease *l = &b->lease;
     bool other_terms = l->terms.per_s != t.per_s || l->terms.size != t.size;
     if (l->epoch == s->epoch && !other_terms)
         return;
     if (l->epoch != s->epoch && b->level > 0)
         b->level = 0; /* it was filled by time, and not leased */
     bool asking = l->epoch == s->epoch && l->asking;
-    *l = (struct lease){.terms = t, .left = t.size, .epoch = s->epoch, .asking = asking};
+    *l = (struct quota_lease){.terms = t, .left = t.size, .epoch = s->epoch, .asking = asking};
 }
 
 double leases_room(struct sharing *s, struct api_key *k, enum quota q, struct quota_terms t,
                    uint64_t now_ns)
 {
     struct bucket *b = &k->buckets[q];
-    struct lease *l = &b->lease;
+    struct quota_lease *l = &b->lease;
     sync(s, b, t);
     double credit = largest_credit(s, l);
     if (l->empty)
@@ -122,7 +122,7 @@ void leases_spend(struct sharing *s, struct api_key *k, enum quota q, double amo
 double leases_refused(struct sharing *s, struct api_key *k, enum quota q, double amount,
                       uint64_t now_ns)
 {
-    struct lease *l = &k->buckets[q].lease;
+    struct quota_lease *l = &k->buckets[q].lease;
     activate(s, k);
     l->demand += amount;
     l->used_ns = now_ns;
@@ -134,7 +134,7 @@ void leases_answer(struct sharing *s, struct api_key *k, enum quota q, double gr
                    uint64_t now_ns)
 {
     struct bucket *b = &k->buckets[q];
-    struct lease *l = &b->lease;
+    struct quota_lease *l = &b->lease;
     double need = fmin(1, l->terms.size);
     if (!l->asking || l->epoch != s->epoch)
         return; /* of a link that is gone */
@@ -163,7 +163,7 @@ void leases_lost(struct api_key *k, enum quota q)
 static bool tick_bucket(struct sharing *s, struct api_key *k, enum quota q, uint64_t now_ns)
 {
     struct bucket *b = &k->buckets[q];
-    struct lease *l = &b->lease;
+    struct quota_lease *l = &b->lease;
     if (l->epoch != s->epoch)
         return true; /* not used since the link changed */
     if (l->asking)

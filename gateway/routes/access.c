@@ -37,7 +37,7 @@ static enum access_verdict decide_metrics(const struct access_rules *r,
 }
 
 enum access_verdict access_decide(const struct access_rules *r, const struct access_caller *c,
-                                  const struct route *row)
+                                  const struct http_route *row)
 {
     enum route_access access = row ? row->access : ACCESS_METRICS;
     switch (access) {

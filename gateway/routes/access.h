@@ -24,4 +24,4 @@ enum access_verdict {
 
 /* row: NULL for what no row matches; granted means then that the 404 or 405 may be told. */
 enum access_verdict access_decide(const struct access_rules *r, const struct access_caller *c,
-                                  const struct route *row);
+                                  const struct http_route *row);

@@ -17,7 +17,7 @@ enum { MAX_SMALL_BODY = 64 << 10 };
 
 /* routes_find for this gateway: a chat page that is switched off is a path that nobody knows. */
 static enum route_result find(const struct api_server *a, const struct http_request *r,
-                              bool on_admin_address, const struct route **row, char allow[64])
+                              bool on_admin_address, const struct http_route **row, char allow[64])
 {
     const struct gateway_config *c = a->config;
     bool page = !c->front.no_chat_page && !c->sagemaker && !on_admin_address;
@@ -75,7 +75,8 @@ static void answer_unauthorized(struct http_request *r, const struct dialect *d)
 }
 
 static enum access_verdict verdict_of(const struct api_server *a, const struct http_request *r,
-                                      const struct route *row, bool on_admin_address, bool has_key)
+                                      const struct http_route *row, bool on_admin_address,
+                                      bool has_key)
 {
     const struct access_caller caller = {
         .on_admin_address = on_admin_address,
@@ -89,7 +90,7 @@ static enum access_verdict verdict_of(const struct api_server *a, const struct h
 }
 
 /* False: answered. */
-static bool is_allowed(struct api_server *a, struct http_request *r, const struct route *row,
+static bool is_allowed(struct api_server *a, struct http_request *r, const struct http_route *row,
                        bool on_admin_address, bool has_key)
 {
     switch (verdict_of(a, r, row, on_admin_address, has_key)) {
@@ -111,10 +112,10 @@ static bool is_allowed(struct api_server *a, struct http_request *r, const struc
 }
 
 /* The row that lets it in, or NULL. key: its key, or NULL. */
-static const struct route *row_for(struct api_server *a, const struct http_request *r,
-                                   bool on_admin_address, const struct api_key **key)
+static const struct http_route *row_for(struct api_server *a, const struct http_request *r,
+                                        bool on_admin_address, const struct api_key **key)
 {
-    const struct route *row = NULL;
+    const struct http_route *row = NULL;
     char allow[64];
     if (find(a, r, on_admin_address, &row, allow) != ROUTE_FOUND ||
         host_rule_refuses(on_admin_address ? &a->admin_hosts : &a->hosts, r))
@@ -130,7 +131,7 @@ static void say_whose(struct http_request *r, const struct api_key *key)
 }
 
 /* False: answered. */
-static bool is_let_in(struct api_server *a, struct http_request *r, const struct route *row,
+static bool is_let_in(struct api_server *a, struct http_request *r, const struct http_route *row,
                       bool on_admin_address)
 {
     const char *why = host_rule_refuses(on_admin_address ? &a->admin_hosts : &a->hosts, r);
@@ -143,7 +144,7 @@ static bool is_let_in(struct api_server *a, struct http_request *r, const struct
 }
 
 /* Before anything is computed: what it would be answered has no room. False: answered. */
-static bool has_room(struct http_request *r, const struct route *row)
+static bool has_room(struct http_request *r, const struct http_route *row)
 {
     if (!row || row->access != ACCESS_KEY || http_answer_has_room(r))
         return true;
@@ -156,7 +157,7 @@ static bool has_room(struct http_request *r, const struct route *row)
     return false;
 }
 
-static bool has_body(const struct route *row)
+static bool has_body(const struct http_route *row)
 {
     return row->access == ACCESS_KEY || row->access == ACCESS_ADMIN;
 }
@@ -164,14 +165,14 @@ static bool has_body(const struct route *row)
 bool routes_reads_body(struct api_server *a, const struct http_request *r, bool on_admin_address)
 {
     const struct api_key *key;
-    const struct route *row = row_for(a, r, on_admin_address, &key);
+    const struct http_route *row = row_for(a, r, on_admin_address, &key);
     return row && has_body(row);
 }
 
 uint64_t routes_body_max(struct api_server *a, struct http_request *r, bool on_admin_address)
 {
     const struct api_key *key = NULL;
-    const struct route *row = row_for(a, r, on_admin_address, &key);
+    const struct http_route *row = row_for(a, r, on_admin_address, &key);
     if (!row || !has_body(row)) /* to wait for what nobody reads would be to keep a place for it */
         return 0;
     say_whose(r, key);
@@ -180,7 +181,7 @@ uint64_t routes_body_max(struct api_server *a, struct http_request *r, bool on_a
 
 void routes_dispatch(struct api_server *a, struct http_request *r, bool on_admin_address)
 {
-    const struct route *row = NULL;
+    const struct http_route *row = NULL;
     char allow[64];
     if (front_begin(&a->front, r))
         return;

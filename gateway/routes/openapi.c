@@ -294,13 +294,13 @@ static void add_parameters(const char *path, json_t *operations)
 }
 
 /* The route of an operation; its parameters stand for one segment each. */
-static const struct route *route_of(const char *method, const char *path)
+static const struct http_route *route_of(const char *method, const char *path)
 {
     static const char *const methods[][2] = {
         {"get", "GET"}, {"post", "POST"}, {"delete", "DELETE"}};
     const char *upper = "";
     char plain[128], allow[64];
-    const struct route *row = NULL;
+    const struct http_route *row = NULL;
     size_t n = 0;
     for (size_t i = 0; i < sizeof methods / sizeof *methods; i++)
         if (strcmp(method, methods[i][0]) == 0)
@@ -337,7 +337,7 @@ static void add_operations(const struct openapi_world *w, json_t *doc)
     {
         json_object_foreach_safe(operations, next, method, op)
         {
-            const struct route *row = route_of(method, path);
+            const struct http_route *row = route_of(method, path);
             if (!is_here(w, op) || !row) {
                 json_object_del(operations, method);
                 continue;

@@ -6,7 +6,7 @@ struct api_key;
 struct api_server;
 struct dialect;
 struct http_request;
-struct route;
+struct http_route;
 
 enum route_access {
     ACCESS_KEY, /* what a new row is unless it says otherwise */
@@ -19,11 +19,11 @@ enum route_access {
 
 struct call { /* borrowed for the handler's call; the request lives until it is answered */
     struct http_request *request;
-    const struct route *row;
+    const struct http_route *row;
     struct api_key *key; /* whose it is; NULL: nobody's */
 };
 
-struct route {
+struct http_route {
     const char *method, *path; /* a star: one segment; two: whatever follows */
     enum route_access access;
     void (*handle)(struct api_server *a, const struct call *c);

@@ -11,7 +11,7 @@
 #include "gateway/sagemaker/djl.h"
 #include "gateway/sagemaker/endpoint_reply.h"
 
-static const struct route routes[] = {
+static const struct http_route routes[] = {
     {"POST", "/v1/chat/completions", ACCESS_KEY, route_post_chat, &dialect_chat},
     {"POST", "/v1/completions", ACCESS_KEY, route_post_prompt, &dialect_completions},
     {"POST", "/v1/responses", ACCESS_KEY, route_post_prompt, &dialect_responses},
@@ -57,7 +57,7 @@ static const struct route routes[] = {
 
 _Static_assert(sizeof routes / sizeof *routes < HTTP_METRICS_PATHS, "each has its own counts");
 
-const struct route *routes_all(size_t *n)
+const struct http_route *routes_all(size_t *n)
 {
     *n = sizeof routes / sizeof *routes;
     return routes;
@@ -95,13 +95,13 @@ static bool path_matches(const char *pattern, struct str path)
     return at == end;
 }
 
-enum route_result routes_find(struct str method, struct str path, const struct route **out,
+enum route_result routes_find(struct str method, struct str path, const struct http_route **out,
                               char allow[64])
 {
     bool known = false;
     allow[0] = '\0';
     for (size_t i = 0; i < sizeof routes / sizeof *routes; i++) {
-        const struct route *row = &routes[i];
+        const struct http_route *row = &routes[i];
         if (!path_matches(row->path, path))
             continue;
         if (str_eq_c(method, row->method) ||

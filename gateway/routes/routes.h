@@ -7,9 +7,9 @@
 enum route_result { ROUTE_FOUND, ROUTE_NOT_FOUND, ROUTE_METHOD_NOT_ALLOWED };
 
 /* HEAD finds GET's row. allow: the methods of the path, for 405. */
-enum route_result routes_find(struct str method, struct str path, const struct route **out,
+enum route_result routes_find(struct str method, struct str path, const struct http_route **out,
                               char allow[64]);
 /* All rows, for tests and `cox-gateway routes`. */
-const struct route *routes_all(size_t *n);
+const struct http_route *routes_all(size_t *n);
 /* "METHOD PATH ACCESS" lines. */
 void routes_print(struct strbuf *out);

@@ -85,7 +85,7 @@ static json_t *nodes(const struct head_core *h)
     for (const struct worker *w = h->cluster.workers; w; w = w->next)
         count_up(node_entry(a, w->peer->node, w->desc.host), "workers");
     for (uint32_t i = 0; i < GATEWAYS_MAX; i++) {
-        const struct gateway *g = h->gateways[i];
+        const struct gateway_peer *g = h->gateways[i];
         if (g)
             count_up(node_entry(a, g->node, g->node), "gateways");
     }
@@ -215,7 +215,7 @@ static json_t *gateways(const struct head_core *h)
 {
     json_t *a = json_array();
     for (uint32_t i = 0; i < GATEWAYS_MAX; i++) {
-        const struct gateway *g = h->gateways[i];
+        const struct gateway_peer *g = h->gateways[i];
         if (!g)
             continue;
         uint64_t ms = g->peer ? silent_ms(h, g->peer)

@@ -52,7 +52,7 @@ enum status head_core_unload_adapter(struct head_core *h, struct str name, const
     return told(h, &o, false, by, adapters_unload(&h->cluster, &o, err));
 }
 
-static bool send_answer(struct head_core *h, const struct gateway *g,
+static bool send_answer(struct head_core *h, const struct gateway_peer *g,
                         const struct adapter_answer *a)
 {
     struct msg m = {.type = MSG_ADAPTER_ANSWER,
@@ -60,7 +60,8 @@ static bool send_answer(struct head_core *h, const struct gateway *g,
     return peers_send(&h->peers, g->peer, &m) == STATUS_OK;
 }
 
-void adapter_orders_take(struct head_core *h, struct gateway *g, const struct msg_adapter_order *m)
+void adapter_orders_take(struct head_core *h, struct gateway_peer *g,
+                         const struct msg_adapter_order *m)
 {
     struct error err = {0};
     struct served_model model = served_model_now(h);
@@ -79,7 +80,7 @@ void adapter_orders_take(struct head_core *h, struct gateway *g, const struct ms
     (void)send_answer(h, g, &a); /* without credit it asks in vain, and gives up by itself */
 }
 
-static const struct gateway *find_gateway(const struct head_core *h, uint64_t instance)
+static const struct gateway_peer *find_gateway(const struct head_core *h, uint64_t instance)
 {
     for (uint32_t i = 0; i < GATEWAYS_MAX; i++)
         if (h->gateways[i] && h->gateways[i]->instance == instance)
@@ -93,14 +94,14 @@ void adapter_orders_answer(struct head_core *h)
     struct adapters *t = &h->cluster.adapters;
     uint32_t n_left = 0;
     for (uint32_t i = 0; i < t->n_answers; i++) {
-        const struct gateway *g = find_gateway(h, t->answers[i].to.gateway);
+        const struct gateway_peer *g = find_gateway(h, t->answers[i].to.gateway);
         if (g && g->peer && !send_answer(h, g, &t->answers[i]))
             t->answers[n_left++] = t->answers[i];
     }
     t->n_answers = n_left;
 }
 
-void adapter_orders_tell(struct head_core *h, struct gateway *g)
+void adapter_orders_tell(struct head_core *h, struct gateway_peer *g)
 {
     const struct adapters *t = &h->cluster.adapters;
     struct adapter_name list[ADAPTERS_MAX];

@@ -3,7 +3,7 @@
  * told of adapters. Loop thread. */
 #include "proto/messages.h"
 
-struct gateway;
+struct gateway_peer;
 struct head_core;
 
 /* As cluster/adapters.h has them; by: who asks, for the event. */
@@ -13,7 +13,8 @@ MUST_USE enum status head_core_load_adapter(struct head_core *h, struct str name
 MUST_USE enum status head_core_unload_adapter(struct head_core *h, struct str name, const char *by,
                                               uint64_t now_ns, struct error *err);
 
-void adapter_orders_take(struct head_core *h, struct gateway *g, const struct msg_adapter_order *m);
+void adapter_orders_take(struct head_core *h, struct gateway_peer *g,
+                         const struct msg_adapter_order *m);
 /* The adapters that can be used, when they have changed. */
-void adapter_orders_tell(struct head_core *h, struct gateway *g);
+void adapter_orders_tell(struct head_core *h, struct gateway_peer *g);
 void adapter_orders_answer(struct head_core *h);

@@ -20,8 +20,8 @@ static bool check_request(const struct head_core *h, const struct request *r, st
 }
 
 /* Every entry knows its place, and nobody has one who is not there. */
-static bool check_outbox(const struct head_core *h, const struct gateway *g, uint32_t n_with_place,
-                         struct error *err)
+static bool check_outbox(const struct head_core *h, const struct gateway_peer *g,
+                         uint32_t n_with_place, struct error *err)
 {
     uint32_t n = 0;
     bool ok = g->outbox_begin <= g->outbox_end && g->outbox_end <= g->outbox_cap;
@@ -98,7 +98,7 @@ bool head_core_check(const struct head_core *h, struct error *err)
         n_with_place[r->i_gateway] += r->i_outbox > 0;
     }
     for (uint32_t i = 0; i < GATEWAYS_MAX; i++) {
-        const struct gateway *g = h->gateways[i];
+        const struct gateway_peer *g = h->gateways[i];
         n_open += g ? g->n_open : 0;
         if (g && !check_outbox(h, g, n_with_place[i], err))
             return false;

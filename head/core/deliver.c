@@ -77,7 +77,7 @@ static bool note_delivered(struct request *r, const struct tokens_item *item)
            (!r->has_prompt_logprobs || are_all_prompt_logprobs(r, 0));
 }
 
-static uint32_t fill_refusals(struct head_core *h, const struct gateway *g)
+static uint32_t fill_refusals(struct head_core *h, const struct gateway_peer *g)
 {
     uint32_t n = g->n_refusals < TOKENS_ITEMS_MAX ? g->n_refusals : TOKENS_ITEMS_MAX;
     for (uint32_t i = 0; i < n; i++) {
@@ -93,7 +93,7 @@ static uint32_t fill_refusals(struct head_core *h, const struct gateway *g)
     return n;
 }
 
-static enum status send_items(struct head_core *h, struct gateway *g, uint32_t n)
+static enum status send_items(struct head_core *h, struct gateway_peer *g, uint32_t n)
 {
     /* The epoch is no replica's: gateways learn the term from it. */
     uint64_t epoch = cluster_need_term(&h->cluster) << 32 | (h->cluster.n_epochs & 0xFFFFFFFFu);
@@ -102,7 +102,7 @@ static enum status send_items(struct head_core *h, struct gateway *g, uint32_t n
     return peers_send(&h->peers, g->peer, &m);
 }
 
-static void prefetch(const struct gateway *g, uint32_t i)
+static void prefetch(const struct gateway_peer *g, uint32_t i)
 {
     const struct request *far = NULL, *near = NULL;
     if (i + REQUEST_PREFETCH_FAR < g->outbox_end)
@@ -116,7 +116,7 @@ static void prefetch(const struct gateway *g, uint32_t i)
 }
 
 /* One message from the outbox's head; false: nothing more can go now. */
-static bool flush_tokens(struct head_core *h, struct gateway *g)
+static bool flush_tokens(struct head_core *h, struct gateway_peer *g)
 {
     uint32_t n = 0;
     uint64_t budget = TOKENS_BYTES;
@@ -146,7 +146,7 @@ static bool flush_tokens(struct head_core *h, struct gateway *g)
     return true;
 }
 
-void deliver(struct head_core *h, struct gateway *g)
+void deliver(struct head_core *h, struct gateway_peer *g)
 {
     uint32_t n = fill_refusals(h, g);
     if (n > 0 && send_items(h, g, n) == STATUS_OK) {

@@ -19,7 +19,7 @@
 
 /* ---- life ---- */
 
-static struct gateway *find_instance(const struct head_core *h, uint64_t instance)
+static struct gateway_peer *find_instance(const struct head_core *h, uint64_t instance)
 {
     for (uint32_t i = 0; i < GATEWAYS_MAX; i++) {
         if (h->gateways[i] && h->gateways[i]->instance == instance)
@@ -28,14 +28,14 @@ static struct gateway *find_instance(const struct head_core *h, uint64_t instanc
     return NULL;
 }
 
-static struct gateway *gateway_new(struct head_core *h, const struct peer *peer)
+static struct gateway_peer *gateway_new(struct head_core *h, const struct peer *peer)
 {
     uint32_t i = 0;
     while (i < GATEWAYS_MAX && h->gateways[i])
         i++;
     if (i == GATEWAYS_MAX)
         return NULL;
-    struct gateway *g = mem_zalloc(sizeof *g);
+    struct gateway_peer *g = mem_zalloc(sizeof *g);
     g->index = i;
     g->instance = peer->instance;
     h->gateways[i] = g;
@@ -43,7 +43,7 @@ static struct gateway *gateway_new(struct head_core *h, const struct peer *peer)
     return g;
 }
 
-static void take_model(struct gateway *g, const struct msg_hello *m)
+static void take_model(struct gateway_peer *g, const struct msg_hello *m)
 {
     g->vocabulary = m->has_vocabulary ? m->vocabulary : (struct vocabulary){0};
     snprintf(g->model, sizeof g->model, STR_FMT,
@@ -53,7 +53,7 @@ static void take_model(struct gateway *g, const struct msg_hello *m)
 
 void gateways_on_hello(struct head_core *h, struct peer *peer, const struct msg_hello *m)
 {
-    struct gateway *g = find_instance(h, peer->instance);
+    struct gateway_peer *g = find_instance(h, peer->instance);
     bool again = g != NULL;
     if (!g)
         g = gateway_new(h, peer);
@@ -79,7 +79,8 @@ void gateways_on_hello(struct head_core *h, struct peer *peer, const struct msg_
                (unsigned long long)g->instance, g->n_open);
 }
 
-static void drop_requests(struct head_core *h, const struct gateway *g, bool only_not_resubmitted)
+static void drop_requests(struct head_core *h, const struct gateway_peer *g,
+                          bool only_not_resubmitted)
 {
     struct request *r = request_table_next(h->requests, NULL), *next;
     for (; r; r = next) {
@@ -89,7 +90,7 @@ static void drop_requests(struct head_core *h, const struct gateway *g, bool onl
     }
 }
 
-static void gateway_remove(struct head_core *h, struct gateway *g)
+static void gateway_remove(struct head_core *h, struct gateway_peer *g)
 {
     drop_requests(h, g, false);
     submit_forget_grammar(&g->grammar);
@@ -100,7 +101,7 @@ static void gateway_remove(struct head_core *h, struct gateway *g)
     mem_free(g);
 }
 
-void gateways_on_lost(struct head_core *h, struct gateway *g, bool is_goodbye)
+void gateways_on_lost(struct head_core *h, struct gateway_peer *g, bool is_goodbye)
 {
     events_add(&h->events, h->now_ns, is_goodbye ? LOG_INFO : LOG_WARN,
                is_goodbye ? "gateway_left" : "gateway_lost",
@@ -115,7 +116,7 @@ void gateways_on_lost(struct head_core *h, struct gateway *g, bool is_goodbye)
 void gateways_tick(struct head_core *h)
 {
     for (uint32_t i = 0; i < GATEWAYS_MAX; i++) {
-        struct gateway *g = h->gateways[i];
+        struct gateway_peer *g = h->gateways[i];
         if (!g)
             continue;
         if (!g->peer && h->now_ns - g->lost_ns >= h->config.gateway_grace_ns)
@@ -142,7 +143,7 @@ void gateways_free(struct head_core *h)
 
 /* ---- messages ---- */
 
-static void on_cancel(struct head_core *h, struct gateway *g, struct request_id id,
+static void on_cancel(struct head_core *h, struct gateway_peer *g, struct request_id id,
                       uint32_t i_choice, uint32_t attempt, bool is_finish)
 {
     struct request *r = request_table_find(h->requests, id, i_choice);
@@ -157,7 +158,7 @@ static void on_cancel(struct head_core *h, struct gateway *g, struct request_id 
     }
 }
 
-void gateways_on_msg(struct head_core *h, struct gateway *g, const struct msg *m)
+void gateways_on_msg(struct head_core *h, struct gateway_peer *g, const struct msg *m)
 {
     switch (m->type) {
     case MSG_SUBMIT:
@@ -207,7 +208,7 @@ static const struct cluster_load *load_now(struct head_core *h)
     return &h->load;
 }
 
-static void tell_cluster(struct head_core *h, struct gateway *g, const struct msg_cluster *now)
+static void tell_cluster(struct head_core *h, struct gateway_peer *g, const struct msg_cluster *now)
 {
     bool changed = !g->was_told || now->term != g->told.term ||
                    now->n_replicas_ready != g->told.n_replicas_ready ||
@@ -253,7 +254,7 @@ void gateways_flush(struct head_core *h)
         .start_s = scale_seconds_to_start(h),
     };
     for (uint32_t i = 0; n_left > 0; i++) {
-        struct gateway *g = h->gateways[i];
+        struct gateway_peer *g = h->gateways[i];
         n_left -= g != NULL;
         if (!g || !g->peer || !g->peer->open)
             continue;

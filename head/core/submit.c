@@ -79,7 +79,7 @@ static enum status recall_grammar(struct head_core *h, struct kept_grammar *k,
     return STATUS_OK;
 }
 
-static void refuse(struct head_core *h, struct gateway *g, const struct msg_submit *m,
+static void refuse(struct head_core *h, struct gateway_peer *g, const struct msg_submit *m,
                    enum status status, const char *text)
 {
     if (g->n_refusals == g->refusals_cap) {
@@ -112,7 +112,7 @@ static bool continues(const struct request *r, const struct msg_submit *m)
 }
 
 /* True when an open request takes this Submit. */
-static bool submit_to_open(struct head_core *h, struct gateway *g, const struct msg_submit *m)
+static bool submit_to_open(struct head_core *h, struct gateway_peer *g, const struct msg_submit *m)
 {
     struct request *r = request_table_find(h->requests, m->id, m->i_choice);
     if (!r)
@@ -191,7 +191,7 @@ static bool may_wait(const struct head_core *h, const struct request *r, struct 
     return false;
 }
 
-static void on_submit(struct head_core *h, struct gateway *g, const struct msg_submit *m)
+static void on_submit(struct head_core *h, struct gateway_peer *g, const struct msg_submit *m)
 {
     if (submit_to_open(h, g, m))
         return;
@@ -238,7 +238,7 @@ static void on_submit(struct head_core *h, struct gateway *g, const struct msg_s
         requests_end(h, r, r->finish, STATUS_OK, "");
 }
 
-void submit_on_msg(struct head_core *h, struct gateway *g, const struct msg_submit *m)
+void submit_on_msg(struct head_core *h, struct gateway_peer *g, const struct msg_submit *m)
 {
     struct msg_submit whole;
     struct error err;

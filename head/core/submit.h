@@ -2,5 +2,5 @@
 /* From a Submit to a request that is held, or to a refusal. Loop thread. */
 #include "head/state/head_core.h"
 
-void submit_on_msg(struct head_core *h, struct gateway *g, const struct msg_submit *m);
+void submit_on_msg(struct head_core *h, struct gateway_peer *g, const struct msg_submit *m);
 void submit_forget_grammar(struct kept_grammar *k); /* the session is over */

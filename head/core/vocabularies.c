@@ -86,7 +86,7 @@ enum status vocabularies_check_hello(struct head_core *h, const struct msg_hello
     return s;
 }
 
-static void refuse(struct head_core *h, struct gateway *g, const char *text)
+static void refuse(struct head_core *h, struct gateway_peer *g, const char *text)
 {
     struct peer *peer = g->peer;
     struct msg m = {.type = MSG_GOODBYE, .goodbye = {.text = str_from(text)}};
@@ -107,7 +107,7 @@ void vocabularies_tick(struct head_core *h)
         return;
     find_served(h, &served);
     for (uint32_t i = 0; i < GATEWAYS_MAX && served.n > 0; i++) {
-        struct gateway *g = h->gateways[i];
+        struct gateway_peer *g = h->gateways[i];
         if (g && g->peer && g->vocabulary.n_tokens > 0 &&
             compare(&served, &g->vocabulary, g->model, g->node, &err) != STATUS_OK)
             refuse(h, g, err.text);

@@ -31,7 +31,7 @@ struct refusal {
 };
 
 /* A gateway instance; it outlives its peer by the grace time. */
-struct gateway {
+struct gateway_peer {
     struct peer *peer;            /* NULL: lost */
     struct vocabulary vocabulary; /* n_tokens 0: it does not say */
     uint64_t instance, session, lost_ns, hello_ns;

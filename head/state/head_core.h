@@ -45,7 +45,7 @@ struct head_core {
     struct events events;
     struct peers peers;
     struct cluster cluster;
-    struct gateway *gateways[GATEWAYS_MAX];
+    struct gateway_peer *gateways[GATEWAYS_MAX];
     uint32_t n_gateways;
     struct refused_gateway refused[REFUSED_GATEWAYS];
     struct slab request_slab;
@@ -63,7 +63,7 @@ struct head_core {
     struct last_route last_route;
     double mean_generated; /* tokens of a request, of those that ended of late */
     struct transfers transfers;
-    struct grammars grammars;
+    struct replica_grammars grammars;
     struct scheduler_stats retired; /* sums over schedulers that are gone */
     uint64_t retired_accepted_at[SCHEDULER_MAX_DRAFT];
     uint64_t n_finished, n_failed, n_cancelled, n_rank_waits, rank_wait_ns;

@@ -5,7 +5,7 @@
 enum { OUTBOX_MIN = 64 };
 
 /* In place; more room only when that has not made half of it free. */
-static void outbox_make_room(struct gateway *g)
+static void outbox_make_room(struct gateway_peer *g)
 {
     uint32_t n = 0;
     for (uint32_t i = g->outbox_begin; i < g->outbox_end; i++) {
@@ -26,7 +26,7 @@ static void outbox_make_room(struct gateway *g)
 /* A request of an older session is not sent: its Submit comes again. */
 void outbox_add(struct head_core *h, struct request *r)
 {
-    struct gateway *g = h->gateways[r->i_gateway];
+    struct gateway_peer *g = h->gateways[r->i_gateway];
     if (r->i_outbox || r->gateway_session != g->session)
         return;
     if (g->outbox_end == g->outbox_cap)
@@ -42,7 +42,7 @@ void outbox_remove(struct head_core *h, struct request *r)
     r->i_outbox = 0;
 }
 
-void outbox_clear(struct gateway *g)
+void outbox_clear(struct gateway_peer *g)
 {
     for (uint32_t i = g->outbox_begin; i < g->outbox_end; i++)
         if (g->outbox[i])

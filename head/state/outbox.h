@@ -5,4 +5,4 @@
 
 void outbox_add(struct head_core *h, struct request *r);
 void outbox_remove(struct head_core *h, struct request *r); /* not in it: fine */
-void outbox_clear(struct gateway *g);
+void outbox_clear(struct gateway_peer *g);

@@ -26,7 +26,7 @@
  * a time slice. */
 enum { SPIN_NS = 30000, SPINS_PER_CLOCK = 32, SLICE_NS = 100000 };
 
-struct worker {
+struct pool_thread {
     struct pool *pool;
     pthread_t thread;
     uint32_t i_thread;
@@ -39,9 +39,9 @@ struct worker {
  * written only while the ticket's low half is 0, when nobody can claim. */
 struct pool {
     uint32_t n_threads, n_started;
-    struct worker *workers; /* [n_threads]; 0 is the caller */
-    cpu_set_t cpus;         /* that the process may use; empty: not known */
-    uint32_t first_cpu;     /* of those the caller's, where each thread has one */
+    struct pool_thread *workers; /* [n_threads]; 0 is the caller */
+    cpu_set_t cpus;              /* that the process may use; empty: not known */
+    uint32_t first_cpu;          /* of those the caller's, where each thread has one */
     bool is_spread;
     alignas(64) atomic_uint_fast64_t ticket;
     _Atomic(void (*)(void *, uint32_t, uint32_t)) task;
@@ -107,7 +107,7 @@ static void work(struct pool *p, uint32_t i_thread)
 
 static void *worker_main(void *arg)
 {
-    struct worker *w = arg;
+    struct pool_thread *w = arg;
     struct pool *p = w->pool;
     thread_set_slice(SLICE_NS);
     for (;;) {
@@ -238,8 +238,8 @@ static enum status start(struct pool *p, struct error *err)
     pthread_sigmask(SIG_SETMASK, &all, &before);
     int rc = 0;
     for (uint32_t i = 1; i < p->n_threads && rc == 0; i++) {
-        struct worker *w = &p->workers[i];
-        *w = (struct worker){.pool = p, .i_thread = i};
+        struct pool_thread *w = &p->workers[i];
+        *w = (struct pool_thread){.pool = p, .i_thread = i};
         rc = pthread_create(&w->thread, NULL, worker_main, w);
         if (rc == 0) {
             char name[16];

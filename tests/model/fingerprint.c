@@ -179,10 +179,10 @@ static void put_core(struct mix *m, const struct world *w, const struct head_cor
         put(m, r->n_ids_at_loss);
         put(m, r->i_replica);
         put(m, r->i_outbox != 0);
-        const struct gateway *g = h->gateways[r->i_gateway];
+        const struct gateway_peer *g = h->gateways[r->i_gateway];
         put(m, g && r->gateway_session == g->session);
     }
-    const struct gateway *g = h->gateways[0];
+    const struct gateway_peer *g = h->gateways[0];
     if (g && !g->peer)
         put_age(m, w, g->lost_ns);
     else if (g)

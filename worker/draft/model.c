@@ -201,7 +201,7 @@ static enum status run_pass(struct draft_model *m, struct error *err)
 static enum status add_row(struct draft_model *m, const struct sequence *q, uint32_t position,
                            uint32_t *draft_token, struct error *err)
 {
-    const struct block_table *t = &q->tables[m->i_group];
+    const struct rank_block_table *t = &q->tables[m->i_group];
     bool is_new = m->n_rows == 0 || m->kv_rows[m->n_rows - 1].blocks != t->ids;
     uint64_t n_entries = is_new ? (uint64_t)t->n * m->engine->program->n_kv_groups : 0;
     if (m->n_rows == m->engine->pass_rows || m->n_entries + n_entries > PASS_TABLE_ENTRIES) {

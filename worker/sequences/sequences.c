@@ -308,7 +308,7 @@ static enum status check_drop(const struct sequence *q, const struct plan_run *r
                               const struct plan_blocks *b, const struct kv_group *g,
                               struct error *err)
 {
-    const struct block_table *t = &q->tables[b->i_group];
+    const struct rank_block_table *t = &q->tables[b->i_group];
     uint64_t passed = r->start / g->block_tokens;
     uint64_t n = passed > t->n_dropped ? passed - t->n_dropped : 0;
     n = n > t->n ? n : t->n;
@@ -320,7 +320,7 @@ static enum status check_drop(const struct sequence *q, const struct plan_run *r
 
 static void drop_leading(struct sequence *q, uint32_t i_group, uint32_t n)
 {
-    struct block_table *t = &q->tables[i_group];
+    struct rank_block_table *t = &q->tables[i_group];
     uint32_t n_held = n < t->n ? n : t->n;
     for (uint32_t i = 0; i < n_held; i++)
         t->digest -= plan_digest_block(q->slot, i_group, t->n_dropped + i, t->ids[i]);
@@ -338,7 +338,7 @@ static enum status extend_table(const struct sequences *s, struct sequence *q,
         return error_set(err, STATUS_PROTOCOL, "slot %u: blocks of KV group %u of %u", q->slot,
                          b->i_group, s->limits.n_kv_groups);
     const struct kv_group *g = &s->limits.kv_groups[b->i_group];
-    struct block_table *t = &q->tables[b->i_group];
+    struct rank_block_table *t = &q->tables[b->i_group];
     TRY(check_drop(q, r, b, g, err));
     drop_leading(q, b->i_group, b->drop_leading); /* drops come before appends */
     if (b->ids.n > g->n_blocks || t->n + b->ids.n > g->n_blocks)
@@ -367,7 +367,7 @@ static uint64_t last_length(const struct sequences *s, const struct sequence *q)
 /* Where a group's table ends. */
 static uint64_t table_end(const struct sequences *s, const struct sequence *q, uint32_t i_group)
 {
-    const struct block_table *t = &q->tables[i_group];
+    const struct rank_block_table *t = &q->tables[i_group];
     return ((uint64_t)t->n_dropped + t->n) * s->limits.kv_groups[i_group].block_tokens;
 }
 

@@ -12,7 +12,7 @@
 #define SEQUENCES_MAX_SLOTS     65536u
 #define SEQUENCES_MAX_DRAFT     16u /* draft tokens of a run; a plan that grants more gets no more */
 
-struct block_table {
+struct rank_block_table {
     uint32_t *ids; /* [n] blocks held; ids[0] covers positions from n_dropped * block_tokens */
     uint32_t n, cap, n_dropped;
     uint64_t digest; /* the sum of its blocks' terms (proto/plan_digest.h) */
@@ -27,7 +27,7 @@ struct sequence {
     uint64_t ran_in_step;            /* the last step that ran it: a slot runs once a step */
     struct sampling_params sampling; /* spans point into arena */
     struct arena arena;
-    struct block_table tables[SEQUENCES_MAX_KV_GROUPS];
+    struct rank_block_table tables[SEQUENCES_MAX_KV_GROUPS];
     struct draft_ngram draft;
     /* 1: the position in front of the last id was a draft model's last draft token, and it was
      * right: the draft has not run it (draft/model.c). Else 0. */

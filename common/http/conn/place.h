@@ -8,16 +8,16 @@
 struct conn;
 struct places;
 
-struct peer {             /* there is one while a connection of the address is in its places */
+struct http_peer {        /* there is one while a connection of the address is in its places */
     struct key_node node; /* by its address; first: a peer is its node */
     uint32_t n;
     struct conn *oldest, *newest;
-    struct peer *prev, *next; /* with the same n */
+    struct http_peer *prev, *next; /* with the same n */
 };
 
-struct place { /* of a connection; all 0: it is in none */
+struct conn_place { /* of a connection; all 0: it is in none */
     struct places *in;
-    struct peer *peer;
+    struct http_peer *peer;
     struct conn *older, *newer; /* of the same address */
     uint64_t since_ms;          /* of the loop's time */
 };
@@ -25,7 +25,7 @@ struct place { /* of a connection; all 0: it is in none */
 struct places { /* a server has two: of connections that wait, and of those that are held */
     struct key_table peers; /* by address */
     struct peers { /* with n connections in here, in the order in which they came to have n */
-        struct peer *first, *last;
+        struct http_peer *first, *last;
     } * by_n;
     uint32_t cap_n, most; /* none has more than most */
 };

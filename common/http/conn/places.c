@@ -18,14 +18,14 @@ void places_fini(struct places *p)
     *p = (struct places){0};
 }
 
-struct peer *places_find(const struct places *p, uint64_t address)
+struct http_peer *places_find(const struct places *p, uint64_t address)
 {
-    return (struct peer *)key_table_find(&p->peers, address);
+    return (struct http_peer *)key_table_find(&p->peers, address);
 }
 
-static struct peer *find_or_add(struct places *p, uint64_t address)
+static struct http_peer *find_or_add(struct places *p, uint64_t address)
 {
-    struct peer *peer = places_find(p, address);
+    struct http_peer *peer = places_find(p, address);
     if (peer)
         return peer;
     peer = mem_zalloc(sizeof *peer);
@@ -34,7 +34,7 @@ static struct peer *find_or_add(struct places *p, uint64_t address)
     return peer;
 }
 
-static void drop(struct places *p, struct peer *gone)
+static void drop(struct places *p, struct http_peer *gone)
 {
     key_table_remove(&p->peers, &gone->node);
     mem_free(gone);
@@ -42,7 +42,7 @@ static void drop(struct places *p, struct peer *gone)
 
 /* ---- numbers ---- */
 
-static void unlink_n(struct places *p, struct peer *peer)
+static void unlink_n(struct places *p, struct http_peer *peer)
 {
     struct peers *list = &p->by_n[peer->n];
     *(peer->prev ? &peer->prev->next : &list->first) = peer->next;
@@ -50,7 +50,7 @@ static void unlink_n(struct places *p, struct peer *peer)
     peer->prev = peer->next = NULL;
 }
 
-static void link_n(struct places *p, struct peer *peer)
+static void link_n(struct places *p, struct http_peer *peer)
 {
     struct peers *list = &p->by_n[peer->n];
     peer->prev = list->last;
@@ -58,7 +58,7 @@ static void link_n(struct places *p, struct peer *peer)
     list->last = peer;
 }
 
-static void set_n(struct places *p, struct peer *peer, uint32_t n)
+static void set_n(struct places *p, struct http_peer *peer, uint32_t n)
 {
     if (n >= p->cap_n) {
         const uint32_t cap = p->cap_n ? p->cap_n * 2 : NUMBERS_MIN;
@@ -80,9 +80,9 @@ static void set_n(struct places *p, struct peer *peer, uint32_t n)
 
 /* ---- connections ---- */
 
-static void append(struct places *p, struct peer *peer, struct conn *c)
+static void append(struct places *p, struct http_peer *peer, struct conn *c)
 {
-    c->place = (struct place){
+    c->place = (struct conn_place){
         .in = p, .peer = peer, .older = peer->newest, .since_ms = uv_now(c->deadline.loop)};
     *(peer->newest ? &peer->newest->place.newer : &peer->oldest) = c;
     peer->newest = c;
@@ -90,15 +90,15 @@ static void append(struct places *p, struct peer *peer, struct conn *c)
 
 static void take_out(struct conn *c)
 {
-    struct place *at = &c->place;
+    struct conn_place *at = &c->place;
     *(at->older ? &at->older->place.newer : &at->peer->oldest) = at->newer;
     *(at->newer ? &at->newer->place.older : &at->peer->newest) = at->older;
-    *at = (struct place){0};
+    *at = (struct conn_place){0};
 }
 
 static void enter(struct places *p, struct conn *c)
 {
-    struct peer *peer = find_or_add(p, conn_address(c));
+    struct http_peer *peer = find_or_add(p, conn_address(c));
     append(p, peer, c);
     set_n(p, peer, peer->n + 1);
 }
@@ -112,7 +112,7 @@ void places_wait(struct conn *c)
 void places_hold(struct conn *c)
 {
     struct places *p = &c->server->held;
-    struct peer *peer = c->place.peer;
+    struct http_peer *peer = c->place.peer;
     if (c->place.in == p) {
         take_out(c);
         append(p, peer, c);
@@ -125,7 +125,7 @@ void places_hold(struct conn *c)
 void places_stay(struct conn *c)
 {
     struct places *p = c->place.in;
-    struct peer *peer = c->place.peer;
+    struct http_peer *peer = c->place.peer;
     if (!peer)
         return;
     take_out(c);

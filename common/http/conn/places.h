@@ -10,4 +10,4 @@ void places_wait(struct conn *c);   /* it waits from now on, whether it did or n
 void places_hold(struct conn *c);
 void places_stay(struct conn *c); /* it neither waits nor is held; idempotent */
 /* NULL: none of this address is in there. */
-struct peer *places_find(const struct places *p, uint64_t address);
+struct http_peer *places_find(const struct places *p, uint64_t address);

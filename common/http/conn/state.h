@@ -72,7 +72,7 @@ struct conn {
     char id[HTTP_ID_MAX + 1];
     struct http_answered answered; /* so far */
     uint64_t arrived_ns;
-    struct place place;
+    struct conn_place place;
     struct tls_session *tls; /* NULL: plain */
     uint64_t tls_own_bytes;  /* queued of what TLS said by itself */
     bool cut;                /* it breaks off in an answer: TLS says no goodbye */

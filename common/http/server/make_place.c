@@ -21,7 +21,7 @@ static bool has_unread(const struct conn *c)
 
 /* The one that goes, of an address; NULL: none. at_once: half a head has no second to become whole.
  */
-static struct conn *pick(const struct peer *peer, const struct conn *spared, bool at_once)
+static struct conn *pick(const struct http_peer *peer, const struct conn *spared, bool at_once)
 {
     struct conn *half = NULL, *c = peer->oldest;
     for (int i = 0; c && i < CONNS_LOOKED_AT; i++, c = c->place.newer) {
@@ -43,7 +43,7 @@ static struct conn *pick_waiting(struct http_server *s, const struct conn *spare
     const uint32_t own = spared && spared->place.peer ? spared->place.peer->n : UINT32_MAX;
     int looked_at = 0;
     for (uint32_t n = p->most; n > 0; n--)
-        for (struct peer *peer = p->by_n[n].first; peer; peer = peer->next) {
+        for (struct http_peer *peer = p->by_n[n].first; peer; peer = peer->next) {
             struct conn *c = pick(peer, spared, n > own);
             if (c || ++looked_at == PEERS_LOOKED_AT)
                 return c;
@@ -58,7 +58,7 @@ static bool has_moved(struct conn *c)
 
 /* The one that has not moved for longest, if that is so long; NULL: none. Those that turn out to
  * have moved go behind the others, so that they are in nobody's way the next time. */
-static struct conn *longest_still(struct peer *peer, uint64_t still_ms, int *looks)
+static struct conn *longest_still(struct http_peer *peer, uint64_t still_ms, int *looks)
 {
     const uint64_t now_ms = uv_now(peer->oldest->deadline.loop);
     while (*looks > 0 && now_ms - peer->oldest->place.since_ms >= still_ms) {
@@ -73,7 +73,7 @@ static struct conn *longest_still(struct peer *peer, uint64_t still_ms, int *loo
 
 static uint32_t n_of(const struct places *p, uint64_t address)
 {
-    const struct peer *peer = places_find(p, address);
+    const struct http_peer *peer = places_find(p, address);
     return peer ? peer->n : 0;
 }
 
@@ -84,14 +84,14 @@ static struct conn *pick_held(struct http_server *s, struct conn *spared)
     const uint32_t own = spared ? n_of(&s->waiting, address) + n_of(p, address) : 1;
     int looks = HELD_LOOKED_AT;
     for (uint32_t n = p->most; n > own && looks > 0; n--)
-        for (struct peer *peer = p->by_n[n].first; peer && looks-- > 0; peer = peer->next) {
+        for (struct http_peer *peer = p->by_n[n].first; peer && looks-- > 0; peer = peer->next) {
             struct conn *c = longest_still(peer, STILL_MS, &looks);
             if (c)
                 return c;
             if (n > s->limits.max_connections / 2)
                 return peer->oldest;
         }
-    struct peer *mine = places_find(p, address);
+    struct http_peer *mine = places_find(p, address);
     looks = CONNS_LOOKED_AT;
     return mine && mine->n > 1 ? longest_still(mine, OWN_STILL_MS, &looks) : NULL;
 }

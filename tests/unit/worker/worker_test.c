@@ -27,7 +27,7 @@ struct fixture {
     struct worker_options o;
     struct executor *executor;
     struct metrics *metrics;
-    struct worker *worker;
+    struct worker_process *worker;
     struct loop_timer *guard;
     char endpoint[128];
     /* the head's side of the link */

@@ -33,14 +33,14 @@ static const struct openapi_world all = {
     .keys = true, .admin = true, .metrics_key = true, .state = true};
 
 /* "/v1/files/x/content" of "/v1/files/{file_id}/content", and "POST" of "post". */
-static const struct route *route_of(const char *method, const char *path)
+static const struct http_route *route_of(const char *method, const char *path)
 {
     const char *upper = strcmp(method, "get") == 0      ? "GET"
                         : strcmp(method, "post") == 0   ? "POST"
                         : strcmp(method, "delete") == 0 ? "DELETE"
                                                         : "";
     char plain[128] = "", allow[64];
-    const struct route *row = NULL;
+    const struct http_route *row = NULL;
     for (size_t n = 0; *path; path++) {
         plain[n++] = *path;
         if (*path != '{')
@@ -56,7 +56,7 @@ static void test_every_route_is_in_it(void **state)
     json_t *doc = document(&all), *operations, *op;
     const char *path, *method;
     size_t n, n_ops = 0;
-    const struct route *rows = routes_all(&n);
+    const struct http_route *rows = routes_all(&n);
     bool *found = calloc(n, sizeof *found);
     json_object_foreach(json_object_get(doc, "paths"), path, operations)
     {
@@ -64,7 +64,7 @@ static void test_every_route_is_in_it(void **state)
         {
             if (strcmp(method, "parameters") == 0)
                 continue;
-            const struct route *row = route_of(method, path);
+            const struct http_route *row = route_of(method, path);
             if (!row)
                 fail_msg("%s %s is no route", method, path);
             found[row - rows] = true;

@@ -61,7 +61,7 @@ static void test_find(void **state)
         {"get", "/health", ROUTE_METHOD_NOT_ALLOWED, "GET"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        const struct route *row;
+        const struct http_route *row;
         char allow[64];
         enum route_result got =
             routes_find(str_from(cases[i].method), str_from(cases[i].path), &row, allow);
@@ -72,8 +72,8 @@ static void test_find(void **state)
 
 /* What each kind of caller is told on a route of each kind, at either address, written out: the
  * rows' own words are not asked. k: key, a: admin key, none: neither is configured. */
-static const char *verdict(const struct route *row, bool keys, bool admin_key, const char *sent,
-                           bool own_address, bool on_admin_address)
+static const char *verdict(const struct http_route *row, bool keys, bool admin_key,
+                           const char *sent, bool own_address, bool on_admin_address)
 {
     static const char *const words[] = {[ACCESS_GRANTED] = "ok",
                                         [ACCESS_WANTS_KEY] = "401",
@@ -160,7 +160,7 @@ static void test_every_route_with_every_key(void **state)
     static const char *const admin[] = {"/v1/load_lora_adapter", "/v1/unload_lora_adapter", NULL};
     static const char *const sent[] = {"", "k", "a"};
     size_t n;
-    const struct route *rows = routes_all(&n);
+    const struct http_route *rows = routes_all(&n);
     assert_true(n >= 14);
     for (size_t w = 0; w < sizeof worlds / sizeof *worlds; w++)
         for (size_t i = 0; i <= n; i++)
@@ -187,7 +187,7 @@ static void test_public_metrics(void **state)
 {
     const struct access_rules r = {.keys = true, .metrics_public = true};
     const struct access_caller nobody = {0};
-    const struct route *row;
+    const struct http_route *row;
     char allow[64];
     assert_int_equal(routes_find(STR("GET"), STR("/metrics"), &row, allow), ROUTE_FOUND);
     assert_int_equal(access_decide(&r, &nobody, row), ACCESS_GRANTED);

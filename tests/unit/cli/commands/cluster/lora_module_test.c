@@ -30,7 +30,7 @@ static void test_items(void **state)
         {"{", NULL, NULL},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        struct lora_module m;
+        struct lora_modules_item m;
         struct error err = {0};
         enum status s = lora_module_read(cases[i].item, &m, &err);
         if ((s == STATUS_OK) != (cases[i].name != NULL))
