@@ -1,7 +1,7 @@
 /* scale_peers: all workers and gateways of a large cluster, for bench/scale, which starts it, tells
  * it what to do by lines on its stdin and reads its lines.
  *
- *   scale_peers --endpoint tcp://HOST:PORT [--keys-dir DIR] [--replicas 125] [--tp 8] [--seqs 32]
+ *   scale_peers --endpoint tcp://HOST:PORT [--keys-dir DIR] [--groups 125] [--tp 8] [--seqs 32]
  *               [--gateways 2] [--step-us 25000] [--prompt-token-us 10]
  *               [--prompt 1024] [--cached 512] [--least 128] [--most 512]
  *   load   submit what is to be kept running        count   print the counts as JSON

@@ -1,5 +1,5 @@
 #pragma once
-/* A replica that serve together, and the states of its formation: plain data of the registry
+/* The workers that serve together, and the states of their formation: plain data of the registry
  * (registry.h), which owns it. formation.c alone moves it from one state to the next. Loop thread.
  */
 #include "head/cluster/worker.h"

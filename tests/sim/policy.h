@@ -10,9 +10,7 @@
 #include "tests/sim/cost.h"
 #include "tests/sim/load.h"
 
-#define POLICY_VOCAB                                                                               \
-    262144u /* tokens are sampled by the null rule, seeded by request and choice                   \
-             */
+#define POLICY_VOCAB 262144u /* tokens follow from the null rule, by request and choice */
 
 /* Called by a policy while it takes a result: n_new tokens were sampled; ended: these were the
  * last.
