@@ -33,12 +33,16 @@ def gateway(tree, options):
 
 def model(tree, options):
     """Tokens a second of one rank."""
-    lines = ("prompt 512", "decode 1 128 64", "decode 8 128 64")
+    lines = ("prompt 512", "decode 1 128 64", "decode 8 128 64") * 3  # other machines' work comes and goes within a round
     with subprocess.Popen([tree / "build/release/bin/bench_cpu_model", str(options.model), str(options.threads), "auto"], text=True,
                           stdin=subprocess.PIPE, stdout=subprocess.PIPE) as p:
         said = p.communicate("\n".join(lines) + "\n")[0]
     rows = [json.loads(line) for line in said.splitlines() if line.startswith("{")]
-    return {f"{line}, tokens/s": r["tokens"] / r["seconds"] for line, r in zip(lines, rows) if "tokens" in r}
+    found = {}
+    for line, r in zip(lines, rows):
+        if "tokens" in r:
+            found.setdefault(f"{line}, tokens/s", []).append(r["tokens"] / r["seconds"])
+    return {name: statistics.median(rates) for name, rates in found.items()}
 
 
 def main():
@@ -66,10 +70,13 @@ def main():
                 a, b = (measured[tree][name] for tree in trees)
                 ratios.setdefault(name, []).append(a / b)
                 figures.setdefault(name, []).append((a, b))
-    print(f"{machine()}; {options.rounds} rounds, this build / the other: median (least … most), and the medians of both")
+    print(f"{machine()}; {options.rounds} rounds, this build / the other: median (least … most), the ratio of each one's "
+          "best round, and the medians of both")
     for name, found in sorted(ratios.items()):
-        ours, theirs = (statistics.median(f[k] for f in figures[name]) for k in (0, 1))
-        print(f"{name:28} {statistics.median(found):6.3f} ({min(found):.3f} … {max(found):.3f})   {ours:10.2f} {theirs:10.2f}", flush=True)
+        best = max if name.endswith("/s") else min
+        ours, theirs = ([f[k] for f in figures[name]] for k in (0, 1))
+        print(f"{name:28} {statistics.median(found):6.3f} ({min(found):.3f} … {max(found):.3f})   {best(ours) / best(theirs):6.3f}   "
+              f"{statistics.median(ours):10.2f} {statistics.median(theirs):10.2f}", flush=True)
     return 0 if ratios else 1
 
 
