@@ -14,7 +14,7 @@ tsan: ## the tests under ThreadSanitizer
 fuzz: ## every fuzzer, 60 s each
 	scripts/fuzz --seconds 60
 fmt: ## format our C
-	git ls-files '*.c' '*.h' '*.cu' '*.cuh' '*.cpp' | xargs .venv/bin/clang-format -i
+	git ls-files -co --exclude-standard '*.c' '*.h' '*.cu' '*.cuh' '*.cpp' | xargs .venv/bin/clang-format -i
 lint: ## layers, sizes, format, clang-tidy with its analyzer
 	scripts/lint --analyze
 up: ## a local cluster

@@ -9,28 +9,20 @@ string(CONCAT memory_tests "^(answers|api|bad_frames|bad_input|batches|debug_dum
 find_program(PYTHON3 NAMES python3 REQUIRED)
 # Scripts and sources: the same in every build, so the plain ones alone test them.
 if(NOT COX_SANITIZE AND NOT COX_CUDA)
-  foreach(script check_layers check_size check_names)
-    add_test(NAME ${script} COMMAND ${PYTHON3} ${CMAKE_SOURCE_DIR}/scripts/${script}.py)
+  set(of_sources check_layers check_size check_names)
+  foreach(check ${of_sources})
+    add_test(NAME ${check} COMMAND ${PYTHON3} ${CMAKE_SOURCE_DIR}/scripts/${check}.py)
+  endforeach()
+  file(GLOB of_scripts CONFIGURE_DEPENDS RELATIVE ${CMAKE_CURRENT_SOURCE_DIR}/scripts ${CMAKE_CURRENT_SOURCE_DIR}/scripts/*_test.py)
+  list(REMOVE_ITEM of_scripts first_run_pack_test.py) # below
+  foreach(script ${of_scripts})
+    string(REPLACE _test.py _scripts name ${script})
+    add_test(NAME ${name} COMMAND ${PYTHON3} ${CMAKE_CURRENT_SOURCE_DIR}/scripts/${script})
+    list(APPEND of_sources ${name})
   endforeach()
   add_test(NAME check_notices COMMAND ${PYTHON3} ${CMAKE_SOURCE_DIR}/scripts/notices.py --check)
-  add_test(NAME check_scripts COMMAND ${PYTHON3} ${CMAKE_SOURCE_DIR}/tests/scripts/check_test.py)
-  add_test(NAME fetch_scripts COMMAND ${PYTHON3} ${CMAKE_SOURCE_DIR}/tests/scripts/fetch_test.py)
-  add_test(NAME alone_scripts COMMAND ${PYTHON3} ${CMAKE_SOURCE_DIR}/tests/scripts/alone_test.py)
-  add_test(NAME run_all_scripts COMMAND ${PYTHON3} ${CMAKE_SOURCE_DIR}/tests/scripts/run_all_test.py)
-  add_test(NAME first_run_scripts COMMAND ${PYTHON3} ${CMAKE_SOURCE_DIR}/tests/scripts/first_run_test.py)
-  add_test(NAME acceptance_scripts COMMAND ${PYTHON3} ${CMAKE_SOURCE_DIR}/tests/scripts/acceptance_test.py)
-  add_test(NAME bench_scripts COMMAND ${PYTHON3} ${CMAKE_SOURCE_DIR}/tests/scripts/bench_test.py)
-  add_test(NAME build_scripts COMMAND ${PYTHON3} ${CMAKE_SOURCE_DIR}/tests/scripts/build_test.py)
-  add_test(NAME cached_scripts COMMAND ${PYTHON3} ${CMAKE_SOURCE_DIR}/tests/scripts/cached_test.py)
-  add_test(NAME outside_scripts COMMAND ${PYTHON3} ${CMAKE_SOURCE_DIR}/tests/scripts/outside_test.py)
-  add_test(NAME corpus_scripts COMMAND ${PYTHON3} ${CMAKE_SOURCE_DIR}/tests/scripts/corpus_test.py)
-  add_test(NAME repeat_scripts COMMAND ${PYTHON3} ${CMAKE_SOURCE_DIR}/tests/scripts/repeat_test.py)
   add_test(NAME grafana_files COMMAND ${PYTHON3} ${CMAKE_SOURCE_DIR}/deploy/grafana/render --check)
-  set_tests_properties(grafana_files check_layers check_size check_names check_notices check_scripts fetch_scripts alone_scripts run_all_scripts
-                       acceptance_scripts bench_scripts build_scripts cached_scripts corpus_scripts first_run_scripts outside_scripts repeat_scripts
-                       PROPERTIES LABELS quick
-                       TIMEOUT 300
-                       ENVIRONMENT PYTHONDONTWRITEBYTECODE=1)
+  set_tests_properties(${of_sources} check_notices grafana_files PROPERTIES LABELS quick TIMEOUT 300 ENVIRONMENT PYTHONDONTWRITEBYTECODE=1)
 endif()
 
 if(COX_CUDA) # over build/release if it is there; kernels for one architecture, which ccache has where they have not changed

@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "common/model/config/config.h"
-#include "common/model/config/families.h"
+#include "common/model/config/family_rows.h"
 #include "common/model/config/gguf.h"
 #include "common/model/config/hf.h"
 #include "common/model/config/shape.h"

@@ -3,8 +3,8 @@
 #include <math.h>
 #include <string.h>
 
-#include "common/model/config/families.h"
-#include "common/model/config/family.h"
+#include "common/model/config/family_row.h"
+#include "common/model/config/family_rows.h"
 #include "common/model/config/gguf.h"
 #include "common/model/config/hf.h"
 #include "common/model/files/hf_json.h"

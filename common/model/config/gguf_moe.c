@@ -5,7 +5,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "common/model/config/family.h"
+#include "common/model/config/family_row.h"
 #include "common/model/gguf/values.h"
 #include "common/model/info/arch.h"
 

@@ -1,6 +1,6 @@
 #pragma once
 /* The rotary embeddings of a GGUF. Private to common/model/config. */
-#include "common/model/config/family.h"
+#include "common/model/config/family_row.h"
 #include "common/model/config/gguf_reader.h"
 
 /* rope.n_rot is set before. */

@@ -1,7 +1,7 @@
 #pragma once
 /* model_config from config.json. family, format and vocab_size are set before; what it leaves
  * is checked after it. Private to common/model/config. */
-#include "common/model/config/family.h"
+#include "common/model/config/family_row.h"
 #include "common/model/files/hf_json.h"
 
 MUST_USE enum status model_config_from_json(const struct model_info *m, const json_t *root,

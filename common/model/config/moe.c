@@ -4,7 +4,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "common/model/config/family.h"
+#include "common/model/config/family_row.h"
 #include "common/model/config/hf_error.h"
 #include "common/model/files/hf_json.h"
 

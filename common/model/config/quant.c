@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-#include "common/model/config/family.h"
+#include "common/model/config/family_row.h"
 #include "common/model/config/hf_error.h"
 #include "common/model/files/hf_json.h"
 

@@ -1,6 +1,6 @@
 #pragma once
 /* The rotary embeddings of a config.json. Private to common/model/config. */
-#include "common/model/config/family.h"
+#include "common/model/config/family_row.h"
 #include "common/model/files/hf_json.h"
 
 /* Both rotary embeddings of a config.json. max_len: the model's own. */

@@ -3,7 +3,7 @@
 #include <string.h>
 #include <strings.h>
 
-static const struct family families[] = {
+static const struct family known[] = {
     {"llama", "llama", "Llama", "llama", 0, 0, {"<|eot_id|>", "<|eom_id|>", "<|end_of_text|>"}},
     {"mistral", "mistral", "Mistral", NULL, 0, 0, {NULL}},
     {"qwen2", "qwen2", "Qwen2", "qwen2", 0, 0, {"<|im_end|>", "<|endoftext|>"}},
@@ -20,29 +20,29 @@ static const struct family families[] = {
     {"gemma3", "gemma3_text", "Gemma3", "gemma3", 131072, 262208, {"<end_of_turn>"}},
     {"gemma3", "gemma3", "Gemma3", NULL, 131072, 262208, {"<end_of_turn>"}},
 };
-enum { N_FAMILIES = sizeof families / sizeof *families };
+enum { N_FAMILIES = sizeof known / sizeof *known };
 
 const struct family *family_by_hf_type(struct str model_type)
 {
     for (int i = 0; i < N_FAMILIES; i++)
-        if (str_eq_c(model_type, families[i].hf_type))
-            return &families[i];
+        if (str_eq_c(model_type, known[i].hf_type))
+            return &known[i];
     return NULL;
 }
 
 const struct family *family_by_gguf_arch(struct str arch)
 {
     for (int i = 0; i < N_FAMILIES; i++)
-        if (families[i].gguf_arch && str_eq_c(arch, families[i].gguf_arch))
-            return &families[i];
+        if (known[i].gguf_arch && str_eq_c(arch, known[i].gguf_arch))
+            return &known[i];
     return NULL;
 }
 
 void family_names(struct strbuf *out)
 {
     for (int i = 0; i < N_FAMILIES; i++)
-        if (i == 0 || strcmp(families[i].name, families[i - 1].name) != 0)
-            strbuf_printf(out, "%s%s", i > 0 ? ", " : "", families[i].name);
+        if (i == 0 || strcmp(known[i].name, known[i - 1].name) != 0)
+            strbuf_printf(out, "%s%s", i > 0 ? ", " : "", known[i].name);
 }
 
 bool family_has_class(const struct family *f, struct str class_name)

@@ -6,12 +6,13 @@
 #include "common/base/mem.h"
 #include "worker/model/families/family.h"
 
-/* One a line: a new one goes last, as in common/model/info/family.c. */
+/* One a line, in any order: each name of common/model/info/family.c, with what writes its layers.
+ */
 /* clang-format off */
 static const struct {
     const char *name;
     void (*write)(struct program *p);
-} families[] = {
+} writers[] = {
     {"llama", family_llama},
     {"mistral", family_llama},
     {"qwen2", family_llama},
@@ -28,7 +29,7 @@ static const struct {
     {"deepseek_v3", family_deepseek},
 };
 /* clang-format on */
-enum { N_FAMILIES = sizeof families / sizeof families[0] };
+enum { N_FAMILIES = sizeof writers / sizeof writers[0] };
 
 static void count_layers(struct program *p, uint32_t stage)
 {
@@ -129,7 +130,7 @@ enum status program_build(const struct model_config *config, const struct progra
                           struct program **out, struct error *err)
 {
     int i = 0;
-    while (i < N_FAMILIES && strcmp(families[i].name, config->family) != 0)
+    while (i < N_FAMILIES && strcmp(writers[i].name, config->family) != 0)
         i++;
     if (i == N_FAMILIES)
         return error_set(err, STATUS_UNSUPPORTED, "no runner for models of the family %s",
@@ -139,7 +140,7 @@ enum status program_build(const struct model_config *config, const struct progra
     p->config = config;
     cut(p, s);
     place_layers(p);
-    families[i].write(p);
+    writers[i].write(p);
     for (uint32_t o = 0; o < p->n_ops; o++) /* the family writes this stage's layers, no others */
         assert(p->ops[o].layer >= p->layer_begin && p->ops[o].layer < p->layer_end);
     *out = p;

@@ -75,9 +75,11 @@ static void every_form_of_a_model_is_the_same(void **state)
 {
     static const char *const families[] = {"llama_tiny", "gemma3_tiny"};
     struct vocabulary of[2];
-    DIR *d = opendir(GOLDENS);
-    if (!d)
+    if (access(GOLDENS "stamp", R_OK) !=
+        0) /* scripts/make-goldens has not run, or not to its end */
         skip();
+    DIR *d = opendir(GOLDENS);
+    assert_non_null(d);
     for (int i = 0; i < 2; i++) {
         char path[300];
         snprintf(path, sizeof path, GOLDENS "%s", families[i]);

@@ -12,7 +12,7 @@
 
 #include <cmocka.h>
 
-#include "common/model/config/families.h"
+#include "common/model/config/family_rows.h"
 #include "common/model/info/family.h"
 #include "tests/unit/common/model/config/config_line.c"
 

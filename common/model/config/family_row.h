@@ -1,6 +1,6 @@
 #pragma once
-/* One row of families.c: the values of a family's configuration that its files may leave out, and
- * the readers of what else they have. Private to common/model/config. */
+/* One row of family_rows.c: the values of a family's configuration that its files may leave out,
+ * and the readers of what else they have. Private to common/model/config. */
 #include "common/base/status.h"
 #include "common/model/config/shape.h"
 

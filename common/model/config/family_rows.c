@@ -1,13 +1,13 @@
-#include "common/model/config/families.h"
+#include "common/model/config/family_rows.h"
 
 #include <string.h>
 
-#include "common/model/config/family.h"
+#include "common/model/config/family_row.h"
 #include "common/model/config/gguf_moe.h"
 #include "common/model/config/moe.h"
 
 #define SWIGLU .activation = MODEL_SILU, .activation_key = "hidden_act"
-static const struct config_family families[] = {
+static const struct config_family rows[] = {
     {.name = "llama", SWIGLU, .norm_eps = 1e-6, .theta = 10000},
     {.name = "mistral",
      SWIGLU,
@@ -132,18 +132,18 @@ static const struct config_family families[] = {
      .query_pre_attn_scalar = 256,
      .gguf_odd_hidden = 5376},
 };
-enum { N_FAMILIES = sizeof families / sizeof *families };
+enum { N_FAMILIES = sizeof rows / sizeof *rows };
 
 const struct config_family *model_config_family(const char *name)
 {
     for (int i = 0; i < N_FAMILIES; i++)
-        if (strcmp(name, families[i].name) == 0)
-            return &families[i];
+        if (strcmp(name, rows[i].name) == 0)
+            return &rows[i];
     return NULL;
 }
 
 void model_config_families(struct strbuf *out)
 {
     for (int i = 0; i < N_FAMILIES; i++)
-        strbuf_printf(out, "%s%s", i > 0 ? ", " : "", families[i].name);
+        strbuf_printf(out, "%s%s", i > 0 ? ", " : "", rows[i].name);
 }
