@@ -337,12 +337,12 @@ struct plan_admit {
     struct sampling_params sampling;
 };
 
-/* One sequence's work in this step: run n_tokens positions from start; with sample, draw the token
- * at position start + n_tokens. A token not yet known to the head is the one the rank drew last.
- * start may be beyond what the rank has computed: other sequences have, or do earlier in this plan,
- * and the blocks up to it are in the table or come with this run (a prefix hit on the way).
+/* One sequence's work in this step: run n_tokens positions from start; with sample, sample the
+ * token at position start + n_tokens. A token not yet known to the head is the one the rank sampled
+ * last. start may be beyond what the rank has computed: other sequences have, or do earlier in this
+ * plan, and the blocks up to it are in the table or come with this run (a prefix hit on the way).
  * n_draft (with sample and n_tokens 1): the rank may draft up to so many tokens that follow, run
- * them too, and keep those that it draws itself; there is room for them in the table. */
+ * them too, and keep those that it samples itself; there is room for them in the table. */
 struct plan_run {
     uint32_t slot;
     uint32_t start, n_tokens;

@@ -5,7 +5,7 @@ set(alone_tests "^(busy_machine|host_failures|overload|processes|sizes|straggler
 # End-to-end tests that find memory faults which unit tests and fuzz corpora do not: strange bytes at every door, requests that
 # are cancelled, moved, preempted or adopted while they run, files and batches, keys and TLS, models that are loaded and split.
 string(CONCAT memory_tests "^(answers|api|bad_frames|bad_input|batches|debug_dump|elastic_tp|files|http_bytes|key_rotation|keys|"
-       "kv_transfers|moves|overload|pooling|quotas|replay|sagemaker|scores|stages|stats|streams|tiny_models|tls|traces|upgrade|workers)$")
+       "kv_transfers|moves|overload|pooling|quotas|replay|sagemaker|prompt_logprobs|stages|stats|streams|tiny_models|tls|traces|upgrade|workers)$")
 find_program(PYTHON3 NAMES python3 REQUIRED)
 # Scripts and sources: the same in every build, so the plain ones alone test them.
 if(NOT COX_SANITIZE AND NOT COX_CUDA)

@@ -113,7 +113,7 @@ static void join(struct executor *e)
         die("join", err.text);
 }
 
-/* A step of every stream: its prompt, or the token that it drew last. */
+/* A step of every stream: its prompt, or the token that it sampled last. */
 static void run_step(uint32_t n)
 {
     struct plan_admit admits[MAX_STREAMS];
@@ -148,7 +148,7 @@ static void run_step(uint32_t n)
     if (executor->ops->step(executor, &p, &arena, &r, &err) != STATUS_OK)
         die("step", err.text);
     if (r.n_items != n)
-        die("step", "a stream drew nothing");
+        die("step", "a stream sampled nothing");
     for (uint32_t i = 0; i < n; i++) {
         struct stream *s = &streams[r.items[i].slot];
         s->n_run = s->n_ids;

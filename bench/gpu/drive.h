@@ -26,7 +26,7 @@ struct drive {
     struct plan_admit admits[EXECUTOR_MAX_IN_FLIGHT][DRIVE_MAX_BATCH];
     struct plan_blocks tables[DRIVE_MAX_BATCH][DRIVE_MAX_GROUPS];
     uint32_t *ids, *blocks;
-    uint32_t last[DRIVE_MAX_BATCH]; /* what each slot drew last */
+    uint32_t last[DRIVE_MAX_BATCH]; /* what each slot sampled last */
 };
 
 /* STATUS_NO_MEMORY: the model and so many sequences do not fit on this device; nothing is open

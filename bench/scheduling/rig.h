@@ -10,7 +10,7 @@ enum phase { SCHEDULE, PLAN, RESULT, APPLY, TOKENS, N_PHASES };
 struct step_cost {
     uint64_t ns[N_PHASES]; /* of a turn: all in SCHEDULE */
     unsigned long n_mallocs;
-    uint32_t n_sampled; /* sequences that drew a token, by the plan */
+    uint32_t n_sampled; /* sequences that sampled a token, by the plan */
 };
 
 struct rig {

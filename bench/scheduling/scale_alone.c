@@ -18,19 +18,19 @@ static unsigned long no_mallocs(void)
     return 0; /* bench/scheduler counts them */
 }
 
-struct replica {
+struct one {
     struct trace t;
     struct rig rig;
 };
 
-static void arrive(struct replica *g, uint32_t i_slot, bool newcomer)
+static void arrive(struct one *g, uint32_t i_slot, bool newcomer)
 {
     struct msg_submit m;
     trace_submit(&g->t, i_slot, newcomer, &m);
     g->rig.submit(g->rig.state, &m);
 }
 
-static void step(struct replica *g, uint64_t *ns, uint64_t *n_tokens)
+static void step(struct one *g, uint64_t *ns, uint64_t *n_tokens)
 {
     struct step_cost c;
     g->rig.step(g->rig.state, &c);
@@ -56,7 +56,7 @@ int main(int argc, char **argv)
     uint32_t n_replicas = argument(argc, argv, 1, 125), n_seqs = argument(argc, argv, 2, 32);
     uint32_t n_steps = argument(argc, argv, 3, 400);
     uint64_t ns = 0, n_tokens = 0;
-    struct replica *replicas = mem_array(n_replicas, sizeof *replicas);
+    struct one *replicas = mem_array(n_replicas, sizeof *replicas);
     for (uint32_t i = 0; i < n_replicas; i++) {
         trace_init(&replicas[i].t, n_seqs, i + 1);
         replicas[i].rig = rig_alone(&replicas[i].t, no_mallocs);

@@ -42,9 +42,9 @@ static bool parse_stream_options(struct params *p, const json_t *v, const struct
     }
 
 static const struct field rows[] = {
-    ROW_BOOL(stream, DRAWS | MESSAGES),
+    ROW_BOOL(stream, GENERATES | MESSAGES),
     ROW_CUSTOM(stream_options, BOTH, "include_usage, continuous_usage_stats"),
-    ROW_U32("stream_interval", stream_interval, DRAWS, 1, 1 << 20),
+    ROW_U32("stream_interval", stream_interval, GENERATES, 1, 1 << 20),
     ROW_BOOL(echo, TEXT),
     ROW_LOGPROBS("logprobs", logprobs, TEXT),
     {ROW("logprobs", FIELD_BOOL, CHAT), .offset = AT(want_logprobs)},
@@ -54,10 +54,10 @@ static const struct field rows[] = {
     ROW_LOGPROBS("prompt_logprobs", prompt_logprobs, BOTH),
     ROW_BOOL(return_token_ids, BOTH),
     ROW_BOOL(return_token_strs, TOKENIZE),
-    ROW_BOOL(return_tokens_as_token_ids, DRAWS),
+    ROW_BOOL(return_tokens_as_token_ids, GENERATES),
     ROW_BOOL(return_prompt_text, BOTH),
-    ROW_BOOL(skip_special_tokens, DRAWS),
-    ROW_BOOL(include_stop_str_in_output, DRAWS),
+    ROW_BOOL(skip_special_tokens, GENERATES),
+    ROW_BOOL(include_stop_str_in_output, GENERATES),
     ROW_BOOL(include_reasoning, CHAT | RESPONSES),
 };
 

@@ -56,7 +56,7 @@ struct field_table {
 #define EMBEDDINGS     API_EMBEDDINGS
 #define MESSAGES       API_MESSAGES
 #define RESPONSES      API_RESPONSES
-#define DRAWS          (API_COMPLETIONS | API_CHAT | API_RESPONSES)
+#define GENERATES      (API_COMPLETIONS | API_CHAT | API_RESPONSES)
 #define ANTHROPIC      (API_MESSAGES | API_COUNT_TOKENS)
 #define AT(field)      offsetof(struct params, field)
 #define ROW(nm, ty, k) .name = nm, .type = ty, .kinds = k, .since = SINCE

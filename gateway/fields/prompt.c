@@ -87,7 +87,7 @@ static bool parse_cache_salt(struct params *p, const json_t *v, const struct fie
 }
 
 static const struct field rows[] = {
-    ROW_STR("model", model, DRAWS | EMBEDDINGS | ANTHROPIC | TOKENIZE | DETOKENIZE, 512),
+    ROW_STR("model", model, GENERATES | EMBEDDINGS | ANTHROPIC | TOKENIZE | DETOKENIZE, 512),
     {ROW("prompt", FIELD_JSON, TEXT), .offset = AT(prompt),
      .want = JSON_NULL, /* string or list: openai_completions.c looks into it */
      .why = "a string, strings, ids, or lists of ids; up to 1024"},
@@ -103,13 +103,14 @@ static const struct field rows[] = {
     ROW_BOOL(add_generation_prompt, CHAT | TOKENIZE),
     ROW_BOOL(continue_final_message, CHAT | TOKENIZE),
     ROW_BOOL(add_special_tokens, BOTH | EMBEDDINGS | TOKENIZE),
-    ROW_INT("truncate_prompt_tokens", truncate_prompt_tokens, DRAWS | EMBEDDINGS, -1, 1 << 30),
-    ROW_CUSTOM(truncation_side, DRAWS | EMBEDDINGS, "left keeps the end, right the beginning"),
-    ROW_CUSTOM(cache_salt, DRAWS | EMBEDDINGS | MESSAGES, "a string of 1 to 128 bytes"),
-    ROW_INT("priority", priority, DRAWS | EMBEDDINGS, INT_MIN, INT_MAX),
-    {ROW("timeout", FIELD_FLOAT, DRAWS | EMBEDDINGS), .offset = AT(timeout_s),
+    ROW_INT("truncate_prompt_tokens", truncate_prompt_tokens, GENERATES | EMBEDDINGS, -1, 1 << 30),
+    ROW_CUSTOM(truncation_side, GENERATES | EMBEDDINGS, "left keeps the end, right the beginning"),
+    ROW_CUSTOM(cache_salt, GENERATES | EMBEDDINGS | MESSAGES, "a string of 1 to 128 bytes"),
+    ROW_INT("priority", priority, GENERATES | EMBEDDINGS, INT_MIN, INT_MAX),
+    {ROW("timeout", FIELD_FLOAT, GENERATES | EMBEDDINGS), .offset = AT(timeout_s),
      .max = PARAMS_MAX_TIMEOUT_S, .above_min = true, .why = "seconds"},
-    ROW_CUSTOM(request_id, DRAWS | EMBEDDINGS, "the answer's id, behind cmpl-, chatcmpl- or resp_"),
+    ROW_CUSTOM(request_id, GENERATES | EMBEDDINGS,
+               "the answer's id, behind cmpl-, chatcmpl- or resp_"),
 };
 
 FIELD_TABLE(prompt);

@@ -1,4 +1,4 @@
-/* How tokens are drawn and where a text ends. */
+/* How tokens are sampled and where a text ends. */
 #include <stdio.h>
 #include <string.h>
 
@@ -179,22 +179,22 @@ static const struct field rows[] = {
     ROW_U32("max_output_tokens", max_tokens, RESPONSES, 1, 1 << 30),
     ROW_U32("n", n, BOTH, 1, PARAMS_MAX_CHOICES),
     ROW_U32("best_of", best_of, TEXT, 1, PARAMS_MAX_CHOICES),
-    ROW_FLOAT(temperature, DRAWS | MESSAGES, 0, 2),
-    ROW_FLOAT_ABOVE(top_p, DRAWS | MESSAGES, 0, 1),
-    ROW_INT("top_k", top_k, DRAWS | MESSAGES, -1, INT_MAX),
-    ROW_FLOAT(min_p, DRAWS, 0, 1),
-    ROW_FLOAT(presence_penalty, DRAWS, -2, 2),
-    ROW_FLOAT(frequency_penalty, DRAWS, -2, 2),
-    ROW_FLOAT_ABOVE(repetition_penalty, DRAWS, 0, MAX_REPETITION_PENALTY),
-    ROW_INT("seed", seed, DRAWS, -0x1p63, 0x1p63),
-    ROW_CUSTOM(stop, DRAWS, "a string, or up to 16"),
+    ROW_FLOAT(temperature, GENERATES | MESSAGES, 0, 2),
+    ROW_FLOAT_ABOVE(top_p, GENERATES | MESSAGES, 0, 1),
+    ROW_INT("top_k", top_k, GENERATES | MESSAGES, -1, INT_MAX),
+    ROW_FLOAT(min_p, GENERATES, 0, 1),
+    ROW_FLOAT(presence_penalty, GENERATES, -2, 2),
+    ROW_FLOAT(frequency_penalty, GENERATES, -2, 2),
+    ROW_FLOAT_ABOVE(repetition_penalty, GENERATES, 0, MAX_REPETITION_PENALTY),
+    ROW_INT("seed", seed, GENERATES, -0x1p63, 0x1p63),
+    ROW_CUSTOM(stop, GENERATES, "a string, or up to 16"),
     {ROW("stop_sequences", FIELD_CUSTOM, MESSAGES), .parse = parse_stop, .why = "up to 16"},
-    ROW_CUSTOM(stop_token_ids, DRAWS, "up to 1024 ids"),
-    ROW_CUSTOM(allowed_token_ids, DRAWS, "up to 1024 ids"),
-    ROW_CUSTOM(logit_bias, DRAWS, "token id: bias, clamped to ±100; up to 4096"),
-    ROW_CUSTOM(bad_words, DRAWS, "up to 128 strings"),
-    ROW_INT("min_tokens", min_tokens, DRAWS, 0, 1 << 30),
-    ROW_BOOL(ignore_eos, DRAWS),
+    ROW_CUSTOM(stop_token_ids, GENERATES, "up to 1024 ids"),
+    ROW_CUSTOM(allowed_token_ids, GENERATES, "up to 1024 ids"),
+    ROW_CUSTOM(logit_bias, GENERATES, "token id: bias, clamped to ±100; up to 4096"),
+    ROW_CUSTOM(bad_words, GENERATES, "up to 128 strings"),
+    ROW_INT("min_tokens", min_tokens, GENERATES, 0, 1 << 30),
+    ROW_BOOL(ignore_eos, GENERATES),
 };
 
 FIELD_TABLE(sampling);

@@ -201,7 +201,7 @@ static bool parse_tool_choice(struct params *p, const json_t *v, const struct fi
 
 static const struct field rows[] = {
     ROW_CUSTOM(response_format, BOTH, "text, json_object, json_schema, structural_tag"),
-    ROW_CUSTOM(structured_outputs, DRAWS,
+    ROW_CUSTOM(structured_outputs, GENERATES,
                "one of json, regex, choice, grammar (Lark or GBNF), json_object, structural_tag"),
     ROW_GUIDED("guided_json", "json"),
     ROW_GUIDED("guided_regex", "regex"),

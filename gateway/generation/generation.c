@@ -211,7 +211,8 @@ static enum generation_event end_well(struct generation *g, const struct generat
 {
     if (!prompt_logprobs_complete(&g->prompt_logprobs))
         return fail(g, 503,
-                    "The prompt was not scored: the cluster has workers of an older version.");
+                    "The prompt's log-probabilities are missing: the cluster has workers of an "
+                    "older version.");
     if (r->prompt_only) {
         g->finish = FINISH_LENGTH;
         g->stop_id = UINT32_MAX;

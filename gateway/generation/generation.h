@@ -23,7 +23,7 @@ struct generation_rules { /* shared by the choices of a request; borrowed */
     bool want_logprobs; /* to be given; the sum is kept whenever rows come */
     bool keep_said;
     struct forbidden forbidden; /* params NULL: nothing is */
-    bool prompt_only;           /* max_tokens 0: what is drawn behind the prompt is nobody's */
+    bool prompt_only;           /* max_tokens 0: what is sampled behind the prompt is nobody's */
 };
 
 /* The chosen token first, then the top ones, best first. */

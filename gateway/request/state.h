@@ -95,7 +95,7 @@ struct serving_options {
     uint32_t n_marker_ids;
     const uint32_t *eos_ids; /* borrowed */
     uint32_t n_eos_ids;
-    bool checks_tokens; /* that none came which its request rules out: workers draw as asked */
+    bool checks_tokens; /* that none came which its request rules out: workers sample as asked */
     uint32_t max_open_choices;
     uint64_t queue_timeout_ns;  /* without any ready replica */
     uint64_t head_timeout_ns;   /* without the head, before the first token */

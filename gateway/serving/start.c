@@ -100,9 +100,10 @@ static void check_cluster(const struct api_request *r, struct api_error *e)
     const struct serving *s = r->s;
     const struct params *p = &r->prepared.params;
     if (p->sampling.n_prompt_logprobs >= 0 && s->cluster.known && !s->cluster.gives_prompt_logprobs)
-        api_error_set(e, 400, p->prompt_logprobs >= 0 ? "prompt_logprobs" : "logprobs",
-                      "Prompts are not scored: the cluster has a head or workers of an older "
-                      "version.");
+        api_error_set(
+            e, 400, p->prompt_logprobs >= 0 ? "prompt_logprobs" : "logprobs",
+            "prompt_logprobs are not to be had: the cluster has a head or workers of an older "
+            "version.");
     else if (s->n_open_choices + (uint64_t)r->prepared.prompts.n * p->n_generated >
              s->o.max_open_choices) {
         e->retry_after_s = 1;

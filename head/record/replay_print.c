@@ -87,7 +87,7 @@ void replay_print_result(FILE *out, uint64_t now_ns, const struct msg_result *m,
     if (mask_units > 0)
         fprintf(out, ", masks %.1f ms", (double)mask_units * PROTO_MASK_UNIT_NS / 1e6);
     if (n_prompt_logprobs > 0)
-        fprintf(out, ", %llu rows scored", (unsigned long long)n_prompt_logprobs);
+        fprintf(out, ", %llu prompt_logprobs", (unsigned long long)n_prompt_logprobs);
     if (s->rows.limits)
         fprintf(out, ", %u decodes of a step", s->rows.n_rows);
     if (s->rows.longest_ns != UINT64_MAX)

@@ -259,7 +259,7 @@ static uint8_t *put_adapter(uint8_t *p, const struct sampling_params *s)
     return p + n + n_id;
 }
 
-/* The log has what a scheduler can look at: how tokens are drawn, but not the lists and texts of
+/* The log has what a scheduler can look at: how tokens are sampled, but not the lists and texts of
  * that. */
 static uint8_t *put_sampling(uint8_t *p, const struct request *r)
 {

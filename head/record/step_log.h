@@ -32,7 +32,7 @@ struct step_log_sink {
 struct step_log *step_log_new(const struct step_log_sink *sink, uint64_t wall_offset_ns);
 void step_log_free(struct step_log *l);
 
-/* i_group: which of the schedulers that live; id and term_epoch are for people. */
+/* i_replica: which of the schedulers that live; id and term_epoch are for people. */
 void step_log_replica(struct step_log *l, uint32_t i_replica, uint64_t id, uint64_t term_epoch,
                       const struct scheduler_config *c);
 void step_log_add(struct step_log *l, uint32_t i_replica, const struct request *r, uint64_t now_ns);

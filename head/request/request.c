@@ -238,7 +238,7 @@ struct request *request_alloc(struct slab *slab)
     return r;
 }
 
-/* A vector comes with one id, whatever it is; nothing else of how tokens are drawn matters. */
+/* A vector comes with one id, whatever it is; nothing else of how tokens are sampled matters. */
 static void keep_sampling(struct request *r, const struct sampling_params *s, uint32_t max_tokens)
 {
     r->sampling = *s;

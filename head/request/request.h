@@ -58,7 +58,7 @@ void request_take_vector(struct request *r, struct f32_span vector);
 /* Bytes that the lists and texts of its sampling have on the wire: with ids, nearly all that its
  * admission weighs in a plan. */
 uint64_t request_sampling_bytes(const struct request *r);
-/* n of the tokens that its gateway does not have, behind n_scores rows of its prompt's, with the
- * end if these are the last. n is 0 while rows are left. */
+/* n of the tokens that its gateway does not have, behind n_prompt_logprobs rows of its prompt's,
+ * with the end if these are the last. n is 0 while rows are left. */
 void request_fill_tokens(const struct request *r, uint32_t n_prompt_logprobs, uint32_t n,
                          struct tokens_item *out);

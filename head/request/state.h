@@ -42,7 +42,7 @@ struct request {
     uint16_t n_eos, n_stops;       /* EOS ids, and all that end it; */
     uint32_t stops[REQUEST_STOPS]; /* these, EOS first, if there are no more than fit */
 
-    /* its way to the gateway this one. i_outbox, i_group and gateway_session are the head core's
+    /* its way to the gateway this one. i_outbox, i_replica and gateway_session are the head core's
      * own: table and scheduler never touch them. */
     struct request_id id;
     uint32_t i_choice, attempt;

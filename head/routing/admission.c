@@ -149,7 +149,7 @@ static void place_held(struct head_core *h)
 
 void admission_place(struct head_core *h)
 {
-    struct replica_grammars *g = &h->grammars;
+    struct head_grammars *g = &h->grammars;
     if (h->n_held == 0 || h->n_live == 0 || (g->n_waiting == h->n_held && g->looked == g->looks))
         return;
     g->passed_over = false;

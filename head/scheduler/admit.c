@@ -59,14 +59,14 @@ static void take_in(struct scheduler *s, struct seq *x, uint64_t now_ns)
     if (s->n_moves > 0)
         moves_of_gone(s, r); /* it has them now */
     request_enter(r, REQUEST_RUNNING);
-    x->prompt_logprobs = s->c.gives_prompt_logprobs && request_needs_prompt_logprobs(r);
+    x->has_prompt_logprobs = s->c.gives_prompt_logprobs && request_needs_prompt_logprobs(r);
     struct plan_admit *a = &s->p.admits[s->p.n_admits++];
     *a = (struct plan_admit){.slot = x->slot,
                              .n_prompt = r->n_prompt,
                              .n_computed = n_cached,
                              .ids = {r->ids, r->n_ids},
                              .sampling = r->sampling};
-    if (!x->prompt_logprobs)
+    if (!x->has_prompt_logprobs)
         a->sampling.n_prompt_logprobs = -1;
     x->counts_hits = s->c.enable_prefix_caching && !r->scheduled_ns;
     if (!r->scheduled_ns)

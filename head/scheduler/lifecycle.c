@@ -182,7 +182,7 @@ enum status scheduler_add(struct scheduler *s, struct request *r)
     r->sched = x;
     sequences_append(s, x);
     seq_queue_enter(&s->waiting, x);
-    x->asks_scores = request_asks_prompt_logprobs(r);
+    x->asks_prompt_logprobs = request_asks_prompt_logprobs(r);
     x->i_row_share = row_shares_enter(&s->rows, x->tenant);
     if (x->masked)
         x->i_mask_share = mask_shares_enter(&s->masks, x->tenant);

@@ -71,7 +71,7 @@ struct plan_run *plan_put_run(struct scheduler *s, struct seq *x, struct run_siz
         .pools = sample && x->pools,
         .n_prompt_logprobs =
             prompt ? seq_n_prompt_logprobs_of(x, x->n_scheduled, size.n_tokens) : 0,
-        .prompt_logprobs = x->prompt_logprobs && x->n_scheduled + 1 < x->r->n_prompt,
+        .has_prompt_logprobs = x->has_prompt_logprobs && x->n_scheduled + 1 < x->r->n_prompt,
         .start = x->n_scheduled,
         .i_mask_share = MASK_SHARE_NONE};
     if (x->masked && sample)

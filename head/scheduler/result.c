@@ -8,14 +8,14 @@
 
 static inline bool has_item(const struct step_entry *e)
 {
-    return e->sample || e->prompt_logprobs;
+    return e->sample || e->has_prompt_logprobs;
 }
 
 /* Nobody looks at the rows of a sequence that has left. */
 static bool answers_prompt_logprobs(const struct result_item *item, const struct step_entry *e)
 {
-    if (!e->prompt_logprobs || !e->seq)
-        return e->prompt_logprobs || item->n_prompt_logprobs == 0;
+    if (!e->has_prompt_logprobs || !e->seq)
+        return e->has_prompt_logprobs || item->n_prompt_logprobs == 0;
     return request_prompt_logprobs_answer(e->r, e->start, e->n_tokens, item->prompt_logprobs,
                                           item->n_prompt_logprobs);
 }
@@ -225,7 +225,7 @@ enum status scheduler_on_result(struct scheduler *s, const struct msg_result *m,
         if (!e->seq)
             continue;
         e->seq->entry[i_record] = ENTRY_NONE;
-        if (e->prompt_logprobs)
+        if (e->has_prompt_logprobs)
             take_prompt_logprobs(s, e->seq, e, item);
         if (e->sample)
             take_tokens(s, e->seq, e, item, now_ns);

@@ -36,9 +36,9 @@ struct seq {
     bool is_prompt;   /* it runs, and more than its newest id is left to be planned */
     bool tail_shared; /* or not to be: blocks_enter_tail has been called */
     bool counts_hits; /* admitted for the first time in its life */
-    bool pools,
-        prompt_logprobs; /* its prompt's vector is wanted, not a token; log-probabilities of it */
-    bool masked;         /* it has a grammar */
+    bool pools, has_prompt_logprobs; /* its prompt's vector is wanted, not a token;
+                                        log-probabilities of it */
+    bool masked;                     /* it has a grammar */
     uint16_t i_row_share;
     uint32_t n_untold; /* positions that advance skipped and no plan has said yet */
 
@@ -54,7 +54,8 @@ struct seq {
     uint64_t tenant;
     uint32_t i_tenant;                             /* of the queue */
     uint32_t i_mask_share, mask_round, mask_units; /* the last: of its last run */
-    bool had_mask, asks_scores; /* the latter: its prompt's rows have logits, by scheduler_add */
+    bool had_mask,
+        asks_prompt_logprobs; /* the latter: its prompt's rows have logits, by scheduler_add */
     struct seq_heap_node wait;
     struct seq *next, *prev; /* of all in the scheduler, in order of add */
     struct seq *next_ended;
@@ -75,6 +76,7 @@ static inline uint32_t seq_n_known(const struct seq *x)
 /* Rows with logits of a run of n positions from start, beside a last one that is sampled from. */
 static inline uint32_t seq_n_prompt_logprobs_of(const struct seq *x, uint32_t start, uint32_t n)
 {
-    uint32_t last = x->r->n_prompt - 1, left = x->asks_scores && start < last ? last - start : 0;
+    uint32_t last = x->r->n_prompt - 1,
+             left = x->asks_prompt_logprobs && start < last ? last - start : 0;
     return n < left ? n : left;
 }

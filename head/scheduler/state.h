@@ -25,7 +25,7 @@ struct step_entry {
     uint32_t slot, n_tokens, incarnation;
     uint16_t n_draft;
     bool sample, follows, pools;       /* pools: and a vector is asked for */
-    bool prompt_logprobs;              /* and rows of the prompt, */
+    bool has_prompt_logprobs;          /* and rows of the prompt, */
     uint32_t start;                    /* from here on */
     uint32_t n_prompt_logprobs;        /* so many rows have logits, beside the sample's */
     uint32_t i_mask_share, mask_units; /* or NONE: no mask; what it was expected to cost */

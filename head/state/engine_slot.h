@@ -34,7 +34,7 @@ struct engine_slot {
     uint32_t n_left;              /* sequences for which the last plan had no place */
     uint32_t most_tokens;         /* of a request: what its KV cache holds */
     struct step_time time;
-    uint32_t n_tokens[ENGINE_SLOT_STEPS]; /* of the steps in flight, by step % LANE_STEPS */
+    uint32_t n_tokens[ENGINE_SLOT_STEPS]; /* of the steps in flight, by step % ENGINE_SLOT_STEPS */
     struct request_id suspect;            /* the last one that was placed here, and which of its */
     uint32_t suspect_choice;              /* choices: it may have moved on or be gone meanwhile */
     uint64_t placed_seq;                  /* order of the last request that was routed here */

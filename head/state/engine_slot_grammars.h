@@ -42,7 +42,7 @@ struct engine_slot_grammars {
 };
 
 /* This is the state of all engine slots together. */
-struct replica_grammars {
+struct head_grammars {
     uint64_t looks;  /* grows when something happened for which waiting requests may have waited */
     uint64_t looked; /* its value when they were looked at last */
     uint64_t last_id, n_uses;

@@ -63,7 +63,7 @@ struct head_core {
     struct last_route last_route;
     double mean_generated; /* tokens of a request, of those that ended of late */
     struct transfers transfers;
-    struct replica_grammars grammars;
+    struct head_grammars grammars;
     struct scheduler_stats retired; /* sums over schedulers that are gone */
     uint64_t retired_accepted_at[SCHEDULER_MAX_DRAFT];
     uint64_t n_finished, n_failed, n_cancelled, n_rank_waits, rank_wait_ns;

@@ -33,7 +33,7 @@ class Worker:
         return self.metric("tokens_run_total")
 
     @property
-    def n_drawn(self):
+    def n_sampled(self):
         return self.metric("tokens_drawn_total")
 
     @property
@@ -51,13 +51,13 @@ class Worker:
 
 
 def busy_worker(workers):
-    """The one that has drawn something since it was looked at."""
-    return max(workers, key=lambda w: w.n_drawn - w.before)
+    """The one that has sampled something since it was looked at."""
+    return max(workers, key=lambda w: w.n_sampled - w.before)
 
 
 def look(workers):
     for w in workers:
-        w.before = w.n_drawn
+        w.before = w.n_sampled
 
 
 def long_prompt(i):
@@ -106,7 +106,7 @@ def test_a_drained_group_s_requests_go_on_elsewhere(tp):
         assert sum(w.n_received for w in others) == tp and old.n_sent == 1
         for w in others:  # the prompt was computed once
             assert 0 < w.n_run < N_PROMPT / 2, w.n_run
-        assert sum(w.n_drawn for w in others) > N_TOKENS / 4
+        assert sum(w.n_sampled for w in others) > N_TOKENS / 4
         moved = c.status()["transfers"]
         assert moved["done"] == 1 and moved["failed"] == 0 and moved["requests_recomputed"] == 0, moved
         assert all(w.metric("gaps_total") == 0 for w in workers)
@@ -139,11 +139,11 @@ def test_prefill_and_decode_groups():
         bodies = [null_body(i, 400) for i in range(6)]
         check_null(bodies, run(c, bodies))
         moved = c.status()["transfers"]
-        print(moved, prefill.n_run, prefill.n_drawn, decode.n_run, decode.n_drawn)
+        print(moved, prefill.n_run, prefill.n_sampled, decode.n_run, decode.n_sampled)
         assert moved["done"] == prefill.n_sent == decode.n_received == 6, moved
         assert prefill.n_run >= 6 * N_PROMPT
-        assert decode.n_drawn > 0.7 * 6 * 400  # some are made where the prompt was, while blocks are on their way
-        assert decode.n_run - decode.n_drawn < N_PROMPT / 2  # no prompt was computed there
+        assert decode.n_sampled > 0.7 * 6 * 400  # some are made where the prompt was, while blocks are on their way
+        assert decode.n_run - decode.n_sampled < N_PROMPT / 2  # no prompt was computed there
         assert prefill.metric("gaps_total") == decode.metric("gaps_total") == 0
 
 
@@ -244,10 +244,10 @@ def test_roles_of_a_real_model(alone):
         results = run(c, REAL)
         assert [answer(got) for got in results] == alone
         moved = c.status()["transfers"]
-        print(moved, prefill.n_run, prefill.n_drawn, decode.n_run, decode.n_drawn)
+        print(moved, prefill.n_run, prefill.n_sampled, decode.n_run, decode.n_sampled)
         assert moved["done"] == prefill.n_sent == decode.n_received == 3, moved
-        assert decode.n_run - decode.n_drawn < 300
-        assert decode.n_drawn > prefill.n_drawn
+        assert decode.n_run - decode.n_sampled < 300
+        assert decode.n_sampled > prefill.n_sampled
 
 
 @real_only

@@ -376,12 +376,12 @@ static bool worker_agrees(struct world *w, const struct msg_plan *plan, const st
         if (!run->sample)
             continue;
         if ((run->n_tokens == 0) != (ids.n == 0) || ids.n > 1 + run->n_draft)
-            return fail(w, "the worker would have drawn another number of tokens");
+            return fail(w, "the worker would have sampled another number of tokens");
         for (uint32_t k = 0; k < ids.n; k++)
             if (!sequence_push(run->q, ids.ptr[k], MAX_MODEL_LEN))
-                return fail(w, "a token is drawn beyond the model's length");
+                return fail(w, "a token is sampled beyond the model's length");
     }
-    return i_item == m->n_items || fail(w, "the worker would have drawn for others");
+    return i_item == m->n_items || fail(w, "the worker would have sampled for others");
 }
 
 static bool run_plan(struct world *w, const struct msg_plan *plan, uint32_t in_flight)

@@ -18,7 +18,7 @@ static inline uint32_t comm_place_position(const struct comm_place *p)
 {
     return p->stage * p->tp + p->rank;
 }
-/* Has the logits, and tells all ranks what it drew. */
+/* Has the logits, and tells all ranks what it sampled. */
 static inline bool comm_place_samples(const struct comm_place *p)
 {
     return p->rank == 0 && p->stage + 1 == p->pp;

@@ -12,7 +12,7 @@ static enum status tell_part(struct executor_model *x, void *data, size_t n_byte
 {
     struct collectives *c = collectives_gpu_base(x->ranks.gpus);
     struct device *d = x->engine->device;
-    if (executor_device_sampler(x))
+    if (executor_is_sampling_rank(x))
         d->ops->memory.write(d, x->ranks.tell, data, n_bytes);
     TRY(c->ops->broadcast(c, x->ranks.comms.sampling_rank, x->ranks.tell, n_bytes, err));
     TRY(c->ops->wait(c, err));

@@ -48,5 +48,5 @@ struct step_in_flight {
     struct step_prompt_logprobs prompt_logprobs; /* on_device: at the places behind sampled's */
     struct item_in_flight *items; /* [sampled.n_items]; on_device without draft tokens */
     struct sequence_runs
-        runs; /* on_device with draft tokens: no plan is applied before it is settled */
+        runs; /* on_device with draft tokens: no plan is applied before it is resolved */
 };

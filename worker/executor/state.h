@@ -99,7 +99,7 @@ struct executor_model {
 };
 
 /* Rank 0 of the last stage. */
-static inline bool executor_device_sampler(const struct executor_model *x)
+static inline bool executor_is_sampling_rank(const struct executor_model *x)
 {
     return comm_place_samples(&x->place);
 }

@@ -9,8 +9,8 @@
  *   5 a draw: argmax over the candidates of logit / temperature + Gumbel noise (Gumbel 1954; the
  *     same distribution as softmax), the noise a function of (seed, prompt index, choice index;
  *     position, token id) by Philox4x32-10 (Salmon et al. 2011). Nothing is carried from step to
- *     step, so a replayed, re-batched or speculated position draws the same token, and a token only
- *     changes where two candidates' scores are about equal: that distance is the gap.
+ *     step, so a replayed, re-batched or speculated position samples the same token, and a token
+ * only changes where two candidates' scores are about equal: that distance is the gap.
  *
  * Pure but for its scratch; one sampler per thread. */
 #include "common/base/arena.h"

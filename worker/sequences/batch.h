@@ -21,7 +21,7 @@ struct batch_prompt_logprob {
     int32_t n_entries; /* as sampling_params.n_prompt_logprobs */
 };
 
-/* A row whose id another stage has sampled and this one does not know yet (sequence.awaits). */
+/* A row whose id another stage has sampled and this one does not know yet (sequence.is_pending). */
 struct batch_pending {
     uint32_t row;
     const struct sequence *q; /* its newest id */
@@ -33,7 +33,7 @@ uint64_t batch_table_entries(const struct sequence *q, uint32_t n_kv_groups);
 struct batch {
     struct row_batch rows;
     struct batch_sample *samples;                 /* [n_samples] of this pass */
-    struct batch_prompt_logprob *prompt_logprobs; /* [n_scores] */
+    struct batch_prompt_logprob *prompt_logprobs; /* [n_prompt_logprobs] */
     struct batch_pending *pending;                /* [n_pending] */
     uint32_t *kept; /* [rows.n_kept]: rows of these, and of what is pooled */
     uint32_t n_samples, n_prompt_logprobs, n_pending;

@@ -264,7 +264,7 @@ static enum status check_admit(const struct sequences *s, const struct plan_admi
                          a->ids.n, a->n_prompt, a->n_computed);
     if (a->sampling.n_prompt_logprobs >= 0 && a->n_computed > 0)
         return error_set(err, STATUS_PROTOCOL,
-                         "admit to slot %u: all positions are to be scored, of which %u are "
+                         "admit to slot %u: all positions have prompt_logprobs, of which %u are "
                          "computed",
                          a->slot, a->n_computed);
     if (a->sampling.pooling == POOLING_MEAN && a->n_computed > 0)
@@ -421,9 +421,10 @@ static enum status check_positions(const struct sequences *s, const struct seque
                          q->slot, r->n_tokens, r->start, q->n_computed);
     if (q->sampling.n_prompt_logprobs >= 0 && r->start > q->n_computed &&
         q->n_computed + 1 < q->n_prompt)
-        return error_set(err, STATUS_PROTOCOL,
-                         "slot %u: run from position %u of a prompt that is scored, %u computed",
-                         q->slot, r->start, q->n_computed);
+        return error_set(
+            err, STATUS_PROTOCOL,
+            "slot %u: run from position %u of a prompt with prompt_logprobs, %u computed", q->slot,
+            r->start, q->n_computed);
     if (q->sampling.pooling == POOLING_MEAN && r->start > q->n_computed)
         return error_set(err, STATUS_PROTOCOL,
                          "slot %u: run from position %u of a mean of all, %u computed", q->slot,

@@ -131,9 +131,8 @@ const struct option_spec up_specs[] = {
     OPT_INT(S, kv_cache_memory_bytes, "kv-cache-memory-bytes", 0, (double)(1ull << 50), "0",
             "memory for the KV cache per worker; 0: the device's default"),
     OPT_INT(S, grammar_room, "grammar-room", 0, (double)(1ull << 40), "0",
-            "host memory that grammars, and the matchers of answers with one, may take on the rank "
-            "that "
-            "draws; 0: a quarter of what is free, 64Mi to 1Gi"),
+            "host memory that grammars, and the matchers of answers with one, may take on the "
+            "sampling rank; 0: a quarter of what is free, 64Mi to 1Gi"),
     OPT_ENUM(S, kv_cache_dtype, "kv-cache-dtype", KV_CACHE_DTYPES, "auto", KV_CACHE_DTYPE_HELP),
     OPT_ENUM(S, load_format, "load-format",
              "auto|dummy|safetensors|gguf|pt|hf|fastsafetensors|runai_streamer|stream", "auto",

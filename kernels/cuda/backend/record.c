@@ -11,8 +11,8 @@
 #include "kernels/cuda/backend/enqueue.h"
 #include "kernels/cuda/device/graph.h"
 
-/* 18 buckets times the kinds of passes and samples are some 110 recordings, 175 of a mixture, and
- * twice that with a draft model. Beyond MAX_RECORDS passes run eagerly. */
+/* 18 buckets times the kinds of passes and of sampling are some 110 recordings, 175 of a mixture,
+ * and twice that with a draft model. Beyond MAX_RECORDS passes run eagerly. */
 enum { MAX_RECORDS = 512 };
 
 struct gpu_record {

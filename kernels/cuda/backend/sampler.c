@@ -1,4 +1,4 @@
-/* Drawing for a worker (draw.h): a step's lists go to the device in one piece of pinned
+/* Sampling for a worker (sampler.h): a step's lists go to the device in one piece of pinned
  * memory, the kernels of sample.cu put ids into `last` and into the step's results, and these come
  * back in one copy with an event behind it. The host's side is there for each step under way, the
  * device's once: what is enqueued is done in order. So a step's first rows find their lists where
@@ -19,7 +19,7 @@ struct step {
     uint64_t n_used; /* of the lists */
 };
 
-struct sampler {
+struct own_sampler {
     struct gpu_sampler base;
     struct cuda_device *device;
     void *memory, *pinned;
@@ -31,9 +31,9 @@ struct sampler {
     struct step steps[GPU_SAMPLER_STEPS];
 };
 
-static struct sampler *of(struct gpu_sampler *w)
+static struct own_sampler *of(struct gpu_sampler *w)
 {
-    return (struct sampler *)w;
+    return (struct own_sampler *)w;
 }
 
 static uint64_t aligned(uint64_t n)
@@ -41,15 +41,15 @@ static uint64_t aligned(uint64_t n)
     return (n + 255) / 256 * 256;
 }
 
-/* One sample's lists begin at a multiple of 256, each: so many more. */
+/* The lists of one launch begin at a multiple of 256, each: so many more. */
 static uint64_t lists_bytes(const struct gpu_sampler_options *o)
 {
-    uint64_t n_draws = o->n_places / (o->n_rows ? o->n_rows : 1) + 64;
+    uint64_t n_launches = o->n_places / (o->n_rows ? o->n_rows : 1) + 64;
     return aligned((uint64_t)o->n_places * sizeof(struct gpu_sample_row)) +
            aligned((uint64_t)o->n_places * sizeof(uint32_t)) +
            aligned((uint64_t)o->n_biases * sizeof(struct gpu_bias)) +
            aligned((uint64_t)o->n_allowed * sizeof(uint32_t)) +
-           aligned((uint64_t)o->n_history * sizeof(uint32_t)) + n_draws * 5 * 256;
+           aligned((uint64_t)o->n_history * sizeof(uint32_t)) + n_launches * 5 * 256;
 }
 
 static uint64_t results_bytes(const struct gpu_sampler_options *o)
@@ -66,7 +66,7 @@ uint64_t gpu_sampler_bytes(const struct gpu_sampler_options *o)
 
 static void sampler_close(struct gpu_sampler *base)
 {
-    struct sampler *w = of(base);
+    struct own_sampler *w = of(base);
     for (uint32_t i = 0; i < GPU_SAMPLER_STEPS; i++)
         gpu_event_free(w->steps[i].event);
     gpu_host_release(w->device->gpu, w->pinned);
@@ -81,7 +81,8 @@ static void sampler_begin(struct gpu_sampler *w, uint32_t i_step)
 }
 
 /* A list's place, of host and device; *ok becomes false where there is no room. */
-static uint64_t put(struct sampler *w, struct step *s, const void *list, uint64_t n_bytes, bool *ok)
+static uint64_t put(struct own_sampler *w, struct step *s, const void *list, uint64_t n_bytes,
+                    bool *ok)
 {
     uint64_t at = s->n_used;
     if (!*ok || n_bytes > w->lists_bytes - at) {
@@ -110,7 +111,7 @@ static enum status sampler_send(struct gpu_sampler *base, uint32_t i_step,
                                 const struct gpu_sample_lists *d, const uint32_t **at,
                                 struct error *err)
 {
-    struct sampler *w = of(base);
+    struct own_sampler *w = of(base);
     struct step *s = &w->steps[i_step];
     bool ok = d->first_place + (uint64_t)d->n_rows <= base->o.n_places;
     const uint64_t begin = s->n_used;
@@ -152,7 +153,7 @@ static enum status sampler_send(struct gpu_sampler *base, uint32_t i_step,
 static enum status sampler_sample(struct gpu_sampler *base, float *logits, uint32_t stride,
                                   struct error *err)
 {
-    struct sampler *w = of(base);
+    struct own_sampler *w = of(base);
     struct gpu_sample_params p = w->sent;
     p.logits = logits;
     p.stride = stride;
@@ -168,7 +169,7 @@ static enum status sampler_sample(struct gpu_sampler *base, float *logits, uint3
 static enum status sampler_end(struct gpu_sampler *base, uint32_t i_step, uint32_t n_places,
                                uint32_t n_slots, struct error *err)
 {
-    struct sampler *w = of(base);
+    struct own_sampler *w = of(base);
     struct step *s = &w->steps[i_step];
     if (!cuda_goes_on(w->device)) {
         *err = w->device->error;
@@ -210,7 +211,7 @@ static const struct gpu_sampler_ops sampler_ops = {.begin = sampler_begin,
                                                    .wait = sampler_wait,
                                                    .close = sampler_close};
 
-static void lay_out(struct sampler *w)
+static void lay_out(struct own_sampler *w)
 {
     const struct gpu_sampler_options *o = &w->base.o;
     uint8_t *at = w->memory, *host = w->pinned;
@@ -234,14 +235,14 @@ static void lay_out(struct sampler *w)
     }
 }
 
-static enum status open_parts(struct sampler *w, struct error *err)
+static enum status open_parts(struct own_sampler *w, struct error *err)
 {
     const struct gpu_sampler_options *o = &w->base.o;
     struct device *d = &w->device->base;
     w->memory = d->ops->memory.alloc(d, gpu_sampler_bytes(o));
     if (!w->memory)
         return error_set(err, STATUS_NO_MEMORY,
-                         "this worker's part of the device has no %.1f MiB to draw tokens with: "
+                         "this worker's part of the device has no %.1f MiB to sample tokens with: "
                          "raise --gpu-memory-utilization",
                          (double)gpu_sampler_bytes(o) / (1 << 20));
     TRY(gpu_host_alloc(w->device->gpu,
@@ -257,7 +258,7 @@ static enum status open_parts(struct sampler *w, struct error *err)
 enum status gpu_sampler_open(struct device *d, const struct gpu_sampler_options *o,
                              struct gpu_sampler **out, struct error *err)
 {
-    struct sampler *w = mem_zalloc(sizeof *w);
+    struct own_sampler *w = mem_zalloc(sizeof *w);
     w->base = (struct gpu_sampler){.ops = &sampler_ops, .o = *o, .n_bytes = gpu_sampler_bytes(o)};
     w->device = cuda_of(d);
     w->lists_bytes = aligned(lists_bytes(o));

@@ -12,7 +12,7 @@
 /* How much a step may have; what has more is sampled by the host. */
 struct gpu_sampler_options {
     uint32_t vocab_size, n_slots;
-    uint32_t n_rows;                         /* of one sample: <= GPU_SAMPLE_MAX_ROWS */
+    uint32_t n_rows;                         /* of one launch: <= GPU_SAMPLE_MAX_ROWS */
     uint32_t n_places;                       /* of a step */
     uint32_t n_biases, n_allowed, n_history; /* of a step's rows together */
 };

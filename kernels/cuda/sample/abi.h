@@ -1,10 +1,10 @@
 #pragma once
-/* Drawing on the device, by the rules of worker/sampling/sampler.h and in its order: the same ids
+/* Sampling on the device, by the rules of worker/sampling/sampler.h and in its order: the same ids
  * for the same logits, but where two scores are equal to within double's rounding. C ABI: all
  * pointers but the structs themselves are the device's. */
 #include "kernels/cuda/device/abi.h"
 
-/* An id and what is added to its logit; -INFINITY: it may not be drawn. */
+/* An id and what is added to its logit; -INFINITY: it may not be sampled. */
 struct gpu_bias {
     uint32_t id;
     float value;
@@ -17,7 +17,7 @@ struct gpu_sample_row {
     uint32_t i_prompt, i_choice;
     uint32_t logits_row, slot;             /* slot: where its id is put, of `last`; UINT32_MAX: of
                                               a row that only fills the call up */
-    uint32_t n_ids;                        /* the position that is drawn (the Philox counter) */
+    uint32_t n_ids;                        /* the position that is sampled (the Philox counter) */
     uint32_t top_k;                        /* 0: all */
     float temperature;                     /* 0: greedy */
     float top_p, min_p;                    /* 1, 0: all */
@@ -25,8 +25,8 @@ struct gpu_sample_row {
     int32_t n_logprobs;                    /* -1: none; <= GPU_SAMPLE_MAX_LOGPROBS */
     uint32_t first_bias, n_biases;         /* of biases: each id once */
     uint32_t first_allowed, n_allowed;     /* of allowed; n 0: every id */
-    uint32_t first_mask;               /* of mask: bit i % 32 of word i / 32 set: id i may be drawn;
-                                          UINT32_MAX: no mask */
+    uint32_t first_mask; /* of mask: bit i % 32 of word i / 32 set: id i may be sampled;
+                            UINT32_MAX: no mask */
     uint32_t first_history, n_history; /* of history: prompt, then outputs, */
     uint32_t n_prompt;                 /* which begin here; prompt ids count for repetition alone */
     bool last_is_output;               /* last[slot] is one more output, behind the history */
@@ -48,7 +48,7 @@ struct gpu_sampled {
 struct gpu_sample_wants {
     bool changes; /* biases, allowed ids, a mask, penalties */
     bool filters; /* top_k, top_p, min_p */
-    bool draws;   /* a temperature */
+    bool draws;   /* a temperature: random draws choose */
     bool logprobs;
 };
 

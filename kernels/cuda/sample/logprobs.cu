@@ -1,5 +1,5 @@
-/* Log-probabilities of the raw logits: of the id that was drawn and of the best k, and the drawn
- * one's rank. A block for each row that wants them, after the draw. */
+/* Log-probabilities of the raw logits: of the id that was sampled and of the best k, and the
+ * sampled one's rank. A block for each row that wants them, after the draw. */
 #include "kernels/cuda/sample/select.cuh"
 
 namespace

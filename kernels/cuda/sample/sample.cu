@@ -1,4 +1,4 @@
-/* Drawing on the device (abi.h). A row is shared by SAMPLE_SLICES blocks, so that one row
+/* Sampling on the device (abi.h). A row is shared by SAMPLE_SLICES blocks, so that one row
  * of 128,000 logits is not what a step waits for; nothing is added up between blocks but by a later
  * kernel, in order. Launches: the best two of each slice; with changes (biases, masks, penalties)
  * those, and the best two again; with filters the least order they leave; with a temperature each
@@ -302,7 +302,7 @@ __global__ void finish_kernel(const sample_args a)
     const sample_top top = sample_row_top(sample_slices(a, i_row));
     uint32_t id = top.id;
     float gap = gap_of(top.best, top.second);
-    if (top.best == -INFINITY) { /* nothing may be drawn */
+    if (top.best == -INFINITY) { /* nothing may be sampled */
         id = raw.id;
         gap = INFINITY;
     } else if (row.temperature > 0.0f) {
@@ -404,13 +404,13 @@ enum status cuda_sample(struct gpu_stream *s, const struct gpu_sample_params *p,
     if (p->n_rows > GPU_SAMPLE_MAX_ROWS || p->vocab_size == 0 || p->stride < p->vocab_size ||
         p->scratch_bytes < cuda_sample_scratch_bytes(p->n_rows, p->vocab_size))
         return error_set(err, STATUS_INVALID,
-                         "drawing %u rows of %u logits (%u apart) with %llu bytes of scratch",
+                         "sampling %u rows of %u logits (%u apart) with %llu bytes of scratch",
                          p->n_rows, p->vocab_size, p->stride, (unsigned long long)p->scratch_bytes);
     TRY(gpu_enter(s->device, err));
     sample_args a;
     a.p = *p;
     (void)lay_out(static_cast<uint8_t *>(p->scratch), p->n_rows, p->vocab_size, &a.s);
-    return gpu_check(enqueue(a, s->native), "drawing", err);
+    return gpu_check(enqueue(a, s->native), "sampling", err);
 }
 
 enum status cuda_take_last(struct gpu_stream *s, uint32_t *ids, const uint32_t *slots,

@@ -75,7 +75,7 @@ void executor_fill_info(struct executor_model *x, const struct worker_options *o
         .comm_bytes = e->comm_bytes,
         .kv_bytes = e->kv_bytes,
         .lora_bytes = e->lora_bytes,
-        .grammar_bytes = executor_device_sampler(x) ? x->info.grammar_bytes : 0};
+        .grammar_bytes = executor_is_sampling_rank(x) ? x->info.grammar_bytes : 0};
     if (x->device->place)
         x->device->place(x, i->pci, sizeof i->pci);
     i->limits = (struct sequences_limits){.max_model_len = e->max_model_len,

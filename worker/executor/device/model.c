@@ -140,7 +140,7 @@ static enum status follow_rank_slot(struct executor_model *x, const struct execu
     x->place = (struct comm_place){c->tp, c->pp, c->rank, c->stage};
     x->ranks.comms.sampling_rank = (c->pp - 1) * c->tp;
     x->ranks.in = comm_place_world(&x->place) > 1 ? x->ranks.ops : &ranks_alone;
-    if (!executor_device_sampler(x))
+    if (!executor_is_sampling_rank(x))
         executor_samplers_close(x);
     else if (!x->host.samplers)
         TRY(executor_samplers_open(x, err));
@@ -207,7 +207,7 @@ static bool model_kv_view(const struct executor *e, struct kv_view *out)
         return false;
     if (!kv_store_view(x->engine->kv, out))
         return false;
-    if (x->draft_model && executor_device_sampler(x))
+    if (x->draft_model && executor_is_sampling_rank(x))
         draft_model_view(x->draft_model, out);
     return true;
 }
@@ -381,7 +381,7 @@ enum status executor_model_open(const struct executor_device *d, const struct ex
         s = open_engine(x, o, err);
     if (s == STATUS_OK)
         open_compiler(x, o);
-    if (s == STATUS_OK && executor_device_sampler(x))
+    if (s == STATUS_OK && executor_is_sampling_rank(x))
         s = executor_samplers_open(x, err);
     if (s == STATUS_OK)
         open_copies(x, o);

@@ -72,13 +72,13 @@ static enum status check_taken(const struct executor_model *x, const struct sequ
     if (n > n_places(r) || (n == 0 && n_places(r) > 0) || n > n_right(r, ids))
         return error_set(
             err, STATUS_INVALID,
-            "rank %u drew %u tokens for slot %u, behind %u draft tokens, of which here %u "
+            "rank %u sampled %u tokens for slot %u, behind %u draft tokens, of which here %u "
             "are right",
             x->ranks.comms.sampling_rank, n, slot, r->n_drafted, n_right(r, ids));
     for (uint32_t i = 0; i < n; i++)
         if (ids[i] >= vocab_size)
             return error_set(err, STATUS_INVALID,
-                             "rank %u drew token %u for slot %u, of a vocabulary of %u",
+                             "rank %u sampled token %u for slot %u, of a vocabulary of %u",
                              x->ranks.comms.sampling_rank, ids[i], slot, vocab_size);
     return STATUS_OK;
 }
@@ -137,7 +137,7 @@ enum status executor_append_id(struct executor_model *x, struct sequence *q, uin
 {
     if (id >= x->info.limits.vocab_size)
         return error_set(err, STATUS_INVALID,
-                         "rank %u drew token %u for slot %u, of a vocabulary of %u",
+                         "rank %u sampled token %u for slot %u, of a vocabulary of %u",
                          x->ranks.comms.sampling_rank, id, q->slot, x->info.limits.vocab_size);
     if (!sequence_push(q, id, x->info.limits.max_model_len))
         return error_set(err, STATUS_NO_MEMORY, "no memory for the token of slot %u", q->slot);
@@ -152,7 +152,7 @@ enum status executor_append_sampled(struct executor_model *x, struct sequence_ru
 {
     if (d->n_items == 0)
         return STATUS_OK;
-    if (executor_device_sampler(x) || !d->drafted)
+    if (executor_is_sampling_rank(x) || !d->drafted)
         count_right(d, runs);
     uint32_t n_sent = d->n_places + (d->drafted ? d->n_items : 0);
     TRY(executor_tell(x, d->ids, n_sent * sizeof *d->ids, err));

@@ -1,4 +1,4 @@
-/* Tokens drawn by the device (kernels/cuda/backend/sampler.h), by the rules of sampler.h: a row's
+/* Tokens sampled by the device (kernels/cuda/backend/sampler.h), by the rules of sampler.h: a row's
  * parameters as the device takes them. What parameters mean nothing, or ids there are not, is left
  * out here, as the sampler leaves it out. The lists of a chunk of rows are built in arrays made
  * once; a step whose lists have no room there is sampled by the host. */
@@ -257,10 +257,10 @@ static void set_filters(struct gpu_sample_row *r, const struct sampling_params *
 
 static void note_wants(struct gpu_sample_wants *w, const struct gpu_sample_row *r)
 {
-    bool draws = r->temperature > 0.0f;
+    bool is_random = r->temperature > 0.0f;
     w->changes = w->changes || r->n_biases > 0 || r->n_allowed > 0 || has_penalties(r);
-    w->draws = w->draws || draws;
-    w->filters = w->filters || (draws && (r->top_k > 0 || r->top_p < 1.0f || r->min_p > 0.0f));
+    w->draws = w->draws || is_random;
+    w->filters = w->filters || (is_random && (r->top_k > 0 || r->top_p < 1.0f || r->min_p > 0.0f));
     w->logprobs = w->logprobs || r->n_logprobs >= 0;
 }
 
@@ -437,8 +437,8 @@ enum status executor_take_sampled(struct executor_model *x, struct step_in_fligh
 {
     const struct gpu_sampled *g = &x->device_sampler->results[s->i_sampler][at];
     if (g->id >= x->info.limits.vocab_size)
-        return error_set(err, STATUS_IO, "the device drew token %u, of a vocabulary of %u", g->id,
-                         x->info.limits.vocab_size);
+        return error_set(err, STATUS_IO, "the device sampled token %u, of a vocabulary of %u",
+                         g->id, x->info.limits.vocab_size);
     if (!(fabsf(g->best) < FLT_MAX) && !x->warned_not_finite) {
         log_warn("logits_not_finite", "step=%llu place=%u model=%s", (unsigned long long)s->step,
                  at, log_quote(x->engine->info.path));

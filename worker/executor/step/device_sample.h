@@ -1,5 +1,6 @@
 #pragma once
-/* What a device that samples has to do with an executor's steps: of an executor with x->samples. */
+/* What a device that samples has to do with an executor's steps: of an executor with
+ * x->device_sampler. */
 #include "worker/executor/state.h"
 
 MUST_USE enum status executor_device_sampler_open(struct executor_model *x, struct error *err);

@@ -17,7 +17,7 @@ static enum status tell_ranks(struct executor_model *x, struct sequence_runs run
                               struct arena *arena, struct error *err)
 {
     uint32_t n = 0, vocab_size = x->info.limits.vocab_size;
-    bool tells = executor_device_sampler(x);
+    bool tells = executor_is_sampling_rank(x);
     for (uint32_t i = 0; i < runs.n; i++)
         n += runs.ptr[i].n_drafted;
     if (n == 0)
@@ -48,7 +48,7 @@ enum status executor_propose(struct executor_model *x, const struct msg_plan *p,
     if (!x->draft_model)
         return draft_runs(&x->speculation, runs, err);
     draft_model_plan(x->draft_model, runs, x->speculation.n_tokens);
-    if (executor_device_sampler(x)) {
+    if (executor_is_sampling_rank(x)) {
         draft_model_copy(x->draft_model, p->copies, p->n_copies);
         const uint32_t *last = x->device_sampler ? x->device_sampler->last : NULL;
         enum status s = draft_model_run(x->draft_model, runs, last, err);

@@ -253,14 +253,14 @@ static enum status find_logits(struct executor_model *x, uint32_t at, uint32_t n
     uint32_t rows[RUNNER_LOGITS_ROWS];
     float *logits;
     if (best->end > at) {
-        if (executor_device_sampler(x))
+        if (executor_is_sampling_rank(x))
             set_rows(x, from, n, best->top + (at - best->begin), NULL);
         return STATUS_OK;
     }
     for (uint32_t i = 0; i < n; i++)
         rows[i] = from[i].row;
     TRY(runner_logits(x->engine->runner, rows, n, &logits, err));
-    return executor_device_sampler(x) ? look_at_logits(x, from, n, err) : STATUS_OK;
+    return executor_is_sampling_rank(x) ? look_at_logits(x, from, n, err) : STATUS_OK;
 }
 
 /* RUNNER_LOGITS_ROWS rows at a time. */
@@ -273,10 +273,10 @@ enum status executor_sample_pass(struct executor_model *x, struct arena *arena,
         n = b->n_samples - at < RUNNER_LOGITS_ROWS ? b->n_samples - at : RUNNER_LOGITS_ROWS;
         if (at >= best.end)
             TRY(find_best(x, at, &best, err));
-        if (executor_device_sampler(x))
+        if (executor_is_sampling_rank(x))
             make_masks(x, b->samples + at, n);
         TRY(find_logits(x, at, n, &best, err));
-        if (executor_device_sampler(x))
+        if (executor_is_sampling_rank(x))
             TRY(host_sample_rows(x, b->samples + at, n, arena, sampled, err));
         executor_bump(&x->base);
         sampled->n_done += n;

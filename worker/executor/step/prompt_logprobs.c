@@ -60,7 +60,7 @@ enum status step_prompt_logprobs_init(const struct executor_model *x, struct ste
     uint64_t n_entries = 0;
     *c = (struct step_prompt_logprobs){0};
     count_rows(c, runs, vocab_size, &n_entries);
-    if (c->n_rows == 0 || !executor_device_sampler(x))
+    if (c->n_rows == 0 || !executor_is_sampling_rank(x))
         return STATUS_OK;
     c->rows = arena_try_array(s->arena, c->n_rows, sizeof *c->rows);
     c->targets = arena_try_array(s->arena, c->n_rows, sizeof *c->targets);

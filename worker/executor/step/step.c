@@ -47,7 +47,7 @@ static enum status take_told(struct executor_model *x, struct step_in_flight *s,
     uint32_t id = x->device_sampler->host_last[s->i_sampler][s->items[i].slot];
     if (id >= x->info.limits.vocab_size)
         return error_set(
-            err, STATUS_INVALID, "rank %u drew token %u for slot %u, of a vocabulary of %u",
+            err, STATUS_INVALID, "rank %u sampled token %u for slot %u, of a vocabulary of %u",
             x->ranks.comms.sampling_rank, id, s->items[i].slot, x->info.limits.vocab_size);
     s->sampled.ids[i] = id;
     return STATUS_OK;
@@ -59,7 +59,7 @@ static enum status take_items(struct executor_model *x, struct step_in_flight *s
     for (uint32_t i = 0; i < d->n_items; i++) {
         const struct item_in_flight *it = &s->items[i];
         struct sequence *q = sequences_find(x->sequences, it->slot);
-        if (executor_device_sampler(x))
+        if (executor_is_sampling_rank(x))
             TRY(executor_take_sampled(x, s, i, it->logprobs, err));
         else
             TRY(take_told(x, s, i, err));
@@ -81,7 +81,7 @@ static enum status take_drafted(struct executor_model *x, struct step_in_flight 
                                 struct error *err)
 {
     uint32_t at = 0;
-    for (uint32_t i = 0; executor_device_sampler(x) && i < s->runs.n; i++) {
+    for (uint32_t i = 0; executor_is_sampling_rank(x) && i < s->runs.n; i++) {
         const struct sequence_run *r = &s->runs.ptr[i];
         bool logprobs = r->q->sampling.n_logprobs >= 0;
         for (uint32_t n = r->sample && r->n_tokens > 0 ? r->n_drafted + 1 : 0; n > 0; n--)
@@ -145,7 +145,7 @@ static enum status resolve_step(struct executor_model *x, struct step_in_flight 
     if (atomic_load(&x->interrupted)) /* an aborted collective ends too, with anything in it */
         return error_set(err, STATUS_CLOSED, "interrupted");
     TRY(s->sampled.drafted ? take_drafted(x, s, err) : take_items(x, s, err));
-    if (executor_device_sampler(x))
+    if (executor_is_sampling_rank(x))
         executor_take_prompt_logprobs(x, s);
     s->on_device = false;
     return STATUS_OK;
@@ -192,7 +192,7 @@ static enum status run_pass(struct executor_model *x, struct step_in_flight *s, 
     else
         TRY(executor_find_pending(x, err));
     TRY(runner_forward(x->engine->runner, &x->batch.rows, err));
-    if (executor_device_sampler(x))
+    if (executor_is_sampling_rank(x))
         TRY(executor_pool_pass(x, s->arena, err));
     if (program_is_last(x->engine->program))
         TRY(s->on_device ? device_sample_pass(x, s, err) : sample_pass(x, s, err));
@@ -241,18 +241,19 @@ static enum status run_passes(struct executor_model *x, struct step_in_flight *s
     while (batch_next(&x->batch))
         TRY(run_pass(x, s, err));
     if (s->on_device) {
-        bool draws = executor_device_sampler(x);
+        bool is_sampling_rank = executor_is_sampling_rank(x);
         uint32_t n_slots = n_slots_of(runs);
         s->runs = runs;
         TRY(executor_share_last(x, n_slots, err));
-        TRY(x->device_sampler->ops->end(x->device_sampler, s->i_sampler,
-                                        draws ? s->sampled.n_done + s->prompt_logprobs.n_done : 0,
-                                        draws ? 0 : n_slots, err));
+        TRY(x->device_sampler->ops->end(
+            x->device_sampler, s->i_sampler,
+            is_sampling_rank ? s->sampled.n_done + s->prompt_logprobs.n_done : 0,
+            is_sampling_rank ? 0 : n_slots, err));
         return s->sampled.drafted ? STATUS_OK : add_places(x, s, runs, err);
     }
     if (!executor_tells_by_pass(x, &s->sampled))
         return executor_append_sampled(x, runs, &s->sampled, err);
-    if (executor_device_sampler(x))
+    if (executor_is_sampling_rank(x))
         executor_put_items(&s->sampled, runs);
     return STATUS_OK;
 }
@@ -372,12 +373,12 @@ enum status executor_finish(struct executor *e, struct msg_result *out, struct e
         x->steps.spent_seen_ns = x->ranks.collectives.spent_ns;
         executor_worked(e, out->execute_ns > waited_ns ? out->execute_ns - waited_ns : 0);
     }
-    if (executor_device_sampler(x)) {
-        bool prompt_logprobs = s->prompt_logprobs.n_rows > 0;
-        if (prompt_logprobs)
+    if (executor_is_sampling_rank(x)) {
+        bool has_logprobs = s->prompt_logprobs.n_rows > 0;
+        if (has_logprobs)
             step_prompt_logprobs_put_items(&s->prompt_logprobs, s->sampled.items);
-        out->items = prompt_logprobs ? s->prompt_logprobs.items : s->sampled.items;
-        out->n_items = prompt_logprobs ? s->prompt_logprobs.n_items : s->sampled.n_items;
+        out->items = has_logprobs ? s->prompt_logprobs.items : s->sampled.items;
+        out->n_items = has_logprobs ? s->prompt_logprobs.n_items : s->sampled.n_items;
     }
     return STATUS_OK;
 }

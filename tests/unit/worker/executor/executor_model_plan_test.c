@@ -187,7 +187,7 @@ static void add_drafted_streams(void)
         for (uint32_t k = 0; k < s->n_prompt; k++)
             s->ids[k] = i == 4 ? k * 11 % TINY_VOCAB : 11 + k % (3 + i);
         s->sampling.seed = 77 + i;
-        s->prompt_logprobs = i % 2 == 1;
+        s->has_prompt_logprobs = i % 2 == 1;
         s->sampling.n_prompt_logprobs = (int32_t)i;
         s->sampling.i_choice = i;
     }

@@ -673,8 +673,8 @@ static void test_ids_outside_the_vocabulary(void **state)
     comm_close(p.comm);
 }
 
-/* A rank 0 that is slow to say what it drew makes the step long, and the others' own share of it no
- * longer: it is the one that is told as slow. */
+/* A rank 0 that is slow to say what it sampled makes the step long, and the others' own share of it
+ * no longer: it is the one that is told as slow. */
 static void test_waiting_for_ids_is_no_work(void **state)
 {
     struct fixture *f = *state;

@@ -35,9 +35,9 @@ struct scored_id {
 struct stream {
     uint32_t ids[DRIVER_IDS], n_prompt, n_ids; /* as the head knows them */
     struct sampling_params sampling;
-    bool prompt_logprobs; /* it has prompt_logprobs, as sampling says */
-    uint32_t n_shared;    /* ids of the prompt whose blocks are stream 0's; a multiple of a block */
-    uint32_t n_own;       /* of these it computes so many first, in blocks of its own */
+    bool has_prompt_logprobs; /* as sampling says */
+    uint32_t n_shared; /* ids of the prompt whose blocks are stream 0's; a multiple of a block */
+    uint32_t n_own;    /* of these it computes so many first, in blocks of its own */
     struct sampled_token out[DRIVER_OUT];
     struct scored_id scored[DRIVER_IDS]; /* [n_scored] */
     uint32_t n_prompt_logprobs;
@@ -295,14 +295,14 @@ static bool driver_plan_stream(struct driver *d, const struct way *w, struct fli
                                  .n_computed = r.start,
                                  .ids = {s->ids, s->n_prompt},
                                  .sampling = s->sampling};
-        if (!s->prompt_logprobs)
+        if (!s->has_prompt_logprobs)
             a->sampling.n_prompt_logprobs = -1;
     }
     s->entered = true;
     uint32_t last = s->n_prompt - 1, n_left = r.start < last ? last - r.start : 0;
-    uint32_t n_prompt_logprobs = !s->prompt_logprobs   ? 0
-                                 : r.n_tokens < n_left ? r.n_tokens
-                                                       : n_left;
+    uint32_t n_prompt_logprobs = !s->has_prompt_logprobs ? 0
+                                 : r.n_tokens < n_left   ? r.n_tokens
+                                                         : n_left;
     if (r.sample) {
         s->n_samples++;
         s->n_drafts += granted;
@@ -356,7 +356,7 @@ static void driver_take_item(struct driver *d, struct flight *f, uint32_t i,
     driver_take_rows(s, f->n_prompt_logprobs[i], item);
     if (!f->samples[i]) {
         if (item->slot != 10 + f->i_streams[i] || item->ids.n + item->n_logprobs > 0)
-            driver_die("result", "an item that is none of this run, which draws nothing");
+            driver_die("result", "an item that is none of this run, which samples nothing");
         return;
     }
     s->n_samples--;
@@ -372,7 +372,7 @@ static void driver_take_item(struct driver *d, struct flight *f, uint32_t i,
     for (uint32_t k = 0; k < item->ids.n; k++) {
         struct sampled_token *t = &s->out[s->n_ids - s->n_prompt];
         if (s->n_ids == driver_limit(d, s))
-            driver_die("result", "more ids than may be drawn");
+            driver_die("result", "more ids than may be sampled");
         *t = (struct sampled_token){.id = item->ids.ptr[k], .gap = item->gaps.ptr[k]};
         if (logprobs) {
             const struct logprob_row *row = &item->logprobs[k];
@@ -417,8 +417,8 @@ static void driver_execute(struct driver *d, struct flight *f)
     const struct msg_result *r = &driver_sampling_rank(d)->result;
     for (uint32_t i = 0; i < d->n_ranks; i++)
         if (d->ranks[i].result.n_items != (&d->ranks[i].result == r ? f->n_answers : 0))
-            driver_die("result",
-                       "not an item for each run that draws or scores, from the rank that does");
+            driver_die("result", "not an item for each run that samples or has prompt_logprobs, "
+                                 "from the rank that does");
     d->n_drafted += r->n_drafted;
     for (uint32_t i = 0; i < f->n_answers; i++)
         driver_take_item(d, f, i, &r->items[i]);

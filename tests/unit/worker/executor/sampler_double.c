@@ -1,6 +1,6 @@
 /* A double of a device that samples (kernels/cuda/backend/sampler.h) on the CPU: it samples by
- * worker/sampling/sampler.h from the parameters that a device would get, and keeps what it drew to
- * itself until it is asked. Included as a file by the tests. */
+ * worker/sampling/sampler.h from the parameters that a device would get, and keeps what it sampled
+ * to itself until it is asked. Included as a file by the tests. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -211,7 +211,7 @@ static uint64_t double_memory_bytes(const struct executor_model *x)
 
 static void double_name(const struct executor_model *x, char *out, size_t size)
 {
-    snprintf(out, size, "a CPU that draws");
+    snprintf(out, size, "a CPU that samples");
 }
 
 /* As executor_cpu_open, on a CPU that samples. */

@@ -206,7 +206,7 @@ static void test_late_rows(void **state)
     sequences_free(s);
 }
 
-/* Of a prompt that is scored every row has the id that follows, but for its last. */
+/* Every row of a prompt with prompt_logprobs has the id that follows, but for its last. */
 static void test_prompt_logprob_rows(void **state)
 {
     for (uint32_t pass_rows = 1; pass_rows <= N_ROWS; pass_rows++) {
