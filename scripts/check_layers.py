@@ -66,8 +66,12 @@ def read_table(path):
 
 
 def layer_of(path, rules):
-    found = [k for k in rules if path == k or path.startswith(k + "/")]
-    return max(found, key=len, default=None)
+    """The row that a file or a room falls under: that of the folder nearest to it."""
+    while path not in rules:
+        path, below_another, _ = path.rpartition("/")
+        if not below_another:
+            return None
+    return path
 
 
 def check_cycle(rules):

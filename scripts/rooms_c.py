@@ -58,12 +58,13 @@ class File:
     def read(self, macros):
         """Reads the statements, with the macros (name -> Macros) that stand for some."""
         expander = c_statements.Expander(macros)
-        for s in c_statements.statements(expander.top(self.text)):
+        text = expander.top(self.text)
+        self.declared |= c_statements.local_declarations(text)
+        for s in c_statements.statements(text):
             kind = s.kind
             if kind == "shared" and not self.is_source and not re.search("[{=]", s.text):
                 kind = "declared"  # "function_type a, b;"
             {"declared": self.declared, "shared": self.shared, "own": self.own}[kind].update(s.names)
-            self.declared |= c_statements.local_declarations(s.text)
             if kind != "declared" or self.is_source:
                 self.places.append(Place(expander.inside(s.text)))
         self.shared.discard("main")

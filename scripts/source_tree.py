@@ -1,4 +1,5 @@
 """What the checks share: which files are ours, and C without its comments."""
+import functools
 import os
 import re
 from pathlib import Path
@@ -17,6 +18,7 @@ def blank(match):
     return re.sub(r"[^\n]", " ", match.group(0))
 
 
+@functools.cache
 def without_comments_c(text, strings=False):
     """The text without its comments, and without its literals unless strings asks for these."""
     return _C_NOISE.sub(lambda m: m[0] if strings and m[0][0] in "\"'" else blank(m), text)
