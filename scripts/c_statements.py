@@ -118,7 +118,7 @@ def statement(head, body, tail, hidden):
     if name := function_name(head):
         return Statement(kind if body or kind == "own" else "declared", [name], head + body + tail)
     if not re.match(r"\s*\w+[\s*&]+\(?[\s*]*\w", head):  # a macro's call, an assertion
-        return None
+        return Statement("own", [], head + body + tail)
     if re.match(r"\s*extern\b", head) and not body and "=" not in head:
         kind = "declared"
     return Statement(kind, data_names(head), head + body + tail)

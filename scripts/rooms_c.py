@@ -26,6 +26,7 @@ QUALIFIER = r"(?:const|restrict|__restrict__|__restrict)"
 VARIABLE = re.compile(r"\b(?!(?:return|else|case|goto|sizeof|do|throw|new|delete|and|or|not)\b)\w+"
                       rf"\s+(?:[*&]+(?:{QUALIFIER}\s+)?)?(?<![\w.])([A-Za-z_]\w*)(?=\s*[=;,)\[])")
 POINTER = re.compile(r"\w[\s*]+\(\*(?:const\s+)?([A-Za-z_]\w*)(?:\[\w*\])?\)\s*\(")
+EXTERN = re.compile(r"\bextern\b[^;{}]*;?")
 SOURCES = (".c", ".cu")
 
 
@@ -39,7 +40,8 @@ class Place:
     def means(self, name, is_declared):
         """Whether a name of it is the function or the data of this name, and no variable of its own."""
         if self.seen is None:
-            self.seen = set(CALLED.findall(self.text)), set(VARIABLE.findall(self.text)), set(POINTER.findall(self.text))
+            local = EXTERN.sub(" ", self.text)
+            self.seen = set(CALLED.findall(self.text)), set(VARIABLE.findall(local)), set(POINTER.findall(local))
         called, variables, pointers = self.seen
         return name not in pointers and (name in called or is_declared and name not in variables)
 

@@ -132,12 +132,14 @@ class Arrows(LayersCase):
     def test_a_function_that_is_not_called(self):
         for text in ("const struct t t = {.gather = up};\n", "const struct t t[] = {{1, up}};\n",
                      "int (*y)(void) = up;\n", "int (*y)(void) = &up;\n", returns("run(1, up)"), returns("(up)()"), returns("g.h = up"),
+                     "REGISTER(up);\n", "void (*const y[])(void) = {up};\n", "int y(void)\n{\n    extern int up(void);\n    return run(up);\n}\n",
                      "#define GO up\n", "#define GO(n) run(n, up)\n", "#define up(n) up(n, 1)\n" + returns("up(1)"),
                      "void y(struct t *t)\n{\n    t->gather = up;\n}\n"):
             self.refused("up", text)
 
     def test_data(self):
-        for text in (returns("up_data"), returns("&up_data"), returns("2 * up_data"), "int *const y = &up_data;\n", "#define GO up_data\n"):
+        for text in (returns("up_data"), returns("&up_data"), returns("2 * up_data"), "int *const y = &up_data;\n", "#define GO up_data\n",
+                     "int y(void)\n{\n    extern int up_data;\n    return up_data;\n}\n", "_Static_assert(sizeof(up_data) == 4);\n"):
             self.refused("up_data", text)
         self.refused("up_rows", returns("up_rows[1].n"))
         self.refused("up_rows", "const struct t t = {.rows = up_rows, .n = 2};\n")
