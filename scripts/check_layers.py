@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
-"""Fails when an include or a call goes against an arrow of the architecture, and when files form a circle.
+"""Fails when an include or a name goes against an arrow of the architecture, and when files form a circle.
 
-1. scripts/layers.txt says what each folder may include from and call; the table itself may have no cycle.
-2. No two files reach each other by includes and calls (scripts/rooms.py). scripts/circles.txt lists what is allowed.
+1. scripts/layers.txt says what each folder may include from and name; the table itself may have no cycle. Each folder with C or
+   CUDA has a row of its own (tests/ and bench/ have one for all below), and no file has a suffix that is not read.
+2. No two files reach each other by includes and names (scripts/rooms.py). scripts/circles.txt lists what is allowed.
 3. A library is wrapped by one folder: its headers are included nowhere else.
 4. CMake links a folder's library only with what the table allows.
 Usage: check_layers.py [--root DIR]
@@ -13,7 +14,9 @@ import re
 import sys
 from pathlib import Path
 
-import rooms
+import rooms_c
+import rooms_python
+import rooms_rust
 import source_tree
 
 # header pattern → the places that may include it (a folder or a file); tests may include anything.
@@ -29,9 +32,9 @@ WRAPPED = {
     r"nccl\.h": ["worker/comm/nccl.c"],
     r"yaml\.h|argp\.h": ["common/config"],
 }
-INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*(?:"([^"\n]+)"|<([^>\n]+)>)', re.M)
 UNCHECKED = ("tests", "bench")
-CIRCLE_FOLDERS = ("head", "worker", "gateway", "cli", "common", "kernels", "proto", "bench", "text")
+DIRECTIVE = re.compile(r"^[ \t]*#[ \t]*(?:include|import)\w*[^\n]*", re.M)
+UNREAD = {".hpp", ".hh", ".hxx", ".cc", ".cxx", ".cpp", ".c++", ".C", ".inc", ".inl", ".ipp", ".tpp", ".def"}  # C that is not read
 
 
 def read_table(path):
@@ -63,8 +66,12 @@ def read_table(path):
 
 
 def layer_of(path, rules):
-    found = [k for k in rules if path == k or path.startswith(k + "/")]
-    return max(found, key=len, default=None)
+    """The row that a file or a room falls under: that of the folder nearest to it."""
+    while path not in rules:
+        path, below_another, _ = path.rpartition("/")
+        if not below_another:
+            return None
+    return path
 
 
 def check_cycle(rules):
@@ -82,32 +89,54 @@ def check_file(root, rel, rules):
     if frm is None or frm in UNCHECKED:
         return bad
     text = (root / rel).read_text(errors="replace")
-    text = re.sub(r"/\*.*?\*/", source_tree.blank, text, flags=re.S)
-    for m in INCLUDE.finditer(text):
-        line = text.count("\n", 0, m.start()) + 1
+    text, tops = source_tree.without_comments_c(text, strings=True), {k.split("/")[0] for k in rules}
+    for directive in DIRECTIVE.finditer(text):
+        line = text.count("\n", 0, directive.start()) + 1
+        m = rooms_c.INCLUDE.match(directive[0])
+        if not m:
+            bad.append(f"{name}:{line}: this include names no file: {directive[0].strip()}")
+            continue
         header = m[1] or m[2]
         for pattern, homes in WRAPPED.items():
             at_home = any(name == h or name.startswith(h + "/") for h in homes)
             if re.fullmatch(pattern, header.rsplit("/", 1)[-1] if header.endswith(".pb-c.h") else header) and not at_home:
                 bad.append(f"{name}:{line}: {header} is wrapped by {', '.join(homes)}; include that instead")
-        if m[1] and not header.endswith(".pb-c.h"):
+        ours = m[1] or "/" in header and header.split("/")[0] in tops
+        if ours and not header.endswith(".pb-c.h"):
             to = layer_of(header, rules)
-            if to is None:
+            if Path(header).suffix not in source_tree.C_SUFFIXES:
+                bad.append(f"{name}:{line}: {header} is not read by this check; name it .h or .cuh")
+            elif to is None:
                 bad.append(f'{name}:{line}: "{header}" is in no folder of scripts/layers.txt (use the full path)')
             elif to != frm and to not in rules[frm] and "*" not in rules[frm]:
                 bad.append(f"{name}:{line}: {frm} may not include {header}")
     return bad
 
 
-def check_calls(arrows, rules):
-    """Calls that the linker would allow and the table does not: they need no include where a lower header declares the function."""
+def check_folders(root, rules):
+    """Each folder with C or CUDA has its row, and no C has a suffix that is not read."""
+    bad, folders = [], set()
+    for rel in source_tree.files(root, source_tree.C_SUFFIXES | UNREAD):
+        if rel.suffix in source_tree.C_SUFFIXES:
+            folders.add(rel.parts[0] if rel.parts[0] in UNCHECKED else rel.parent.as_posix())
+        elif rel.suffix != ".cpp" or rel.parts[0] not in UNCHECKED:
+            ours = " ".join(sorted(source_tree.C_SUFFIXES))
+            bad.append(f"{rel.as_posix()}: C has the suffixes {ours}; {rel.suffix} is not read by this check")
+    return bad + [f"folder {f} has no row in scripts/layers.txt" for f in sorted(folders - rules.keys())]
+
+
+def check_calls(found, rules):
+    """Names that the linker would allow and the table does not: they need no include where a lower header declares them. Of a name that
+    several sources define, one that is allowed is enough."""
+    def allowed(frm, to):
+        a, b = layer_of(frm, rules), layer_of(to, rules)
+        return None in (a, b) or a in UNCHECKED or a == b or b in rules[a] or "*" in rules[a]
     bad = []
-    for frm, tos in sorted(arrows.items()):
-        for to, why in sorted(tos.items()):
-            a, b = layer_of(frm, rules), layer_of(to, rules)
-            calls = sorted(w for w in why if w.startswith("calls "))
-            if calls and None not in (a, b) and a not in UNCHECKED and a != b and b not in rules[a] and "*" not in rules[a]:
-                bad.append(f"{frm}: {a} may not call {to} ({', '.join(calls)})")
+    for frm, tos in sorted(found.arrows.items()):
+        for to, why in sorted((to, why) for to, why in tos.items() if not allowed(frm, to)):
+            others = {w: found.instead.get((frm, to, w), ()) for w in why if w.startswith("names ")}
+            names = sorted(w for w, rooms in others.items() if not any(allowed(frm, room) for room in rooms))
+            bad += [f"{frm}: {layer_of(frm, rules)} may not call {to} ({', '.join(names)})"] if names else []
     return bad
 
 
@@ -125,10 +154,10 @@ def read_circles(path):
 
 
 def check_circles(root):
-    """Every circle of C and CUDA, of the Rust crate and of the Python of bench/ is a subset of one that is allowed."""
-    found = [rooms.c_arrows(rooms.read_c(root, CIRCLE_FOLDERS))]
-    found += [rooms.rust_arrows(root, "text/src")] if (root / "text/src").exists() else []
-    found += [rooms.python_arrows(root, "bench")] if (root / "bench").exists() else []
+    """Every circle of C and CUDA, of the Rust crate and of the Python of bench/ and scripts/ is a subset of one that is allowed."""
+    found = [rooms_c.c_arrows(rooms_c.read_c(root))]
+    found += [rooms_rust.rust_arrows(root, "text/src")] if (root / "text/src").exists() else []
+    found += [rooms_python.python_arrows(root, folder) for folder in ("bench", "scripts") if (root / folder).exists()]
     allowed, used, bad = read_circles(root / "scripts/circles.txt"), set(), []
     for arrows in found:
         for members in arrows.circles():
@@ -138,7 +167,7 @@ def check_circles(root):
                 bad.append(f"a circle of {len(members)} files: {' '.join(members)}")
                 bad += ["    " + tie for tie in arrows.ties(members)]
     bad += [f"scripts/circles.txt:{n}: this circle is not there any more; take the line out" for n, _ in allowed if n not in used]
-    return bad + check_calls(found[0].arrows, read_table(root / "scripts/layers.txt"))
+    return bad + check_calls(found[0], read_table(root / "scripts/layers.txt"))
 
 
 def check_cmake(root, rules):
@@ -181,7 +210,7 @@ def check_stand_ins(root):
 
 def check(root):
     rules = read_table(root / "scripts/layers.txt")
-    bad = check_cycle(rules)
+    bad = check_cycle(rules) + check_folders(root, rules)
     for rel in source_tree.files(root, source_tree.C_SUFFIXES):
         bad += check_file(root, rel, rules)
     return bad + check_circles(root) + check_cmake(root, rules) + check_stand_ins(root)

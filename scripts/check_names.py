@@ -14,7 +14,6 @@ import re
 import sys
 from pathlib import Path
 
-import rooms
 import source_tree
 
 TOPS = "head|worker|gateway|cli|common|kernels|proto|text|bench|tests|cmake|scripts|deploy|packaging"
@@ -30,6 +29,8 @@ PLACEHOLDER = re.compile(r"/(?:[A-Z]+(?=[_.])|test_x\.)")  # "tests/cuda/NAME_te
 # Headers and sources of others, and examples.
 FOREIGN = set("""uv.h zmq.h yaml.h argp.h nccl.h cmocka.h stdint.h stdio.h stdlib.h string.h jansson.h sodium.h xxhash.h cuda_runtime.h
     time.h bio.c assert.h math.h errno.h nvml.h hiredis.h curl.h hashtable.h expf.c b.c header.h x.c x.h""".split())
+# A definition in C starts in the first column and has its body behind the parameters.
+DEFINITION = re.compile(r"^(?!else\b|return\b|typedef\b)([A-Za-z_][\w \t*\n]*?[ \t*\n])([A-Za-z_]\w*)\(([^;{}]*)\)\s*\{", re.M)
 COMMENT = re.compile(r"/\*.*?\*/|//[^\n]*", re.S)
 
 
@@ -46,7 +47,7 @@ def definitions(root, name, cache):
         elif name.endswith(".py"):
             cache[name] = set(re.findall(r"^\s*(?:async )?def (\w+)", text, re.M))
         else:
-            cache[name] = set().union(*rooms.c_definitions(source_tree.without_comments_c(text)))
+            cache[name] = {m[2] for m in DEFINITION.finditer(source_tree.without_comments_c(text))} - {"main"}
     return cache[name]
 
 
@@ -80,8 +81,8 @@ def body(root, name, function, cache):
     if name.endswith(".rs"):
         ends = [text.find("{", m.end()) for m in re.finditer(rf"\bfn\s+{function}\b", text)]
     else:
-        ends = [m.end() - 1 for m in rooms.DEFINITION.finditer(text) if m[2] == function]
-    return "\n".join(text[i:rooms.closing(text, i)] for i in ends if i >= 0)
+        ends = [m.end() - 1 for m in DEFINITION.finditer(text) if m[2] == function]
+    return "\n".join(text[i:source_tree.closing(text, i)] for i in ends if i >= 0)
 
 
 def names(text, function):

@@ -1,4 +1,5 @@
-"""What check_layers.py and check_size.py share: which files are ours, and C without its comments."""
+"""What the checks share: which files are ours, and C without its comments."""
+import functools
 import os
 import re
 from pathlib import Path
@@ -17,12 +18,24 @@ def blank(match):
     return re.sub(r"[^\n]", " ", match.group(0))
 
 
-def without_comments_c(text):
-    return _C_NOISE.sub(blank, text)
+@functools.cache
+def without_comments_c(text, strings=False):
+    """The text without its comments, and without its literals unless strings asks for these."""
+    return _C_NOISE.sub(lambda m: m[0] if strings and m[0][0] in "\"'" else blank(m), text)
 
 
 def without_comments_rust(text):
     return _RUST_NOISE.sub(blank, text)
+
+
+def closing(text, i):
+    """The index of the brace that closes the one at i, or the end of the text."""
+    depth = 0
+    for j in range(i, len(text)):
+        depth += (text[j] == "{") - (text[j] == "}")
+        if depth == 0:
+            return j
+    return len(text)
 
 
 def files(root, suffixes):

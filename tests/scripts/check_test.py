@@ -30,13 +30,15 @@ class Tree:
         return done.returncode, done.stdout + done.stderr
 
 
-class Layers(unittest.TestCase):
+class LayersCase(unittest.TestCase):
     def check(self, files, *wanted):
         status, out = Tree(files).run("check_layers.py")
         self.assertEqual(status, 1 if wanted else 0, out)
         for text in wanted:
             self.assertIn(text, out)
 
+
+class Layers(LayersCase):
     def test_allowed(self):
         self.check({"head/a.c": '#include "head/a.h"\n#include "proto/m.h"\n#include <stdio.h>\n',
                     "common/loop/b.c": "#include <uv.h>\n", "proto/codec/c.c": '#include "proto/x.pb-c.h"\n',
@@ -86,7 +88,7 @@ class Layers(unittest.TestCase):
                "head/first.c": '#include "head/kit.h"\nint first(int n)\n{\n    return n ? second(n - 1) : 0;\n}\n'}
         self.check({**low, "head/second.c": "int second(int n)\n{\n    return n;\n}\n"})
         self.check({**low, "head/second.c": "int second(int n)\n{\n    return first(n);\n}\n"},
-                   "head/first -> head/second: calls second", "head/second -> head/first: calls first")
+                   "head/first -> head/second: names second", "head/second -> head/first: names first")
         # A function of the file's own, a member, a comment and a text are no calls of the other file's function.
         self.check({**low, "head/second.c": "static int first(int n)\n{\n    return n;\n}\nint second(int n)\n{\n    return first(n);\n}\n"})
         self.check({**low, "head/second.c": 'int second(int n)\n{\n    return g->first(n) + h("first()"); /* first() */\n}\n'})
@@ -100,13 +102,149 @@ class Layers(unittest.TestCase):
     def test_call_against_an_arrow(self):
         # common/base has the declaration, head the function: no include shows it.
         self.check({"common/base/x.h": "int up(void);\n", "head/x.c": "int up(void)\n{\n    return 1;\n}\n",
-                    "common/base/y.c": "int y(void)\n{\n    return up();\n}\n"}, "common/base may not call head/x (calls up)")
+                    "common/base/y.c": "int y(void)\n{\n    return up();\n}\n"}, "common/base may not call head/x (names up)")
 
     def test_circle_of_rust_and_python(self):
         self.check({"text/src/lib.rs": "mod a;\nmod b;\n", "text/src/a.rs": "use crate::b::B;\n", "text/src/b.rs": "pub struct B;\n"})
         self.check({"text/src/lib.rs": "mod a;\nmod b;\n", "text/src/a.rs": "use crate::b::{B, C};\n", "text/src/b.rs": "use super::a;\n"},
                    "text/src/a.rs -> text/src/b.rs")
         self.check({"bench/a.py": "import b\n", "bench/b.py": "from a import x\n"}, "bench/a.py -> bench/b.py: import b")
+
+# head/b may name nothing of head/a, but its kit.h declares what head/a has.
+UP = {"head/a/x.c": "int up_data;\nconst struct row up_rows[] = {{1}, {2}};\nint up(void)\n{\n    return 1;\n}\n",
+      "head/b/kit.h": "#define CALL(f) f()\nint up(void);\nextern int up_data;\nextern const struct row up_rows[];\n"}
+KIT = '#include "head/b/kit.h"\n'
+
+
+def returns(text, name="y"):
+    return f"int {name}(void)\n{{\n    return {text};\n}}\n"
+
+
+class Arrows(LayersCase):
+    """What counts as an arrow of C, one fault a tree."""
+
+    def refused(self, name, text, **more):
+        self.check({**UP, "head/b/y.c": KIT + text, **more}, f"head/b/y: head/b may not call head/a/x (names {name})")
+
+    def test_allowed(self):
+        self.check({**UP, "head/b/y.c": KIT + returns("1")})
+
+    def test_a_function_that_is_not_called(self):
+        for text in ("const struct t t = {.gather = up};\n", "const struct t t[] = {{1, up}};\n",
+                     "int (*y)(void) = up;\n", "int (*y)(void) = &up;\n", returns("run(1, up)"), returns("(up)()"), returns("g.h = up"),
+                     "REGISTER(up);\n", "void (*const y[])(void) = {up};\n", "int y(void)\n{\n    extern int up(void);\n    return run(up);\n}\n",
+                     "#define GO up\n", "#define GO(n) run(n, up)\n", "#define up(n) up(n, 1)\n" + returns("up(1)"),
+                     "void y(struct t *t)\n{\n    t->gather = up;\n}\n"):
+            self.refused("up", text)
+
+    def test_data(self):
+        for text in (returns("up_data"), returns("&up_data"), returns("2 * up_data"), "int *const y = &up_data;\n", "#define GO up_data\n",
+                     "int y(void)\n{\n    extern int up_data;\n    return up_data;\n}\n", "_Static_assert(sizeof(up_data) == 4);\n"):
+            self.refused("up_data", text)
+        self.refused("up_rows", returns("up_rows[1].n"))
+        self.refused("up_rows", "const struct t t = {.rows = up_rows, .n = 2};\n")
+        self.check({"head/a/x.c": "int (*up)(void);\n", "head/b/y.c": "extern int (*up)(void);\n" + returns("up()")}, "(names up)")
+
+    def test_a_name_that_is_none_of_the_other_file(self):
+        for text in ("static int up_data;\n" + returns("up_data"), returns("g->up + h.up + j->up_data"),
+                     returns('h("up", up_x, \'u\') /* up */'),
+                     "int y(int up)\n{\n    return up;\n}\n", "int y(void)\n{\n    int up = 1;\n    return up;\n}\n",
+                     "int y(const struct t *up, int n)\n{\n    return f(up, n);\n}\n", "int y(int (*up)(void))\n{\n    return up();\n}\n",
+                     "int y(void)\n{\n    for (char *up = s; *up; up++)\n        f(up);\n    return 0;\n}\n",
+                     "struct t {\n    int up;\n    int (*up_data)(void);\n};\n", "struct up;\nint y(struct up *u);\n",
+                     "#define M(up) (up)\n",
+                     "static const struct t t = {.up = 1, .up_data = 2};\n"):
+            self.check({**UP, "head/b/y.c": KIT + text})
+        # No header that the file reads declares the name: it is something of its own.
+        self.check({**UP, "head/b/y.c": "enum e {\n    up = 1\n};\n" + returns("up")})
+
+    def test_the_text_of_a_header(self):
+        for text in ("static inline " + returns("up()"), "#define GO() up()\n", "#define GO \\\n    up_data\n",
+                     "static const struct t t = {up};\n"):
+            self.check({**UP, "head/b/y.h": KIT + text}, "head/b/y: head/b may not call head/a/x (names up")
+        # Its reader has the declaration.
+        self.check({**UP, "head/b/y.h": "#define GO() run(up)\n", "head/b/z.c": KIT + '#include "head/b/y.h"\n'},
+                   "head/b/y: head/b may not call")
+        self.check({**UP, "head/b/y.h": KIT + "struct t {\n    int up;\n};\nint y(int up);\ntypedef int up_fn(void);\n"})
+
+    def test_names_that_macros_make(self):
+        self.refused("up", "#define GO(a) f(a##p)\n" + returns("GO(u)"))
+        self.refused("up", "#define ALL(do_) do_(up)\n#define EACH(f) {f},\nstruct t t[] = {ALL(EACH)};\n")
+        self.check({"head/a/x.c": "#define TABLE(n) const struct t table_##n = {1}\nTABLE(one);\n",
+                    "head/b/y.c": "extern const struct t table_one;\n" + returns("table_one.n")}, "(names table_one)")
+        self.check({"head/a/x.c": "#define FN(n) int n(void)\nFN(up)\n{\n    return 1;\n}\n", "head/b/y.c": KIT + returns("up()"),
+                    "head/b/kit.h": UP["head/b/kit.h"]}, "(names up)")
+        # #if chooses between two definitions: both count.
+        self.refused("up", "#ifdef A\n#define ALL(do_) do_(up)\n#else\n#define ALL(do_) do_(z)\n#endif\n"
+                     "#define E(f) {f},\nstruct t t[] = {ALL(E)};\n")
+
+    def test_definitions(self):
+        rest = {"head/b/y.c": KIT + returns("up()"), "head/b/kit.h": UP["head/b/kit.h"]}
+        for text in ('extern "C" {\n    int up(void)\n    {\n        return 1;\n    }\n}\n', 'extern "C" int up(void)\n{\n}\n',
+                     '#ifdef __cplusplus\nextern "C" {\n#endif\n' + returns("1", "up") + "#ifdef __cplusplus\n}\n#endif\n",
+                     "int up(void) __attribute__((cold))\n{\n}\n", "int up(int (*f)(int))\n{\n}\n", "int up(void) { return 1; }\n",
+                     "#if A\nint f(int a)\n{\n    if (a) {\n#else\nint f(void)\n{\n    if (b) {\n#endif\n    }\n}\n" + returns("1", "up"),
+                     "namespace n {\nint up(void)\n{\n}\n}\n"):
+            self.check({**rest, "head/a/x.cu": text}, "head/b may not call head/a/x (names up)")
+        for text in ("static int up(void)\n{\n}\n", "namespace {\nint up(void)\n{\n}\n}\n",
+                     "#define INLINE static inline\nINLINE int up(void)\n{\n}\n"):
+            self.check({**rest, "head/a/x.cu": text})
+
+    def test_a_name_with_several_definitions(self):
+        one = {"head/b/kit.h": UP["head/b/kit.h"], "head/b/z.c": KIT + returns("up()", "z")}
+        twins = {"head/b/p.c": KIT + returns("z()", "up"), "head/b/p2.c": KIT + returns("1", "up")}
+        self.check({**one, **twins}, "a circle of 2 files: head/b/p head/b/z")
+        # The one with the header's stem is meant; else one that the table allows is enough.
+        self.check({**one, "head/b/kit.c": returns("1", "up"), "head/a/x.c": returns("1", "up")})
+        self.check({**one, "head/a/x.c": returns("1", "up"), "common/base/x.c": returns("1", "up")})
+        # A static inline of a header switches the name off for its readers alone.
+        inline = {"head/b/t.h": "static inline " + returns("0", "up")}
+        self.refused("up", returns("up()"), **inline)
+        self.check({**UP, **inline, "head/b/y.c": '#include "head/b/t.h"\n' + returns("up()")})
+
+    def test_a_circle_of_names(self):
+        kit = {"head/b/kit.h": "int p(void);\nint q(void);\nextern int d, e;\n"}
+        self.check({**kit, "head/b/p.c": KIT + returns("run(q)", "p"), "head/b/q.c": KIT + returns("run(p)", "q")},
+                   "head/b/p -> head/b/q: names q", "head/b/q -> head/b/p: names p")
+        self.check({**kit, "head/b/p.c": KIT + "int d;\n" + returns("e", "p"), "head/b/q.c": KIT + "int e;\n" + returns("d", "q")},
+                   "head/b/p -> head/b/q: names e", "head/b/q -> head/b/p: names d")
+        self.check({**kit, "head/b/p.c": KIT + returns("run(q)", "p"), "head/b/q.c": KIT + returns("1", "q")})
+
+    def test_includes(self):
+        self.check({**UP, "head/b/y.c": "#include <head/a/x.h>\n"}, "head/b/y.c:1: head/b may not include head/a/x.h")
+        self.check({"head/b/a.h": "#include <head/b/b.h>\n", "head/b/b.h": "#include <head/b/a.h>\n"}, "a circle of 2 files")
+        for text in ("#include H", '#include_next "head/b/kit.h"', '# import "head/b/kit.h"', '#include \\\n"head/b/kit.h"'):
+            self.check({**UP, "head/b/y.c": f"{text}\n"}, "head/b/y.c:1: this include names no file")
+        self.check({**UP, "head/b/y.c": 'const char *s = "/*";\n#include "head/a/x.h"\n'}, "head/b/y.c:2: head/b may not include")
+
+    def test_folders_and_suffixes(self):
+        for folder in ("head/new", "newtop", "common/loop/below"):
+            self.check({f"{folder}/z.c": "int z;\n"}, f"folder {folder} has no row in scripts/layers.txt")
+        self.check({"tests/new/z.c": "int z;\n", "tests/new/z.cpp": "int z;\n"})
+        for suffix in ("hpp", "hh", "cc", "cxx", "inc", "inl", "def", "cpp"):
+            self.check({f"head/b/z.{suffix}": ""}, f"head/b/z.{suffix}: C has the suffixes .c .cu .cuh .h")
+        self.check({"tests/z.hpp": ""}, "tests/z.hpp: C has the suffixes")
+        self.check({"head/b/z.txt": "int z;\n", "head/b/y.c": '#include "head/b/z.txt"\n'},
+                   "head/b/y.c:1: head/b/z.txt is not read by this check")
+
+
+class Imports(LayersCase):
+    def test_allowed(self):
+        self.check({"bench/p/a.py": '"""import b"""\nfrom . import b\nx = "from p import c"\n',
+                    "bench/p/b.py": "import os, sys\nfrom json import c\n"})
+
+    def test_circles(self):
+        for a, b in (("import os, b", "import a"), ("from . import b", "from . import a"), ("from p.b import f", "from p.a import g"),
+                     ("from p import b", "import p.a"), ("def f():\n    import b", "import a as c"),
+                     ("from .b import f", "from ..p.a import (g,\n    h)"), ("importlib.import_module('b')", "import a")):
+            self.check({"bench/p/a.py": a + "\n", "bench/p/b.py": b + "\n"}, "a circle of 2 files: bench/p/a.py bench/p/b.py")
+        self.check({"scripts/a.py": "import b\n", "scripts/b.py": "import a\n"}, "a circle of 2 files")
+        # The module beside the importer is meant.
+        self.check({"bench/p/a.py": "import b\n", "bench/p/b.py": "", "bench/q/b.py": "import a\n", "bench/q/a.py": ""})
+
+    def test_rust_alias(self):
+        self.check({"text/src/lib.rs": "mod a;\nmod b;\n", "text/src/a.rs": "use crate as c;\nfn f() {\n    c::b::g()\n}\n",
+                    "text/src/b.rs": "use crate::a::A;\n"}, "a circle of 2 files")
 
 
 def function(lines, parameters="void"):
@@ -142,6 +280,12 @@ class Size(unittest.TestCase):
     def test_folders(self):
         self.check({f"head/a{i}.c": "" for i in range(25)})
         self.check({f"head/a{i}.c": "" for i in range(26)}, "head: 26 source files")
+        self.check({f"tests/a{i}.{s}": "" for i in range(26) for s in ("c", "py")})
+
+    def test_folders_of_python(self):
+        for folder in ("bench/python", "scripts"):
+            self.check({f"{folder}/a{i}.py": "" for i in range(25)})
+            self.check({f"{folder}/a{i}.py": "" for i in range(26)}, f"{folder}: 26 source files")
 
     def test_exception_needs_its_record(self):
         self.check({"proto/messages.h": "\n" * 300}, "which does not exist")

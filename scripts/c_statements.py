@@ -1,0 +1,191 @@
+"""C and CUDA as the statements of their top level: what each declares or defines, and the text that may name what others have.
+
+This is no compiler: it follows braces and #if, looks through extern "C" and namespaces, and spreads out those calls of macros that declare
+or define something or make a name. Not seen is a function whose name a macro makes in a header that several sources compile (ISA_FN).
+"""
+import re
+from collections import namedtuple
+
+# kind: "declared" (a prototype, extern data), "shared" (defined for other files) or "own" (of this file alone). names: what it declares or
+# defines. text: all of it, without the body of a type.
+Statement = namedtuple("Statement", "kind names text")
+Macro = namedtuple("Macro", "name parameters body")
+
+IF, ELSE, ENDIF = MARKS = "\x01\x02\x03"
+TOKEN = re.compile(f"[{{}};{MARKS}]")
+DIRECTIVE = re.compile(r"^[ \t]*#[ \t]*(\w*)((?:[^\n\\]|\\.|\\\n)*)", re.M)
+DEFINE = re.compile(r"\s*(\w+)(?:\(([^)]*)\))?(.*)", re.S)
+IN_BRACKETS = r"\(((?:[^()]|\((?:[^()]|\([^()]*\))*\))*)\)"  # up to three deep
+CALL = re.compile(r"\b([A-Za-z_]\w*)" + IN_BRACKETS)
+CALL_IN_COLUMN = re.compile("^" + CALL.pattern, re.M)
+SEE_THROUGH = re.compile(r"\b(?:extern|(namespace)(?:\s+(\w+))?)\s*$")  # what stands before the brace of extern "C" or of a namespace
+ATTRIBUTE = re.compile(r"\b(?:__attribute__|__launch_bounds__|__declspec|__align__|alignas|_Alignas)\s*" + IN_BRACKETS)
+TYPE = re.compile(r"\s*(?:(?:static|const|extern)\s+)*(?:struct|union|enum|class)\b[^(=]*$")
+NO_OBJECT = re.compile(r"\s*(?:typedef|using)\b|\s*(?:struct|union|enum|class)\s+\w+\s*$")
+OWN = re.compile(r"\b(?:static|inline|template|constexpr|__device__|__forceinline__)\b")
+NO_TYPE = {"if", "for", "while", "switch", "return", "sizeof", "do", "else", "case", "goto", "typeof", "__typeof__", "defined", "void"}
+LOCAL = re.compile(r"\b([A-Za-z_]\w*)\s+\**([A-Za-z_]\w*)\s*\(|\bextern\b[^;{}()]*?\b([A-Za-z_]\w*)\s*[;\[]|\bextern\b[^;{}()]*\(\*(\w+)\)")
+
+
+def local_declarations(text):
+    """The names of functions and of extern data that a text declares anywhere; a few more do no harm."""
+    return {m[2] or m[3] or m[4] for m in LOCAL.finditer(text) if m[1] not in NO_TYPE}
+
+
+def macros(text):
+    """([Macro], the text with a mark for each #if, #else and #endif and no other directive)."""
+    found = []
+
+    def mark(m):
+        if m[1] == "define" and (d := DEFINE.match(m[2])):
+            found.append(Macro(d[1], tuple(re.findall(r"\w+", d[2] or "")), d[3].replace("\\\n", " \n")))
+        sign = IF if m[1].startswith("if") else ELSE if m[1] in ("else", "elif") else ENDIF if m[1] == "endif" else " "
+        return sign + re.sub(r"[^\n]", " ", m[0])[1:]
+    marked = DIRECTIVE.sub(mark, text)
+    return found, marked
+
+
+class Expander:
+    """Spreads the calls of macros out. macros: name -> the Macros of this name; several, where #if chooses between them, all count."""
+
+    def __init__(self, macros):
+        def named(wanted):
+            names = [name for name, found in macros.items() if any(wanted(m) for m in found)]
+            return re.compile(rf"\b({'|'.join(names)})\b") if names else None
+        self.macros = macros
+        self.static = named(lambda m: not m.parameters and re.search(r"\bstatic\b", m.body))
+        # A name that no text shows is pasted together, or handed to a macro that is a parameter.
+        makers = named(lambda m: "##" in m.body or any(p + "(" in m.body for p in m.parameters))
+        self.makers = re.compile(makers.pattern + IN_BRACKETS) if makers else None
+
+    def expand(self, call, left=5):
+        """What a match of CALL stands for."""
+        if call[1] not in self.macros or left == 0:
+            return call[0]
+        values, texts = [a.strip() for a in re.split(r",(?![^()]*\))", call[2])], []
+        for macro in self.macros[call[1]]:
+            value = dict(zip(macro.parameters, values))
+            text = re.sub(r"\w+", lambda m: value.get(m[0], m[0]), macro.body)
+            texts.append(CALL.sub(lambda m: self.expand(m, left - 1), re.sub(r"\s*##\s*", "", text)))
+        return " ".join(texts)
+
+    def top(self, text):
+        """The text with the calls in its first column spread out, which may declare or define something, and words for "static"."""
+        text = self.static.sub("static", text) if self.static else text
+        return CALL_IN_COLUMN.sub(self.expand, text)
+
+    def inside(self, text):
+        """The text with the calls spread out that make names."""
+        return self.makers.sub(self.expand, text) if self.makers else text
+
+
+def function_name(head):
+    """The name of the function that a head declares, or None. A macro's call in front of it is passed over."""
+    at = 0
+    while m := re.compile(r"\b([A-Za-z_]\w*)\s*\(\s*([^\s])?").search(head, at):
+        if m[2] == "*":  # a pointer to a function, or a function that returns one
+            inner = re.compile(r"\*+\s*([A-Za-z_]\w*)\s*\(").match(head, m.end() - 1)
+            return inner[1] if inner else None
+        if m[1] not in NO_TYPE and head[:m.start()].strip(" \t\n*&") and "=" not in head[:m.start()]:
+            return m[1]
+        depth, at = 1, m.end(1) + head[m.end(1):].index("(") + 1
+        while depth and at < len(head):
+            depth += (head[at] == "(") - (head[at] == ")")
+            at += 1
+    return None
+
+
+def data_names(text):
+    """The variables of a declaration such as "int a, *b[3] = x" or "int (*c)(void)"."""
+    pointers = re.findall(r"\(\s*\*+\s*(?:const\s+)?([A-Za-z_]\w*)", text.split("=", 1)[0])
+    if pointers:
+        return pointers
+    while text != (less := re.sub(r"\([^()]*\)|\[[^\[\]]*\]|\{[^{}]*\}", " ", text)):
+        text = less
+    words = [re.findall(r"[A-Za-z_]\w*", part.split("=", 1)[0]) for part in text.split(",")]
+    return [w[-1] for w in words if w]
+
+
+def statement(head, body, tail, hidden):
+    """The Statement that is head body tail, or None. hidden: in a namespace without a name."""
+    head = ATTRIBUTE.sub(" ", head)
+    kind = "own" if hidden or OWN.search(head.split("(", 1)[0].split("=", 1)[0]) else "shared"
+    if NO_OBJECT.match(head) and not (body and TYPE.match(head)):
+        return None
+    if body and TYPE.match(head):
+        names = data_names(ATTRIBUTE.sub(" ", tail))
+        return Statement(kind, names, tail) if names else None
+    if name := function_name(head):
+        return Statement(kind if body or kind == "own" else "declared", [name], head + body + tail)
+    if not re.match(r"\s*\w+[\s*&]+\(?[\s*]*\w", head):  # a macro's call, an assertion
+        return Statement("own", [], head + body + tail)
+    if re.match(r"\s*extern\b", head) and not body and "=" not in head:
+        kind = "declared"
+    return Statement(kind, data_names(head), head + body + tail)
+
+
+class Reader:
+    """Cuts a text at the ends of its top level."""
+
+    def __init__(self, text):
+        self.text, self.found, self.around = text, [], []  # around: of each extern "C" and namespace we are in, whether it hides
+        self.begin(0)
+
+    def begin(self, at):
+        self.start, self.open, self.closed = at, None, None
+
+    def head(self, end):
+        return re.sub(f"[{MARKS}]", " ", self.text[self.start:end])
+
+    def end(self, at):
+        """The statement ends before at; the next one begins behind it."""
+        body, after = self.open or at, self.closed or at
+        head = self.head(body)
+        s = head.strip() and statement(head, self.text[body:after], self.text[after:at], any(self.around))
+        self.found += [s] if s else []
+        self.begin(at + 1)
+
+    def opens(self, at):
+        """A brace opens at the top level; False: it is of extern "C" or a namespace."""
+        see = SEE_THROUGH.search(self.head(at)) if self.open is None else None
+        if see:
+            self.around.append(see[1] is not None and see[2] is None)
+            self.begin(at + 1)
+            return False
+        self.open = self.open or at
+        return True
+
+    def closes(self, at):
+        """The brace closes that the top level opened. A function ends here; a type and data end at a semicolon."""
+        self.closed = self.closed or at + 1
+        head = ATTRIBUTE.sub(" ", self.head(self.open))
+        if function_name(head) and not TYPE.match(head):
+            self.end(at)
+
+    def read(self):
+        depth, conditions = 0, []
+        for m in TOKEN.finditer(self.text):
+            token, at = m[0], m.start()
+            if token == IF:
+                conditions.append(depth)
+            elif token == ELSE:
+                depth = conditions[-1] if conditions else depth
+            elif token == ENDIF:
+                conditions[-1:] = []
+            elif token == "{":
+                depth += 1 if depth or self.opens(at) else 0
+            elif token == "}" and depth:
+                depth -= 1
+                if depth == 0:
+                    self.closes(at)
+            elif token == "}":
+                self.around[-1:] = []
+                self.begin(at + 1)
+            elif depth == 0:
+                self.end(at)
+        return self.found
+
+
+def statements(text):
+    """The Statements of a text that macros() gave."""
+    return Reader(text).read()
