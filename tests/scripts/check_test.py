@@ -142,6 +142,7 @@ class Size(unittest.TestCase):
     def test_folders(self):
         self.check({f"head/a{i}.c": "" for i in range(25)})
         self.check({f"head/a{i}.c": "" for i in range(26)}, "head: 26 source files")
+        self.check({f"bench/a{i}.py": "" for i in range(26)}, "bench: 26 source files")
 
     def test_exception_needs_its_record(self):
         self.check({"proto/messages.h": "\n" * 300}, "which does not exist")
