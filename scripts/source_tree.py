@@ -6,6 +6,8 @@ from pathlib import Path
 
 SKIPPED = {"build", ".deps", ".venv", ".venv-clients", ".venv-k8s", ".git", "target", "node_modules", "__pycache__", ".cache"}
 C_SUFFIXES = {".c", ".h", ".cu", ".cuh"}
+# A definition in C starts in the first column and has its body behind the parameters.
+DEFINITION = re.compile(r"^(?!else\b|return\b|typedef\b)([A-Za-z_][\w \t*\n]*?[ \t*\n])([A-Za-z_]\w*)\(([^;{}]*)\)\s*\{", re.M)
 
 # A comment or a literal, whichever starts first; newlines inside are kept by blank().
 _C_NOISE = re.compile(r'/\*.*?\*/|//[^\n]*|"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])*\'', re.S)

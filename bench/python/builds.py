@@ -7,8 +7,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+from cluster import ROOT
 from options import amount, count, names, option_parser
-from scheduler import ROOT
 from serving import machine
 
 COUNTS = ("64", "256", "1024")

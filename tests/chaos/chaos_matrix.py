@@ -36,12 +36,10 @@ from collections import Counter
 from pathlib import Path
 
 import findings
+from busy_recovery import FACTOR, MOST_S, hogs, weigh
 from chaos_hosts import percentile
-from chaos_net import BIN, CLOCK, REDIS, ROOT, SANITIZED, ChaosCluster, why_not
+from chaos_net import BIN, CLOCK, REDIS, SANITIZED, ChaosCluster, why_not
 from matrix_hands import FAULTS, NEEDS_CLOCK, NEEDS_REDIS, MatrixHands, why_no_limits
-
-sys.path.insert(0, str(ROOT / "bench/python"))
-from busy_recovery import FACTOR, MOST_S, hogs, weigh  # noqa: E402
 
 SETTLE_S, BETWEEN_S, WHOLE_S, REST_S = 2.0, 1.0, 60, 90
 FEW_HOGS = 6  # up to so many, a kill's pause is also bound to the calm one

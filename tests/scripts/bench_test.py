@@ -109,7 +109,7 @@ class Bench(unittest.TestCase):
                 self.assertEqual((got.returncode, len(got.stderr.splitlines())), (1, 1), got.stderr)
 
     def test_no_integer_is_read_in_another_way(self):
-        for path in (ROOT / "bench/python").glob("*.py"):
+        for path in (ROOT / "bench/python").rglob("*.py"):
             self.assertNotRegex(path.read_text(), r"type=(int|float|lambda)\b", f"{path.name}: bench/python/options.py has types with bounds")
 
 

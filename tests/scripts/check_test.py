@@ -298,9 +298,12 @@ class Size(unittest.TestCase):
         self.assertEqual(found, [("f", 5, 5, 2), ("g", 12, 3, 0)])
 
 
+WAYS = {"docs/develop/ways.md": "## W\n\n1. `common/w.c:w` is all.\n", "common/w.c": "int w(void)\n{\n}\n"}  # a page of ways that is fine
+
+
 class Names(unittest.TestCase):
     def check(self, files, *wanted):
-        status, out = Tree(files).run("check_names.py")
+        status, out = Tree({**WAYS, **files}).run("check_names.py")
         self.assertEqual(status, 1 if wanted else 0, out)
         for text in wanted:
             self.assertIn(text, out)
@@ -316,7 +319,7 @@ class Names(unittest.TestCase):
         self.check({**there, "head/c.h": "/* See gone.c. */\n"}, "head/c.h: no file is called gone.c")
 
     def way(self, page, *wanted, **sources):
-        files = {f"head/{n}.c": "".join(f"static int {f}(void)\n{{\n    {text}\n}}\n" for f, text in functions)
+        files = {f"head/{n}.c": "".join(f"int {f}(void)\n{{\n    {text}\n}}\n" for f, text in functions)
                  for n, functions in sources.items()}
         self.check({**files, "docs/develop/ways.md": page}, *wanted)
 
@@ -339,14 +342,15 @@ class Names(unittest.TestCase):
             self.way(way.format(""), a=[("a", text)], b=[("b", "")])
         for text in ("return c();", "return x->b();", "x.b = c;", 'say("b()"); /* b() */', "return bb();"):
             self.way(way.format(""), "'W': a does not name b", a=[("a", text)], b=[("b", "")])
-            self.way(way.format(" (over the link)"), a=[("a", text)], b=[("b", "")])
+            self.way(way.format(" (then, from `head/c.c:c`)"), a=[("a", text)], b=[("b", "")], c=[("c", "b();")],
+                     *([] if " c" in text else ["the hop to b is not by head/c.c:c"]))
         self.way(way.format(" (over the link) at last"), "'W': a does not name b", a=[("a", "")], b=[("b", "")])
         # Another function of the file that names it does not count.
         self.way(way.format(""), "'W': a does not name b", a=[("a", ""), ("c", "b();")], b=[("b", "")])
 
     def test_a_hop_is_true(self):
         way = "## W\n\n1. `head/a.c:a` begins.\n2. `head/b.c:b` goes on{}.\n3. `head/c.c:c` ends{}.\n"
-        files = dict(a=[("a", "ops->go(); c();")], b=[("b", "")], c=[("c", "")], d=[("d", "b();")])
+        files = dict(a=[("a", "ops->go(); c(); d();")], b=[("b", "x = (struct s){.go = b};")], c=[("c", "")], d=[("d", "b();")])
         through, back = " (through `ops->go`)", " (then, from `a`)"
         self.way(way.format(through, back), **files)
         self.way(way.format(" (through `ops->stop`)", back), "the hop to b is not by ops->stop", **files)
@@ -354,6 +358,97 @@ class Names(unittest.TestCase):
         self.way(way.format(" (later, from `head/d.c:d`)", back), **files)
         self.way(way.format(through, " (later, from `head/d.c:d`)"), "the hop to c is not by head/d.c:d", **files)
         self.way("## W\n\n1. `head/a.c:a` begins (from `a`).\n", "the hop to a is not by a", **files)
+
+
+def c(name, text="", before=""):
+    return f"{before}int {name}(void)\n{{\n    {text}\n}}\n"
+
+
+class Ways(unittest.TestCase):
+    """The hops and the form of docs/develop/ways.md; what an entry has to name is Names'."""
+
+    def way(self, files, entries, *wanted):
+        page = "# Ways\n\n## W\n\n" + "".join(f"{i + 1}. {entry}.\n" for i, entry in enumerate(entries))
+        self.page(files, page, *wanted)
+
+    def page(self, files, page, *wanted):
+        status, out = Tree({**files, **({"docs/develop/ways.md": page} if page else {})}).run("check_names.py")
+        self.assertEqual(status, 1 if wanted else 0, out)
+        for text in wanted:
+            self.assertIn(text, out)
+
+    def test_a_member_has_the_function(self):
+        way = ["`head/a.c:a` begins", "`head/b.c:b` ends (through `x->go`)"]
+        a = {"head/a.c": c("a", "x->go(x);")}
+        for put in ("y->go = b;", "y.go = &b;", "struct s y = {.stop = w, .go = b};"):
+            self.way({**a, "head/b.c": c("b"), "head/c.c": c("f", put)}, way)
+        for put in ("y->going = b;", "y->go = bb;", "go = b;", "y->stop = b;", "/* y->go = b; */"):
+            self.way({**a, "head/b.c": c("b"), "head/c.c": c("f", put)}, way, "'W': the hop to b is not by x->go")
+        self.way({"head/a.c": c("a", "x->stop(x);"), "head/b.c": c("b", "y->go = b;")}, way, "the hop to b is not by x->go")
+        # A test's stand-in puts nothing; nor does another file mean a function of this file alone, or one that it has itself.
+        self.way({**a, "head/b.c": c("b"), "tests/c.c": c("f", "y->go = b;")}, way, "the hop to b is not by x->go")
+        self.way({**a, "head/b.c": "static " + c("b"), "head/c.c": c("f", "y->go = b;")}, way, "the hop to b is not by x->go")
+        self.way({**a, "head/b.c": c("b"), "head/c.c": "static " + c("b") + c("f", "y->go = b;")}, way, "the hop to b is not by x->go")
+
+    def test_a_place_without_the_members_name(self):
+        a = {"head/a.c": c("a", "x->go(x);")}
+        way = ["`head/a.c:a` begins", "`head/b.c:b` ends (through `x->go`, in `head/c.c`)"]
+        for text in ('static const struct s rows[] = {\n    {"/", b, 1},\n};\n', "struct s one = {b};\n"):
+            self.way({**a, "head/b.c": c("b"), "head/c.c": text}, way)
+        for text in ("int b(void);\n", c("f", "g((struct s){1, b});"), "struct s one = {bb};\n"):
+            self.way({**a, "head/b.c": c("b"), "head/c.c": text}, way, "the hop to b is not by x->go head/c.c")
+        way = ["`head/a.c:a` begins", "`head/b.c:b` ends (through `x->go`, in `head/c.c:f`)"]
+        self.way({**a, "head/b.c": c("b"), "head/c.c": c("f", "x->go = made(b);")}, way)
+        for text in ("x->go = made(w); run(b);", "x->stop = made(b);"):
+            self.way({**a, "head/b.c": c("b"), "head/c.c": c("f", text)}, way, "the hop to b is not by x->go head/c.c:f")
+
+    def test_where_a_hop_comes_from_is_reached(self):
+        def way(hop):
+            return ["`head/a.c:a` begins", "`head/b.c:b` goes on", f"`head/c.c:c` ends ({hop})"]
+        for a, f, hop in (("b(); c();", "", "then, from `a`"), ("b(); f();", "c();", "from `head/f.c:f`"),
+                          ("b(); g();", "c();", "later, from `head/f.c:f` under `g`"),
+                          ("b(); g();", "c();", "from `head/f.c:f` under `head/f.c:g`")):
+            self.way({"head/a.c": c("a", a), "head/b.c": c("b"), "head/c.c": c("c"), "head/f.c": c("f", f) + c("g", "f();")},
+                     way(hop.replace("`g`", "`head/f.c:g`")))
+        for a, f, hop in (("b();", "c();", "from `head/f.c:f`"), ("b(); f();", "", "from `head/f.c:f`"),
+                          ("b(); f();", "c();", "from `head/f.c:f` under `head/f.c:h`"), ("b(); x->f();", "c();", "from `head/f.c:f`"),
+                          ("b();", "c();", "from `head/f.c:f` under `head/f.c:g`")):
+            self.way({"head/a.c": c("a", a), "head/b.c": c("b"), "head/c.c": c("c"), "head/f.c": c("f", f) + c("g", "f();") + c("h")},
+                     way(hop), "the hop to c is not by head/f.c:f")
+        # The caller of the first entry is where the list comes from; what an entry asks is reached, what calls it is not.
+        files = {"head/a.c": c("a", "b();"), "head/b.c": c("b"), "head/c.c": c("c"), "head/f.c": c("f", "a(); b(); c();")}
+        self.way(files, ["`head/a.c:a` begins; `head/f.c:f` calls it", *way("then, from `head/f.c:f`")[1:]])
+        self.way(files, ["`head/a.c:a` begins", "`head/b.c:b` goes on; `head/f.c:f` calls it", *way("then, from `head/f.c:f`")[2:]],
+                 "b has nothing to do with head/f.c:f", "the hop to c is not by head/f.c:f")
+
+    def test_brackets_of_words_are_no_hop(self):
+        files = {"head/a.c": c("a", "b();"), "head/b.c": c("b")}
+        for words in ("later", "somehow", "over the wire", "then", "from a", "through `go`", "through the table", "x", "from `a`, at last"):
+            self.way(files, ["`head/a.c:a` begins", f"`head/b.c:b` ends ({words})"], f"none of those that can be checked: ({words})")
+
+    def test_the_link_goes_from_program_to_program(self):
+        way = ["`head/a.c:a` begins", "`worker/b.c:b` ends (over the link)"]
+        gets = {"worker/b.c": "static " + c("b") + c("f", "struct s x = {.on_frame = b};")}
+        self.way({"head/a.c": c("a", "io.send(x);"), **gets}, way)
+        self.way({"head/a.c": c("a", "bus_send(x);"), **gets}, way)
+        for files in ({"head/a.c": c("a", "wait(x);"), **gets}, {"head/a.c": c("a", "io.send(x);"), "worker/b.c": c("b")},
+                      {"head/a.c": c("a", "io.send(x);"), "worker/b.c": c("b", "x.on_turn = b;")}):
+            self.way(files, way, "b is not reached over the link")
+        self.way({"head/a.c": c("a", "io.send(x);"), "head/b.c": c("b", "x.on_frame = b;")},
+                 ["`head/a.c:a` begins", "`head/b.c:b` ends (over the link)"], "b is not reached over the link")
+        self.way({"head/a.c": c("a", "io.send(x);"), "gateway/b.c": c("b", "x.send = b;")},
+                 ["`head/a.c:a` begins", "`gateway/b.c:b` ends (through `io.send`)"], "b is in another program")
+
+    def test_a_list_is_numbered_and_there(self):
+        files = {"head/a.c": c("a")}
+        self.page(files, "# Ways\n\n- What brackets mean.\n\n## W\n\n1. `head/a.c:a` is all.\n")
+        self.page(files, "## W\n\n1. `head/a.c:a` is all.\n* `head/a.c:a` again.\n", "an entry has a number, and no bullet")
+        for bullet in "*-+":
+            self.page(files, f"## W\n\n{bullet} `head/a.c:a` is all.\n", "'W' has no entry", "an entry has a number, and no bullet")
+        self.page(files, "## V\n\nNothing.\n\n## W\n\n1. `head/a.c:a` is all.\n", "'V' has no entry")
+        self.page(files, "# Ways\n\n1. `head/a.c:a` is all.\n", "a list stands before the first section", "it has no section")
+        self.page(files, "# Ways\n", "it has no section")
+        self.page(files, "", "there is no docs/develop/ways.md")
 
 
 if __name__ == "__main__":

@@ -10,8 +10,9 @@ from pathlib import Path
 
 import checkpoint
 import numpy as np
-from scheduler import PEER as VLLM
-from scheduler import ROOT, setup_peer
+from cluster import ROOT
+from vllm_peer import PEER as VLLM
+from vllm_peer import setup_peer
 
 CACHE = Path(os.environ.get("COX_CACHE") or Path.home() / ".cache/coxswain")
 PEERS, MODELS = CACHE / "peers", CACHE / "models/bench"
@@ -88,12 +89,12 @@ def llama_command(isa, *args):
     if not source or not (LLAMA[isa] / "bin/libllama.so").exists():
         return None
     env = {**os.environ, "PYTHONPATH": str(source[0]), "LLAMA_CPP_LIB_PATH": str(LLAMA[isa] / "bin")}
-    return [LLAMA_VENV / "bin/python", ROOT / "bench/python/cpu_llama.py", *args], env
+    return [LLAMA_VENV / "bin/python", ROOT / "bench/python/cpu/cpu_llama.py", *args], env
 
 
 def vllm_command(*args):
     """(command, environment) of cpu_vllm.py; None: it is not there."""
-    return ([VLLM / "bin/python", ROOT / "bench/python/cpu_vllm.py", *args], dict(os.environ)) if has_vllm() else None
+    return ([VLLM / "bin/python", ROOT / "bench/python/cpu/cpu_vllm.py", *args], dict(os.environ)) if has_vllm() else None
 
 
 # ---- the models ----

@@ -13,8 +13,7 @@ import cpu_peers_served as served
 import cpu_peers_setup as peers
 from cpu_peers_rows import Row, conclude, show
 from options import THREADS, count, counts, names, option_parser
-from scheduler import BUILD
-from serving import build, machine
+from serving import BUILD, build, machine
 
 PROMPT, SHORT = 512, 16  # tokens of a prompt that is measured, and of one that streams begin with
 STEPS = {1: 64, 8: 32, 32: 16}  # of so many streams

@@ -9,11 +9,10 @@ import tempfile
 import time
 from pathlib import Path
 
-from cluster import free_ports
+from cluster import ROOT, free_ports
 from options import amount, count, option_parser
 from serving import machine
 
-ROOT = Path(__file__).resolve().parents[2]
 BIN = ROOT / "build/release/bin"
 WARM_S = 6
 

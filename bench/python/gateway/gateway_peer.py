@@ -10,7 +10,7 @@ from pathlib import Path
 
 import checkpoint
 from cluster import ROOT, free_ports, get
-from scheduler import PEER
+from vllm_peer import PEER
 
 sys.path.append(str(ROOT / "scripts/goldens"))
 import to_gguf  # noqa: E402

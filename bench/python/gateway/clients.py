@@ -10,8 +10,8 @@ from pathlib import Path
 
 from cluster import BIN, ROOT, Cluster
 from options import amount, count, option_parser
-from scheduler import PEER
 from serving import machine
+from vllm_peer import PEER
 
 # Ways to load it: the flags that both have.
 LOADS = {"one at a time": ["--max-concurrency", "1"], "four at once": ["--max-concurrency", "4"],

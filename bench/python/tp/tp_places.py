@@ -12,7 +12,7 @@ from cpu_peers import Child
 from serving import cpu_ns
 
 MODELS = ("demo", "1b")
-CLIENT = [sys.executable, ROOT / "bench/python/tp_client.py"]
+CLIENT = [sys.executable, ROOT / "bench/python/tp/tp_client.py"]
 VOCABULARY = 30000  # ids below it are any model's
 ROOM = ["--max-model-len", 2048]
 

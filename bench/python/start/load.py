@@ -10,7 +10,7 @@ import checkpoint
 from cluster import ROOT, Cluster
 from footprint import MIB, size_of, tables
 from options import count, option_parser
-from serving import machine, spread
+from serving import go_first, machine, spread
 
 READY_S, MEMORY_SHARE, MEMORY_MORE = 2.0, 1.05, 64 * MIB
 
@@ -19,11 +19,6 @@ def into_page_cache(file):
     with open(file, "rb") as f:
         while f.read(8 << 20):
             pass
-
-
-def go_first(pid):
-    """Before all else that runs here: nice(1) alone weighs within a session only."""
-    Path(f"/proc/{pid}/autogroup").write_text("-20")
 
 
 class Round:

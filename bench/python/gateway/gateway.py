@@ -8,9 +8,8 @@ from pathlib import Path
 import gateway_peer
 from cluster import BIN, ROOT, Cluster
 from gateway_peer import PEER_STREAMS, PEERS
-from load import go_first
 from options import amount, count, names, option_parser
-from serving import PROGRAMS, build, machine, spread
+from serving import PROGRAMS, build, go_first, machine, spread
 
 BARS = {"rate": 100_000, "p50": 150, "p99": 2000, "bytes": 40_000, "tokens_per_event": 1.01}
 CORES = 2

