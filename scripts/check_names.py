@@ -2,7 +2,8 @@
 """Fails when a page or a comment names a source file that is not there, or a function that the file does not define.
 
 1. A path from the root ("head/kv/blocks.c") exists; with ":name" behind it, that file defines the function.
-2. A bare file name in backquotes or in a comment ("blocks.c") is the name of some file.
+2. A bare file name in backquotes or in a comment ("blocks.c") is the name of some file, and so is `blocks.*`. Behind
+   `path/file.c`, a page's `name` is a word of that file.
 3. Each list of docs/develop/ways.md is a way through the code, from top to bottom: scripts/ways.py.
 Usage: check_names.py [--root DIR]
 """
@@ -19,6 +20,8 @@ SUFFIX = r"(?:c|h|cu|cuh|rs|proto|py|cmake)"
 PATH = re.compile(rf"(?<![\w/.*<>{{}}$-])((?:{TOPS})/[\w/.-]*?\w\.{SUFFIX})\b(?::([a-z]\w+)\b)?(?![\w*{{])")
 BARE = re.compile(r"(?<![\w/.*<>{}$-])([a-z]\w*\.(?:c|h|cu|cuh))\b(?![\w/*({])")
 ROOM = re.compile(rf"`((?:head|worker|gateway|cli|common|kernels|proto|text)/[\w/]*\w)/?`")  # a folder, or a room without its suffix
+ANY = re.compile(r"`([a-z][\w/]*)\.\*`")  # `blocks.*`: a source and its header
+PAIR = re.compile(rf"`((?:{TOPS})/[\w/.-]+\.{SUFFIX})`, `([a-z]\w+)`")  # `path/file.c`, `function`
 HISTORY = {"CHANGELOG.md"}  # it names files as they were
 PLACEHOLDER = re.compile(r"/(?:[A-Z]+(?=[_.])|test_x\.)")  # "tests/cuda/NAME_test.c"
 # Headers and sources of others, and examples.
@@ -61,6 +64,11 @@ def check(root):
             elif m[2] and m[1].endswith((".c", ".h", ".cu", ".cuh", ".rs", ".py")) and m[2] not in definitions(root, m[1], cache):
                 bad.append(f"{rel}: {m[1]} defines no {m[2]}")
         bad += [f"{rel}: there is no {m[1]}" for m in ROOM.finditer(text) if path.suffix == ".md" and m[1] not in stems and not (root / m[1]).exists()]
+        if path.suffix == ".md":
+            bad += [f"{rel}: there is no {m[1]}.*" for m in ANY.finditer(text)
+                    if m[1] not in (stems if "/" in m[1] else {n.rsplit("/", 1)[-1] for n in stems})]
+            bad += [f"{rel}: {m[1]} has no {m[2]}" for m in PAIR.finditer(text)
+                    if m[1] in there and not re.search(rf"\b{m[2]}\b", (root / m[1]).read_text(errors="replace"))]
         bad += [f"{rel}: no file is called {m[1]}" for m in BARE.finditer(text) if m[1] not in names and m[1] not in FOREIGN]
     return bad + check_ways(root)
 

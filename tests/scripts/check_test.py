@@ -316,6 +316,9 @@ class Names(unittest.TestCase):
         self.check({**there, "docs/p.md": "`head/b`\n"}, "docs/p.md: there is no head/b")
         self.check({**there, "docs/p.md": "`head/kv/`\n"}, "docs/p.md: there is no head/kv")
         self.check({**there, "docs/p.md": "`head/a.c:two`\n"}, "docs/p.md: head/a.c defines no two")
+        self.check({**there, "docs/p.md": "(`head/a.c`, `one`), `head/a.*`, `a.*`\n"})
+        self.check({**there, "docs/p.md": "(`head/a.c`, `two`)\n"}, "docs/p.md: head/a.c has no two")
+        self.check({**there, "docs/p.md": "`head/b.*`, `b.*`\n"}, "docs/p.md: there is no head/b.*", "docs/p.md: there is no b.*")
         self.check({**there, "head/c.h": "/* See gone.c. */\n"}, "head/c.h: no file is called gone.c")
 
     def way(self, page, *wanted, **sources):
