@@ -4,7 +4,7 @@
  * memory, not from a cache: as many copies as fill WORKING_SET are gone through in turn.
  *
  *   bench_kernels [isa [dtype [rounds]]]      e.g. avx2 Q8_0 5; default: the best, all, 3
- *   bench_kernels avx512-vnni-codes Q4_0      by dot products of codes (kernels/cpu/dot/dot.h)
+ *   bench_kernels avx512-vnni-codes Q4_0      by dot products of codes (kernels/cpu/dot/sets.h)
  *   bench_kernels avx512-bf16                 by those of bfloat16 (kernels/cpu/linear/rounded.h)
  *
  * Numbers are medians over the rounds; of CPU time for one thread, of wall time for two. On a
@@ -20,7 +20,7 @@
 #include "bench/median.h"
 #include "bench/seconds.h"
 #include "common/base/mem.h"
-#include "kernels/cpu/dot/dot.h"
+#include "kernels/cpu/dot/sets.h"
 #include "kernels/cpu/linear/linear.h"
 #include "kernels/cpu/linear/rounded.h"
 #include "kernels/cpu/pack/pack.h"
