@@ -1,5 +1,5 @@
 /* A request is in one of three places: held here (no replica can take it yet), in the scheduler of
- * engine slot i_group, or ended and waiting in its gateway's outbox. routing/admission.c places
+ * engine slot i_replica, or ended and waiting in its gateway's outbox. routing/admission.c places
  * those that are held; all other ways from place to place are in this file. */
 #include "head/state/requests.h"
 
