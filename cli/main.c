@@ -4,6 +4,7 @@
 #include "cli/base/command_line.h"
 #include "cli/commands/list.h"
 #include "cli/commands/vllm.h"
+#include "cli/table.h"
 #include "common/host/crash.h"
 #include "common/host/first_process.h"
 
@@ -21,21 +22,21 @@ int main(int argc, char **argv)
     crash_install();
     first_process_install();
     if (vllm_is_called(argv[0]))
-        return end(argc > 1 ? argv[1] : "help", vllm_main(argc, argv));
+        return end(argc > 1 ? argv[1] : "help", vllm_main(&commands, argc, argv));
     if (argc < 2) {
         char help[] = "help";
-        (void)cmd_help(1, (char *[]){help, NULL});
+        (void)cmd_help(&commands, 1, (char *[]){help, NULL});
         return EXIT_USAGE;
     }
     const char *name = argv[1];
     if (strcmp(name, "--help") == 0 || strcmp(name, "-h") == 0)
-        return end("help", cmd_help(1, argv + 1));
+        return end("help", cmd_help(&commands, 1, argv + 1));
     if (strcmp(name, "--version") == 0)
         return cmd_version(1, argv + 1);
-    const struct command *c = command_find(name);
+    const struct command *c = command_find(&commands, name);
     if (c)
-        return end(name, c->run(argc - 1, argv + 1));
-    const struct command *near = command_nearest(name);
+        return end(name, command_run(&commands, c, argc - 1, argv + 1));
+    const struct command *near = command_nearest(&commands, name);
     if (near)
         fprintf(stderr, "cox: no command \"%s\"; did you mean \"%s\"?\n", name, near->name);
     else

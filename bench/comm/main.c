@@ -21,9 +21,9 @@
 #include <unistd.h>
 
 #include "bench/comm/gloo_peer.h"
-#include "bench/comm/median.h"
 #include "bench/comm/rings.h"
 #include "bench/count.h"
+#include "bench/median.h"
 #include "common/base/clock.h"
 #include "common/base/mem.h"
 #include "common/base/order.h"

@@ -9,7 +9,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "bench/comm/median.h"
+#include "bench/median.h"
 #include "common/base/clock.h"
 #include "common/base/mem.h"
 #include "common/base/spin.h"

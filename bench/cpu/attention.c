@@ -13,6 +13,7 @@
 #include <time.h>
 
 #include "bench/count.h"
+#include "bench/seconds.h"
 #include "common/base/mem.h"
 #include "common/base/order.h"
 #include "kernels/cpu/attention/attention.h"
@@ -32,13 +33,6 @@ static const struct shape {
               {"1 x 256, 4 queries each", 1, 4, 256, 0},
               {"latent of 512 + 64, 16 queries", 1, 16, 576, 512}};
 enum { N_SHAPES = sizeof shapes / sizeof *shapes };
-
-static double now_s(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
-    return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
-}
 
 static const struct cpu_kernels *pick(const char *name)
 {
@@ -96,11 +90,11 @@ static double measure(struct bench *b, const struct shape *s)
                                        .group = s->group,
                                        .scale = 1e-3f,
                                        .kv = &b->kv};
-    double start = now_s();
+    double start = bench_seconds(CLOCK_THREAD_CPUTIME_ID);
     for (uint32_t i = 0; i < N_SEQUENCES; i++)
         for (uint32_t h = 0; h < s->n_kv_heads; h++)
             b->kernels->attention(&p, i, h, b->scratch);
-    return now_s() - start;
+    return bench_seconds(CLOCK_THREAD_CPUTIME_ID) - start;
 }
 
 int main(int argc, char **argv)

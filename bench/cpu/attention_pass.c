@@ -19,8 +19,9 @@
 
 #include "bench/count.h"
 #include "bench/cpu/ceilings.h"
+#include "bench/median.h"
+#include "bench/seconds.h"
 #include "common/base/mem.h"
-#include "common/base/order.h"
 #include "kernels/kv_layout.h"
 
 enum { MAX_ROUNDS = 15, BLOCK = 16, N_ROWS = 512, PARTS = 64, FMA_PARTS = 32, FEW = 16 };
@@ -47,15 +48,7 @@ struct bench {
 
 static double now_s(const struct bench *b)
 {
-    struct timespec t;
-    clock_gettime(b->n_threads == 1 ? CLOCK_THREAD_CPUTIME_ID : CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
-}
-
-static double median(double *v, uint32_t n)
-{
-    qsort(v, n, sizeof *v, order_doubles);
-    return v[n / 2];
+    return bench_seconds(b->n_threads == 1 ? CLOCK_THREAD_CPUTIME_ID : CLOCK_MONOTONIC);
 }
 
 static void read_task(void *ctx, uint32_t i)
@@ -187,12 +180,12 @@ static void prompts(struct bench *b)
                     seconds[r] = pass_run(&x, b);
                 }
                 pass_fini(&x, b);
-                double s = median(seconds, b->n_rounds),
+                double s = bench_median(seconds, b->n_rounds),
                        flop = 4.0 * (double)positions_seen(x.s, x.before, N_ROWS) *
                               x.s->n_kv_heads * x.s->group * x.s->head_dim;
                 printf("%-26s %-5s %7u %9.2f %9.1f %6.1f\n", x.s->name, dtype_traits(x.dtype).name,
                        x.before, s * 1e3, flop / s * 1e-9,
-                       100 * flop / s * 1e-9 / median(b->ceiling, b->n_rounds));
+                       100 * flop / s * 1e-9 / bench_median(b->ceiling, b->n_rounds));
             }
 }
 
@@ -221,10 +214,10 @@ static void decode(struct bench *b)
             b->ceiling[r] = (double)READ_BYTES / (now_s(b) - start) * 1e-9;
             munmap(b->memory, READ_BYTES);
         }
-        double s = median(seconds, b->n_rounds), gb = (double)x.n_bytes / s * 1e-9;
+        double s = bench_median(seconds, b->n_rounds), gb = (double)x.n_bytes / s * 1e-9;
         printf("%-26s %-5s %9.2f %7.2f %6.1f %9.2f\n", x.s->name, dtype_traits(x.dtype).name,
-               s * 1e3, gb, 100 * gb / median(b->ceiling, b->n_rounds),
-               median(work, b->n_rounds) * 1e3);
+               s * 1e3, gb, 100 * gb / bench_median(b->ceiling, b->n_rounds),
+               bench_median(work, b->n_rounds) * 1e3);
     }
 }
 

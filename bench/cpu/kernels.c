@@ -4,7 +4,7 @@
  * memory, not from a cache: as many copies as fill WORKING_SET are gone through in turn.
  *
  *   bench_kernels [isa [dtype [rounds]]]      e.g. avx2 Q8_0 5; default: the best, all, 3
- *   bench_kernels avx512-vnni-codes Q4_0      by dot products of codes (kernels/cpu/dot/dot.h)
+ *   bench_kernels avx512-vnni-codes Q4_0      by dot products of codes (kernels/cpu/dot/sets.h)
  *   bench_kernels avx512-bf16                 by those of bfloat16 (kernels/cpu/linear/rounded.h)
  *
  * Numbers are medians over the rounds; of CPU time for one thread, of wall time for two. On a
@@ -17,9 +17,10 @@
 
 #include "bench/count.h"
 #include "bench/cpu/ceilings.h"
+#include "bench/median.h"
+#include "bench/seconds.h"
 #include "common/base/mem.h"
-#include "common/base/order.h"
-#include "kernels/cpu/dot/dot.h"
+#include "kernels/cpu/dot/sets.h"
 #include "kernels/cpu/linear/linear.h"
 #include "kernels/cpu/linear/rounded.h"
 #include "kernels/cpu/pack/pack.h"
@@ -80,17 +81,14 @@ struct bench {
 /* One thread: its own CPU time, so that being off the core for a neighbour does not count. */
 static double now_s(uint32_t n_threads)
 {
-    struct timespec t;
-    clock_gettime(n_threads == 1 ? CLOCK_THREAD_CPUTIME_ID : CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
+    return bench_seconds(n_threads == 1 ? CLOCK_THREAD_CPUTIME_ID : CLOCK_MONOTONIC);
 }
 
-static double median(const double *v, uint32_t n)
+static double median_of(const double *v, uint32_t n)
 {
     double sorted[MAX_ROUNDS];
     memcpy(sorted, v, n * sizeof *v);
-    qsort(sorted, n, sizeof *sorted, order_doubles);
-    return sorted[n / 2];
+    return bench_median(sorted, n);
 }
 
 enum { READ_TASKS = 64, FMA_TASKS = 8 };
@@ -249,17 +247,17 @@ static void report(const struct bench *b)
 {
     for (uint32_t i = 0; i < MAX_THREADS; i++)
         printf("%s, %u thread(s): reads %.1f GB/s, %.1f GFLOP/s of fused multiply-adds\n",
-               b->isa->name, i + 1, median(b->read_gb[i], b->n_rounds),
-               median(b->fma_gflop[i], b->n_rounds));
+               b->isa->name, i + 1, median_of(b->read_gb[i], b->n_rounds),
+               median_of(b->fma_gflop[i], b->n_rounds));
     printf("%-6s %7s %5s %5s %8s %9s %7s %6s %9s %6s\n", "dtype", "n", "k", "rows", "threads", "us",
            "GB/s", "%read", "GFLOP/s", "%fma");
     for (uint32_t i = 0; i < b->n_cases; i++) {
         const struct bench_case *c = &b->cases[i];
-        double s = median(c->seconds, b->n_rounds);
+        double s = median_of(c->seconds, b->n_rounds);
         double gb = (double)(n_panels_of(c) * pack_panel_bytes(c->dtype, c->k)) / s * 1e-9;
         double gflop = 2.0 * c->n * c->k * c->n_rows / s * 1e-9;
-        double read = median(b->read_gb[c->n_threads - 1], b->n_rounds);
-        double fma = median(b->fma_gflop[c->n_threads - 1], b->n_rounds);
+        double read = median_of(b->read_gb[c->n_threads - 1], b->n_rounds);
+        double fma = median_of(b->fma_gflop[c->n_threads - 1], b->n_rounds);
         printf("%-6s %7u %5u %5u %8u %9.1f %7.2f %6.0f %9.2f %6.0f\n", dtype_traits(c->dtype).name,
                c->n, c->k, c->n_rows, c->n_threads, s * 1e6, gb, 100 * gb / read, gflop,
                fma > 0 ? 100 * gflop / fma : 0);

@@ -25,6 +25,7 @@
 
 #include "bench/count.h"
 #include "bench/cpu/parts.h"
+#include "bench/seconds.h"
 #include "common/base/log.h"
 #include "common/base/mem.h"
 #include "common/model/info/info.h"
@@ -55,13 +56,6 @@ static void die(const char *what, const char *text)
 {
     fprintf(stderr, "bench_cpu_model: %s: %s\n", what, text);
     exit(1);
-}
-
-static double seconds(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + (double)t.tv_nsec / 1e9;
 }
 
 /* ---- the executor ---- */
@@ -192,9 +186,9 @@ static void info(void)
 static void prompt(uint32_t n)
 {
     enter(1, n, 1);
-    double begin = seconds();
+    double begin = bench_seconds(CLOCK_MONOTONIC);
     run_step(1);
-    printf("{\"seconds\": %.9f, \"tokens\": %u}\n", seconds() - begin, n);
+    printf("{\"seconds\": %.9f, \"tokens\": %u}\n", bench_seconds(CLOCK_MONOTONIC) - begin, n);
 }
 
 static void decode(uint32_t n_streams, uint32_t n_steps, uint32_t n_prompt)
@@ -202,10 +196,11 @@ static void decode(uint32_t n_streams, uint32_t n_steps, uint32_t n_prompt)
     enter(n_streams, n_prompt, n_steps + 2);
     run_step(n_streams);
     run_step(n_streams); /* the first of its kind pays for what grows */
-    double begin = seconds();
+    double begin = bench_seconds(CLOCK_MONOTONIC);
     for (uint32_t i = 0; i < n_steps; i++)
         run_step(n_streams);
-    printf("{\"seconds\": %.9f, \"tokens\": %u}\n", seconds() - begin, n_streams * n_steps);
+    printf("{\"seconds\": %.9f, \"tokens\": %u}\n", bench_seconds(CLOCK_MONOTONIC) - begin,
+           n_streams * n_steps);
 }
 
 static void greedy(uint32_t n, char *ids)
@@ -249,19 +244,20 @@ static void enter_at(uint32_t position, uint32_t n, uint32_t n_more)
 static void chunk(uint32_t n, uint32_t position)
 {
     enter_at(position, n, 1);
-    double begin = seconds();
+    double begin = bench_seconds(CLOCK_MONOTONIC);
     run_step(1);
-    printf("{\"seconds\": %.9f, \"tokens\": %u}\n", seconds() - begin, n);
+    printf("{\"seconds\": %.9f, \"tokens\": %u}\n", bench_seconds(CLOCK_MONOTONIC) - begin, n);
 }
 
 static void decode_at(uint32_t n_steps, uint32_t position)
 {
     enter_at(position, 1, n_steps + 1);
     run_step(1);
-    double begin = seconds();
+    double begin = bench_seconds(CLOCK_MONOTONIC);
     for (uint32_t i = 0; i < n_steps; i++)
         run_step(1);
-    printf("{\"seconds\": %.9f, \"tokens\": %u}\n", seconds() - begin, n_steps);
+    printf("{\"seconds\": %.9f, \"tokens\": %u}\n", bench_seconds(CLOCK_MONOTONIC) - begin,
+           n_steps);
 }
 
 static void linears(uint32_t n_rows, uint32_t n_kept)
@@ -313,9 +309,9 @@ static void *run_reader(void *arg)
 {
     struct reader *r = arg;
     pthread_barrier_wait(r->barrier);
-    r->begin = seconds();
+    r->begin = bench_seconds(CLOCK_MONOTONIC);
     r->sum = sum_of(r->from, r->n);
-    r->end = seconds();
+    r->end = bench_seconds(CLOCK_MONOTONIC);
     return NULL;
 }
 

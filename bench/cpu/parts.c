@@ -2,15 +2,9 @@
 
 #include <time.h>
 
+#include "bench/seconds.h"
 #include "common/base/mem.h"
 #include "worker/engine/engine.h"
-
-static double now_s(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
-}
 
 static uint32_t next_random(uint32_t *state)
 {
@@ -44,7 +38,7 @@ struct part_time cpu_parts_linears(struct engine *e, uint32_t n_rows, uint32_t n
     float *x = random_rows(n_rows, width), *outs[LINEAR_MAX_PARTS];
     for (int i = 0; i < LINEAR_MAX_PARTS; i++)
         outs[i] = mem_array((size_t)n_rows * width, sizeof **outs);
-    double begin = now_s();
+    double begin = bench_seconds(CLOCK_MONOTONIC);
     for (const struct op *o = p->ops; o < p->ops + p->n_ops; o++) {
         const bool behind = o > p->ops + i_last;
         struct linear_params l = {.x = {x, width}, .n_rows = behind ? n_kept : n_rows};
@@ -59,7 +53,7 @@ struct part_time cpu_parts_linears(struct engine *e, uint32_t n_rows, uint32_t n
         if (l.n_parts > 0)
             e->device->ops->math.linear(e->device, &l);
     }
-    t.seconds = now_s() - begin;
+    t.seconds = bench_seconds(CLOCK_MONOTONIC) - begin;
     for (int i = 0; i < LINEAR_MAX_PARTS; i++)
         mem_free(outs[i]);
     mem_free(x);
@@ -78,7 +72,7 @@ struct part_time cpu_parts_attention(struct engine *e, uint32_t n_rows, uint32_t
     for (uint32_t i = 0; i < n_rows; i++)
         rows[i] = (struct kv_row){blocks, 0, position + i};
     *n_done = 0;
-    double begin = now_s();
+    double begin = bench_seconds(CLOCK_MONOTONIC);
     for (const struct op *o = p->ops; o < p->ops + p->n_ops && *n_done < n_layers; o++) {
         if (o->kind != OP_ATTENTION)
             continue;
@@ -105,7 +99,7 @@ struct part_time cpu_parts_attention(struct engine *e, uint32_t n_rows, uint32_t
         }
         ++*n_done;
     }
-    t.seconds = now_s() - begin;
+    t.seconds = bench_seconds(CLOCK_MONOTONIC) - begin;
     mem_free(q);
     mem_free(out);
     mem_free(rows);

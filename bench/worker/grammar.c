@@ -10,8 +10,8 @@
 #include <unistd.h>
 
 #include "bench/count.h"
+#include "bench/median.h"
 #include "common/base/mem.h"
-#include "common/base/order.h"
 #include "text/text.h"
 #include "worker/grammar/grammars.h"
 
@@ -115,12 +115,6 @@ static _Noreturn void die(const char *what, const char *why)
     exit(2);
 }
 
-static double median(double *v, size_t n)
-{
-    qsort(v, n, sizeof *v, order_doubles);
-    return v[n / 2];
-}
-
 struct document {
     uint32_t ids[MAX_IDS];
     uint32_t n;
@@ -181,9 +175,9 @@ static double measure(struct grammars *g, struct document *docs, uint32_t vocab_
             all[r] += docs[i].us[r] = run_round(g, &workloads[i], &docs[i], words, ++serial);
     for (size_t i = 0; i < N_WORKLOADS; i++)
         printf("%-12s %4u tokens  %6.1f us each, the worst %.0f us\n", workloads[i].name, docs[i].n,
-               median(docs[i].us, (size_t)rounds) / docs[i].n, docs[i].worst_us);
+               bench_median(docs[i].us, (uint32_t)rounds) / docs[i].n, docs[i].worst_us);
     mem_free(words);
-    return median(all, (size_t)rounds) / n_ids;
+    return bench_median(all, (uint32_t)rounds) / n_ids;
 }
 
 int main(int argc, char **argv)

@@ -12,6 +12,7 @@
 #include <time.h>
 
 #include "bench/count.h"
+#include "bench/seconds.h"
 #include "common/base/log.h"
 #include "common/base/mem.h"
 #include "common/base/order.h"
@@ -153,13 +154,6 @@ static bool done(uint32_t n)
     return true;
 }
 
-static double cpu_seconds(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t);
-    return (double)t.tv_sec + (double)t.tv_nsec / 1e9;
-}
-
 /* From the prompt's last id on: what lies before it stays in the blocks. */
 static void enter(uint32_t n, bool computed)
 {
@@ -176,10 +170,10 @@ static void enter(uint32_t n, bool computed)
 static double run_streams(uint32_t n, uint32_t n_draft, struct arena *arena, struct sample *out)
 {
     enter(n, true);
-    double begin = cpu_seconds();
+    double begin = bench_seconds(CLOCK_PROCESS_CPUTIME_ID);
     while (!done(n))
         run_step(n, n_draft, arena, out);
-    return cpu_seconds() - begin;
+    return bench_seconds(CLOCK_PROCESS_CPUTIME_ID) - begin;
 }
 
 static void measure(bool repeats, uint32_t rounds, struct arena *arena)

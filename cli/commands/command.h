@@ -1,10 +1,11 @@
 #pragma once
 /* The subcommands of `cox`: one row each, one function each. A command gets argv with its own name
- * at argv[0] and returns the process's exit code (enum exit_code). Each function is defined in the
- * file that has the command's name; table.c has the rows. */
+ * at argv[0] and returns the process's exit code (enum exit_code). cli/table.c has the rows. */
 #include <stddef.h>
 
 #include "common/config/config.h"
+
+struct command_table;
 
 struct command {
     const char *name; /* "bench serve": a second word chooses among those of the first */
@@ -12,10 +13,14 @@ struct command {
     int (*run)(int argc, char **argv);
     const struct option_spec *specs; /* for completion and docs/flags.md; may be NULL */
     const size_t *n_specs;
+    /* instead of run: what finds other commands, in the table that has this row */
+    int (*run_among)(const struct command_table *t, int argc, char **argv);
 };
 
-extern const struct command commands[];
-extern const size_t n_commands;
+struct command_table {
+    const struct command *rows;
+    size_t n;
+};
 
 int cmd_up(int argc, char **argv);
 int cmd_serve(int argc, char **argv);
@@ -46,11 +51,11 @@ int cmd_join_token(int argc, char **argv);
 int cmd_plan(int argc, char **argv);
 int cmd_replay(int argc, char **argv);
 int cmd_version(int argc, char **argv);
-int cmd_completion(int argc, char **argv);
-int cmd_help(int argc, char **argv);
-int cmd_flags(int argc, char **argv);
+int cmd_completion(const struct command_table *t, int argc, char **argv);
+int cmd_help(const struct command_table *t, int argc, char **argv);
+int cmd_flags(const struct command_table *t, int argc, char **argv);
 
-int cmd_run(int argc, char **argv); /* -f FILE, or which of them */
+int cmd_run(const struct command_table *t, int argc, char **argv); /* -f FILE, or which of them */
 int cmd_run_create(int argc, char **argv);
 int cmd_run_list(int argc, char **argv);
 int cmd_run_show(int argc, char **argv);
@@ -58,7 +63,7 @@ int cmd_run_logs(int argc, char **argv);
 int cmd_run_terminate(int argc, char **argv);
 int cmd_run_delete(int argc, char **argv);
 int cmd_run_render(int argc, char **argv);
-int cmd_bench(int argc, char **argv); /* which of them */
+int cmd_bench(const struct command_table *t, int argc, char **argv); /* which of them */
 int cmd_bench_serve(int argc, char **argv);
 int cmd_bench_throughput(int argc, char **argv);
 int cmd_bench_latency(int argc, char **argv);

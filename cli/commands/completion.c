@@ -39,17 +39,17 @@ static bool is_parent(const struct command *c, const struct command *of)
 }
 
 /* " serve throughput", the second words behind a first one; "" without any */
-static void append_seconds(struct strbuf *b, const struct command *c)
+static void append_seconds(const struct command_table *t, struct strbuf *b, const struct command *c)
 {
-    for (size_t i = 0; i < n_commands; i++)
-        if (is_parent(c, &commands[i]))
-            strbuf_printf(b, " %s", second_word(&commands[i]));
+    for (size_t i = 0; i < t->n; i++)
+        if (is_parent(c, &t->rows[i]))
+            strbuf_printf(b, " %s", second_word(&t->rows[i]));
 }
 
-static bool has_seconds(const struct command *c)
+static bool has_seconds(const struct command_table *t, const struct command *c)
 {
-    for (size_t i = 0; i < n_commands; i++)
-        if (is_parent(c, &commands[i]))
+    for (size_t i = 0; i < t->n; i++)
+        if (is_parent(c, &t->rows[i]))
             return true;
     return false;
 }
@@ -110,7 +110,8 @@ static void append_words(struct strbuf *b, const char *choices)
         strbuf_append(b, *c == '|' ? " " : c, 1);
 }
 
-static void write_bash_command(struct strbuf *b, const struct command *c)
+static void write_bash_command(const struct command_table *t, struct strbuf *b,
+                               const struct command *c)
 {
     struct spelling x;
     strbuf_printf(b, "        '%s')\n            case $prev in\n", c->name);
@@ -129,11 +130,11 @@ static void write_bash_command(struct strbuf *b, const struct command *c)
     strbuf_append_c(b, "            *) words='");
     for (size_t k = 0; c->specs && spelling_at(c, k, &x); k++)
         strbuf_printf(b, "%s--%s", k ? " " : "", x.name);
-    append_seconds(b, c);
+    append_seconds(t, b, c);
     strbuf_append_c(b, "' ;;\n            esac ;;\n");
 }
 
-static void write_bash(struct strbuf *b)
+static void write_bash(const struct command_table *t, struct strbuf *b)
 {
     strbuf_append_c(b, "# cox completion bash; use: source <(cox completion bash)\n_cox() {\n"
                        "    local cur=${COMP_WORDS[COMP_CWORD]} words= i=$COMP_CWORD\n"
@@ -143,20 +144,20 @@ static void write_bash(struct strbuf *b)
                        "    if [ \"$prev\" = = ]; then prev=${COMP_WORDS[i - 2]}; fi\n"
                        "    COMPREPLY=()\n"
                        "    if [ \"$COMP_CWORD\" -eq 1 ]; then\n        words='");
-    for (size_t i = 0; i < n_commands; i++)
-        if (commands[i].help && !second_word(&commands[i]))
-            strbuf_printf(b, "%s ", commands[i].name);
+    for (size_t i = 0; i < t->n; i++)
+        if (t->rows[i].help && !second_word(&t->rows[i]))
+            strbuf_printf(b, "%s ", t->rows[i].name);
     strbuf_append_c(b, "'\n    else\n        local command=${COMP_WORDS[1]}\n"
                        "        if [ \"$COMP_CWORD\" -gt 2 ]; then\n"
                        "            case \"$command ${COMP_WORDS[2]}\" in\n            none");
-    for (size_t i = 0; i < n_commands; i++)
-        if (second_word(&commands[i]))
-            strbuf_printf(b, "|'%s'", commands[i].name);
+    for (size_t i = 0; i < t->n; i++)
+        if (second_word(&t->rows[i]))
+            strbuf_printf(b, "|'%s'", t->rows[i].name);
     strbuf_append_c(b, ") command=\"$command ${COMP_WORDS[2]}\" ;;\n            esac\n        fi\n"
                        "        case $command in\n");
-    for (size_t i = 0; i < n_commands; i++)
-        if (commands[i].specs || has_seconds(&commands[i]))
-            write_bash_command(b, &commands[i]);
+    for (size_t i = 0; i < t->n; i++)
+        if (t->rows[i].specs || has_seconds(t, &t->rows[i]))
+            write_bash_command(t, b, &t->rows[i]);
     strbuf_append_c(b, "        completion) words='bash zsh fish' ;;\n        esac\n    fi\n"
                        "    COMPREPLY=($(compgen -W \"$words\" -- \"$cur\"))\n}\n"
                        "complete -o default -F _cox cox\n");
@@ -179,42 +180,42 @@ static void write_zsh_option(struct strbuf *b, const struct spelling *x)
     strbuf_append_c(b, "'");
 }
 
-static void write_zsh(struct strbuf *b)
+static void write_zsh(const struct command_table *t, struct strbuf *b)
 {
     struct spelling x;
     strbuf_append_c(b, "#compdef cox\n# cox completion zsh > a folder of $fpath/_cox\n_cox() {\n"
                        "    local -a list\n    if (( CURRENT == 2 )); then\n        list=(\n");
-    for (size_t i = 0; i < n_commands; i++) {
-        if (!commands[i].help || second_word(&commands[i]))
+    for (size_t i = 0; i < t->n; i++) {
+        if (!t->rows[i].help || second_word(&t->rows[i]))
             continue;
-        strbuf_printf(b, "            '%s:", commands[i].name);
-        append_quoted(b, commands[i].help);
+        strbuf_printf(b, "            '%s:", t->rows[i].name);
+        append_quoted(b, t->rows[i].help);
         strbuf_append_c(b, "'\n");
     }
     strbuf_append_c(b, "        )\n        _describe command list\n        return\n    fi\n"
                        "    local command=$words[2]\n"
                        "    if (( CURRENT > 3 )); then\n        case \"$command $words[3]\" in\n"
                        "        none");
-    for (size_t i = 0; i < n_commands; i++)
-        if (second_word(&commands[i]))
-            strbuf_printf(b, "|'%s'", commands[i].name);
+    for (size_t i = 0; i < t->n; i++)
+        if (second_word(&t->rows[i]))
+            strbuf_printf(b, "|'%s'", t->rows[i].name);
     strbuf_append_c(b, ") command=\"$command $words[3]\" ;;\n        esac\n    fi\n"
                        "    case $command in\n");
-    for (size_t i = 0; i < n_commands; i++)
-        if (has_seconds(&commands[i]) && !commands[i].specs) {
-            strbuf_printf(b, "    '%s') _values command", commands[i].name);
-            append_seconds(b, &commands[i]);
+    for (size_t i = 0; i < t->n; i++)
+        if (has_seconds(t, &t->rows[i]) && !t->rows[i].specs) {
+            strbuf_printf(b, "    '%s') _values command", t->rows[i].name);
+            append_seconds(t, b, &t->rows[i]);
             strbuf_append_c(b, " ;;\n");
         }
-    for (size_t i = 0; i < n_commands; i++) {
-        if (!commands[i].specs)
+    for (size_t i = 0; i < t->n; i++) {
+        if (!t->rows[i].specs)
             continue;
-        strbuf_printf(b, "    '%s') _arguments", commands[i].name);
-        for (size_t k = 0; spelling_at(&commands[i], k, &x); k++)
+        strbuf_printf(b, "    '%s') _arguments", t->rows[i].name);
+        for (size_t k = 0; spelling_at(&t->rows[i], k, &x); k++)
             write_zsh_option(b, &x);
-        if (has_seconds(&commands[i])) {
+        if (has_seconds(t, &t->rows[i])) {
             strbuf_append_c(b, " '1:command:(");
-            append_seconds(b, &commands[i]);
+            append_seconds(t, b, &t->rows[i]);
             strbuf_append_c(b, " )'");
         }
         strbuf_append_c(b, " '*:file:_files' ;;\n");
@@ -248,12 +249,12 @@ static void write_fish_option(struct strbuf *b, const struct command *c, const s
     strbuf_append_c(b, "'\n");
 }
 
-static void write_fish(struct strbuf *b)
+static void write_fish(const struct command_table *t, struct strbuf *b)
 {
     struct spelling x;
     strbuf_append_c(b, "# cox completion fish | source\n");
-    for (size_t i = 0; i < n_commands; i++) {
-        const struct command *c = &commands[i];
+    for (size_t i = 0; i < t->n; i++) {
+        const struct command *c = &t->rows[i];
         if (!c->help)
             continue;
         const char *second = second_word(c);
@@ -271,21 +272,21 @@ static void write_fish(struct strbuf *b)
                        "-a 'bash zsh fish'\n");
 }
 
-bool completion_write(const char *shell, struct strbuf *out)
+bool completion_write(const struct command_table *t, const char *shell, struct strbuf *out)
 {
     static const struct {
         const char *name;
-        void (*write)(struct strbuf *b);
+        void (*write)(const struct command_table *t, struct strbuf *b);
     } shells[] = {{"bash", write_bash}, {"zsh", write_zsh}, {"fish", write_fish}};
     for (size_t i = 0; i < sizeof shells / sizeof shells[0]; i++)
         if (strcmp(shells[i].name, shell) == 0) {
-            shells[i].write(out);
+            shells[i].write(t, out);
             return true;
         }
     return false;
 }
 
-int cmd_completion(int argc, char **argv)
+int cmd_completion(const struct command_table *t, int argc, char **argv)
 {
     struct strbuf b;
     int code = EXIT_USAGE;
@@ -293,7 +294,7 @@ int cmd_completion(int argc, char **argv)
     if (argc == 2 && strcmp(argv[1], "--help") == 0) {
         strbuf_append_c(&b, "usage: cox completion bash|zsh|fish\n");
         code = command_print(&b);
-    } else if (argc == 2 && completion_write(argv[1], &b)) {
+    } else if (argc == 2 && completion_write(t, argv[1], &b)) {
         code = command_print(&b);
     } else {
         fprintf(stderr, "cox completion: which shell? usage: cox completion bash|zsh|fish\n");

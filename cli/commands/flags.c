@@ -41,7 +41,7 @@ static void write_row(struct strbuf *b, const struct option_spec *s)
     strbuf_printf(b, " | %s |\n", s->help);
 }
 
-static void write_flags_of_vllm(struct strbuf *b)
+static void write_flags_of_vllm(const struct command_table *t, struct strbuf *b)
 {
     strbuf_append_c(
         b,
@@ -52,7 +52,7 @@ static void write_flags_of_vllm(struct strbuf *b)
         "their value (last column) asks for what is done anyway. The same holds in a `--config` "
         "file. Any other unknown flag is an error that names the nearest known one.\n\n"
         "| flag | here | instead, or why | taken with |\n|---|---|---|---|\n");
-    const struct command *up = command_find("up");
+    const struct command *up = command_find(t, "up");
     for (size_t k = 0; k < *up->n_specs; k++) {
         const struct option_spec *s = &up->specs[k];
         if (s->type != OPTION_IGNORED && s->type != OPTION_REFUSED)
@@ -67,7 +67,7 @@ static void write_flags_of_vllm(struct strbuf *b)
     }
 }
 
-void flags_write_markdown(struct strbuf *b)
+void flags_write_markdown(const struct command_table *t, struct strbuf *b)
 {
     strbuf_append_c(
         b, "# Flags\n\nWritten by `cox flags` from the option tables; "
@@ -76,8 +76,8 @@ void flags_write_markdown(struct strbuf *b)
            "`--config` (underscores for dashes); the command line wins, then the "
            "environment, then the file. `cox head`, `cox worker` and `cox gateway` are the "
            "programs `cox-head`, `cox-worker` and `cox-gateway`.\n");
-    for (size_t i = 0; i < n_commands; i++) {
-        const struct command *c = &commands[i];
+    for (size_t i = 0; i < t->n; i++) {
+        const struct command *c = &t->rows[i];
         if (!c->specs || !c->help || strcmp(c->name, "serve") == 0)
             continue;
         strbuf_printf(b,
@@ -88,7 +88,7 @@ void flags_write_markdown(struct strbuf *b)
             if (c->specs[k].help) /* ours; the flags of vLLM's that we lack are listed below */
                 write_row(b, &c->specs[k]);
     }
-    write_flags_of_vllm(b);
+    write_flags_of_vllm(t, b);
 }
 
 /* ---- JSON ---- */
@@ -136,12 +136,12 @@ static void append_option(struct strbuf *b, const struct option_spec *s)
     strbuf_printf(b, ", \"secret\": %s}", s->secret ? "true" : "false");
 }
 
-void flags_write_json(struct strbuf *b)
+void flags_write_json(const struct command_table *t, struct strbuf *b)
 {
     static const char *const programs[] = {"head", "worker", "gateway"};
     strbuf_append_c(b, "{");
     for (size_t i = 0; i < sizeof programs / sizeof *programs; i++) {
-        const struct command *c = command_find(programs[i]);
+        const struct command *c = command_find(t, programs[i]);
         const char *sep = "\n    ";
         strbuf_printf(b, "%s\n  \"%s\": [", i ? "," : "", c->name);
         for (size_t k = 0; k < *c->n_specs; k++) {
@@ -156,7 +156,7 @@ void flags_write_json(struct strbuf *b)
     strbuf_append_c(b, "\n}\n");
 }
 
-int cmd_flags(int argc, char **argv)
+int cmd_flags(const struct command_table *t, int argc, char **argv)
 {
     struct strbuf b;
     bool json = argc == 2 && strcmp(argv[1], "--json") == 0;
@@ -166,9 +166,9 @@ int cmd_flags(int argc, char **argv)
     }
     strbuf_init(&b, 0);
     if (json)
-        flags_write_json(&b);
+        flags_write_json(t, &b);
     else
-        flags_write_markdown(&b);
+        flags_write_markdown(t, &b);
     int code = command_print(&b);
     strbuf_fini(&b);
     return code;

@@ -1,10 +1,11 @@
 #pragma once
 /* The commands' option tables as documents: docs/flags.md, and JSON for deploy/helm/schema. */
+#include "cli/commands/command.h"
 #include "common/base/str.h"
 
 /* The tables of this program's commands as Markdown. */
-void flags_write_markdown(struct strbuf *out);
+void flags_write_markdown(const struct command_table *t, struct strbuf *out);
 /* The same of head, worker and gateway as JSON, for programs that write their --config files: of
  * each a list of objects with name (as in a file), type, default, help, choices, min, max, secret.
  */
-void flags_write_json(struct strbuf *out);
+void flags_write_json(const struct command_table *t, struct strbuf *out);

@@ -10,28 +10,33 @@
 #include "common/base/version.h"
 #include "common/config/distance.h"
 
-const struct command *command_find(const char *name)
+const struct command *command_find(const struct command_table *t, const char *name)
 {
-    for (size_t i = 0; i < n_commands; i++)
-        if (strcmp(commands[i].name, name) == 0)
-            return &commands[i];
+    for (size_t i = 0; i < t->n; i++)
+        if (strcmp(t->rows[i].name, name) == 0)
+            return &t->rows[i];
     return NULL;
 }
 
-const struct command *command_nearest(const char *name)
+const struct command *command_nearest(const struct command_table *t, const char *name)
 {
     const struct command *best = NULL;
     size_t best_distance = strlen(name) / 3 + 2;
-    for (size_t i = 0; i < n_commands; i++) {
-        bool is_first = commands[i].help && !strchr(commands[i].name, ' ');
+    for (size_t i = 0; i < t->n; i++) {
+        bool is_first = t->rows[i].help && !strchr(t->rows[i].name, ' ');
         size_t d =
-            is_first ? str_distance(str_from(name), str_from(commands[i].name)) : best_distance;
+            is_first ? str_distance(str_from(name), str_from(t->rows[i].name)) : best_distance;
         if (d < best_distance) {
             best_distance = d;
-            best = &commands[i];
+            best = &t->rows[i];
         }
     }
     return best;
+}
+
+int command_run(const struct command_table *t, const struct command *c, int argc, char **argv)
+{
+    return c->run_among ? c->run_among(t, argc, argv) : c->run(argc, argv);
 }
 
 int cmd_version(int argc, char **argv)
@@ -42,22 +47,22 @@ int cmd_version(int argc, char **argv)
     return EXIT_FINE;
 }
 
-int cmd_help(int argc, char **argv)
+int cmd_help(const struct command_table *t, int argc, char **argv)
 {
     if (argc > 1) {
-        const struct command *c = command_find(argv[1]);
-        if (!c || c->run == cmd_help) {
+        const struct command *c = command_find(t, argv[1]);
+        if (!c || c->run_among == cmd_help) {
             fprintf(stderr, "cox help: no command \"%s\"; `cox help` lists them\n", argv[1]);
             return EXIT_USAGE;
         }
         char name[32], help[] = "--help";
         snprintf(name, sizeof name, "%s", c->name);
-        return c->run(2, (char *[]){name, help, NULL});
+        return command_run(t, c, 2, (char *[]){name, help, NULL});
     }
     printf("cox: LLM inference on a cluster\n\nusage: cox COMMAND [OPTION...]\n\n");
-    for (size_t i = 0; i < n_commands; i++)
-        if (commands[i].help && !strchr(commands[i].name, ' '))
-            printf("  %-11s %s\n", commands[i].name, commands[i].help);
+    for (size_t i = 0; i < t->n; i++)
+        if (t->rows[i].help && !strchr(t->rows[i].name, ' '))
+            printf("  %-11s %s\n", t->rows[i].name, t->rows[i].help);
     printf("\n`cox COMMAND --help` lists a command's options. Exit codes: 0 fine, 1 failed, "
            "2 wrong usage or configuration.\n");
     return EXIT_FINE;

@@ -90,7 +90,7 @@ static void forget_help_groups(int argc, char **argv)
             argv[i] = help;
 }
 
-int vllm_main(int argc, char **argv)
+int vllm_main(const struct command_table *t, int argc, char **argv)
 {
     const char *name = argc > 1 ? argv[1] : "";
     program_name_set_vllm();
@@ -107,7 +107,7 @@ int vllm_main(int argc, char **argv)
         forget_help_groups(argc - 1, argv + 1);
         if (strcmp(name, "complete") == 0)
             return complete(argc - 1, argv + 1);
-        return command_find(name)->run(argc - 1, argv + 1);
+        return command_run(t, command_find(t, name), argc - 1, argv + 1);
     }
     fprintf(stderr,
             "vllm: there is no command \"%.40s\" here. This vllm is Coxswain and has serve, chat, "

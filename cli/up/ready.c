@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "cli/base/plural.h"
 #include "cli/view/answer.h"
 
 enum { LABEL_WIDTH = 10, VALUE_BYTES = 600, ROWS_MAX = 16, COLUMNS_MIN = 40, COLUMNS_MAX = 100 };
@@ -71,11 +72,6 @@ static void add(struct rows *rows, const char *label, const char *fmt, ...)
     for (char *c = row->value; *c; c++) /* names of files and hardware go to a terminal */
         if ((unsigned char)*c < 0x20 || *c == 0x7F)
             *c = '?';
-}
-
-static const char *plural(uint32_t n)
-{
-    return n == 1 ? "" : "s";
 }
 
 /* "4 x NVIDIA H200", or two kinds with a comma. */

@@ -5,6 +5,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "cli/base/plural.h"
 #include "cli/view/answer.h"
 #include "common/base/mem.h"
 
@@ -37,11 +38,6 @@ static void render_head(const json_t *s, struct strbuf *b)
                   answer_text(model, "name"), answer_integer(model, "max_model_len"),
                   answer_text(s, "version"), answer_integer(s, "term"), up / 3600, up / 60 % 60,
                   up % 60, json_is_true(json_object_get(s, "draining")) ? "   DRAINING" : "");
-}
-
-static const char *plural(long long n)
-{
-    return n == 1 ? "" : "s";
 }
 
 /* In a roll-out: "versions 0.1.0 (head), 0.0.9 (3 workers)"; nothing where all are the head's. */

@@ -3,6 +3,7 @@
  * arena stops calling malloc once it has seen its largest step. limit_bytes bounds what a hostile
  * message can make us hold: at the limit arena_try_alloc returns NULL. Not thread-safe. */
 #include <stddef.h>
+#include <stdint.h>
 
 #include "common/base/str.h"
 
@@ -26,3 +27,9 @@ void arena_trim(struct arena *a, size_t keep_bytes);
 void *arena_try_alloc(struct arena *a, size_t size);
 /* n * size, zeroed; NULL on overflow or at the limit. */
 void *arena_try_array(struct arena *a, size_t n, size_t size);
+
+/* The least multiple of `to` that is not below n: where the next piece of a buffer may begin. */
+static inline uint64_t align_up(uint64_t n, uint64_t to)
+{
+    return (n + to - 1) / to * to;
+}

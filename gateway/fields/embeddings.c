@@ -1,7 +1,7 @@
 /* What /v1/embeddings has that completions have not. */
 #include <string.h>
 
-#include "gateway/fields/table.h"
+#include "gateway/fields/rows.h"
 
 static bool parse_encoding_format(struct params *p, const json_t *v, const struct field_context *c)
 {

@@ -2,7 +2,7 @@
 #include <string.h>
 
 #include "common/json/text.h"
-#include "gateway/fields/table.h"
+#include "gateway/fields/rows.h"
 
 static bool parse_truncation_side(struct params *p, const json_t *v, const struct field_context *c)
 {

@@ -1,7 +1,7 @@
 /* Fields of OpenAI's and vLLM's that are not done: those without which the answer is the same are
  * accepted, the others refused by name. */
 #include "common/json/text.h"
-#include "gateway/fields/table.h"
+#include "gateway/fields/rows.h"
 #include "gateway/tools/set.h"
 
 #define LATER    "is not supported by this server"

@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "common/json/text.h"
-#include "gateway/fields/table.h"
+#include "gateway/fields/rows.h"
 #include "gateway/fields/tools.h"
 #include "gateway/tools/grammar_source.h"
 #include "gateway/tools/set.h"

@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "common/json/text.h"
-#include "gateway/fields/table.h"
+#include "gateway/fields/rows.h"
 
 enum { MAX_REPETITION_PENALTY = 10000 };
 

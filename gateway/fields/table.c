@@ -1,5 +1,7 @@
 #include "gateway/fields/table.h"
 
+#include "gateway/fields/rows.h"
+
 static const struct field_table *const tables[] = {
     &fields_prompt,   &fields_sampling,  &fields_answer,     &fields_tools,
     &fields_messages, &fields_responses, &fields_embeddings, &fields_refused};

@@ -8,7 +8,7 @@
 #include "gateway/routes/chat_page.h"
 #include "gateway/routes/handlers.h"
 #include "gateway/routes/sagemaker.h"
-#include "gateway/sagemaker/djl.h"
+#include "gateway/sagemaker/djl_dialects.h"
 #include "gateway/sagemaker/endpoint_reply.h"
 
 static const struct http_route routes[] = {

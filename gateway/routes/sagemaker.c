@@ -6,7 +6,7 @@
 #include "common/http/server/request.h"
 #include "gateway/http/reply.h"
 #include "gateway/routes/call.h"
-#include "gateway/sagemaker/djl.h"
+#include "gateway/sagemaker/djl_dialects.h"
 #include "gateway/sagemaker/djl_error.h"
 #include "gateway/sagemaker/djl_headers.h"
 #include "gateway/sagemaker/endpoint_reply.h"

@@ -9,13 +9,13 @@
 #include "gateway/prepare/dialect.h"
 
 enum { MAX_DROPPED_BYTES = 200 };
-enum djl_form { ROLLING = 1, ASYNC = 2, TGI = 4, STATIC = 8 };
-#define BATCH (ROLLING | TGI) /* what rolling_batch=vllm reads */
-#define EVERY (BATCH | ASYNC | STATIC)
+#define BATCH (DJL_ROLLING | DJL_TGI) /* what rolling_batch=vllm reads */
+#define EVERY (BATCH | DJL_ASYNC | DJL_STATIC)
 enum djl_format { FORMAT_JSON, FORMAT_LINES, FORMAT_SSE };
 
 struct translation {
     enum djl_form form;
+    const struct djl_answers *answers;
     json_t *to; /* OpenAI's body */
     bool greedy, sampled;
     struct djl_params djl;
@@ -142,7 +142,7 @@ static const struct parameter {
     {"logit_bias", "logit_bias", EVERY, NULL},
     {"bad_words", "bad_words", EVERY, NULL},
     {"skip_special_tokens", "skip_special_tokens", EVERY, NULL},
-    {"truncate", "truncate_prompt_tokens", ASYNC, NULL},
+    {"truncate", "truncate_prompt_tokens", DJL_ASYNC, NULL},
     {"top_n_tokens", "logprobs", BATCH, NULL},
     {"n", "n", BATCH, NULL},
     {"best_of", "best_of", BATCH, NULL},
@@ -182,12 +182,12 @@ static bool take_parameters(struct translation *t, json_t *given)
 }
 
 /* What DJL says where nothing was said: greedy unless a temperature or do_sample asks for chance
- * (all but ASYNC), and the chosen token's score; in one piece the prompt's too, where it is asked
- * for. best_of alone is n. */
+ * (all but DJL_ASYNC), and the chosen token's score; in one piece the prompt's too, where it is
+ * asked for. best_of alone is n. */
 static void fill_defaults(struct translation *t)
 {
     json_t *to = t->to, *best_of = json_object_get(to, "best_of");
-    bool chance = t->form == ASYNC || t->sampled || json_object_get(to, "temperature");
+    bool chance = t->form == DJL_ASYNC || t->sampled || json_object_get(to, "temperature");
     if (t->greedy || !chance)
         json_object_set_new(to, "temperature", json_integer(0));
     if (!json_object_get(to, "logprobs"))
@@ -229,7 +229,7 @@ static enum djl_format find_format(struct translation *t, bool stream)
         log_warn("formatter_ignored", "name=%s", log_quote(t->format));
     if (!stream)
         return FORMAT_JSON;
-    return t->form == TGI ? FORMAT_SSE : FORMAT_LINES;
+    return t->form == DJL_TGI ? FORMAT_SSE : FORMAT_LINES;
 }
 
 static bool read_format(struct translation *t, const json_t *body, enum djl_format *out)
@@ -277,9 +277,9 @@ static bool is_batch(const json_t *v)
 static bool take_inputs(struct translation *t, const json_t *body, enum djl_format *format)
 {
     json_t *inputs = json_object_get(body, "inputs");
-    if (t->form == STATIC && !is_text(inputs) && !is_batch(inputs))
+    if (t->form == DJL_STATIC && !is_text(inputs) && !is_batch(inputs))
         return wrong_type(t, "inputs", "a string or a list of strings, and not empty");
-    if (t->form != STATIC && !is_text(inputs))
+    if (t->form != DJL_STATIC && !is_text(inputs))
         return wrong_type(t, "inputs", "a string, and not empty");
     json_object_set(t->to, "prompt", inputs);
     drop_unknown(t, body);
@@ -308,14 +308,14 @@ static bool read_inputs(struct translation *t, const struct prepare_model *m, co
     if (strbuf_str(&t->dropped).len > 0)
         log_warn("parameters_ignored", "names=%s", log_quote(strbuf_str(&t->dropped).ptr));
     if (format == FORMAT_SSE)
-        out->dialect = &dialect_djl_sse;
+        out->dialect = t->answers->sse;
     t->djl.sse = format == FORMAT_SSE;
     if (!openai_completions_read(&own, json_incref(t->to), out))
         return false;
     p->djl = t->djl;
     if (!json_object_get(t->to, "max_tokens")) {
         p->max_tokens =
-            t->form == STATIC && p->stream ? DJL_STATIC_STREAM_TOKENS : DJL_DEFAULT_NEW_TOKENS;
+            t->form == DJL_STATIC && p->stream ? DJL_STATIC_STREAM_TOKENS : DJL_DEFAULT_NEW_TOKENS;
         p->sampling.max_tokens = p->max_tokens;
         p->max_tokens_is_default = true;
     }
@@ -342,11 +342,11 @@ static bool read_openai(struct translation *t, const struct prepare_model *m, co
     if (!take_adapter(t, json_object_get(body, "adapters")) || !read_format(t, body, &format))
         return false;
     if (!is_chat)
-        out->dialect = &dialect_djl_async_prompt;
-    else if (t->form == ASYNC)
-        out->dialect = &dialect_djl_async_chat;
+        out->dialect = t->answers->async_prompt;
+    else if (t->form == DJL_ASYNC)
+        out->dialect = t->answers->async_chat;
     else
-        out->dialect = format == FORMAT_SSE ? &dialect_djl_chat_sse : &dialect_djl_chat;
+        out->dialect = format == FORMAT_SSE ? t->answers->chat_sse : t->answers->chat;
     t->djl.sse = format == FORMAT_SSE;
     bool ok = is_chat ? dialect_chat.read(&own, json_incref(t->to), out)
                       : openai_completions_read(&own, json_incref(t->to), out);
@@ -354,24 +354,25 @@ static bool read_openai(struct translation *t, const struct prepare_model *m, co
     return ok;
 }
 
-static bool read_body(enum djl_form form, const struct prepare_model *m, json_t *owned_body,
-                      struct prepared *out)
+bool djl_read(enum djl_form form, const struct djl_answers *answers, const struct prepare_model *m,
+              json_t *owned_body, struct prepared *out)
 {
     struct translation t = {.form = form,
+                            .answers = answers,
                             .to = json_object(),
-                            .djl = {.is_async = form == ASYNC,
-                                    .is_tgi = form == TGI,
-                                    .details = form == TGI,
-                                    .return_full_text = form == STATIC},
+                            .djl = {.is_async = form == DJL_ASYNC,
+                                    .is_tgi = form == DJL_TGI,
+                                    .details = form == DJL_TGI,
+                                    .return_full_text = form == DJL_STATIC},
                             .e = &out->error};
     bool ok, chat = json_object_get(owned_body, "messages"),
              inputs = json_object_get(owned_body, "inputs");
     strbuf_init(&t.dropped, 0);
-    if (form == ASYNC && json_object_get(owned_body, "prompt"))
+    if (form == DJL_ASYNC && json_object_get(owned_body, "prompt"))
         ok = read_openai(&t, m, owned_body, false, out);
-    else if (chat && !(form == ASYNC && inputs))
+    else if (chat && !(form == DJL_ASYNC && inputs))
         ok = read_openai(&t, m, owned_body, true, out);
-    else if (form == ASYNC && !inputs)
+    else if (form == DJL_ASYNC && !inputs)
         ok = api_error_set(t.e, 400, "inputs",
                            "invalid payload. must contain prompt, inputs, or messages");
     else
@@ -380,24 +381,4 @@ static bool read_body(enum djl_form form, const struct prepare_model *m, json_t 
     json_decref(t.to);       /* params has its own */
     json_decref(owned_body); /* whose values params' body shares */
     return ok;
-}
-
-bool djl_read_rolling(const struct prepare_model *m, json_t *owned_body, struct prepared *out)
-{
-    return read_body(ROLLING, m, owned_body, out);
-}
-
-bool djl_read_tgi(const struct prepare_model *m, json_t *owned_body, struct prepared *out)
-{
-    return read_body(TGI, m, owned_body, out);
-}
-
-bool djl_read_static(const struct prepare_model *m, json_t *owned_body, struct prepared *out)
-{
-    return read_body(STATIC, m, owned_body, out);
-}
-
-bool djl_read_async(const struct prepare_model *m, json_t *owned_body, struct prepared *out)
-{
-    return read_body(ASYNC, m, owned_body, out);
 }

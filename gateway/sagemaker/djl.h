@@ -9,13 +9,11 @@
 #define DJL_DEFAULT_NEW_TOKENS   30u
 #define DJL_STATIC_STREAM_TOKENS 50u
 
-bool djl_read_rolling(const struct prepare_model *m, json_t *owned_body, struct prepared *out);
-bool djl_read_tgi(const struct prepare_model *m, json_t *owned_body, struct prepared *out);
-bool djl_read_static(const struct prepare_model *m, json_t *owned_body, struct prepared *out);
-bool djl_read_async(const struct prepare_model *m, json_t *owned_body, struct prepared *out);
+enum djl_form { DJL_ROLLING = 1, DJL_ASYNC = 2, DJL_TGI = 4, DJL_STATIC = 8 };
 
-/* The form that the gateway was started with reads the body, and answers `inputs`. */
-extern const struct dialect dialect_djl, dialect_djl_async, dialect_djl_tgi, dialect_djl_static;
-/* These answer instead where the body holds something else. */
-extern const struct dialect dialect_djl_sse, dialect_djl_chat, dialect_djl_chat_sse;
-extern const struct dialect dialect_djl_async_chat, dialect_djl_async_prompt;
+/* Who answers instead of the form's own dialect where the body holds something else. */
+struct djl_answers {
+    const struct dialect *sse, *chat, *chat_sse, *async_chat, *async_prompt;
+};
+bool djl_read(enum djl_form form, const struct djl_answers *answers, const struct prepare_model *m,
+              json_t *owned_body, struct prepared *out);

@@ -1,5 +1,7 @@
 /* DJL's dialects: who reads, and who writes for which schema and form. Chat is OpenAI's JSON, in
  * lines where it is not an SSE stream. */
+#include "gateway/sagemaker/djl_dialects.h"
+
 #include <string.h>
 
 #include "gateway/dialects/dialects.h"
@@ -105,11 +107,16 @@ static void prompt_whole(struct strbuf *out, const struct answer_shape *a,
     strbuf_append_c(out, "\n");
 }
 
+static bool read_rolling(const struct prepare_model *m, json_t *owned_body, struct prepared *out);
+static bool read_tgi(const struct prepare_model *m, json_t *owned_body, struct prepared *out);
+static bool read_static(const struct prepare_model *m, json_t *owned_body, struct prepared *out);
+static bool read_async(const struct prepare_model *m, json_t *owned_body, struct prepared *out);
+
 /* A silent stream is left silent: a line that is no JSON would be a surprise. */
 #define COMMON(label, field) .name = label, .id_prefix = "chatcmpl-", .prompt_field = field
-#define ROLLING              .read = djl_read_rolling, .status = djl_rolling_status
+#define ROLLING              .read = read_rolling, .status = djl_rolling_status
 #define ASYNC                                                                                      \
-    .read = djl_read_async, .status = djl_async_status, .error = djl_async_error,                  \
+    .read = read_async, .status = djl_async_status, .error = djl_async_error,                      \
     .stream_type = lines_type
 #define INPUTS                                                                                     \
     .kind = API_COMPLETIONS, .repeats_text = true, .delta = djl_delta, .close = djl_close,         \
@@ -121,7 +128,7 @@ static void prompt_whole(struct strbuf *out, const struct answer_shape *a,
 const struct dialect dialect_djl = {
     COMMON("djl", "inputs"), ROLLING, INPUTS, .stream_type = lines_type, .error = djl_rolling_error,
 };
-const struct dialect dialect_djl_sse = {
+static const struct dialect djl_sse = {
     COMMON("djl", "inputs"),
     ROLLING,
     INPUTS,
@@ -129,11 +136,11 @@ const struct dialect dialect_djl_sse = {
     .keep_alive = SSE_KEEP_ALIVE,
     .error = djl_rolling_error_sse,
 };
-const struct dialect dialect_djl_chat = {
+static const struct dialect djl_chat = {
     COMMON("djl", "messages"),  ROLLING, MESSAGES, .stream_type = lines_type,
     .error = djl_rolling_error,
 };
-const struct dialect dialect_djl_chat_sse = {
+static const struct dialect djl_chat_sse = {
     COMMON("djl", "messages"),
     ROLLING,
     MESSAGES,
@@ -141,20 +148,46 @@ const struct dialect dialect_djl_chat_sse = {
     .keep_alive = SSE_KEEP_ALIVE,
     .error = djl_rolling_error_sse,
 };
-/* A stream is SSE here (dialect_djl_sse): this one answers in one piece. */
+/* A stream is SSE here (djl_sse): this one answers in one piece. */
 const struct dialect dialect_djl_tgi = {
-    COMMON("djl", "inputs"),   .read = djl_read_tgi,       .status = djl_rolling_status, INPUTS,
+    COMMON("djl", "inputs"),   .read = read_tgi,           .status = djl_rolling_status, INPUTS,
     .stream_type = lines_type, .error = djl_rolling_error,
 };
 const struct dialect dialect_djl_static = {
-    COMMON("djl", "inputs"), .read = djl_read_static,   .status = djl_rolling_status,
+    COMMON("djl", "inputs"), .read = read_static,       .status = djl_rolling_status,
     .kind = API_COMPLETIONS, .stream_type = lines_type, .delta = djl_static_delta,
     .close = djl_close,      .whole = djl_static_whole, .error = djl_static_error,
 };
 const struct dialect dialect_djl_async = {COMMON("djl", "inputs"), ASYNC, INPUTS};
-const struct dialect dialect_djl_async_chat = {COMMON("djl", "messages"), ASYNC, MESSAGES};
-const struct dialect dialect_djl_async_prompt = {
+static const struct dialect djl_async_chat = {COMMON("djl", "messages"), ASYNC, MESSAGES};
+static const struct dialect djl_async_prompt = {
     COMMON("djl", "prompt"), ASYNC,
     .kind = API_COMPLETIONS, .delta = prompt_delta,
     .close = prompt_close,   .whole = prompt_whole,
 };
+
+static const struct djl_answers answers = {.sse = &djl_sse,
+                                           .chat = &djl_chat,
+                                           .chat_sse = &djl_chat_sse,
+                                           .async_chat = &djl_async_chat,
+                                           .async_prompt = &djl_async_prompt};
+
+static bool read_rolling(const struct prepare_model *m, json_t *owned_body, struct prepared *out)
+{
+    return djl_read(DJL_ROLLING, &answers, m, owned_body, out);
+}
+
+static bool read_tgi(const struct prepare_model *m, json_t *owned_body, struct prepared *out)
+{
+    return djl_read(DJL_TGI, &answers, m, owned_body, out);
+}
+
+static bool read_static(const struct prepare_model *m, json_t *owned_body, struct prepared *out)
+{
+    return djl_read(DJL_STATIC, &answers, m, owned_body, out);
+}
+
+static bool read_async(const struct prepare_model *m, json_t *owned_body, struct prepared *out)
+{
+    return djl_read(DJL_ASYNC, &answers, m, owned_body, out);
+}

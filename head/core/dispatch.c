@@ -102,7 +102,7 @@ void dispatch_on_ready(void *core, struct replica *g)
  * before it came. */
 static void take_ended(struct head_core *h, struct request *r)
 {
-    r->i_replica = NO_REPLICA;
+    requests_leave_replica(r);
     bool failed = r->finish == FINISH_TIMEOUT || r->finish == FINISH_ERROR;
     *(failed ? &h->n_failed : &h->n_finished) += 1;
     if (r->finish == FINISH_TIMEOUT) {
@@ -341,7 +341,7 @@ void dispatch_on_result(struct head_core *h, struct worker *w, const struct msg_
         if (i + REQUEST_PREFETCH_FAR < n_events)
             request_prefetch(events[i + REQUEST_PREFETCH_FAR].request);
         if (events[i].ended) {
-            r->i_replica = NO_REPLICA;
+            requests_leave_replica(r);
             route_ended(h, r);
             *(r->state == REQUEST_FINISHED ? &h->n_finished : &h->n_failed) += 1;
         }

@@ -102,6 +102,11 @@ static void withdraw(struct head_core *h, struct request *r)
     r->i_replica = NO_REPLICA;
 }
 
+void requests_leave_replica(struct request *r)
+{
+    r->i_replica = NO_REPLICA;
+}
+
 void requests_send_away(struct head_core *h, struct request *r)
 {
     withdraw(h, r);

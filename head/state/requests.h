@@ -16,6 +16,8 @@ void requests_leave_all(struct head_core *h); /* at the end */
 /* Into the list of those that are in no replica, and out of it. */
 void requests_hold(struct head_core *h, struct request *r);
 void requests_unhold(struct head_core *h, struct request *r);
+/* Its scheduler has let it go by itself. */
+void requests_leave_replica(struct request *r);
 /* Out of its scheduler, and held: to be routed anew. */
 void requests_send_away(struct head_core *h, struct request *r);
 /* Out of wherever it is and out of the table. */

@@ -9,7 +9,7 @@
 #include "gateway/dialects/dialects.h"
 #include "gateway/prepare/dialect.h"
 #include "gateway/prepare/prepare.h"
-#include "gateway/sagemaker/djl.h"
+#include "gateway/sagemaker/djl_dialects.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/base/arena.h"
 #include "common/base/mem.h"
 #include "common/base/path.h"
 #include "common/model/lora/adapter.h"
@@ -13,11 +14,6 @@
 #include "worker/weights/source_state.h"
 
 #define ALIGN 64u
-
-static uint64_t aligned(uint64_t n)
-{
-    return (n + ALIGN - 1) / ALIGN * ALIGN;
-}
 
 /* ---- which matrices can have an adapter ---- */
 
@@ -70,7 +66,7 @@ static enum status measure_target(void *ctx, uint32_t i_weight, const char *modu
     if (a == 0 || b == 0)
         return error_set(err, STATUS_UNSUPPORTED, "--max-lora-rank %u: no kernel for %s",
                          z->l->s.max_rank, module);
-    z->slot_bytes += aligned(a) + aligned(b);
+    z->slot_bytes += align_up(a, ALIGN) + align_up(b, ALIGN);
     z->most_in = w->k_len > z->most_in ? w->k_len : z->most_in;
     z->most_out = w->n_len > z->most_out ? w->n_len : z->most_out;
     return STATUS_OK;
@@ -79,7 +75,7 @@ static enum status measure_target(void *ctx, uint32_t i_weight, const char *modu
 static struct view room(uint8_t *memory, uint64_t *used, uint32_t element_bytes, uint32_t width)
 {
     struct view v = {memory ? memory + *used : NULL, width};
-    *used += aligned((uint64_t)element_bytes * width * LORA_CHUNK_ROWS);
+    *used += align_up((uint64_t)element_bytes * width * LORA_CHUNK_ROWS, ALIGN);
     return v;
 }
 
@@ -94,7 +90,8 @@ static enum status lay_out(struct lora_set *l, const struct program *p, uint8_t 
     *n_bytes = z.slot_bytes * l->s.max_loras;
     l->tables = NULL;
     if (l->s.device->ops->adapters.table) {
-        l->table_stride = aligned(p->n_weights * l->s.device->ops->adapters.bytes(l->s.device));
+        l->table_stride =
+            align_up(p->n_weights * l->s.device->ops->adapters.bytes(l->s.device), ALIGN);
         l->tables = memory ? memory + *n_bytes : NULL;
         *n_bytes += l->table_stride * l->s.max_loras;
     }
@@ -213,10 +210,10 @@ static const char *take(struct fit *f, struct weight *w, const struct weight_row
 {
     struct device *d = f->l->s.device;
     w->n_bytes = d->ops->loading.weight_bytes(d, w->dtype, w->n, w->k, w->group);
-    if (w->n_bytes == 0 || f->used + aligned(w->n_bytes) > f->l->slot_bytes)
+    if (w->n_bytes == 0 || f->used + align_up(w->n_bytes, ALIGN) > f->l->slot_bytes)
         return "it does not fit into the room of an adapter";
     w->data = f->memory + f->used;
-    f->used += aligned(w->n_bytes);
+    f->used += align_up(w->n_bytes, ALIGN);
     d->ops->loading.weight_pack(d, w, rows);
     return NULL;
 }

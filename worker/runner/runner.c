@@ -1,5 +1,6 @@
 #include "worker/runner/runner.h"
 
+#include "common/base/arena.h"
 #include "common/base/mem.h"
 #include "worker/lora/rows.h"
 #include "worker/runner/kept.h"
@@ -8,12 +9,7 @@
 #include "worker/runner/state.h"
 #include "worker/runner/steps.h"
 
-enum { DEVICE_ALIGN = 256 };
-
-static uint64_t aligned(uint64_t n)
-{
-    return (n + 63) / 64 * 64;
-}
+enum { HOST_ALIGN = 64, DEVICE_ALIGN = 256 };
 
 static uint32_t logits_width(const struct program *p)
 {
@@ -26,7 +22,7 @@ static uint32_t logits_width(const struct program *p)
 static void *take(const struct runner *r, uint64_t *used, uint64_t n)
 {
     uint8_t *at = r->memory + *used;
-    *used += aligned(n);
+    *used += align_up(n, HOST_ALIGN);
     return at;
 }
 
@@ -58,7 +54,7 @@ static uint64_t lay_out(struct runner *r, const struct program *p, const struct 
     r->expert_list = take(r, &used, c->moe.n_experts ? sizeof(uint32_t) * pass_rows : 0);
     r->scratch_bytes = ops->memory.scratch_bytes(d, &shape);
     if (!ops->on_host) /* operators lay out what is in these by themselves */
-        used = (used + DEVICE_ALIGN - 1) / DEVICE_ALIGN * DEVICE_ALIGN;
+        used = align_up(used, DEVICE_ALIGN);
     r->tables = take(r, &used, runner_tables_bytes(p, d));
     r->scratch = take(r, &used, r->scratch_bytes);
     return used;

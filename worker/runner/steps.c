@@ -1,13 +1,11 @@
 /* What a runner finds out of its program once: operators that the device does at once, tables of
  * experts and of heads, the room that operators need. */
 #include "worker/runner/steps.h"
+#include "common/base/arena.h"
 #include "common/base/mem.h"
 #include "worker/runner/state.h"
 
-static uint64_t aligned(uint64_t n)
-{
-    return (n + 255) / 256 * 256;
-}
+enum { TABLE_ALIGN = 256 };
 
 static uint32_t n_experts(const struct program *p)
 {
@@ -17,7 +15,9 @@ static uint32_t n_experts(const struct program *p)
 static uint64_t table_bytes(const struct program *p, const struct device *d, const struct op *o)
 {
     uint32_t n = o->kind == OP_MOE ? n_experts(p) : o->kind == OP_HEADS ? o->heads.n : 0;
-    return n > 0 && d->ops->loading.table_bytes ? aligned(d->ops->loading.table_bytes(d, n)) : 0;
+    return n > 0 && d->ops->loading.table_bytes
+               ? align_up(d->ops->loading.table_bytes(d, n), TABLE_ALIGN)
+               : 0;
 }
 
 uint64_t runner_tables_bytes(const struct program *p, const struct device *d)

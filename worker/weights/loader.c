@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "common/base/arena.h"
 #include "common/base/mem.h"
 #include "kernels/host/blocks.h"
 #include "worker/weights/dummy.h"
@@ -11,11 +12,6 @@
 #include "worker/weights/source_file.h"
 
 #define ALIGN 128u /* a line of a GPU's cache, two of a CPU's: vectors never straddle two */
-
-static uint64_t aligned(uint64_t n)
-{
-    return (n + ALIGN - 1) / ALIGN * ALIGN;
-}
 
 uint32_t loader_inner_unit(const struct model_config *c, const struct weights *w)
 {
@@ -123,10 +119,11 @@ static enum status measure_weight(const struct program *p, const struct weights 
         return error_set(err, STATUS_UNSUPPORTED,
                          "tensor %s is %s, %u to %u of %u inputs: this build has no kernel for it",
                          s.name, dtype_traits(s.dtype).name, x->k0, x->k0 + x->k_len, x->k);
-    *bytes += aligned(n) + (source_has_order(&s) ? aligned(n_inputs * sizeof(uint32_t)) : 0);
+    *bytes += align_up(n, ALIGN) +
+              (source_has_order(&s) ? align_up(n_inputs * sizeof(uint32_t), ALIGN) : 0);
     if (!x->bias_name.hf)
         return STATUS_OK;
-    *bytes += aligned(x->n_len * sizeof(float));
+    *bytes += align_up(x->n_len * sizeof(float), ALIGN);
     return check_vectors(p, w, &x->bias_name, x->layer, x->part.of_experts ? x->n_experts : 0,
                          source_place(x).n_rows, err);
 }
@@ -137,16 +134,16 @@ static enum status measure_op(const struct program *p, const struct weights *w, 
 {
     const struct model_config *c = p->config;
     if (o->kind == OP_ATTENTION && o->attention.sinks_name.hf) {
-        *bytes += aligned(p->heads.q.n * sizeof(float));
+        *bytes += align_up(p->heads.q.n * sizeof(float), ALIGN);
         return check_vector(p, w, &o->attention.sinks_name, o->layer, c->n_heads, err);
     }
     if (o->kind == OP_ROUTE && o->route.bias_name.hf) {
-        *bytes += aligned(c->moe.n_experts * sizeof(float));
+        *bytes += align_up(c->moe.n_experts * sizeof(float), ALIGN);
         return check_vector(p, w, &o->route.bias_name, o->layer, c->moe.n_experts, err);
     }
     if (o->kind != OP_NORM)
         return STATUS_OK;
-    *bytes += aligned(o->norm.dim * sizeof(float));
+    *bytes += align_up(o->norm.dim * sizeof(float), ALIGN);
     return check_vector(p, w, &o->norm.name, o->layer, o->norm.whole ? o->norm.whole : o->norm.dim,
                         err);
 }
@@ -178,7 +175,7 @@ struct loading {
 static void *take(struct loading *l, uint64_t n)
 {
     void *at = l->memory + l->used;
-    l->used += aligned(n);
+    l->used += align_up(n, ALIGN);
     return at;
 }
 
@@ -302,7 +299,8 @@ static void pack_source(const struct weights *w, struct device *d, struct op_wei
  * about as rows that were made of codes (of whose pages a whole matrix is). */
 static void pack_pieces(struct loading *l, struct op_weight *x, const struct source *s)
 {
-    uint64_t row_bytes = x->w.n_bytes / x->n_len + 1, done = l->used - aligned(x->w.n_bytes);
+    uint64_t row_bytes = x->w.n_bytes / x->n_len + 1,
+             done = l->used - align_up(x->w.n_bytes, ALIGN);
     uint32_t n = (uint32_t)(PIECE_BYTES / row_bytes) / PIECE_UNIT * PIECE_UNIT;
     n = n < PIECE_UNIT ? PIECE_UNIT : n;
     for (uint32_t first = 0; first < x->n_len; first += n) {

@@ -6,24 +6,24 @@
 #include "cli/base/program_name.h"
 #include "cli/commands/list.h"
 
-int cmd_bench(int argc, char **argv)
+int cmd_bench(const struct command_table *t, int argc, char **argv)
 {
     char name[40];
     if (argc > 1 && argv[1][0] != '-') {
         snprintf(name, sizeof name, "bench %.20s", argv[1]);
-        const struct command *c = command_find(name);
+        const struct command *c = command_find(t, name);
         if (c) {
             argv[1] = name;
-            return c->run(argc - 1, argv + 1);
+            return command_run(t, c, argc - 1, argv + 1);
         }
         fprintf(stderr, "cox bench: no benchmark \"%.20s\"; ", argv[1]);
     }
     bool asked = argc == 2 && (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0);
     FILE *to = asked ? stdout : stderr;
     fprintf(to, "usage: %s bench BENCHMARK [OPTION...]\n\n", program_name());
-    for (size_t i = 0; i < n_commands; i++)
-        if (strncmp(commands[i].name, "bench ", 6) == 0)
-            fprintf(to, "  %-11s %s\n", commands[i].name + 6, commands[i].help);
+    for (size_t i = 0; i < t->n; i++)
+        if (strncmp(t->rows[i].name, "bench ", 6) == 0)
+            fprintf(to, "  %-11s %s\n", t->rows[i].name + 6, t->rows[i].help);
     fprintf(to, "\n`%s bench BENCHMARK --help` lists its options.\n", program_name());
     return asked ? EXIT_FINE : EXIT_USAGE;
 }

@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "cli/base/command_line.h"
+#include "cli/base/plural.h"
 #include "cli/client/admin.h"
 #include "cli/commands/command.h"
 #include "cli/commands/tables.h"
@@ -197,11 +198,6 @@ static const json_t *worker_of(const json_t *status, const char *instance)
     json_array_foreach(json_object_get(status, "workers"), i,
                        w) if (strcmp(answer_text(w, "instance"), instance) == 0) return w;
     return NULL;
-}
-
-static const char *plural(long long n)
-{
-    return n == 1 ? "" : "s";
 }
 
 /* The sentence about the requests of the worker's replica: other replicas take them, or a spare

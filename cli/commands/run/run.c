@@ -30,20 +30,20 @@ static enum status check(const char *path, struct error *err)
 
 /* ---- which of them ---- */
 
-static int unknown_command(const char *name)
+static int unknown_command(const struct command_table *t, const char *name)
 {
     fprintf(stderr, "cox run: no command \"%.20s\"; cox run -f FILE, or", name);
     const char *between = " cox run ";
-    for (size_t i = 0; i < n_commands; i++)
-        if (strncmp(commands[i].name, "run ", 4) == 0) {
-            fprintf(stderr, "%s%s", between, commands[i].name + 4);
+    for (size_t i = 0; i < t->n; i++)
+        if (strncmp(t->rows[i].name, "run ", 4) == 0) {
+            fprintf(stderr, "%s%s", between, t->rows[i].name + 4);
             between = "|";
         }
     fputc('\n', stderr);
     return EXIT_USAGE;
 }
 
-int cmd_run(int argc, char **argv)
+int cmd_run(const struct command_table *t, int argc, char **argv)
 {
     char name[40];
     struct run_options o = {0};
@@ -57,11 +57,11 @@ int cmd_run(int argc, char **argv)
         .n_specs = run_n_specs};
     if (argc > 1 && argv[1][0] != '-') {
         snprintf(name, sizeof name, "run %.20s", argv[1]);
-        const struct command *c = command_find(name);
+        const struct command *c = command_find(t, name);
         if (!c)
-            return unknown_command(argv[1]);
+            return unknown_command(t, argv[1]);
         argv[1] = name;
-        return c->run(argc - 1, argv + 1);
+        return command_run(t, c, argc - 1, argv + 1);
     }
     if (command_parse(&line, argc, argv, &o, &res, &code)) {
         enum status s = STATUS_OK;

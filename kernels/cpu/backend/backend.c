@@ -13,6 +13,7 @@
 #include "kernels/cpu/backend/moe.h"
 #include "kernels/cpu/backend/rows.h"
 #include "kernels/cpu/backend/units.h"
+#include "kernels/cpu/dot/sets.h"
 
 enum { LOGITS_ROWS = 16, CACHE_LINE = 64, SMALL_PAGE = 4096 };
 #define HUGE_PAGE ((uint64_t)2 << 20)

@@ -27,6 +27,7 @@
  * results are parts that are merged as splits are. */
 #include "kernels/cuda/backend/latent.h"
 
+#include "common/base/arena.h"
 #include "common/base/mem.h"
 #include "kernels/cuda/attention/abi.h"
 #include "kernels/cuda/backend/enqueue.h"
@@ -35,11 +36,6 @@
 
 enum { ALIGN = 256, LEAST_ROWS = GPU_TILE_ROWS, PIECE_KEYS = 8192, KEYS_UNIT = 32 };
 #define EXPANDED_BYTES ((uint64_t)64 << 20) /* keys and values of a turn */
-
-static uint64_t aligned(uint64_t n)
-{
-    return (n + ALIGN - 1) / ALIGN * ALIGN;
-}
 
 static uint64_t least(uint64_t a, uint64_t b)
 {
@@ -58,20 +54,21 @@ struct turn {
 static uint64_t shared_bytes(const struct cuda_latent_shape *s)
 {
     return GPU_BLAS_WORKSPACE +
-           aligned((uint64_t)s->n_heads * cuda_latent_head(s) * s->kv_rank * sizeof(uint16_t));
+           align_up((uint64_t)s->n_heads * cuda_latent_head(s) * s->kv_rank * sizeof(uint16_t),
+                    ALIGN);
 }
 
 static uint64_t latents_bytes(const struct cuda_latent_shape *s, uint64_t n_keys)
 {
-    return aligned(least(n_keys, PIECE_KEYS) * s->kv_rank * sizeof(uint16_t));
+    return align_up(least(n_keys, PIECE_KEYS) * s->kv_rank * sizeof(uint16_t), ALIGN);
 }
 static uint64_t ropes_bytes(const struct cuda_latent_shape *s, uint64_t n_keys)
 {
-    return aligned(n_keys * s->rope * sizeof(uint16_t));
+    return align_up(n_keys * s->rope * sizeof(uint16_t), ALIGN);
 }
 static uint64_t expanded_bytes(const struct cuda_latent_shape *s, uint64_t n_keys, uint64_t n_heads)
 {
-    return aligned(n_keys * n_heads * cuda_latent_head(s) * sizeof(uint16_t));
+    return align_up(n_keys * n_heads * cuda_latent_head(s) * sizeof(uint16_t), ALIGN);
 }
 
 /* A turn has at most so many keys of one head. */
@@ -139,7 +136,7 @@ uint64_t cuda_latent_scratch_bytes(const struct cuda_device *x, const struct scr
     const uint64_t chunks = n_chunks > 1 ? s->n_rows * n_chunks : 0;
     return shared_bytes(&shape) + latents_bytes(&shape, tokens) + ropes_bytes(&shape, keys) +
            least(EXPANDED_BYTES, expanded_bytes(&shape, tokens, s->n_heads)) +
-           aligned(cuda_latent_parts_bytes(&shape, splits > chunks ? splits : chunks));
+           align_up(cuda_latent_parts_bytes(&shape, splits > chunks ? splits : chunks), ALIGN);
 }
 
 /* ---- which rows ---- */

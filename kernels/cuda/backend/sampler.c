@@ -8,8 +8,11 @@
 
 #include <string.h>
 
+#include "common/base/arena.h"
 #include "common/base/mem.h"
 #include "kernels/cuda/backend/enqueue.h"
+
+enum { ALIGN = 256 };
 
 struct step {
     uint8_t *host_lists; /* pinned, as all of the host's: places as of the device's */
@@ -36,32 +39,27 @@ static struct own_sampler *of(struct gpu_sampler *w)
     return (struct own_sampler *)w;
 }
 
-static uint64_t aligned(uint64_t n)
-{
-    return (n + 255) / 256 * 256;
-}
-
 /* The lists of one launch begin at a multiple of 256, each: so many more. */
 static uint64_t lists_bytes(const struct gpu_sampler_options *o)
 {
     uint64_t n_launches = o->n_places / (o->n_rows ? o->n_rows : 1) + 64;
-    return aligned((uint64_t)o->n_places * sizeof(struct gpu_sample_row)) +
-           aligned((uint64_t)o->n_places * sizeof(uint32_t)) +
-           aligned((uint64_t)o->n_biases * sizeof(struct gpu_bias)) +
-           aligned((uint64_t)o->n_allowed * sizeof(uint32_t)) +
-           aligned((uint64_t)o->n_history * sizeof(uint32_t)) + n_launches * 5 * 256;
+    return align_up((uint64_t)o->n_places * sizeof(struct gpu_sample_row), ALIGN) +
+           align_up((uint64_t)o->n_places * sizeof(uint32_t), ALIGN) +
+           align_up((uint64_t)o->n_biases * sizeof(struct gpu_bias), ALIGN) +
+           align_up((uint64_t)o->n_allowed * sizeof(uint32_t), ALIGN) +
+           align_up((uint64_t)o->n_history * sizeof(uint32_t), ALIGN) + n_launches * 5 * 256;
 }
 
 static uint64_t results_bytes(const struct gpu_sampler_options *o)
 {
-    return aligned((uint64_t)o->n_places * sizeof(struct gpu_sampled));
+    return align_up((uint64_t)o->n_places * sizeof(struct gpu_sampled), ALIGN);
 }
 
 uint64_t gpu_sampler_bytes(const struct gpu_sampler_options *o)
 {
-    return aligned((uint64_t)o->n_slots * sizeof(uint32_t)) +
-           aligned(cuda_sample_scratch_bytes(o->n_rows, o->vocab_size)) + aligned(lists_bytes(o)) +
-           results_bytes(o);
+    return align_up((uint64_t)o->n_slots * sizeof(uint32_t), ALIGN) +
+           align_up(cuda_sample_scratch_bytes(o->n_rows, o->vocab_size), ALIGN) +
+           align_up(lists_bytes(o), ALIGN) + results_bytes(o);
 }
 
 static void sampler_close(struct gpu_sampler *base)
@@ -91,7 +89,7 @@ static uint64_t put(struct own_sampler *w, struct step *s, const void *list, uin
     }
     if (n_bytes > 0)
         memcpy(s->host_lists + at, list, n_bytes);
-    s->n_used += aligned(n_bytes); /* which lists_bytes is a multiple of too */
+    s->n_used += align_up(n_bytes, ALIGN); /* which lists_bytes is a multiple of too */
     return at;
 }
 
@@ -216,9 +214,9 @@ static void lay_out(struct own_sampler *w)
     const struct gpu_sampler_options *o = &w->base.o;
     uint8_t *at = w->memory, *host = w->pinned;
     w->base.last = (uint32_t *)(void *)at;
-    at += aligned((uint64_t)o->n_slots * sizeof(uint32_t));
+    at += align_up((uint64_t)o->n_slots * sizeof(uint32_t), ALIGN);
     w->scratch = at;
-    at += aligned(w->scratch_bytes);
+    at += align_up(w->scratch_bytes, ALIGN);
     w->lists = at;
     at += w->lists_bytes;
     w->results = (struct gpu_sampled *)(void *)at;
@@ -229,7 +227,7 @@ static void lay_out(struct own_sampler *w)
         s->host = (struct gpu_sampled *)(void *)host;
         host += results_bytes(o);
         s->host_last = (uint32_t *)(void *)host;
-        host += aligned((uint64_t)o->n_slots * sizeof(uint32_t));
+        host += align_up((uint64_t)o->n_slots * sizeof(uint32_t), ALIGN);
         w->base.host_last[i] = s->host_last;
         w->base.results[i] = s->host;
     }
@@ -246,8 +244,9 @@ static enum status open_parts(struct own_sampler *w, struct error *err)
                          "raise --gpu-memory-utilization",
                          (double)gpu_sampler_bytes(o) / (1 << 20));
     TRY(gpu_host_alloc(w->device->gpu,
-                       GPU_SAMPLER_STEPS * (w->lists_bytes + results_bytes(o) +
-                                            aligned((uint64_t)o->n_slots * sizeof(uint32_t))),
+                       GPU_SAMPLER_STEPS *
+                           (w->lists_bytes + results_bytes(o) +
+                            align_up((uint64_t)o->n_slots * sizeof(uint32_t), ALIGN)),
                        &w->pinned, err));
     for (uint32_t i = 0; i < GPU_SAMPLER_STEPS; i++)
         TRY(gpu_event_new(w->device->gpu, &w->steps[i].event, err));
@@ -261,7 +260,7 @@ enum status gpu_sampler_open(struct device *d, const struct gpu_sampler_options 
     struct own_sampler *w = mem_zalloc(sizeof *w);
     w->base = (struct gpu_sampler){.ops = &sampler_ops, .o = *o, .n_bytes = gpu_sampler_bytes(o)};
     w->device = cuda_of(d);
-    w->lists_bytes = aligned(lists_bytes(o));
+    w->lists_bytes = align_up(lists_bytes(o), ALIGN);
     w->scratch_bytes = cuda_sample_scratch_bytes(o->n_rows, o->vocab_size);
     enum status s = open_parts(w, err);
     if (s != STATUS_OK) {

@@ -12,7 +12,6 @@
 #include "kernels/cuda/comm/nccl_state.h"
 
 #include <errno.h>
-#include <sched.h>
 #include <stdio.h>
 #include <string.h>
 #include <time.h>
@@ -27,93 +26,8 @@ enum {
     LATE_MS = 1000,      /* of leave behind the deadline, before whoever is to call it is stuck */
     CALL_GRACE_MS = 200, /* that a call in NCCL may last when communicators are aborted */
     GROUP_ABORT_VERSION = 22200, /* ncclCommAbort inside of a group */
-    ASYNC_EVERY = 64,            /* turns of a wait between two looks at the communicators */
-    SPIN_TURNS = 2000,
-    YIELD_TURNS = 4000,
-    NAP_NS = 20000
+    ASYNC_EVERY = 64             /* turns of a wait between two looks at the communicators */
 };
-
-void nccl_relax(uint32_t n)
-{
-    if (n < SPIN_TURNS)
-        return;
-    if (n < YIELD_TURNS)
-        (void)sched_yield();
-    else
-        (void)nanosleep(&(struct timespec){.tv_nsec = NAP_NS}, NULL);
-}
-
-static void bump(const struct nccl_comm *c)
-{
-    if (c->o.progress)
-        atomic_fetch_add_explicit(c->o.progress, 1, memory_order_relaxed);
-}
-
-static enum status interrupted(struct error *err)
-{
-    return error_set(err, STATUS_CLOSED, "interrupted");
-}
-
-/* Both are sequentially consistent: either the aborting thread sees the call, or the call sees the
- * interrupt. */
-enum status nccl_enter(struct nccl_comm *c, struct error *err)
-{
-    atomic_store(&c->in_call, true);
-    if (!atomic_load(&c->interrupted))
-        return STATUS_OK;
-    atomic_store(&c->in_call, false);
-    return interrupted(err);
-}
-
-void nccl_exit(struct nccl_comm *c)
-{
-    atomic_store(&c->in_call, false);
-}
-
-enum status nccl_check(const struct nccl_comm *c, int result, const char *call, struct error *err)
-{
-    enum status s = result == NCCL_INVALID_ARGUMENT || result == NCCL_INVALID_USAGE ? STATUS_INVALID
-                                                                                    : STATUS_IO;
-    if (result == NCCL_SUCCESS)
-        return STATUS_OK;
-    if (result == NCCL_IN_PROGRESS)
-        return STATUS_AGAIN;
-    const char *last = c->api.get_last_error(NULL);
-    return error_set(err, s, "%s: %s%s%.300s", call, c->api.get_error_string(result),
-                     last && last[0] ? ": " : "", last ? last : "");
-}
-
-/* STATUS_AGAIN: it is busy with what it was told. */
-static enum status look_at(struct nccl_comm *c, struct nccl_native *const *comm, const char *call,
-                           struct error *err)
-{
-    int result = NCCL_SUCCESS;
-    TRY(nccl_enter(c, err));
-    int asked = *comm ? c->api.comm_get_async_error(*comm, &result) : NCCL_SUCCESS;
-    enum status s = nccl_check(c, asked, "ncclCommGetAsyncError", err);
-    if (s == STATUS_OK)
-        s = nccl_check(c, result, call, err);
-    nccl_exit(c);
-    return s;
-}
-
-enum status nccl_settle(struct nccl_comm *c, struct nccl_native *const *comm, int result,
-                        const char *call, uint32_t timeout_ms, struct error *err)
-{
-    enum status s = nccl_check(c, result, call, err);
-    uint64_t until = clock_mono_ns() + timeout_ms * NS_PER_MS;
-    for (uint32_t n = 0; s == STATUS_AGAIN; n++) {
-        /* before the look: who is off his core between the two looks again */
-        uint64_t now = clock_mono_ns();
-        s = look_at(c, comm, call, err);
-        if (s == STATUS_AGAIN && now > until)
-            return error_set(err, STATUS_TIMEOUT, "%s: still in progress after %u ms", call,
-                             timeout_ms);
-        bump(c);
-        nccl_relax(n);
-    }
-    return s;
-}
 
 /* ---- joining ---- */
 
@@ -178,7 +92,7 @@ static enum status join(struct gpu_comm *base, const struct gpu_comm_group *g, s
 {
     struct nccl_comm *c = nccl_of(base);
     if (atomic_load(&c->interrupted))
-        return interrupted(err);
+        return nccl_interrupted(err);
     if (atomic_load(&c->has_comms))
         return error_set(err, STATUS_INVALID, "the group before has not been left");
     TRY(check_group(g, err));
@@ -314,7 +228,7 @@ static enum gpu_comm_end await_stream(struct nccl_comm *c, uint64_t until, struc
             error_set(err, STATUS_TIMEOUT, "the device has not come to an end");
             return GPU_COMM_STUCK;
         }
-        bump(c);
+        nccl_bump(c);
         nccl_relax(n);
         now = clock_mono_ns();
     }
@@ -374,7 +288,7 @@ static enum status look_at_comms(struct nccl_comm *c, struct error *err)
     struct nccl_native *const *const comms[] = {&c->all, &c->stage};
     uint32_t n = c->base.group.pp > 1 && c->base.group.tp > 1 ? 2 : 1;
     for (uint32_t i = 0; i < n; i++) {
-        enum status s = look_at(c, comms[i], "a rank of the group is lost", err);
+        enum status s = nccl_look(c, comms[i], "a rank of the group is lost", err);
         if (s != STATUS_OK && s != STATUS_AGAIN)
             return s;
     }
@@ -392,7 +306,7 @@ static enum status wait_done(struct gpu_comm *base, enum status (*done)(void *, 
     }
     for (uint32_t n = 1;; n++) {
         if (atomic_load(&c->interrupted))
-            return interrupted(err);
+            return nccl_interrupted(err);
         uint64_t now = clock_mono_ns();
         enum status s = done(ctx, err);
         bool look = n % ASYNC_EVERY == 0 || s != STATUS_AGAIN;
@@ -404,7 +318,7 @@ static enum status wait_done(struct gpu_comm *base, enum status (*done)(void *, 
             return error_set(err, STATUS_TIMEOUT, "the device has not come to an end after %u ms",
                              c->o.wait_timeout_ms);
         if (look)
-            bump(c);
+            nccl_bump(c);
         nccl_relax(n);
     }
 }

@@ -1,6 +1,7 @@
 #pragma once
-/* The files of the collectives over NCCL share this: nccl_library.c (dlopen), nccl.c (joining,
- * leaving, waiting), nccl_ops.c (the collectives), nccl_oneshot.c (small sums over peer memory). */
+/* The files of the collectives over NCCL share this: nccl_library.c (dlopen), nccl_call.c (one
+ * call), nccl_ops.c (the collectives), nccl_oneshot.c (small sums over peer memory), and above them
+ * nccl.c (joining, leaving, waiting). */
 #include <pthread.h>
 
 #include "kernels/cuda/comm/abi.h"
@@ -47,8 +48,8 @@ static inline struct nccl_comm *nccl_of(struct gpu_comm *c)
     return (struct nccl_comm *)c;
 }
 
-/* A call of NCCL is to be made. STATUS_CLOSED: interrupted, and communicators may be freed any
- * moment. */
+/* nccl_call.c. A call of NCCL is to be made. STATUS_CLOSED: interrupted, and communicators may be
+ * freed any moment. */
 MUST_USE enum status nccl_enter(struct nccl_comm *c, struct error *err);
 void nccl_exit(struct nccl_comm *c);
 /* What a call returned, as ours: NCCL_SUCCESS is STATUS_OK, NCCL_IN_PROGRESS STATUS_AGAIN. */
@@ -58,6 +59,13 @@ MUST_USE enum status nccl_check(const struct nccl_comm *c, int result, const cha
  * it is no longer in progress. */
 MUST_USE enum status nccl_settle(struct nccl_comm *c, struct nccl_native *const *comm, int result,
                                  const char *call, uint32_t timeout_ms, struct error *err);
+/* STATUS_AGAIN: the communicator is busy with what it was told by `call`. */
+MUST_USE enum status nccl_look(struct nccl_comm *c, struct nccl_native *const *comm,
+                               const char *call, struct error *err);
+/* STATUS_CLOSED. */
+MUST_USE enum status nccl_interrupted(struct error *err);
+/* Whoever watches this rank sees that it is alive. */
+void nccl_bump(const struct nccl_comm *c);
 /* A moment's rest of a loop that has turned n times: first none, then short, then 20 us. */
 void nccl_relax(uint32_t n);
 

@@ -92,13 +92,6 @@ constexpr uint32_t GROUPED_FEW_ROWS = 8, GROUPED_SMALL_ROWS = 16, GROUPED_LARGE_
 cudaError_t grouped_small(const struct gpu_stream *s, const struct grouped_args &a,
                           uint32_t n_multiprocessors);
 cudaError_t grouped_large(const struct gpu_stream *s, const struct grouped_args &a);
-/* One of them, by tile_rows. */
-static inline cudaError_t grouped_run(const struct gpu_stream *s, const struct grouped_args &a,
-                                      uint32_t n_multiprocessors)
-{
-    return a.tile_rows == GROUPED_LARGE_ROWS ? grouped_large(s, a)
-                                             : grouped_small(s, a, n_multiprocessors);
-}
 
 /* Without a bias. */
 MUST_USE enum status grouped_matrix_fill(const struct weight *w, struct grouped_matrix *out,

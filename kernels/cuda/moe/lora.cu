@@ -9,7 +9,7 @@
  * Bytes: of few rows (grouped_small.cu) a block streams an adapter's A with all of its warps along
  * K, 16 bytes a lane; a tile's low part is a few KB that stay in the second cache; B is read by as
  * many blocks as it has outputs for. */
-#include "kernels/cuda/moe/grouped.cuh"
+#include "kernels/cuda/moe/grouped_run.cuh"
 
 namespace
 {

@@ -6,7 +6,7 @@
  *
  * Sorting: a block for each expert reads all ids twice, 4 bytes a lane, side by side (they lie in
  * the L2 cache), once to count everybody's, once to put its own; no block waits for another. */
-#include "kernels/cuda/moe/grouped.cuh"
+#include "kernels/cuda/moe/grouped_run.cuh"
 
 extern "C" {
 #include "kernels/cuda/moe/abi.h"

@@ -3,6 +3,7 @@
 #include "cli/base/command_line.h"
 #include "cli/commands/flags.h"
 #include "cli/commands/list.h"
+#include "cli/table.h"
 #include "cli/up/plan/options.h"
 
 #include <jansson.h>
@@ -35,13 +36,13 @@ static void test_nearest(void **state)
         {"a-name-that-is-much-longer-than-any-command-is", NULL},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
-        const struct command *c = command_nearest(cases[i][0]);
+        const struct command *c = command_nearest(&commands, cases[i][0]);
         const char *got = c ? c->name : "(none)";
         if (strcmp(got, cases[i][1] ? cases[i][1] : "(none)") != 0)
             fail_msg("%s: %s", cases[i][0], got);
     }
-    for (size_t i = 0; i < n_commands; i++)
-        assert_ptr_equal(command_find(commands[i].name), &commands[i]);
+    for (size_t i = 0; i < commands.n; i++)
+        assert_ptr_equal(command_find(&commands, commands.rows[i].name), &commands.rows[i]);
 }
 
 static void test_completion(void **state)
@@ -51,7 +52,7 @@ static void test_completion(void **state)
     strbuf_init(&b, 0);
     for (size_t i = 0; i < 3; i++) {
         strbuf_reset(&b);
-        assert_true(completion_write(shells[i], &b));
+        assert_true(completion_write(&commands, shells[i], &b));
         assert_non_null(strstr(b.ptr, "status"));
         assert_non_null(strstr(b.ptr, "tensor-parallel-size"));
         assert_non_null(strstr(b.ptr, "no-async-scheduling"));
@@ -59,7 +60,7 @@ static void test_completion(void **state)
         assert_null(strstr(b.ptr, "enable-dbo"));
         assert_non_null(strstr(b.ptr, "terminate")); /* of `cox run` */
     }
-    assert_false(completion_write("tcsh", &b));
+    assert_false(completion_write(&commands, "tcsh", &b));
     strbuf_fini(&b);
 }
 
@@ -67,7 +68,7 @@ static void test_flags_page_is_current(void **state)
 {
     struct strbuf want;
     strbuf_init(&want, 0);
-    flags_write_markdown(&want);
+    flags_write_markdown(&commands, &want);
     FILE *f = fopen("docs/flags.md", "r");
     if (!f)
         fail_msg("docs/flags.md: run the test in the source folder");
@@ -92,14 +93,14 @@ static void test_flags_as_json(void **state)
     };
     struct strbuf b;
     strbuf_init(&b, 0);
-    flags_write_json(&b);
+    flags_write_json(&commands, &b);
     for (size_t i = 0; i < sizeof want / sizeof *want; i++)
         if (!strstr(b.ptr, want[i]))
             fail_msg("not there: %s", want[i]);
     assert_non_null(strstr(strstr(b.ptr, "\"name\": \"api_key\""), "\"secret\": true"));
     json_t *all = json_loads(b.ptr, 0, NULL);
     assert_non_null(all);
-    const struct command *head = command_find("head");
+    const struct command *head = command_find(&commands, "head");
     assert_int_equal(json_array_size(json_object_get(all, "head")), *head->n_specs);
     json_decref(all);
     strbuf_fini(&b);

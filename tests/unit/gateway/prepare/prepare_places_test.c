@@ -12,7 +12,7 @@
 #include "gateway/dialects/dialects.h"
 #include "gateway/prepare/dialect.h"
 #include "gateway/prepare/prepare.h"
-#include "gateway/sagemaker/djl.h"
+#include "gateway/sagemaker/djl_dialects.h"
 
 static struct text_tokenizer *tokenizer;
 static struct text_template *chat;

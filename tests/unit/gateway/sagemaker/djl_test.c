@@ -1,5 +1,5 @@
 /* DJL's schemas from body to exact bytes. */
-#include "gateway/sagemaker/djl.h"
+#include "gateway/sagemaker/djl_dialects.h"
 #include "gateway/sagemaker/djl_error.h"
 
 #include <string.h>

@@ -7,7 +7,7 @@
 
 #include <cmocka.h>
 
-#include "kernels/cpu/dot/dot.h"
+#include "kernels/cpu/dot/sets.h"
 #include "kernels/cpu/kernels.h"
 #include "kernels/cpu/linear/rounded.h"
 #include "kernels/kv_layout.h"

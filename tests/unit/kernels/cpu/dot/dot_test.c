@@ -15,6 +15,7 @@
 
 #include <cmocka.h>
 
+#include "kernels/cpu/dot/sets.h"
 #include "tests/unit/kernels/cpu/weights_fixture.h"
 
 static const struct dot_kernels dot_kernels_spec = {

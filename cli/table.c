@@ -1,5 +1,6 @@
 /* Every command of `cox`, in the order in which `cox help` lists them. */
-#include "cli/commands/command.h"
+#include "cli/table.h"
+
 #include "cli/commands/tables.h"
 #include "cli/pull/options.h"
 #include "cli/up/plan/options.h"
@@ -11,20 +12,20 @@
 
 #define TABLE(t) .specs = t##_specs, .n_specs = &t##_n_specs
 
-const struct command commands[] = {
+static const struct command rows[] = {
     {"up", "MODEL [OPTION...]", "a whole cluster on this machine, supervised", cmd_up, TABLE(up)},
     {"serve", "MODEL [OPTION...]", "the same as up, by vLLM's name", cmd_serve, TABLE(up)},
     {"pull", "MODEL [OPTION...]", "fetch a model into the cache", cmd_pull, TABLE(pull)},
     {"models", "[OPTION...]", "list the models in the cache", cmd_models, TABLE(models)},
     {"rm", "MODEL... [OPTION...]", "remove models from the cache", cmd_rm, TABLE(rm)},
-    {"head", "[OPTION...]", "one head (cox-head)", cmd_head, head_option_specs,
-     &head_n_option_specs},
-    {"worker", "[OPTION...]", "one worker (cox-worker)", cmd_worker, worker_option_specs,
-     &worker_n_option_specs},
+    {"head", "[OPTION...]", "one head (cox-head)", cmd_head, .specs = head_option_specs,
+     .n_specs = &head_n_option_specs},
+    {"worker", "[OPTION...]", "one worker (cox-worker)", cmd_worker, .specs = worker_option_specs,
+     .n_specs = &worker_n_option_specs},
     {"workers", "--ranks N [OPTION...]", "several workers of one pod, supervised", cmd_workers,
      TABLE(workers)},
-    {"gateway", "[OPTION...]", "one gateway (cox-gateway)", cmd_gateway, gateway_options,
-     &n_gateway_options},
+    {"gateway", "[OPTION...]", "one gateway (cox-gateway)", cmd_gateway, .specs = gateway_options,
+     .n_specs = &n_gateway_options},
     {"status", "[OPTION...]", "nodes, groups, KV blocks, requests of a running cluster", cmd_status,
      TABLE(status)},
     {"top", "[OPTION...]", "the same live: tokens/s, sequences, bars of the KV cache", cmd_top,
@@ -35,8 +36,8 @@ const struct command commands[] = {
     {"smoke", "[OPTION...]", "ask a gateway for a little of everything, until it answers right",
      cmd_smoke, TABLE(smoke)},
     {"run", "-f FILE [OPTION...]",
-     "what a run file says, here; create, list, show, logs, terminate, delete, render", cmd_run,
-     TABLE(run)},
+     "what a run file says, here; create, list, show, logs, terminate, delete, render",
+     .run_among = cmd_run, TABLE(run)},
     {"run create", "-f FILE | --from ID [OPTION...]", "in the background", cmd_run_create,
      TABLE(run_create)},
     {"run list", "[OPTION...]", "the runs that are kept here", cmd_run_list, TABLE(run_list)},
@@ -51,7 +52,7 @@ const struct command commands[] = {
     {"run-batch", "[MODEL] -i IN.jsonl -o OUT.jsonl [OPTION...]", "a file of requests to a cluster",
      cmd_run_batch, TABLE(run_batch)},
     {"bench", "serve|throughput|latency|startup [OPTION...]",
-     "benchmarks with the flags and the figures of vLLM's", cmd_bench, NULL, NULL},
+     "benchmarks with the flags and the figures of vLLM's", .run_among = cmd_bench},
     {"bench serve", "[OPTION...]", "a load of streams against a server that runs", cmd_bench_serve,
      TABLE(bench_serve)},
     {"bench throughput", "--model MODEL [OPTION...]",
@@ -87,10 +88,10 @@ const struct command commands[] = {
      TABLE(plan)},
     {"replay", "FILE [OPTION...]", "run a head's --step-log again and compare every plan",
      cmd_replay, TABLE(replay)},
-    {"version", "", "the version of this build", cmd_version, NULL, NULL},
-    {"completion", "bash|zsh|fish", "a script for the shell's completion", cmd_completion, NULL,
-     NULL},
-    {"help", "[COMMAND]", "this list, or a command's options", cmd_help, NULL, NULL},
-    {"flags", "", NULL, cmd_flags, NULL, NULL},
+    {"version", "", "the version of this build", .run = cmd_version},
+    {"completion", "bash|zsh|fish", "a script for the shell's completion",
+     .run_among = cmd_completion},
+    {"help", "[COMMAND]", "this list, or a command's options", .run_among = cmd_help},
+    {"flags", "", NULL, .run_among = cmd_flags},
 };
-const size_t n_commands = sizeof commands / sizeof commands[0];
+const struct command_table commands = {rows, sizeof rows / sizeof rows[0]};

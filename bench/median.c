@@ -1,4 +1,4 @@
-#include "bench/comm/median.h"
+#include "bench/median.h"
 
 #include <stdlib.h>
 

@@ -1,0 +1,10 @@
+#pragma once
+/* A clock of a bench, in seconds. */
+#include <time.h>
+
+static inline double bench_seconds(clockid_t clock)
+{
+    struct timespec t;
+    clock_gettime(clock, &t);
+    return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
+}

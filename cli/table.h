@@ -1,0 +1,4 @@
+#pragma once
+#include "cli/commands/command.h"
+
+extern const struct command_table commands;
