@@ -10,6 +10,7 @@ from cluster import ROOT
 from dashboard_fixture import POLICY, TYPES
 
 CHAT, PAGES = ROOT / "gateway/chat", ROOT / "common/pages"
+SERVED = [p for folder in (CHAT, PAGES) for p in folder.iterdir() if p.suffix != ".md"]
 
 
 def pieces(text):

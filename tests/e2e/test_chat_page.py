@@ -10,7 +10,7 @@ import threading
 import httpx
 import pytest
 from browser import MISSING, Browser
-from chat_fixture import CHAT, PAGES, ChatFixture, Script, cut_after, error_after, refuse, say, token
+from chat_fixture import CHAT, SERVED, ChatFixture, Script, cut_after, error_after, refuse, say, token
 from cluster import BIN, ROOT, SLOW, Cluster, free_ports, get, wait_for
 from dashboard_fixture import POLICY
 
@@ -84,7 +84,7 @@ def test_the_page_is_open_small_and_may_ask_its_own_origin_alone(cluster):
     page = httpx.get(cluster.url + "/")
     files = re.findall(r'(?:href|src)="(chat/[\w.]+)"', page.text)
     assert page.status_code == 200 and len(files) == 3
-    for p in [*CHAT.iterdir(), *PAGES.iterdir()]:
+    for p in SERVED:
         path = "/" if p.name == "index.html" else f"/chat/{p.name}"
         r = httpx.get(cluster.url + path)
         assert (r.status_code, r.text, r.headers["content-security-policy"]) == (200, p.read_text(), POLICY), p
@@ -94,7 +94,7 @@ def test_the_page_is_open_small_and_may_ask_its_own_origin_alone(cluster):
         assert (head.status_code, head.content, head.headers["content-length"]) == (200, b"", str(len(r.content)))
     assert httpx.get(cluster.url + "/chat/nothing.js").status_code == 404
     assert httpx.post(cluster.url + "/", json={}, headers={"x-api-key": KEY}).status_code == 405
-    assert sum(p.stat().st_size for p in [*CHAT.iterdir(), *PAGES.iterdir()]) < 60_000
+    assert sum(p.stat().st_size for p in SERVED) < 60_000
     assert not re.search(r"\son\w+=|\sstyle=|<script(?![^>]*\ssrc=)|https?://", page.text), "the policy would refuse it"
     for p in CHAT.glob("*.js"):  # the model's text is never HTML
         assert not re.search(r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|eval\(|new Function|srcdoc", p.read_text()), p
@@ -125,7 +125,7 @@ def test_a_gateway_without_the_page_does_not_know_its_paths(option):
 
 
 def test_behind_a_prefix_the_page_asks_below_it():
-    for p in CHAT.iterdir():  # relative addresses: --root-path needs nothing else
+    for p in SERVED:  # relative addresses: --root-path needs nothing else
         assert not re.search(r'(?:href|src)="/|fetch\("/|"/v1/', p.read_text()), p
     with gateway("--root-path", "/llm") as url:
         assert [httpx.get(url + path).status_code for path in ("/llm/", "/llm/chat/main.js", "/", "/llm/nothing")] == [200, 200, 200, 404]

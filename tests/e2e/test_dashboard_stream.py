@@ -13,7 +13,7 @@ from cluster import ROOT, SLOW, Cluster, get, wait_for
 KEY = "admin-e2e"
 LISTENERS = int(re.search(r"#define STREAM_LISTENERS\s+(\d+)u", (ROOT / "head/admin/stream.h").read_text())[1])
 FILES = {"/": "text/html"} | {f"/dashboard/{p.name}": "text/css" if p.suffix == ".css" else "text/javascript"
-                              for p in [*(ROOT / "head/admin/dashboard").iterdir(), *(ROOT / "common/pages").iterdir()] if p.suffix != ".html"}
+                              for p in [*(ROOT / "head/admin/dashboard").iterdir(), *(ROOT / "common/pages").iterdir()] if p.suffix not in (".html", ".md")}
 
 
 @pytest.fixture(scope="module")

@@ -4,7 +4,7 @@
 # they differ there is a race. Sourced by first-run.
 
 port=18400 up=
-at_most() { # at_most SECONDS: so many, or what is left for all parts; at least one
+up_to() { # up_to SECONDS: so many, or what is left for all parts; at least one
     local n=$1
     [ "$n" -le "$(left)" ] || n=$(left)
     echo $((n > 1 ? n : 1))
@@ -19,7 +19,7 @@ serve_start() { # serve_start NAME SHAPE FLAGS...: the process `up`, which leads
         --load-format dummy --served-model-name m --host 127.0.0.1 --port $port --head-port $((port + 1)) --admin-port $((port + 2)) \
         --worker-http-port $((port + 3)) "$@" >"$LOG/up-$name.txt" 2>&1 </dev/null) &
     up=$!
-    python3 "$HERE/ask.py" $port "$(at_most 60)" 64 $up >"$LOG/ask-$name.txt" 2>&1
+    python3 "$HERE/ask.py" $port "$(up_to 60)" 64 $up >"$LOG/ask-$name.txt" 2>&1
 }
 serve_stop() {
     kill -TERM -- "-$up" 2>/dev/null
@@ -34,7 +34,7 @@ number_of() { # number_of FILE LABEL: of the table that cox bench serve prints
 }
 load() { # load NAME SHAPE STREAMS PROMPTS IN OUT: one figure
     local f="$LOG/load-$1-$3-$5.txt" rate
-    ours timeout "$(at_most 60)" bin/cox bench serve --base-url http://127.0.0.1:$port --model m --tokenizer "$T/model-$2" --num-prompts "$4" --max-concurrency "$3" \
+    ours timeout "$(up_to 60)" bin/cox bench serve --base-url http://127.0.0.1:$port --model m --tokenizer "$T/model-$2" --num-prompts "$4" --max-concurrency "$3" \
         --random-input-len "$5" --random-output-len "$6" --ignore-eos --disable-tqdm --num-warmups "$3" --percentile-metrics ttft,tpot,itl >"$f" 2>&1
     rate=$(number_of "$f" 'Output token throughput (tok\/s)')
     echo "| serve | $1: $3 streams, $5 in, $6 out | ${rate:-FAILED} tok/s out, $(number_of "$f" 'Total token throughput (tok\/s)') all," \
