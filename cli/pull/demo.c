@@ -137,7 +137,7 @@ static enum status list_part(struct demo *d, unsigned part, struct error *err)
     strbuf_init(&page, PAGE_MAX_BYTES);
     strbuf_printf(&url, "%s/" PROJECT "%u/", d->index, part);
     const struct pull_words words = {
-        "the demo model", "does the index want a user (https://USER:PASSWORD@HOST/…)?",
+        "the demo model", "does the index want a user (USER:PASSWORD@ in front of its host)?",
         "is it an index that mirrors pypi.org (COX_INDEX, PIP_INDEX_URL)?"};
     const struct fetch_call call = {.url = strbuf_str(&url).ptr,
                                     .user = d->user,
