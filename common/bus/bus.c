@@ -589,8 +589,9 @@ void bus_close(struct bus *b)
     close_ports(b);
     loop_timer_stop(b->try_others);
     zap_stop(b->zap);
-    if (b->context)
-        zmq_ctx_term(b->context); /* waits for bus_linger's time at most */
+    /* It waits for the time of bus_linger at most. A signal ends the wait, not the threads. */
+    while (b->context && zmq_ctx_term(b->context) != 0 && errno == EINTR)
+        ;
     explicit_bzero(&b->keys, sizeof b->keys);
     mem_free(b);
 }

@@ -2,10 +2,14 @@
 #include "common/bus/bus.c"
 
 #include <arpa/inet.h>
+#include <dirent.h>
 #include <netinet/in.h>
 #include <poll.h>
+#include <pthread.h>
 #include <setjmp.h>
+#include <signal.h>
 #include <stdarg.h>
+#include <stdatomic.h>
 #include <stddef.h>
 #include <stdlib.h>
 #include <sys/socket.h>
@@ -597,6 +601,59 @@ static void test_close_inside_a_handler(void **state)
 
 /* A raw socket sends what no peer of ours does; then a good frame, which must be all that arrives.
  */
+static void ignore(int number)
+{
+    (void)number;
+}
+
+struct pest {
+    pthread_t whom;
+    atomic_bool stop;
+};
+
+static void *pester(void *ctx)
+{
+    struct pest *p = ctx;
+    while (!atomic_load(&p->stop)) {
+        pthread_kill(p->whom, SIGUSR1);
+        usleep(20);
+    }
+    return NULL;
+}
+
+static unsigned n_threads(void)
+{
+    DIR *d = opendir("/proc/self/task");
+    unsigned n = 0;
+    while (readdir(d))
+        n++;
+    closedir(d);
+    return n;
+}
+
+/* A second SIGTERM must not leave the context's threads behind. */
+static void test_signals_while_it_closes(void **state)
+{
+    struct sigaction a = {.sa_handler = ignore}; /* without SA_RESTART */
+    sigaction(SIGUSR1, &a, NULL);
+    unsigned before = n_threads();
+    for (int i = 0; i < 20; i++) {
+        struct pair p;
+        pair_open(&p, true);
+        wait_up(&p);
+        struct pest pest = {.whom = pthread_self()};
+        pthread_t t;
+        assert_int_equal(pthread_create(&t, NULL, pester, &pest), 0);
+        pair_fini(&p);
+        atomic_store(&pest.stop, true);
+        pthread_join(t, NULL);
+    }
+    signal(SIGUSR1, SIG_DFL);
+    for (int i = 0; i < 500 && n_threads() != before; i++)
+        usleep(10000); /* a joined thread may still be listed for a moment */
+    assert_int_equal(n_threads(), before);
+}
+
 static void test_foreign_shapes_are_dropped(void **state)
 {
     struct pair p;
@@ -685,6 +742,7 @@ int main(void)
         cmocka_unit_test(test_peer_finds_a_new_head),
         cmocka_unit_test(test_several_addresses),
         cmocka_unit_test(test_close_inside_a_handler),
+        cmocka_unit_test(test_signals_while_it_closes),
         cmocka_unit_test(test_foreign_shapes_are_dropped),
         cmocka_unit_test(test_high_water_mark_and_size),
     };
