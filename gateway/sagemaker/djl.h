@@ -11,7 +11,7 @@
 
 enum djl_form { DJL_ROLLING = 1, DJL_ASYNC = 2, DJL_TGI = 4, DJL_STATIC = 8 };
 
-/* Who answers instead of the form's own dialect where the body holds something else. */
+/* The dialects that answer instead of the form's own one where the body holds something else. */
 struct djl_answers {
     const struct dialect *sse, *chat, *chat_sse, *async_chat, *async_prompt;
 };

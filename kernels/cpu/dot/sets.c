@@ -10,7 +10,7 @@
 #include <unistd.h>
 #endif
 
-/* What a set needs beyond its level. */
+/* The features of the CPU that a set needs beyond its level. */
 #ifdef __aarch64__
 static bool has_more(const struct dot_kernels *kernels)
 {

@@ -31,10 +31,10 @@ struct gpu_sample_lists {
 
 struct gpu_sampler;
 struct gpu_sampler_ops {
-    /* Of the step i_step: begin, send and sample any number of times, end; then its results are
-     * due. A step begins when the one that had its number before is over (wait), or nobody wants
-     * its results and the device was waited for. Errors of send, sample and end: STATUS_LIMIT where
-     * a list has no room, and what the device says, after which it is lost. */
+    /* The calls for the step i_step: begin, send and sample any number of times, end; then its
+     * results are due. A step begins when the one that had its number before is over (wait), or
+     * nobody wants its results and the device was waited for. Errors of send, sample and end:
+     * STATUS_LIMIT where a list has no room, and what the device says, after which it is lost. */
     void (*begin)(struct gpu_sampler *w, uint32_t i_step);
     /* The lists go to the device. *at: at_rows there. */
     MUST_USE enum status (*send)(struct gpu_sampler *w, uint32_t i_step,
@@ -45,8 +45,8 @@ struct gpu_sampler_ops {
      * same arguments in every step, so that it may be recorded. */
     MUST_USE enum status (*sample)(struct gpu_sampler *w, float *logits, uint32_t stride,
                                    struct error *err);
-    /* What comes back: the results of n_places, and last of the first n_slots (a rank that has it
-     * from another's device). */
+    /* Asks for what comes back: the results of n_places, and last of the first n_slots (a rank that
+     * has it from another's device). */
     MUST_USE enum status (*end)(struct gpu_sampler *w, uint32_t i_step, uint32_t n_places,
                                 uint32_t n_slots, struct error *err);
     /* STATUS_AGAIN: not yet. */
@@ -65,7 +65,8 @@ struct gpu_sampler {
 
 /* That it takes of the device's memory. */
 uint64_t gpu_sampler_bytes(const struct gpu_sampler_options *o);
-/* Of a device that cuda_device_open gave, which is closed later. STATUS_NO_MEMORY. */
+/* Opens the sampler of a device that cuda_device_open gave, which is closed later.
+ * STATUS_NO_MEMORY. */
 MUST_USE enum status gpu_sampler_open(struct device *d, const struct gpu_sampler_options *o,
                                       struct gpu_sampler **out, struct error *err);
 
