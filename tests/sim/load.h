@@ -1,9 +1,9 @@
 #pragma once
-/* What clients ask of a replica over a while, from a seed: each tenant is a Poisson process with
- * lognormal lengths, bursts on top, shared system prompts in front. Lengths like ShareGPT's have
- * the means that the PagedAttention paper gives (Kwon et al. 2023, figure 11: prompts of 161.31
- * tokens, answers of 337.99); how wide they spread (sigma 1.2 and 0.9 of the logarithm) is our
- * choice. Everything is drawn at once and does not depend on who serves it. */
+/* The load: requests of clients to a replica over a while, from a seed: each tenant is a Poisson
+ * process with lognormal lengths, bursts on top, shared system prompts in front. Lengths like
+ * ShareGPT's have the means that the PagedAttention paper gives (Kwon et al. 2023, figure 11:
+ * prompts of 161.31 tokens, answers of 337.99); how wide they spread (sigma 1.2 and 0.9 of the
+ * logarithm) is our choice. Everything is drawn at once and does not depend on who serves it. */
 #include <stdint.h>
 
 #define LOAD_MAX_TENANTS 8u

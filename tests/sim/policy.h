@@ -1,7 +1,7 @@
 #pragma once
-/* Who decides what a replica runs: the interface between virtual time (timed.h) and a scheduler,
- * ours or another one's. A policy knows requests by their index in the load. It never sees an
- * answer's length before its last token is sampled. One thread. */
+/* The policy decides what a replica runs: the interface between virtual time (timed.h) and a
+ * scheduler, ours or another one's. A policy knows requests by their index in the load. It never
+ * sees an answer's length before its last token is sampled. One thread. */
 #include <stdbool.h>
 #include <stdint.h>
 

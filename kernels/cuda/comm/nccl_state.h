@@ -64,7 +64,7 @@ MUST_USE enum status nccl_look(struct nccl_comm *c, struct nccl_native *const *c
                                const char *call, struct error *err);
 /* STATUS_CLOSED. */
 MUST_USE enum status nccl_interrupted(struct error *err);
-/* Whoever watches this rank sees that it is alive. */
+/* Counts one more sign of life, for the code that watches this rank. */
 void nccl_bump(const struct nccl_comm *c);
 /* A moment's rest of a loop that has turned n times: first none, then short, then 20 us. */
 void nccl_relax(uint32_t n);

@@ -1,5 +1,5 @@
-/* What masks may take of a replica's steps: who waits, who goes on, and that all come to their
- * turn.
+/* The part of a replica's steps that masks may take: who waits, who goes on, and that all come to
+ * their turn.
  */
 #include "head/budget/mask_shares.h"
 #include "head/scheduler/state.h"

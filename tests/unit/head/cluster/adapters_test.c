@@ -345,8 +345,8 @@ static void what_a_head_is_told_at_its_start_counts(void **state)
     }
 }
 
-/* Who came first decides what is there; a replica of which a member lacks it waits for that, and
- * not for ever. */
+/* The worker that came first decides what is there; a replica of which a member lacks it waits for
+ * that, and not for ever. */
 static void a_replica_that_lacks_one_is_not_adopted(void **state)
 {
     for (int loads = 0; loads < 2; loads++) {
