@@ -48,7 +48,7 @@ static void print_help(void)
     strbuf_fini(&b);
 }
 
-/* docs/openai.md, or all routes and whose key each wants. */
+/* docs/reference/openai.md, or all routes and whose key each wants. */
 static void print_text(void (*text)(struct strbuf *out))
 {
     struct strbuf b;

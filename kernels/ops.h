@@ -7,9 +7,9 @@
  * result is there; on a GPU it is enqueued, and sync tells what failed. Arguments were checked at
  * load time: shapes here are right by construction.
  *
- * Invariance (docs/protocol.md), of the CPU backend: what a row gets depends on that row, its
- * sequence's KV and the weights alone, never on n_rows, its place, its neighbours or the number of
- * threads, to the bit. Every sum has a fixed order: over K it is sequential; over a head's
+ * Invariance (docs/develop/protocol.md), of the CPU backend: what a row gets depends on that row,
+ * its sequence's KV and the weights alone, never on n_rows, its place, its neighbours or the number
+ * of threads, to the bit. Every sum has a fixed order: over K it is sequential; over a head's
  * dimension lane by lane (lane l sums elements l, l+16, ... and the 16 lanes are added as a fixed
  * tree); attention works in splits of ATTENTION_SPLIT positions that begin at its multiples and
  * are merged in order. A GPU's products and attention choose kernels and splits by n_rows and the

@@ -1,6 +1,6 @@
 #pragma once
 /* Grammars, which the sampling rank compiles before a request with one is admitted
- * (docs/protocol.md, "Grammars"): a part of messages.h. */
+ * (docs/develop/protocol.md, "Grammars"): a part of messages.h. */
 #include <stdbool.h>
 
 #include "common/base/status.h"

@@ -1,5 +1,6 @@
 #pragma once
-/* KV blocks from one replica to another (docs/protocol.md, "KV transfers"): a part of messages.h.
+/* KV blocks from one replica to another (docs/develop/protocol.md, "KV transfers"): a part of
+ * messages.h.
  */
 #include <stdbool.h>
 

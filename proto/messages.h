@@ -2,7 +2,7 @@
 /* Every message as a plain struct: what head, worker and gateway logic sees. codec.* is the only
  * place that knows protobuf. Spans are borrowed: from the arena of the decoder on the way in (valid
  * until it is reset), from the caller on the way out. Fields that later issues need are here from
- * the start and travel today; docs/protocol.md says who sends what when. */
+ * the start and travel today; docs/develop/protocol.md says who sends what when. */
 #include <stdbool.h>
 #include <stdint.h>
 

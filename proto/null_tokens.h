@@ -1,7 +1,7 @@
 #pragma once
-/* The null worker's token rule (docs/null-worker.md): the token at position p is a hash of the
- * request's key and of all ids before p. Shared by the null executor and by every test that has to
- * know what a stream must be. The state is a plain value: copy it to branch. Pure. */
+/* The null worker's token rule (docs/develop/null-worker.md): the token at position p is a hash of
+ * the request's key and of all ids before p. Shared by the null executor and by every test that has
+ * to know what a stream must be. The state is a plain value: copy it to branch. Pure. */
 #include <stdint.h>
 
 struct null_hash {

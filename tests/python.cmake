@@ -44,7 +44,7 @@ foreach(t ${e2e_tests})
     set_tests_properties(e2e_${n} PROPERTIES RUN_SERIAL TRUE)
   endif()
   # Under sanitizers CI runs the tests that make the processes parse, keep and free memory in ways of their own; the others
-  # take the same code through longer stories (docs/testing.md has the table).
+  # take the same code through longer stories (docs/develop/testing.md has the table).
   if(COX_SANITIZE AND NOT n MATCHES "${memory_tests}")
     set_tests_properties(e2e_${n} PROPERTIES LABELS long)
   endif()
@@ -57,7 +57,7 @@ foreach(t ${e2e_tests})
 endforeach()
 # The chart as objects, and its pods as processes: nothing that a sanitizer would see and the other tests do not.
 if(NOT COX_SANITIZE AND NOT COX_CUDA)
-  # The Helm chart, rendered by Helm as a library: no cluster (docs/deploy/design.md).
+  # The Helm chart, rendered by Helm as a library: no cluster (docs/develop/deploy-design.md).
   foreach(n cache chart values around kustomize no_cluster pages runs)
     add_test(NAME k8s_${n} COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/k8s/run_chart_tests -m pytest -q -rs -p no:cacheprovider
                                    ${CMAKE_CURRENT_SOURCE_DIR}/k8s/test_${n}.py)
@@ -67,7 +67,7 @@ if(NOT COX_SANITIZE AND NOT COX_CUDA)
   add_test(NAME k8s_rendered_processes COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/k8s/run_chart_tests -m pytest -q -rs -p no:cacheprovider
                                                ${CMAKE_CURRENT_SOURCE_DIR}/k8s/test_rendered_processes.py)
   set_tests_properties(k8s_rendered_processes PROPERTIES LABELS e2e TIMEOUT 1200 SKIP_RETURN_CODE 77 ENVIRONMENT "${e2e_environment}")
-  # On a Kubernetes of their own (k8s/cluster, docs/deploy/testing.md): root, and programs that scripts/setup --k8s builds.
+  # On a Kubernetes of their own (k8s/cluster, docs/develop/deploy-testing.md): root, and programs that scripts/setup --k8s builds.
   # Those of releases take many minutes; they make an image of the programs, which those of a sanitizer are not for.
   file(GLOB live_tests CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/k8s/live/test_*.py)
   foreach(t ${live_tests})
@@ -108,7 +108,7 @@ if(NOT COX_SANITIZE AND NOT COX_CUDA)
     set_tests_properties(docs_${n} PROPERTIES LABELS docs TIMEOUT 600 SKIP_RETURN_CODE 77 ENVIRONMENT "${e2e_environment}")
   endforeach()
 endif()
-# Hostile peers, networks and a locked-down host, on loopback alone: docs/security.md.
+# Hostile peers, networks and a locked-down host, on loopback alone: docs/explain/security.md.
 file(GLOB security_tests CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/security/test_*.py)
 foreach(t ${security_tests})
   get_filename_component(n ${t} NAME_WE)
@@ -116,14 +116,14 @@ foreach(t ${security_tests})
   add_test(NAME security_${n} COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/run_python -m pytest -q -rs -p no:cacheprovider ${t})
   set_tests_properties(security_${n} PROPERTIES LABELS e2e TIMEOUT 1200 SKIP_RETURN_CODE 77 ENVIRONMENT "${e2e_environment}")
 endforeach()
-# A hostile client with a key, one attack at a time: those that test_attacks.py names as wired (docs/testing.md).
+# A hostile client with a key, one attack at a time: those that test_attacks.py names as wired (docs/develop/testing.md).
 add_test(NAME hostile_attacks COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/run_python -m pytest -q -rs -p no:cacheprovider
                                       ${CMAKE_CURRENT_SOURCE_DIR}/hostile/test_attacks.py)
 set_tests_properties(hostile_attacks PROPERTIES LABELS e2e TIMEOUT 1200 SKIP_RETURN_CODE 77 ENVIRONMENT "${e2e_environment}")
 if(COX_SANITIZE)
   set_tests_properties(hostile_attacks PROPERTIES LABELS long)
 endif()
-# That somebody types each command of docs/deploy: tests/walk.
+# That somebody types each command of the pages: tests/walk.
 add_test(NAME walk COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/run_python -m pytest -q -rs -p no:cacheprovider
                            ${CMAKE_CURRENT_SOURCE_DIR}/walk/test_walk.py)
 set_tests_properties(walk PROPERTIES LABELS quick TIMEOUT 300 SKIP_RETURN_CODE 77)

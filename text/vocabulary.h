@@ -1,6 +1,7 @@
 #pragma once
-/* The sketch of a tokenizer's ordinary tokens, as gateways and workers say it (docs/protocol.md,
- * "Vocabularies"): both make it by this function, or they would not know each other. */
+/* The sketch of a tokenizer's ordinary tokens, as gateways and workers say it
+ * (docs/develop/protocol.md, "Vocabularies"): both make it by this function, or they would not know
+ * each other. */
 #include "proto/vocabulary.h"
 #include "text/text.h"
 

@@ -7,7 +7,8 @@
 struct worker_process;
 MUST_USE enum status worker_start(const struct worker_setup *s, struct worker_process **out,
                                   struct error *err);
-/* Its replica has served, or it is a spare, and no drain is on (docs/protocol.md, "Readiness"). */
+/* Its replica has served, or it is a spare, and no drain is on (docs/develop/protocol.md,
+ * "Readiness"). */
 bool worker_is_ready(const struct worker_process *w);
 const char *worker_why_not_ready(const struct worker_process *w);
 /* Why the loop was stopped though nobody asked: the head takes this worker never. "": it does. */

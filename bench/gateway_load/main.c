@@ -1,7 +1,7 @@
 /* gateway_load: the lean client of bench/gateway. One thread, epoll, as many streams as asked for,
  * each asking anew when its answer has ended. Every answer is checked: the status, the chunks, the
- * [DONE], and over the null worker each token against its rule (docs/null-worker.md), so that one
- * that is lost, doubled or out of order ends the program. Rates are of events with text.
+ * [DONE], and over the null worker each token against its rule (docs/develop/null-worker.md), so
+ * that one that is lost, doubled or out of order ends the program. Rates are of events with text.
  *
  *   gateway_load --port N [--host 127.0.0.1] [--path /v1/completions] [--model NAME]
  *                [--streams 64] [--tokens 128] [--warm 1] [--seconds 5] [--pids NAME=PID,...]

@@ -1,6 +1,6 @@
 #pragma once
 /* Figures of a GPU bench beside their bars: each is judged when it is measured, told in a line and
- * in a row of the table at the end, which is one for docs/performance.md ("GPU"). What the
+ * in a row of the table at the end, which is one for docs/explain/performance.md ("GPU"). What the
  * emulation measured is never judged. A part that the program has no time for is cut, and said. */
 #include <stdbool.h>
 #include <stdint.h>

@@ -2,7 +2,7 @@
  * all-reduce, for 2, 4 and 8 ranks, a process and a device each. What is timed is a decode step's
  * way: a recorded pass of sums, one behind the other, replayed; the host's calls are not in it. A
  * round is many replays; median, least and most of rank 0's rounds. Both calls go through the same
- * object, opened with and without them (docs/comm.md). The last line is the
+ * object, opened with and without them (docs/develop/comm.md). The last line is the
  * table's figure. Exit status 77 with fewer than two devices.
  * cuda_oneshot_bench [--small] [LIBRARY]; --small: does it run at all? */
 #include <stdio.h>

@@ -11,7 +11,7 @@ struct command {
     const char *name; /* "bench serve": a second word chooses among those of the first */
     const char *arguments, *help; /* help NULL: not listed */
     int (*run)(int argc, char **argv);
-    const struct option_spec *specs; /* for completion and docs/flags.md; may be NULL */
+    const struct option_spec *specs; /* for completion and docs/reference/flags.md; may be NULL */
     const size_t *n_specs;
     /* instead of run: what finds other commands, in the table that has this row */
     int (*run_among)(const struct command_table *t, int argc, char **argv);

@@ -1,5 +1,5 @@
-/* `cox flags`: the option tables as docs/flags.md, or as JSON, which deploy/helm/schema makes the
- * chart's schema of. */
+/* `cox flags`: the option tables as docs/reference/flags.md, or as JSON, which deploy/helm/schema
+ * makes the chart's schema of. */
 #include "cli/commands/flags.h"
 
 #include <stdio.h>
@@ -10,7 +10,7 @@
 #include "common/config/lookup.h"
 #include "common/config/set.h"
 
-/* ---- docs/flags.md ---- */
+/* ---- docs/reference/flags.md ---- */
 
 static void write_choices(struct strbuf *b, const char *choices)
 {

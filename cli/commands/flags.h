@@ -1,5 +1,6 @@
 #pragma once
-/* The commands' option tables as documents: docs/flags.md, and JSON for deploy/helm/schema. */
+/* The commands' option tables as documents: docs/reference/flags.md, and JSON for
+ * deploy/helm/schema. */
 #include "cli/commands/command.h"
 #include "common/base/str.h"
 

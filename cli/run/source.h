@@ -1,5 +1,6 @@
 #pragma once
-/* A run file (docs/runs.md) as the commands of `cox run` open it, and how they say what is wrong.
+/* A run file (docs/reference/runs.md) as the commands of `cox run` open it, and how they say what
+ * is wrong.
  */
 #include "cli/run/file/file.h"
 

@@ -1,7 +1,7 @@
 #pragma once
 /* `cox serve` as a SageMaker container's command: the settings of DJL Serving's LMI containers
  * (environment, and serving.properties beside the weights) as arguments of `cox up`.
- * docs/sagemaker.md has them. Pure: it reads no file and no environment of its own. */
+ * docs/reference/sagemaker.md has them. Pure: it reads no file and no environment of its own. */
 #include "common/base/arena.h"
 #include "common/base/status.h"
 #include "common/base/str.h"

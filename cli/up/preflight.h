@@ -11,7 +11,7 @@ struct machine_limits {
 void preflight_read(struct machine_limits *out);
 /* Appends a line per limit that is too small for this cluster, with what to do about it.
  * on_gpus: whose ranks share /dev/shm. Of locked memory nothing is said: what CUDA pins is not
- * bound by that limit (what NCCL registers with InfiniBand is: docs/comm.md). */
+ * bound by that limit (what NCCL registers with InfiniBand is: docs/develop/comm.md). */
 void preflight_warnings(const struct machine_limits *l, uint32_t n_workers, bool on_gpus,
                         struct strbuf *out);
 /* STATUS_EXISTS when somebody listens there: "port 8000 is in use ..., choose another with FLAG".

@@ -1,10 +1,10 @@
 #pragma once
 /* Configuration: one table row per option drives `--flag`, COX_<OPTION>, a YAML file
- * (--config FILE), --help, docs/flags.md and shell completion. Precedence: flag, environment, file,
- * default. Options are dashed on the command line, underscored in YAML and in the environment. A
- * value out of range and an unknown option are errors that name the option, where it came from, and
- * what is allowed; an unknown option also gets the nearest known name. Parsed once in main into a
- * struct that is const afterwards; nobody calls getenv elsewhere. */
+ * (--config FILE), --help, docs/reference/flags.md and shell completion. Precedence: flag,
+ * environment, file, default. Options are dashed on the command line, underscored in YAML and in
+ * the environment. A value out of range and an unknown option are errors that name the option,
+ * where it came from, and what is allowed; an unknown option also gets the nearest known name.
+ * Parsed once in main into a struct that is const afterwards; nobody calls getenv elsewhere. */
 #include "common/base/status.h"
 #include "common/config/option.h"
 

@@ -1,5 +1,5 @@
 // The chat page of the gateway: a playground for the models that it serves. No framework, no other host, nothing stored
-// but the theme. The conversation and the API key are in this page's memory alone. docs/chat-page.md.
+// but the theme. The conversation and the API key are in this page's memory alone. docs/how-to/chat-page.md.
 import { Failure, models, newsOf, stream } from "./api.js";
 import { Answer } from "./answer.js";
 import { $, make, put } from "./page.js";

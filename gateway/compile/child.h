@@ -1,5 +1,6 @@
 #pragma once
-/* The process that compiles what clients write (docs/decisions/0028-compiling-elsewhere.md):
+/* The process that compiles what clients write
+ * (docs/develop/decisions/0028-compiling-elsewhere.md):
  *
  *   cox-gateway ──control──▶ the parent of compiles ──fork──▶ one process per compile
  *        └────────────────────── a socket of its own ──────────────────┘

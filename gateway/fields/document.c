@@ -1,4 +1,4 @@
-/* docs/openai.md, made from the table of fields. */
+/* docs/reference/openai.md, made from the table of fields. */
 #include <string.h>
 
 #include "gateway/fields/document.h"

@@ -1,7 +1,7 @@
 #pragma once
 /* A row of the table of fields (table.h): what a field is called, what it may hold, which dialects
- * know it, and what becomes of it. A key of a body that has no row is unknown. docs/openai.md is
- * made from this. For read.c and the parts of the table only. */
+ * know it, and what becomes of it. A key of a body that has no row is unknown.
+ * docs/reference/openai.md is made from this. For read.c and the parts of the table only. */
 #include <limits.h>
 
 #include "gateway/params/params.h"

@@ -1,7 +1,7 @@
 #pragma once
-/* What the gateway counts, under vLLM's names (docs/metrics.md). The registry owns the metrics.
- * What one request shows is counted here, so that it may be added up over gateways; what only the
- * head knows is passed on as the head told it, and is the same in every gateway. */
+/* What the gateway counts, under vLLM's names (docs/reference/metrics.md). The registry owns the
+ * metrics. What one request shows is counted here, so that it may be added up over gateways; what
+ * only the head knows is passed on as the head told it, and is the same in every gateway. */
 #include "common/base/metrics.h"
 #include "proto/messages.h"
 

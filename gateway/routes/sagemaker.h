@@ -1,6 +1,6 @@
 #pragma once
-/* The handlers of DJL Serving's paths, and of SageMaker's in front of them (docs/sagemaker.md).
- * Loop thread only. */
+/* The handlers of DJL Serving's paths, and of SageMaker's in front of them
+ * (docs/reference/sagemaker.md). Loop thread only. */
 #include "gateway/routes/state.h"
 
 /* /invocations, /predictions/NAME and, on SageMaker, chat's path. */

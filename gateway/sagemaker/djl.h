@@ -1,7 +1,7 @@
 #pragma once
 /* Bodies that clients of DJL Serving send to a SageMaker endpoint: {"inputs":…,"parameters":{…}},
  * or chat's messages, on one path. Each becomes OpenAI's fields, which the table checks;
- * docs/sagemaker.md says what of which. Four forms answer differently: ROLLING
+ * docs/reference/sagemaker.md says what of which. Four forms answer differently: ROLLING
  * (rolling_batch=vllm), TGI (that with tgi_compat), ASYNC (async_mode) and STATIC (lists, as of a
  * pipeline). Pure; any thread. */
 #include "gateway/prepare/dialect.h"

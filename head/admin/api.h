@@ -1,5 +1,5 @@
 #pragma once
-/* The head's HTTP side on 8265: dashboard, admin API (docs/admin-api.md), and through
+/* The head's HTTP side on 8265: dashboard, admin API (docs/reference/admin-api.md), and through
  * common/http/handlers/admin /livez, /readyz and /metrics. With an admin key everything but
  * /livez, /readyz and the (empty) dashboard page needs it; without one only loopback is bound, and
  * then requests must name a loopback host, so that no web page can reach the API through a browser.

@@ -1,6 +1,6 @@
 #pragma once
-/* The JSON of the admin API (docs/admin-api.md), made from the core. Read-only; each call gives a
- * new value that the caller decrefs. Loop thread. */
+/* The JSON of the admin API (docs/reference/admin-api.md), made from the core. Read-only; each call
+ * gives a new value that the caller decrefs. Loop thread. */
 #include <jansson.h>
 
 #include "head/core/core.h"

@@ -1,8 +1,8 @@
 #pragma once
-/* GET /api/stream: server-sent events for the dashboard (docs/dashboard.md). Once a second each
- * listener gets one update, made of what is the same for all (written once) and of what it asked
- * for. Bounded: listeners, rows, bytes; one that reads too slowly misses updates, and is let go
- * after STREAM_SKIPS of them in a row. Owns the requests between stream_open and their end. Loop
+/* GET /api/stream: server-sent events for the dashboard (docs/how-to/dashboard.md). Once a second
+ * each listener gets one update, made of what is the same for all (written once) and of what it
+ * asked for. Bounded: listeners, rows, bytes; one that reads too slowly misses updates, and is let
+ * go after STREAM_SKIPS of them in a row. Owns the requests between stream_open and their end. Loop
  * thread. */
 #include <jansson.h>
 

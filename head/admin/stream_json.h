@@ -1,9 +1,9 @@
 #pragma once
-/* The parts of an update on /api/stream (docs/dashboard.md) that there are many of: rows as JSON
- * arrays, written straight into a buffer, since a head has hundreds of workers and says this every
- * second. What a column means stands in docs/admin-api.md and in head/admin/dashboard/model.js. A
- * buffer's limit bounds a part; a part that does not fit leaves the buffer failed. Pure; loop
- * thread. */
+/* The parts of an update on /api/stream (docs/how-to/dashboard.md) that there are many of: rows as
+ * JSON arrays, written straight into a buffer, since a head has hundreds of workers and says this
+ * every second. What a column means stands in docs/reference/admin-api.md and in
+ * head/admin/dashboard/model.js. A buffer's limit bounds a part; a part that does not fit leaves
+ * the buffer failed. Pure; loop thread. */
 #include "common/base/str.h"
 #include "head/admin/history.h"
 #include "head/admin/request_rows.h"

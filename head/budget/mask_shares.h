@@ -1,12 +1,12 @@
 #pragma once
 /* The masks of answers with a grammar have a share of a replica's time, so that no answer makes the
- * steps of others slow (docs/structured-outputs.md, "What masks may take of a step"). Deficit round
- * robin (Shreedhar and Varghese, SIGCOMM 1995) between tenants, over the time of masks: each result
- * gives all that are below MASK_SHARES_SAVED a part of a third of the step's time, and what masks
- * took is taken off when their result says it. A tenant that owes runs none of its rows with a
- * grammar until that is paid, while all other rows go on; where there is too little for all of its
- * rows, they take turns. Nobody is ended by this, and where nobody else has anything to run nobody
- * waits.
+ * steps of others slow (docs/reference/structured-outputs.md, "What masks may take of a step").
+ * Deficit round robin (Shreedhar and Varghese, SIGCOMM 1995) between tenants, over the time of
+ * masks: each result gives all that are below MASK_SHARES_SAVED a part of a third of the step's
+ * time, and what masks took is taken off when their result says it. A tenant that owes runs none of
+ * its rows with a grammar until that is paid, while all other rows go on; where there is too little
+ * for all of its rows, they take turns. Nobody is ended by this, and where nobody else has anything
+ * to run nobody waits.
  *
  * Pure data, and the same function of the same results in cox-head, the simulator and a replay of a
  * step log. Owned by one scheduler. Unit: PROTO_MASK_UNIT_NS (0.1 us) of the step. */

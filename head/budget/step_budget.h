@@ -8,8 +8,8 @@
  *
  * Model: time(step) = pass + sampled * n_sampled + token * n_prompt, where a row that needs logits
  * (the last one of a run that samples, and all of a prompt with prompt_logprobs) counts as sampled
- * and the others as prompt tokens. All three costs are learnt from every step (docs/scheduler.md,
- * "What a step costs"). */
+ * and the others as prompt tokens. All three costs are learnt from every step
+ * (docs/develop/scheduler.md, "What a step costs"). */
 #include <stdint.h>
 
 struct step_budget {

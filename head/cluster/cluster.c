@@ -209,7 +209,7 @@ static void warn_if_unlike(struct cluster *c, const struct worker *w)
  * enough for a loss; with both of them counted a replica too many would form. So the newer one
  * waits for two heartbeats, and who has not spoken for as long then is lost. Two that live, and
  * only share their name and ordinal, are two: one that is heard from again after the newer one came
- * is never lost for it, for it could be anybody who says so (docs/security.md). */
+ * is never lost for it, for it could be anybody who says so (docs/explain/security.md). */
 static void look_for_predecessor(struct cluster *c, struct worker *w)
 {
     uint64_t silent_ns = 2ull * c->peers->config.heartbeat_ms * NS_PER_MS;

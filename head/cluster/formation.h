@@ -1,5 +1,6 @@
 #pragma once
-/* One replica's life: the formation state machine of docs/protocol.md ("Groups"). Loop thread. */
+/* One replica's life: the formation state machine of docs/develop/protocol.md ("Groups"). Loop
+ * thread. */
 #include "head/cluster/registry.h"
 
 struct replica *replica_new(struct cluster *c, uint64_t id);

@@ -1,8 +1,8 @@
 #pragma once
-/* The lease decides which of two heads serves: the state machine of docs/reliability.md ("A standby
- * head"). Pure: what the store answers, whether it can be reached and what time it is go in; what
- * to ask next and what to do come out. The clock is one that is only ever compared with itself.
- * Loop thread. */
+/* The lease decides which of two heads serves: the state machine of docs/explain/recovery.md ("A
+ * standby head"). Pure: what the store answers, whether it can be reached and what time it is go
+ * in; what to ask next and what to do come out. The clock is one that is only ever compared with
+ * itself. Loop thread. */
 #include <stdbool.h>
 #include <stdint.h>
 

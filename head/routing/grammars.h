@@ -1,9 +1,9 @@
 #pragma once
 /* Grammars are compiled before a request with one is admitted, so that no step waits for a compile
- * (docs/scheduler.md, "Grammars"). An engine slot knows which grammars the sampling rank has: one
- * is asked for with the first request that wants it, and the request waits in the held list until
- * the rank has answered; others pass it. A scheduler never sees a request whose grammar is not
- * ready, so a step log needs to know nothing of this. Loop thread. */
+ * (docs/develop/scheduler.md, "Grammars"). An engine slot knows which grammars the sampling rank
+ * has: one is asked for with the first request that wants it, and the request waits in the held
+ * list until the rank has answered; others pass it. A scheduler never sees a request whose grammar
+ * is not ready, so a step log needs to know nothing of this. Loop thread. */
 #include "head/state/head_core.h"
 
 void grammars_on_ready(struct head_core *h,

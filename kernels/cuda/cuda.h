@@ -1,7 +1,7 @@
 #pragma once
-/* The CUDA backend of kernels/ops.h over one device and one stream (docs/gpu.md). Without the CUDA
- * toolchain, or where there is no driver or no device, cuda_device_open says so. Use by one thread;
- * what fails on the device is told by sync and ends it for good. */
+/* The CUDA backend of kernels/ops.h over one device and one stream (docs/develop/gpu.md). Without
+ * the CUDA toolchain, or where there is no driver or no device, cuda_device_open says so. Use by
+ * one thread; what fails on the device is told by sync and ends it for good. */
 #include "kernels/ops.h"
 
 struct cuda_device_options {

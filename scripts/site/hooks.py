@@ -1,6 +1,6 @@
 """What the docs site has beside the files of docs/ (mkdocs.yml).
 
-The README is its first page, each command has one out of its --help, and whatever a page links to outside of docs/ becomes
+docs/index.md is its first page, each command has one out of its --help, and whatever a page links to outside of docs/ becomes
 a page (Markdown) or a file of the site, with what those link to in turn: no link leaves the site for a file of the repository.
 The pages stay written for a Git host; the few places where Python-Markdown reads them otherwise are changed on the way.
 """
@@ -45,7 +45,7 @@ def target(path, url):
     to, _, anchor = url.partition("#")
     to = posixpath.normpath(posixpath.join(posixpath.dirname(path), to))
     if (ROOT / to).is_dir():
-        to = "docs/decisions/index.md" if to == "docs/decisions" else posixpath.join(to, "README.md")
+        to = "docs/develop/decisions/index.md" if to == "docs/develop/decisions" else posixpath.join(to, "README.md")
     return to, anchor
 
 
@@ -99,7 +99,23 @@ def for_python_markdown(text):
     return "\n".join(out) + "\n"
 
 
+# ---- search
+
+WEIGHTS = (("start/", 4), ("how-to/", 3), ("reference/commands/", 1), ("reference/", 2), ("explain/", 2))  # the first that fits
+
+
+def weigh(page):
+    """Users' pages come first in the search; what only the developers read is not found there at all."""
+    path = page.file.src_uri
+    if path.startswith(("develop/", FILES + "/")):
+        page.meta["search"] = {"exclude": True}
+    else:
+        boost = next((weight for folder, weight in WEIGHTS if path.startswith(folder)), 1)
+        page.meta.setdefault("search", {"boost": boost})
+
+
 def on_page_markdown(markdown, page, config, files):
+    weigh(page)
     path = _repository_path.get(page.file.src_uri)
     if path is None:
         return markdown
@@ -177,12 +193,12 @@ def command_page(words, what):
         text += f"```\n$ {name}\n{cox(*words)}```\n"
     else:
         text += f"```\n$ {name} --help\n{narrow(cox(*words, '--help'))}```\n"
-    more = [f"[in the overview](../cli.md#{slug(t)})" for t, body in sections("cli.md")
+    more = [f"[in the overview](../cli.md#{slug(t)})" for t, body in sections("reference/cli.md")
             if re.search(rf"\bcox {words[0]}\b", t + body)][:1]
-    if slug(name) in [slug(t) for t, _ in sections("flags.md")]:
+    if slug(name) in [slug(t) for t, _ in sections("reference/flags.md")]:
         more.append(f"[as a table](../flags.md#{slug(name)}), with each option's default and bounds")
     if words[0] == "bench":
-        more.append("[what is measured, and how](../bench.md)")
+        more.append("[what is measured, and how](../../how-to/bench.md)")
     if words[0] == "run":
         more.append("[run files, and what each command does](../runs.md)")
     return text + (f"\nMore: {'; '.join(more)}.\n" if more else "")
@@ -193,26 +209,26 @@ def add(files, config, path_in_site, **how):
 
 
 def add_commands(files, config):
-    nav = [{"Overview": "cli.md"}]
+    nav = [{"Overview": "reference/cli.md"}]
     for words, what in commands():
-        uri = f"commands/{'-'.join(words)}.md"
+        uri = f"reference/commands/{'-'.join(words)}.md"
         add(files, config, uri, content=command_page(words, what))
         nav.append({"cox " + " ".join(words): uri})
     return nav
 
 
 def add_decisions(files, config):
-    pages = sorted((ROOT / "docs/decisions").glob("[0-9]*.md"))
+    pages = sorted((ROOT / "docs/develop/decisions").glob("[0-9]*.md"))
     titles = {p: p.read_text().split("\n", 1)[0].removeprefix("# ") for p in pages}
     text = "# Decisions\n\nWhy things are as they are, one page each.\n\n" + "".join(f"- [{t}]({p.name})\n" for p, t in titles.items())
-    add(files, config, "decisions/index.md", content=text)
-    return [{"Decisions": "decisions/index.md"}, *({t: f"decisions/{p.name}"} for p, t in titles.items())]
+    add(files, config, "develop/decisions/index.md", content=text)
+    return [{"Decisions": "develop/decisions/index.md"}, *({t: f"develop/decisions/{p.name}"} for p, t in titles.items())]
 
 
 def add_linked(files, config):
     """What pages link to outside of docs/, and what is linked there, until nothing new comes."""
     seen = {"README.md": None, **{"docs/" + f.src_uri: None for f in files if f.is_documentation_page()}}
-    todo = list(seen)
+    todo = [p for p in seen if p != "README.md"]
     while todo:
         path = todo.pop()
         _repository_path[in_site(path)] = path
@@ -228,9 +244,9 @@ def add_linked(files, config):
                 todo.append(to[0])
     nav = []
     for path in sorted(seen):
-        if not path.startswith("docs/"):
+        if not path.startswith("docs/") and path != "README.md":
             add(files, config, in_site(path), abs_src_path=str(ROOT / path))
-            if path.endswith(".md") and path != "README.md":
+            if path.endswith(".md"):
                 nav.append({path.removesuffix("/README.md"): in_site(path)})
     return nav
 

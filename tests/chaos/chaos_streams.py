@@ -35,7 +35,7 @@ def make_body(rng, most):
 
 
 class Formula:
-    """docs/null-worker.md: every request is a new one."""
+    """docs/develop/null-worker.md: every request is a new one."""
 
     def __init__(self, most):
         self.most = most

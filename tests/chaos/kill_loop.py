@@ -56,7 +56,7 @@ def add_stop(rng, body, text):
 
 
 class Formula:
-    """docs/null-worker.md: every request is a new one."""
+    """docs/develop/null-worker.md: every request is a new one."""
 
     def draw(self, rng):
         """A request and what must come out of it: (body, {index: (text, finish_reason)})."""

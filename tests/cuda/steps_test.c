@@ -454,8 +454,8 @@ static void test_refusals(struct side *gpu)
 
 /* ---- what the host enqueues ---- */
 
-/* The kernels of a step over the emulation (4 multiprocessors), as docs/gpu.md has them: a launch
- * that comes or goes is meant to show here. */
+/* The kernels of a step over the emulation (4 multiprocessors), as docs/develop/gpu.md has them: a
+ * launch that comes or goes is meant to show here. */
 struct count {
     uint32_t n_rows;
     bool has_adapters;

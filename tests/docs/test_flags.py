@@ -1,4 +1,4 @@
-"""What pages say of flags is what the programs' option tables say: command lines in text, and the tables of docs/migration."""
+"""What pages say of flags is what the programs' option tables say: command lines in text, and the tables of docs/how-to/migrate-*.md."""
 import re
 import subprocess
 
@@ -74,7 +74,7 @@ def rows(page, heading):
 
 def test_vllm_s_flags_become_what_the_page_says(tables):
     commands, missing = tables
-    table = rows("docs/migration/vllm-on-ray.md", "Flags")
+    table = rows("docs/how-to/migrate-from-vllm-on-ray.md", "Flags")
     assert len(table) > 30
     for flag, verdict, *_ in table:
         name = flag.strip("`")
@@ -87,7 +87,7 @@ def test_djl_s_settings_become_what_the_page_says(tables):
     commands, _ = tables
     source = (ROOT / "cli/sagemaker/settings.c").read_text()
     given = {re.sub("^--no-", "--", f) for f in re.findall(r'"(--[a-z-]+)', source)}
-    table = [r for r in rows("docs/migration/djl-lmi.md", "Settings") if re.fullmatch(r"`[a-z_]+`", r[0])]
+    table = [r for r in rows("docs/how-to/migrate-from-djl.md", "Settings") if re.fullmatch(r"`[a-z_]+`", r[0])]
     assert len(table) > 25
     for setting, flag, *_ in table:
         name = setting.strip("`")
@@ -101,7 +101,7 @@ def test_djl_s_settings_become_what_the_page_says(tables):
 
 def test_pictures_are_small_and_fetch_nothing():
     pictures = sorted((ROOT / "docs/images").glob("*.svg"))
-    text = (ROOT / "docs/concepts.md").read_text()
+    text = (ROOT / "docs/explain/concepts.md").read_text()
     assert len(pictures) >= 5
     for p in pictures:
         svg = p.read_text()

@@ -155,8 +155,8 @@ def test_a_link_to_nowhere_and_a_page_outside_the_navigation_fail(tmp_path):
         shutil.copytree(ROOT / part, root / part, ignore=shutil.ignore_patterns("__pycache__"))
     for file in ("mkdocs.yml", "README.md", "LICENSE", "THIRD_PARTY_NOTICES.md"):
         shutil.copy(ROOT / file, root / file)
-    with open(root / "docs/cli.md", "a") as f:
-        f.write("\n[nowhere](nowhere.md), [no anchor](cli.md#no-such-section), [no file](../deploy/none.yaml)\n")
+    with open(root / "docs/reference/cli.md", "a") as f:
+        f.write("\n[nowhere](nowhere.md), [no anchor](cli.md#no-such-section), [no file](../../deploy/none.yaml)\n")
     (root / "docs/orphan.md").write_text("# An orphan\n")
     done = build(tmp_path / "site", root)
     said = done.stdout + done.stderr

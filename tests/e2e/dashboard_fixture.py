@@ -1,5 +1,5 @@
 """The head's dashboard in front of a cluster that does not exist: the files of head/admin/dashboard as they are, and the stream
-of /api/stream in its form (docs/admin-api.md) with made-up figures of as many workers and requests as are asked for."""
+of /api/stream in its form (docs/reference/admin-api.md) with made-up figures of as many workers and requests as are asked for."""
 import http.server
 import json
 import math

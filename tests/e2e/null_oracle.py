@@ -1,4 +1,4 @@
-"""What the null worker must answer, computed from docs/null-worker.md and nothing else."""
+"""What the null worker must answer, computed from docs/develop/null-worker.md and nothing else."""
 
 MASK = (1 << 64) - 1
 

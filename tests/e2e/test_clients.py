@@ -93,7 +93,7 @@ def test_package(play, demo_url, script, name):
     assert results[name] is None, results[name]
 
 
-DOC, DOC_OF_AGENTS = (ROOT / "docs/clients.md").read_text().split("\n## Coding agents\n")
+DOC, DOC_OF_AGENTS = (ROOT / "docs/how-to/clients.md").read_text().split("\n## Coding agents\n")
 
 
 def examples():
@@ -120,7 +120,7 @@ def example_command(language, code, folder):
 @pytest.mark.timeout(400 * SLOW)
 @pytest.mark.parametrize("language,code", examples())
 def test_example(demo_url, tmp_path, language, code):
-    """docs/clients.md as it stands, but for the port."""
+    """docs/how-to/clients.md as it stands, but for the port."""
     if not demo_url:
         pytest.skip("no demo model (scripts/fetch-demo-model), or with sanitizers")
     assert "http://127.0.0.1:8000" in code
@@ -198,7 +198,7 @@ CALLS = {"Bash": {"command": "cat note.txt", "description": "Read the note"}, "e
 
 
 def test_the_manual_says_what_agents_are_given():
-    """docs/clients.md names the versions that are installed, and the switches that agents.py gives."""
+    """docs/how-to/clients.md names the versions that are installed, and the switches that agents.py gives."""
     pinned = json.loads((CLIENTS / "agents/package.json").read_text())["dependencies"]
     given = (CLIENTS / "agents.py").read_text()
     assert all(version in DOC_OF_AGENTS for version in pinned.values()) and len(pinned) == 3

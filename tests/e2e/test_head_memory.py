@@ -9,7 +9,7 @@ from cluster import SANITIZED, Cluster, get, wait_for
 
 MIB = 1 << 20
 ROOM = 64 * MIB
-UNDER_WAY = 32 * MIB  # what one gateway may have sent that the head has not read yet (docs/head.md)
+UNDER_WAY = 32 * MIB  # what one gateway may have sent that the head has not read yet (docs/develop/head.md)
 ALICE, BOB = "sk-memory-alice", "sk-memory-bob"
 N_BODIES, N_CHOICES, N_PROMPT = 60, 128, 4000  # 5 bytes an id: 156 MB of prompts
 

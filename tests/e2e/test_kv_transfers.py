@@ -1,6 +1,6 @@
 """KV blocks that go with the requests that move (test_moves.py): by the workers' own numbers what was computed where,
 ranks that hang or die meanwhile, and a real model's. Every stream is what it would have been. The null worker refuses a prefix
-whose blocks nobody computed or brought (docs/null-worker.md), so a right stream there says what was in the blocks."""
+whose blocks nobody computed or brought (docs/develop/null-worker.md), so a right stream there says what was in the blocks."""
 import os
 import re
 import signal

@@ -1,4 +1,4 @@
-"""/metrics of every process, read by Prometheus' own parser and held against docs/metrics.md and vLLM's names."""
+"""/metrics of every process, read by Prometheus' own parser and held against docs/reference/metrics.md and vLLM's names."""
 import json
 import re
 import urllib.error
@@ -49,8 +49,8 @@ def labels_of(family):
 
 
 def documented():
-    """Rows of docs/metrics.md: what is there, by name (type, labels, where, whether always); vLLM's names that are not."""
-    text = (ROOT / "docs/metrics.md").read_text()
+    """Rows of docs/reference/metrics.md: what is there, by name (type, labels, where, whether always); vLLM's names that are not."""
+    text = (ROOT / "docs/reference/metrics.md").read_text()
     rows = re.findall(r"^\| `([a-z0-9_:]+)` \| (counter|gauge|histogram) \| ([a-z_, ]*) \| ([a-z, ]+) \| (.*) \|$",
                       text, re.M)
     absent = text.split("Not there:", 1)[1].split("\n## ", 1)[0]
@@ -93,8 +93,8 @@ def test_what_is_there_is_documented(pages):
         for name, family in page.items():
             have[name].add(where)
             kind, labels, _, _ = there.get(name, ("", (), (), False))
-            assert family.type == kind, f"{name} is a {family.type}: docs/metrics.md"
-            assert labels_of(family) <= {labels}, f"{name} has the labels {labels_of(family)}: docs/metrics.md"
+            assert family.type == kind, f"{name} is a {family.type}: docs/reference/metrics.md"
+            assert labels_of(family) <= {labels}, f"{name} has the labels {labels_of(family)}: docs/reference/metrics.md"
     assert have == {name: where for name, (_, _, where, always) in there.items() if always or name in have}
 
 
@@ -104,7 +104,7 @@ def test_what_some_processes_have_is_documented():
     for folder in ("gateway", "head", "worker"):
         for source in (ROOT / folder).glob("*.c"):
             names = set(re.findall(r'"((?:coxswain_|vllm:|http_re)[a-z0-9_]+)"', source.read_text()))
-            assert names <= there.keys(), f"{source.name}: docs/metrics.md lacks {names - there.keys()}"
+            assert names <= there.keys(), f"{source.name}: docs/reference/metrics.md lacks {names - there.keys()}"
 
 
 def test_every_name_of_vllm_is_there_or_said_not_to_be():

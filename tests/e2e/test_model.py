@@ -1,6 +1,6 @@
 """A real model on the CPU, through the whole cluster. What a stream must be is what the same request
 got alone on an idle cluster: batch, chunks, cache hits, preemption, replicas and lost workers may not
-change one token (docs/runner.md, "Invariance"). Where reference tokens of another implementation are
+change one token (docs/develop/runner.md, "Invariance"). Where reference tokens of another implementation are
 at hand (scripts/make-goldens), they are compared too."""
 import math
 
@@ -45,7 +45,7 @@ def test_its_shape(cluster, tp):
 @pytest.fixture(scope="module")
 def exact(tp):
     """Activations are floats beside quantised weights, too: only so is a sum in another order nearly the same
-    (docs/decisions/0022)."""
+    (docs/develop/decisions/0022)."""
     with cpu_cluster("--dtype", "float32", tp=tp) as c:
         yield c
 

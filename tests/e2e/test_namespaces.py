@@ -1,5 +1,5 @@
 """Three "hosts" as network namespaces: the head and a gateway on one, a worker on each of two others, started with the
-commands of docs/getting-started.md and nothing but a join token. What they answer is what one host answers."""
+commands of docs/start/laptop.md and nothing but a join token. What they answer is what one host answers."""
 import ipaddress
 import json
 import re
@@ -101,8 +101,8 @@ def test_by_way_of_the_head(tmp_path, ipv6):
 
 
 def commands_of(section):
-    """[(host, command line)] of docs/getting-started.md."""
-    text = (ROOT / "docs/getting-started.md").read_text().split(f"## {section}\n")[1].split("\n## ")[0]
+    """[(host, command line)] of docs/start/laptop.md."""
+    text = (ROOT / "docs/start/laptop.md").read_text().split(f"## {section}\n")[1].split("\n## ")[0]
     return re.findall(r"^(first|second)\$ (.*)$", text, re.M)
 
 

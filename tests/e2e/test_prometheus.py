@@ -26,7 +26,7 @@ NOT_HERE = {
     "coxswain_head_store_reached": "a head without --redis",
 }
 # The metrics that vLLM's own dashboard (examples/observability/prometheus_grafana/grafana.json of its repository) asks
-# for, each with the label model_name; docs/metrics.md lists its panels.
+# for, each with the label model_name; docs/reference/metrics.md lists its panels.
 VLLM_GAUGES = ["num_requests_running", "num_requests_waiting", "kv_cache_usage_perc"]
 VLLM_RATES = ["prompt_tokens_total", "generation_tokens_total", "request_success_total", "request_queue_time_seconds_sum",
               "request_prefill_time_seconds_sum", "request_decode_time_seconds_sum", "request_max_num_generation_tokens_sum",
@@ -224,13 +224,13 @@ def test_every_rule_has_data_and_none_fires(prometheus):
 def test_vllms_dashboard_has_data(prometheus):
     models = prometheus.ask("label/model_name/values")
     assert models == ["null"], "its variable takes every model_name there is"
-    page = (ROOT / "docs/metrics.md").read_text().split("## vLLM's own dashboard", 1)[1].split("\n## ", 1)[0]
+    page = (ROOT / "docs/reference/metrics.md").read_text().split("## vLLM's own dashboard", 1)[1].split("\n## ", 1)[0]
     for name in VLLM_GAUGES:
         prometheus.numbers(f'vllm:{name}{{model_name="null"}}')
     for name in VLLM_RATES:
         wait_for(f"{name} rises", lambda n=name: prometheus.values(f'rate(vllm:{n}{{model_name="null"}}[{WINDOW}]) > 0'))
     for name in VLLM_GAUGES + VLLM_RATES:
-        assert f"`vllm:{re.sub('_(bucket|sum|count)$', '', name)}`" in page, f"docs/metrics.md lacks {name}"
+        assert f"`vllm:{re.sub('_(bucket|sum|count)$', '', name)}`" in page, f"docs/reference/metrics.md lacks {name}"
 
 
 def test_prometheus_itself_has_nothing_to_say(prometheus):

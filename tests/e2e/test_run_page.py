@@ -1,4 +1,4 @@
-"""The Runs page: what the head answers about runs (docs/admin-api.md), and the page in headless Chromium (scripts/setup --ui)."""
+"""The Runs page: what the head answers about runs (docs/reference/admin-api.md), and the page in headless Chromium (scripts/setup --ui)."""
 import json
 
 import httpx

@@ -1,9 +1,9 @@
-"""docs/runbook.md has a row for each warning that the head's source can give, and a section for each alert; and no others."""
+"""docs/how-to/runbook.md has a row for each warning that the head's source can give, and a section for each alert; and no others."""
 import re
 
 from cluster import ROOT
 
-PAGE = (ROOT / "docs/runbook.md").read_text()
+PAGE = (ROOT / "docs/how-to/runbook.md").read_text()
 RULES = (ROOT / "deploy/grafana/coxswain.rules.yml").read_text()
 # Where warnings of /api/status are made: from this text to that one.
 PLACES = [("head/admin/json.c", "static void warn_shrunk", "json_t *admin_json_status"),
@@ -35,9 +35,9 @@ def test_every_warning_has_its_row():
     keys, texts = [r[0] for r in rows], list(warnings())
     assert len(texts) >= 15
     for text in texts:
-        assert [k for k in keys if k in text], f"docs/runbook.md has no row for the warning: {text}"
+        assert [k for k in keys if k in text], f"docs/how-to/runbook.md has no row for the warning: {text}"
     for key in keys:
-        assert [t for t in texts if key in t], f"docs/runbook.md has a row of no warning: {key}"
+        assert [t for t in texts if key in t], f"docs/how-to/runbook.md has a row of no warning: {key}"
     assert len(set(keys)) == len(keys)
 
 
@@ -45,18 +45,18 @@ def test_every_alert_has_its_section():
     alerts = re.findall(r"- alert: (\w+)", RULES)
     sections = re.findall(r"^### (\w+)\n(.+)", PAGE, re.M)
     assert [name for name, _ in sections] == alerts and all(len(text) > 30 for _, text in sections)
-    assert re.findall(r"runbook_url: docs/runbook.md#(\w+)", RULES) == [a.lower() for a in alerts]
+    assert re.findall(r"runbook_url: docs/how-to/runbook.md#(\w+)", RULES) == [a.lower() for a in alerts]
 
 
 def test_what_it_names_is_there():
     """Events, in backticks with an underscore, and flags."""
     sources = "\n".join(p.read_text() for d in ("head", "worker", "gateway", "cli", "common") for p in (ROOT / d).rglob("*.[ch]"))
     for name in re.findall(r"`([a-z]+(?:_[a-z]+)+)`", PAGE):
-        assert f'"{name}"' in sources, f"docs/runbook.md: nothing is called {name}"
-    flags = (ROOT / "docs/flags.md").read_text()
+        assert f'"{name}"' in sources, f"docs/how-to/runbook.md: nothing is called {name}"
+    flags = (ROOT / "docs/reference/flags.md").read_text()
     for flag in set(re.findall(r"`(--[a-z-]+)", PAGE)):
         of_table = re.escape(flag.replace("--no-", "--"))
-        assert re.search(f"{of_table}(?![a-z-])", flags), f"docs/runbook.md: no flag {flag}"
+        assert re.search(f"{of_table}(?![a-z-])", flags), f"docs/how-to/runbook.md: no flag {flag}"
     panels = (ROOT / "deploy/grafana/coxswain.json").read_text()
     for title in re.findall(r"(?<!\*)\*([A-Z][^*]+)\*(?!\*)", PAGE):
-        assert f'"title": "{title}' in panels, f"docs/runbook.md: the dashboard has no panel {title}"
+        assert f'"title": "{title}' in panels, f"docs/how-to/runbook.md: the dashboard has no panel {title}"

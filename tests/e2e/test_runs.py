@@ -1,4 +1,4 @@
-"""`cox run`: run files started here, listed, looked at, ended, started again (docs/runs.md)."""
+"""`cox run`: run files started here, listed, looked at, ended, started again (docs/reference/runs.md)."""
 import json
 import os
 import pty
@@ -56,7 +56,7 @@ def test_the_file_of_another_platform_validates(runs):
 
 
 def test_the_file_of_the_page_validates(runs):
-    first, more = re.findall(r"```yaml\n(.*?)```", (ROOT / "docs/runs.md").read_text(), re.S)
+    first, more = re.findall(r"```yaml\n(.*?)```", (ROOT / "docs/reference/runs.md").read_text(), re.S)
     done = runs.cox("--check", "-f", runs.file(first + more))
     assert (done.returncode, done.stderr) == (0, "")
 

@@ -1,4 +1,4 @@
-"""61: SageMaker's multi-model containers, whose models are loaded and unloaded by request (docs/sagemaker.md)."""
+"""61: SageMaker's multi-model containers, whose models are loaded and unloaded by request (docs/reference/sagemaker.md)."""
 import json
 import os
 import signal

@@ -1,4 +1,4 @@
-"""The newcomer's path, as docs/getting-started.md has it: quickstart, status, chat, bench, and the dashboard in a browser.
+"""The newcomer's path, as docs/start/laptop.md has it: quickstart, status, chat, bench, and the dashboard in a browser.
 
 Each step's seconds are printed (pytest -s, scripts/acceptance h1). Ports are free ones, told by the variables that a user
 would take; commands and what they say are the page's.
@@ -23,7 +23,7 @@ class Newcomer:
     """One who types the page's blocks in the repository's folder, and looks at a clock."""
 
     def __init__(self, folder):
-        self.page = Page(ROOT / "docs/getting-started.md")
+        self.page = Page(ROOT / "docs/start/laptop.md")
         self.port, self.admin_port, head, self.worker_port, _ = free_ports(5)  # two workers: this port and the next
         self.env = {k: v for k, v in os.environ.items() if not k.startswith("COX_")}
         self.env |= {"COX_CACHE": str(CACHE), "COX_PORT": str(self.port), "COX_ADMIN_PORT": str(self.admin_port), "COX_HEAD_PORT": str(head),
@@ -85,10 +85,10 @@ class Newcomer:
 
 def test_the_readme_leads_to_this_page():
     readme = (ROOT / "README.md").read_text()
-    page = Page(ROOT / "docs/getting-started.md")
+    page = Page(ROOT / "docs/start/laptop.md")
     first = re.search(r"^```\n(\S.*?)(?:  |$)", readme.split("## Two commands")[1], re.M)[1]
     assert first == page.commands["quickstart"].strip()
-    assert "(docs/getting-started.md)" in readme
+    assert "(docs/start/laptop.md)" in readme
     assert list(page.commands) == ["quickstart", "status", "chat", "bench"] == list(page.shown)
 
 

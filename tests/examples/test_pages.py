@@ -26,6 +26,6 @@ def test_a_readme(tmp_path, name):
 
 
 def test_the_page_that_leads_to_them():
-    page = (ROOT / "docs/deploy/examples.md").read_text()
+    page = (ROOT / "docs/how-to/examples.md").read_text()
     assert re.findall(r"deploy/examples/([^/]+)/README.md", page) == ["run-file", "two-hosts", "notebook-platform", "sagemaker"]
     assert set(FOLDERS) == {"run-file", "two-hosts", "notebook-platform", "sagemaker"}

@@ -11,8 +11,8 @@
 #include "tests/golden/golden_round.h"
 
 /* What a row may differ by, as a share of its spread: the worst row of a prompt and the root of the
- * mean square over its rows. Of docs/gpu.md, "Numbers", with a fifth added: a GPU adds up in
- * another order than its emulation. */
+ * mean square over its rows. Of docs/develop/gpu.md, "Numbers", with a fifth added: a GPU adds up
+ * in another order than its emulation. */
 struct limits {
     double row, mean;
 };
@@ -31,7 +31,8 @@ static const double as_far = 1.5;
  * that rounds, in each model by its own measure. */
 static const double as_rounding = 1.2;
 /* The same with weights whose scales are products that a GPU rounds to float16 and that CPU does
- * not (docs/gpu.md, "Weights"; measured: 1.27, llama_tiny_gguf_q4_k; 0.86 with float scales). */
+ * not (docs/develop/gpu.md, "Weights"; measured: 1.27, llama_tiny_gguf_q4_k; 0.86 with float
+ * scales). */
 static const double as_rounding_scaled = 1.45;
 /* That a router's logits may have to move for the device's choice, of their standard deviation. */
 static const double router_move = 0.1;

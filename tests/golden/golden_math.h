@@ -17,9 +17,9 @@ struct golden_two {
 struct golden_two golden_two_best(const float *x, uint32_t n);
 
 /* How far failed checks are beyond their bounds. A device's bounds were measured on the emulation,
- * whose tensor core adds exactly and rounds once; a real one truncates (docs/gpu.md, "Numbers").
- * A distance that is beyond its bound by no more than GOLDEN_NEAR of it may be just that: it still
- * fails, and the text says that it is one for a person to judge. */
+ * whose tensor core adds exactly and rounds once; a real one truncates (docs/develop/gpu.md,
+ * "Numbers"). A distance that is beyond its bound by no more than GOLDEN_NEAR of it may be just
+ * that: it still fails, and the text says that it is one for a person to judge. */
 #define GOLDEN_NEAR 0.15
 struct golden_excess {
     uint32_t n_near, n_far; /* distances beyond their bound, by that share of it and by more */

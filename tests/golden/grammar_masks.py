@@ -4,7 +4,7 @@ goldens' tokenizers), grammars out of a seed and prefixes drawn from the masks. 
 Three things are meant to differ. What ends an answer is compared as such: here ends are the ids that a request has, there
 one id. And an added token that is not special is text here, as decoders print it; llguidance never allows one: its bytes
 are asked there, as tokens of a byte each. And names of members that a schema does not list have one spelling here: there
-they may have escapes of what needs none. Numbers are those of which both have the same texts (docs/structured-outputs.md says which llguidance
+they may have escapes of what needs none. Numbers are those of which both have the same texts (docs/reference/structured-outputs.md says which llguidance
 leaves out). Usage:
   grammar_masks.py [--lib build/text/release/libcoxtext.a] [--vocabularies a,b] [--grammars N] [--prefixes N] [--seed N]
 What is not there (the goldens, npm's packages, llguidance) is said, and the exit status is 77 (skipped).

@@ -8,12 +8,12 @@
  * emulation of tests/cuda/emulate in model_golden_cuda, several ranks of it over that library;
  * --longest: prompts of at most N tokens with what follows them, and of each model at least its
  * shortest; --expand-rows: MLA's attention is expanded for sequences of so many rows in a pass,
- * decode rows too where N is 1, and no pass is recorded (docs/gpu.md). Adapters below a model's
- * folder (loras/NAME) are models of their own. SET is one of three: own is build/goldens; reference
- * is models/ of $COX_GOLDENS (default build/goldens/reference), which transformers was asked about;
- * demo is real/gemma3-270m of the same folder, with the demo model of the cache. FOLDER is one that
- * has an expected.json. scripts/make-goldens makes all of them. Exit status 77: a set that was
- * asked for is not there (and nothing failed). */
+ * decode rows too where N is 1, and no pass is recorded (docs/develop/gpu.md). Adapters below a
+ * model's folder (loras/NAME) are models of their own. SET is one of three: own is build/goldens;
+ * reference is models/ of $COX_GOLDENS (default build/goldens/reference), which transformers was
+ * asked about; demo is real/gemma3-270m of the same folder, with the demo model of the cache.
+ * FOLDER is one that has an expected.json. scripts/make-goldens makes all of them. Exit status 77:
+ * a set that was asked for is not there (and nothing failed). */
 #include <dirent.h>
 #include <getopt.h>
 #include <limits.h>

@@ -1,12 +1,12 @@
 /* "At one TP the bits of every logit row are equal for any batch, chunking and thread count"
- * (docs/protocol.md, Invariance), on a whole model: the same sequences alone in one piece with one
- * thread, and then together, in chunks, in passes, over scattered blocks, with more threads. Also
- * AVX2 against AVX-512, and with only those rows kept that are asked for. With --tp N the same over
- * N ranks, over shared memory and sockets and after the ranks have changed places; the distance
- * from one rank is printed, and bounded. Where the model has adapters (loras/NAME in its folder)
- * two of three sequences have one, and the others get the bits of an engine that knows of no
- * adapters. Usage: model_invariance [--tp N] [--kv f32|f16|bf16|fp8|int8] [--activations narrow]
- * MODEL...; "demo" is the cached one; exit 77: no MODEL is there.
+ * (docs/develop/protocol.md, Invariance), on a whole model: the same sequences alone in one piece
+ * with one thread, and then together, in chunks, in passes, over scattered blocks, with more
+ * threads. Also AVX2 against AVX-512, and with only those rows kept that are asked for. With --tp N
+ * the same over N ranks, over shared memory and sockets and after the ranks have changed places;
+ * the distance from one rank is printed, and bounded. Where the model has adapters (loras/NAME in
+ * its folder) two of three sequences have one, and the others get the bits of an engine that knows
+ * of no adapters. Usage: model_invariance [--tp N] [--kv f32|f16|bf16|fp8|int8] [--activations
+ * narrow] MODEL...; "demo" is the cached one; exit 77: no MODEL is there.
  */
 #include <limits.h>
 #include <math.h>

@@ -1,4 +1,4 @@
-"""An image FROM ours with a model of one's own (docs/deploy/custom-image.md): by COPY, by `cox pull` while it is built, and a
+"""An image FROM ours with a model of one's own (docs/how-to/custom-image.md): by COPY, by `cox pull` while it is built, and a
 cluster from it without a network. buildah builds; the model's server is this test's."""
 import functools
 import hashlib
@@ -50,8 +50,8 @@ def server():
 
 
 def of_the_page(reference):
-    """Both Dockerfiles of docs/deploy/custom-image.md as one: with files that one has, and with a model that is pulled."""
-    copied, pulled = [block.text for block in read_page("docs/deploy/custom-image.md")[1] if block.language == "dockerfile"]
+    """Both Dockerfiles of docs/how-to/custom-image.md as one: with files that one has, and with a model that is pulled."""
+    copied, pulled = [block.text for block in read_page("docs/how-to/custom-image.md")[1] if block.language == "dockerfile"]
     first, rest = pulled.split("\n", 1)
     assert first + "\n" == copied[:len(first) + 1] == "FROM coxswain:0.1.0\n"
     return (copied + rest).replace("FROM coxswain", "FROM localhost/coxswain").replace("hf:org/name@commit", reference)

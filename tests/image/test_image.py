@@ -259,8 +259,8 @@ def test_buildah_reads_it(path, tmp_path):
 
 @pytest.mark.skipif(shutil.which("skopeo") is None, reason="SKIPPED: no skopeo: scripts/setup --image")
 def test_a_registry_takes_it(path, archive, tmp_path):
-    """The command of docs/deploy/image.md, to a registry without TLS: what is there then are the archive's own blobs."""
-    command = next(c.text for c in read_page("docs/deploy/image.md")[0] if c.text.startswith("skopeo copy "))
+    """The command of docs/how-to/build-image.md, to a registry without TLS: what is there then are the archive's own blobs."""
+    command = next(c.text for c in read_page("docs/how-to/build-image.md")[0] if c.text.startswith("skopeo copy "))
     with Registry() as registry:
         words = shlex.split(command.replace("FILE", str(path)).replace("REGISTRY", registry.address))
         run = lambda *args: subprocess.run(args, check=True, capture_output=True, text=True).stdout  # noqa: E731

@@ -106,9 +106,9 @@ def env_of(container):
 
 
 def metric_names():
-    """Every name of docs/metrics.md; histograms with what they are made of."""
+    """Every name of docs/reference/metrics.md; histograms with what they are made of."""
     names = set()
-    for row in re.findall(r"^\| `([a-z0-9_:]+)` \| (\w+) \|", (ROOT / "docs" / "metrics.md").read_text(), re.M):
+    for row in re.findall(r"^\| `([a-z0-9_:]+)` \| (\w+) \|", (ROOT / "docs/reference/metrics.md").read_text(), re.M):
         names |= {row[0] + s for s in ("_bucket", "_sum", "_count")} if row[1] == "histogram" else {row[0]}
     return names
 

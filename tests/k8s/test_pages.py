@@ -50,7 +50,7 @@ def test_a_name_that_the_chart_has_not_is_found():
 
 @pytest.mark.parametrize("values", [{}, {"gateway": {"apiKeys": {"generate": True}}}], ids=["defaults", "API keys"])
 def test_the_notes_are_typed(values):
-    """With a registry: how an image gets into one is docs/deploy/image.md, whose commands tests/image types."""
+    """With a registry: how an image gets into one is docs/how-to/build-image.md, whose commands tests/image types."""
     text = c.notes({**values, "image": {"registry": "registry.example"}})
     w = Walk()
     after_installation(w, text)

@@ -219,7 +219,7 @@ def ready_groups(head):
 
 
 def test_other_keys_of_the_secret_reach_running_pods(node):
-    """Somebody deleted it, and an upgrade made another one: docs/deploy/helm.md, "Keys"."""
+    """Somebody deleted it, and an upgrade made another one: docs/reference/chart.md, "Keys"."""
     data = c.objects(VALUES).one("Secret", f"{F}-keys")["data"]
     node.objects.one("Secret", f"{F}-keys")["data"] = data
     before, head = {n: p.process.pid for n, p in node.pods.items()}, node.pods[f"{F}-head-0"]

@@ -9,7 +9,7 @@ ROOT = Path(__file__).resolve().parents[2]
 OUTSIDE = re.compile(r"""(?<![\w./-])\.\./[a-z_]*shared\b | \bshared/goldens\d?\b
                      | \bROOT\.parent\b | (?:CMAKE_SOURCE_DIR|COX_ROOT|\broot)\}?/\.\./""", re.X)
 # A page of a decision or the history says what was there when it was written.
-HISTORY = ("CHANGELOG.md", "docs/decisions/")
+HISTORY = ("CHANGELOG.md", "docs/develop/decisions/")
 
 
 class Outside(unittest.TestCase):

@@ -151,8 +151,8 @@ def test_throughput_in_the_log(container):
 
 @line("5", "## 5.")
 def test_monitoring(container):
-    """docs/sagemaker.md says which of Amazon's metrics is which of ours: those that need no GPU are there."""
-    page = (ROOT / "docs/sagemaker.md").read_text()
+    """docs/reference/sagemaker.md says which of Amazon's metrics is which of ours: those that need no GPU are there."""
+    page = (ROOT / "docs/reference/sagemaker.md").read_text()
     table = page[page.index("## CloudWatch"):page.index("The line that the log has every five seconds")]
     httpx.post(container.url + "/invocations", json={"messages": [{"role": "user", "content": "hi"}]}, timeout=60 * SLOW)
     metrics = get(container.url + "/metrics")[1]
@@ -191,8 +191,8 @@ def calls_of(text):
 @line("autoscaling", "Real-time Inference Autoscaling")
 @needs_clients
 def test_autoscaling():
-    """The commands of docs/sagemaker.md, as calls that boto3 takes by its description of Amazon's API."""
-    calls = list(calls_of((ROOT / "docs/sagemaker.md").read_text()))
+    """The commands of docs/reference/sagemaker.md, as calls that boto3 takes by its description of Amazon's API."""
+    calls = list(calls_of((ROOT / "docs/reference/sagemaker.md").read_text()))
     assert [call for call, _ in calls] == ["register_scalable_target", "put_scaling_policy", "put_scaling_policy"]
     done = subprocess.run([PYTHON, "-c", AUTOSCALING], input=json.dumps(calls), capture_output=True, text=True, timeout=60 * SLOW)
     assert done.returncode == 0, done.stderr

@@ -3,11 +3,13 @@ from pages import ROOT, read_page
 from walker import Walk
 from walks import ELSEWHERE, NOBODY, WALKS
 
-SECTIONS = {"docs/getting-started.md": ["A second machine"]}  # of pages that are about more than deploying
+PAGES = ["start/kubernetes.md", "how-to/deploy.md", "how-to/build-image.md", "how-to/custom-image.md", "how-to/examples.md",
+         "reference/chart.md", "develop/deploy-design.md", "develop/deploy-testing.md"]
+SECTIONS = {"docs/start/laptop.md": ["A second machine"]}  # of pages that are about more than deploying
 
 
 def pages():
-    found = [*ROOT.glob("docs/deploy/*.md"), *ROOT.glob("deploy/k8s/*.md"), *ROOT.glob("deploy/helm/*/*.md")]
+    found = [*(ROOT / "docs" / page for page in PAGES), *ROOT.glob("deploy/k8s/*.md"), *ROOT.glob("deploy/helm/*/*.md")]
     return sorted(str(path.relative_to(ROOT)) for path in found) + sorted(SECTIONS)
 
 
@@ -39,7 +41,7 @@ def findings(of, walked, elsewhere=ELSEWHERE, nobody=NOBODY):
         used |= {(c.page, row) for row in rows}
         known = ((c.page, c.line, c.text) in walked) + len(rows)
         if known == 0:
-            out.append(f"{c}: no walk types it. Have one do so, or say in tests/walk/walks.py who does or why nobody (docs/testing.md, \"Walks\")")
+            out.append(f"{c}: no walk types it. Have one do so, or say in tests/walk/walks.py who does or why nobody (docs/develop/testing.md, \"Walks\")")
         elif known > 1:
             out.append(f"{c}: typed by a walk and named in a table of tests/walk/walks.py, or named in both tables")
     for table in (elsewhere, nobody):

@@ -2,7 +2,7 @@
 
 Commands are the lines of indented blocks and of fences without a language or with sh; a fence right below, ```text, is what
 the last of them says (… is anything, lines may stand between). A fence with another language is a file. In running text
-and tables, `…` is a command when it begins with a program and goes on as only a command does. docs/testing.md, "Walks".
+and tables, `…` is a command when it begins with a program and goes on as only a command does. docs/develop/testing.md, "Walks".
 """
 import re
 import shlex

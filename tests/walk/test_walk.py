@@ -111,7 +111,7 @@ def test_reasons_and_substitutions():
 
 def test_a_walk_types_in_the_order_of_the_page():
     w = Walk()
-    w.open("docs/deploy/helm.md")
+    w.open("docs/reference/chart.md")
     w.run("helm test demo")
     with pytest.raises(AssertionError, match="no command that begins"):
         w.run("helm install demo")

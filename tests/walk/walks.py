@@ -1,4 +1,4 @@
-"""Every way through docs/deploy, what this machine types in place of a word of it, and what nobody types here, and why.
+"""Every way through the pages of docs/, what this machine types in place of a word of it, and what nobody types here, and why.
 
 A new command in a page: type it in the walk of that page (run, or rest for what needs nothing in between), or name it below.
 """
@@ -22,10 +22,10 @@ SUBSTITUTIONS = [
 
 # Commands that a test types elsewhere, and a word of it: {page: [(beginning, file, word)]}.
 ELSEWHERE = {
-    "docs/deploy/helm.md": [
+    "docs/reference/chart.md": [
         ("kubectl exec sts/RELEASE-coxswain-head -- cox keys --reload", "tests/k8s/test_rendered_processes.py", '"keys", "--reload"'),
     ],
-    "docs/deploy/image.md": [
+    "docs/how-to/build-image.md": [
         ("scripts/build release && deploy/image/build", "tests/image/test_image.py", "build(out)"),
         ("scripts/build cuda && deploy/image/build", "tests/image/test_cuda_variant.py", '"cuda"'),
         ("ctr -n k8s.io images import FILE", "tests/k8s/cluster", '"k8s.io", "images", "import"'),
@@ -35,17 +35,17 @@ ELSEWHERE = {
         ("docker build -f deploy/image/Dockerfile", "tests/image/test_dockerfile.py", "Dockerfile"),
         ("docker run --rm --read-only", "tests/image/test_image.py", "test_the_demo_model_from_the_image_alone"),
     ],
-    "docs/deploy/custom-image.md": [
+    "docs/how-to/custom-image.md": [
         ("docker build -t my-model:1 .", "tests/image/test_custom_image.py", "read_page("),
         ("docker run --rm --network none", "tests/image/test_custom_image.py", "Pod("),
     ],
-    "docs/deploy/testing.md": [
+    "docs/develop/deploy-testing.md": [
         ("tests/k8s/cluster down", "tests/k8s/live/test_cluster.py", '"down"'),
     ],
-    "docs/deploy/walks.md": [
+    "docs/start/kubernetes.md": [
         ("ctr -n k8s.io images import coxswain.tar", "tests/k8s/cluster", '"k8s.io", "images", "import"'),
     ],
-    "docs/getting-started.md": [
+    "docs/start/laptop.md": [
         ("cox ", "tests/e2e/test_namespaces.py", 'commands_of("A second machine")'),
         ("curl -s", "tests/e2e/test_namespaces.py", 'commands_of("A second machine")'),
     ],
@@ -53,30 +53,30 @@ ELSEWHERE = {
 
 # Commands that nobody types, and why: {page: [(beginning, reason)]}.
 NOBODY = {
-    "docs/deploy/image.md": [
-        ("kind load image-archive FILE", "no kind, minikube or k3s here; docs/deploy/walks.md types it with the tests' cluster in its place"),
+    "docs/how-to/build-image.md": [
+        ("kind load image-archive FILE", "no kind, minikube or k3s here; docs/start/kubernetes.md types it with the tests' cluster in its place"),
         ("minikube image load FILE", "no minikube"),
         ("k3s ctr images import FILE", "no k3s; it is ctr of containerd"),
         ("docker load", "no docker daemon; the archive's form is compared (tests/image/test_image.py)"),
         ("gdb", "a place to begin, not a command"),
         ("addr2line", "the same"),
     ],
-    "docs/deploy/custom-image.md": [
+    "docs/how-to/custom-image.md": [
         ("docker build --secret", "a hub that asks for a token"),
-        ("COX_CACHE=build/baked cox pull hf:", "the hub; of the demo model: docs/deploy/walks.md, Without a network"),
+        ("COX_CACHE=build/baked cox pull hf:", "the hub; of the demo model: docs/start/kubernetes.md, Without a network"),
         ("deploy/image/build --with-model", "the same"),
         ("chmod -R a+rX", "files of the reader's"),
     ],
-    "docs/deploy/helm.md": [
+    "docs/reference/chart.md": [
         ("kubectl logs demo-coxswain-smoke", "a Helm older than the tests'; what newer ones say: tests/k8s/live/test_release.py"),
         ("helm upgrade --force-conflicts", "Helm 4, when another number is there: tests/k8s/live/test_release.py"),
         ("kubectl rollout restart", "a Secret that was changed by hand, in front of Argo CD"),
         ("kubectl logs job/", "a Job whose name has a hash, after it failed; tests/k8s/test_cache.py"),
         ("helm upgrade demo deploy/helm/coxswain --reuse-values --set autoscaling.enabled=true", "no KEDA; tests/k8s/live/test_dry_run.py has its kinds"),
         ("kubectl delete pod POD --force", "a node that is gone; pods that are killed: tests/k8s/live/test_release.py"),
-        ("helm install demo deploy/helm/coxswain -f deploy/helm/coxswain/values-gpu.yaml", "a GPU; docs/deploy/walks.md asks the API server"),
+        ("helm install demo deploy/helm/coxswain -f deploy/helm/coxswain/values-gpu.yaml", "a GPU; docs/start/kubernetes.md asks the API server"),
     ],
-    "docs/deploy/walks.md": [
+    "docs/start/kubernetes.md": [
         ("minikube image load", "no minikube"),
         ("k3s ctr images import", "no k3s; it is ctr of containerd"),
         ("skopeo copy", "no registry, the image is given its name on the node; that of image.md is typed (tests/image/test_image.py)"),
@@ -85,20 +85,20 @@ NOBODY = {
         ("oc registry ", "OpenShift's registry"),
         ("curl -s https://$(oc get route", "OpenShift's router"),
     ],
-    "docs/deploy/testing.md": [
+    "docs/develop/deploy-testing.md": [
         ("scripts/setup --k8s", "half an hour; without it there is no cluster to walk on"),
         ("ctest --test-dir build/release -R k8s_live_trouble", "a test of its own"),
         ("kubectl apply --server-side", "what tests/k8s/live/test_dry_run.py does, in words"),
         ("scripts/test", "the same"),
     ],
-    "docs/deploy/design.md": [("", "it says what is there, not what to type")],
-    "docs/deploy/examples.md": [("", "names of what tests/examples types")],
+    "docs/develop/deploy-design.md": [("", "it says what is there, not what to type")],
+    "docs/how-to/examples.md": [("", "names of what tests/examples types")],
     "deploy/k8s/README.md": [("scripts/setup --k8s-quick", "a set-up; without it k8s_kustomize is skipped")],
 }
 
 
 def tests_cluster(w):
-    w.open("docs/deploy/testing.md")
+    w.open("docs/develop/deploy-testing.md")
     w.run("tests/k8s/cluster up")
     w.run('eval "$(tests/k8s/cluster env)"')
     w.until("types_in", "default")
@@ -108,7 +108,7 @@ def tests_cluster(w):
 
 
 def laptop(w):
-    w.open("docs/deploy/walks.md", "A laptop: kind, minikube, k3s")
+    w.open("docs/start/kubernetes.md", "A laptop: kind, minikube, k3s")
     w.until("has_demo_model")
     w.run("deploy/image/build")
     w.run("kind create cluster")
@@ -146,7 +146,7 @@ def after_installation(w, text=None):
 
 
 def helm(w):
-    w.open("docs/deploy/helm.md")
+    w.open("docs/reference/chart.md")
     w.run("helm install demo")
     w.run("helm test demo")
     w.run("helm upgrade demo deploy/helm/coxswain --reuse-values --set head.config.max_waiting=100")
@@ -175,7 +175,7 @@ def helm(w):
 
 
 def registry(w):
-    w.open("docs/deploy/walks.md", "A cluster with a registry")
+    w.open("docs/start/kubernetes.md", "A cluster with a registry")
     w.until("needs_namespace", "llm")
     w.run("deploy/image/build")
     w.run("kubectl create namespace")
@@ -187,7 +187,7 @@ def registry(w):
 
 
 def several_nodes(w):
-    w.open("docs/deploy/walks.md", "Several nodes")
+    w.open("docs/start/kubernetes.md", "Several nodes")
     w.until("is_named", "registry.example/coxswain:0.1.0")
     w.run("kubectl get storageclass")
     w.run("helm install demo", REGISTRY="registry.example", CLASS="standard")
@@ -202,14 +202,14 @@ def several_nodes(w):
 
 
 def gpus(w):
-    w.open("docs/deploy/walks.md", "GPUs")
+    w.open("docs/start/kubernetes.md", "GPUs")
     w.run("kubectl get nodes")
     w.run("kubectl create secret generic hf")
     w.run("helm install gpu", REGISTRY="registry.example")
 
 
 def openshift(w):
-    w.open("docs/deploy/walks.md", "OpenShift")
+    w.open("docs/start/kubernetes.md", "OpenShift")
     w.until("needs_namespace", "llm")
     w.until("knows_openshift")
     w.until("is_named", "image-registry.openshift-image-registry.svc:5000/llm/coxswain:0.1.0")
@@ -221,7 +221,7 @@ def openshift(w):
 
 
 def without_a_network(w):
-    w.open("docs/deploy/walks.md", "Without a network")
+    w.open("docs/start/kubernetes.md", "Without a network")
     w.until("has_pulled", "build/baked")
     w.run("COX_CACHE=build/baked cox pull demo")
     w.run("deploy/image/build --with-model")
@@ -233,21 +233,21 @@ def without_a_network(w):
 
 
 def rendered(w):
-    w.open("docs/deploy/walks.md", "Argo CD, Flux, `helm template`")
+    w.open("docs/start/kubernetes.md", "Argo CD, Flux, `helm template`")
     w.rest()
     w.until("serves", "demo", 2)
-    w.open("docs/deploy/walks.md", "Taking it away")
+    w.open("docs/start/kubernetes.md", "Taking it away")
     w.run("kubectl delete -f demo.yaml")
 
 
 def away(w):
     """The other two commands of "Taking it away", of a release in a namespace of that name."""
-    w.open("docs/deploy/walks.md", "A cluster with a registry")
+    w.open("docs/start/kubernetes.md", "A cluster with a registry")
     w.until("needs_namespace", "llm")
     w.run("kubectl create namespace")
     w.run("kubectl config")
     w.until("install", "demo")
-    w.open("docs/deploy/walks.md", "Taking it away")
+    w.open("docs/start/kubernetes.md", "Taking it away")
     w.run("helm uninstall demo")
     w.until("has_pods", "demo", None, 0)
     w.run("kubectl delete namespace")

@@ -1,7 +1,7 @@
 #pragma once
 /* What the ranks of one model say to each other inside a step, behind one vtable: on CPUs struct
- * comm (docs/comm.md), on GPUs NCCL (docs/comm.md, "NCCL"). The runner knows no other
- * way; joining, leaving, interrupting and the telling of ids are struct ranks_ops'. `struct
+ * comm (docs/develop/comm.md), on GPUs NCCL (docs/develop/comm.md, "NCCL"). The runner knows no
+ * other way; joining, leaving, interrupting and the telling of ids are struct ranks_ops'. `struct
  * collectives` is embedded first.
  *
  * Pointers are the device's. On a CPU a call returns when the result is there; on a GPU it is

@@ -1,6 +1,6 @@
 #pragma once
-/* The collectives of a rank on a GPU: NCCL on the device's stream (docs/comm.md, "NCCL"), and what
- * becomes of the group, said in the log. Activations are bfloat16.
+/* The collectives of a rank on a GPU: NCCL on the device's stream (docs/develop/comm.md, "NCCL"),
+ * and what becomes of the group, said in the log. Activations are bfloat16.
  *
  * Threads: open, make_id, interrupt, overdue and close on the loop's thread; all else on the
  * compute thread. Life: open; join; collectives; interrupt (the head's Abort); drain; recorded
@@ -19,8 +19,8 @@ struct collectives_gpu_options {
     _Atomic uint64_t *progress; /* or NULL */
 };
 /* What NCCL, and small sums beside it, are going to take of a rank's device, at most, in any rank
- * slot of tp x pp ranks: known before it is there, and not asked of it (docs/comm.md, "Memory of
- * NCCL"). 0 for one rank. */
+ * slot of tp x pp ranks: known before it is there, and not asked of it (docs/develop/comm.md,
+ * "Memory of NCCL"). 0 for one rank. */
 uint64_t collectives_gpu_bytes(uint32_t tp, uint32_t pp);
 /* Errors as cuda_comm_open. */
 MUST_USE enum status collectives_gpu_open(const struct collectives_gpu_options *o,

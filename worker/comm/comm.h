@@ -1,5 +1,5 @@
 #pragma once
-/* Collectives between the ranks of a group on CPUs (docs/comm.md). A rank opens one
+/* Collectives between the ranks of a group on CPUs (docs/develop/comm.md). A rank opens one
  * comm for its life: it listens where the others will reach it, from the start or from comm_listen
  * on. Each formation joins anew; leaving closes every link and keeps the listener.
  *
@@ -32,7 +32,7 @@ struct comm_options {
 MUST_USE enum status comm_open(const struct comm_options *o, struct comm **out, struct error *err);
 void comm_close(struct comm *c); /* NULL is fine */
 /* What a comm holds in a group of n_ranks, linked with all: scratch, and what its links map
- * (docs/comm.md, "Memory"). 0 for one rank. */
+ * (docs/develop/comm.md, "Memory"). 0 for one rank. */
 uint64_t comm_memory_bytes(uint32_t n_ranks);
 /* Listens there instead, from the next comm_join on: a host's address is known late, or changes.
  * The group there is goes on as it was. Errors as of comm_open, and everything is as before. */

@@ -1,8 +1,8 @@
 #pragma once
-/* The communicators of a rank of a model in stages (docs/comm.md, "Stages"): one group of all tp x
- * pp ranks, in which a rank has links to those of its own stage, to its neighbours, which are the
- * same rank of the stages before and behind it, and to the sampling rank: rank 0 of the last
- * stage. Rank r of stage s is rank s * tp + r of the group. With one stage there is one
+/* The communicators of a rank of a model in stages (docs/develop/comm.md, "Stages"): one group of
+ * all tp x pp ranks, in which a rank has links to those of its own stage, to its neighbours, which
+ * are the same rank of the stages before and behind it, and to the sampling rank: rank 0 of the
+ * last stage. Rank r of stage s is rank s * tp + r of the group. With one stage there is one
  * communicator for all, or none for a rank alone. Threads as of comm.h. */
 #include "worker/comm/comm.h"
 

@@ -1,8 +1,8 @@
-/* Which smaller TPs an engine could take ranks of (docs/reliability.md, "Fewer ranks than TP"). One
- * rule: whatever rank slot it takes there, it never has more memory than it was opened with. The
- * shard grows, so its KV cache shrinks by as much; where less than one sequence of full length is
- * left the TP is none. What lies beside the engine (a draft model, whose KV cache stays as it is)
- * is on both sides of the sum. */
+/* Which smaller TPs an engine could take ranks of (docs/explain/recovery.md, "Fewer ranks than
+ * TP"). One rule: whatever rank slot it takes there, it never has more memory than it was opened
+ * with. The shard grows, so its KV cache shrinks by as much; where less than one sequence of full
+ * length is left the TP is none. What lies beside the engine (a draft model, whose KV cache stays
+ * as it is) is on both sides of the sum. */
 #include "worker/engine/shapes.h"
 
 #include <stdio.h>

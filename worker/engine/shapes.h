@@ -1,5 +1,6 @@
 #pragma once
-/* The ranks of smaller TPs that an engine could take (docs/reliability.md, "Fewer ranks than TP").
+/* The ranks of smaller TPs that an engine could take (docs/explain/recovery.md, "Fewer ranks than
+ * TP").
  */
 #include "worker/engine/state.h"
 

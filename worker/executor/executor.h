@@ -132,7 +132,7 @@ static inline void executor_bump(struct executor *e)
     atomic_fetch_add_explicit(&e->progress, 1, memory_order_relaxed);
 }
 
-/* SHA-256 over the canonical JSON of docs/protocol.md, "Configuration hash". */
+/* SHA-256 over the canonical JSON of docs/develop/protocol.md, "Configuration hash". */
 struct config_identity {
     struct str model_hashes; /* of the model's files; the null device: its name */
     struct str draft_hashes; /* of the draft model's, where one drafts */

@@ -1,4 +1,4 @@
-/* A replica on CPUs: struct comm (docs/comm.md), and a rank that has none. */
+/* A replica on CPUs: struct comm (docs/develop/comm.md), and a rank that has none. */
 #include "common/base/clock.h"
 #include "common/base/log.h"
 #include "worker/executor/ranks.h"

@@ -1,7 +1,7 @@
 #pragma once
 /* Reads the model's tokenizer once, on a niced thread of its own, and keeps a sketch of its tokens:
- * the head compares it with what gateways say (docs/protocol.md, "Vocabularies"). Nothing waits for
- * it: neither the worker's Hello nor its first step. */
+ * the head compares it with what gateways say (docs/develop/protocol.md, "Vocabularies"). Nothing
+ * waits for it: neither the worker's Hello nor its first step. */
 #include "proto/messages.h"
 
 struct vocabulary_reader;

@@ -1,7 +1,7 @@
 #pragma once
-/* Blocks of this rank's KV cache to a rank of another replica, or from one (docs/protocol.md, "KV
- * transfers"): a thread with a communicator of its own, beside the compute thread's steps. One
- * transfer at a time, in the order of the orders.
+/* Blocks of this rank's KV cache to a rank of another replica, or from one
+ * (docs/develop/protocol.md, "KV transfers"): a thread with a communicator of its own, beside the
+ * compute thread's steps. One transfer at a time, in the order of the orders.
  *
  * All on the loop's thread but await. Blocks are read and written from push until on_done, or until
  * await behind a cancel has returned: that is the head's promise to keep, and the owner's before

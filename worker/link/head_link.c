@@ -12,7 +12,7 @@
 
 enum {
     HELLO_RETRY_MS = 50,
-    SILENT_MS = 1500, /* docs/protocol.md, Heartbeats: until a Welcome says how long */
+    SILENT_MS = 1500, /* docs/develop/protocol.md, Heartbeats: until a Welcome says how long */
     BACKOFF_MIN_MS = 50,
     BACKOFF_MAX_MS = 500,
     HEARTBEAT_MS = 250,
@@ -371,7 +371,7 @@ static void on_frame(void *ctx, struct bus_peer from, enum peer_role role, const
     if (k->state != LINK_OPEN && k->state != LINK_HELLO)
         return;
     enum status s = frame_parse_header(frame, &h, &err);
-    /* Of an earlier session of this connection: dropped, as docs/protocol.md says. */
+    /* Of an earlier session of this connection: dropped, as docs/develop/protocol.md says. */
     if (s == STATUS_OK && k->state == LINK_OPEN && h.session != k->link.session)
         return;
     if (s == STATUS_OK)

@@ -1,7 +1,7 @@
 #pragma once
 /* What is known of GPUs and of the machines that clouds rent out with them: two tables, and how
- * people write the names in them. Figures are the makers' own, without sparsity (docs/plan.md says
- * which sheet). Everything here is static; any thread. */
+ * people write the names in them. Figures are the makers' own, without sparsity
+ * (docs/how-to/plan.md says which sheet). Everything here is static; any thread. */
 #include "common/base/status.h"
 #include "common/base/str.h"
 

@@ -155,11 +155,12 @@ void targets_print(const struct targets *t, struct strbuf *out)
     for (size_t i = 0; i < t->n; i++)
         print_sizes(t, &t->list[i], out);
     if (has_rates(t)) {
-        strbuf_printf(out,
-                      "\ntokens/s at most (a roofline: docs/plan.md), where sequences have %u "
-                      "tokens\n%-22s %4s %9s %-8s %9s %9s %-8s %9s %9s\n",
-                      t->context, "", "TP", "decode", "bound by", "step ms", "max batch",
-                      "bound by", "prefill", "ms");
+        strbuf_printf(
+            out,
+            "\ntokens/s at most (a roofline: docs/how-to/plan.md), where sequences have %u "
+            "tokens\n%-22s %4s %9s %-8s %9s %9s %-8s %9s %9s\n",
+            t->context, "", "TP", "decode", "bound by", "step ms", "max batch", "bound by",
+            "prefill", "ms");
         for (size_t i = 0; i < t->n; i++)
             print_rates(t, &t->list[i], out);
     }

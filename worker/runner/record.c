@@ -1,5 +1,5 @@
-/* Small passes as a device records and replays them (docs/gpu.md, "Recorded passes"): padded to one
- * of few sizes, so that steps of nearly as many sequences are one record. */
+/* Small passes as a device records and replays them (docs/develop/gpu.md, "Recorded passes"):
+ * padded to one of few sizes, so that steps of nearly as many sequences are one record. */
 #include "worker/runner/record.h"
 #include "common/base/clock.h"
 #include "common/base/log.h"

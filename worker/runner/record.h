@@ -1,5 +1,6 @@
 #pragma once
-/* Passes that a device records and replays (docs/gpu.md, "Recorded passes"). Compute thread. */
+/* Passes that a device records and replays (docs/develop/gpu.md, "Recorded passes"). Compute
+ * thread. */
 #include "worker/model/row_batch.h"
 #include "worker/runner/setup.h"
 

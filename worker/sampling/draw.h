@@ -1,8 +1,8 @@
 #pragma once
 /* Random draws that are a function of where they are made, and the choice of one of many weighted
  * candidates by them. A draw is Philox4x32-10 (Salmon et al., "Parallel random numbers: as easy as
- * 1, 2, 3", SC 2011): docs/protocol.md, "Sampling", has the layout of key and counter, so that any
- * implementation draws the same. Pure; any thread. */
+ * 1, 2, 3", SC 2011): docs/develop/protocol.md, "Sampling", has the layout of key and counter, so
+ * that any implementation draws the same. Pure; any thread. */
 #include <stdbool.h>
 #include <stdint.h>
 

@@ -13,7 +13,7 @@ struct run_options {
 #define RUN_ROW_FILE(S)                                                                            \
     {                                                                                              \
         .name = "file", .aliases = "f", .type = OPTION_STRING, .offset = offsetof(struct S, file), \
-        .help = "the run file (docs/runs.md)"                                                      \
+        .help = "the run file (docs/reference/runs.md)"                                            \
     }
 #define RUN_ROW_DIR(S)                                                                             \
     OPT_STRING(S, runs_dir, "runs-dir", NULL,                                                      \

@@ -352,7 +352,8 @@ void run_file_parse(struct str text, struct arena *arena, struct run_file *out,
         return;
     }
     if (!root || root->kind != YAML_KIND_MAP) {
-        run_problem(p, at, "a run file is a mapping: `name: …`, `model: …`; docs/runs.md");
+        run_problem(p, at,
+                    "a run file is a mapping: `name: …`, `model: …`; docs/reference/runs.md");
         return;
     }
     RUN_READ_MAP(&r, root, "a run file", top_keys, NULL);

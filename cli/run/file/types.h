@@ -1,6 +1,6 @@
 #pragma once
-/* A run file (docs/runs.md) as a struct: what is to be started, with what. Every text lives on the
- * arena of the one who parsed it. */
+/* A run file (docs/reference/runs.md) as a struct: what is to be started, with what. Every text
+ * lives on the arena of the one who parsed it. */
 #include "cli/up/plan/options.h"
 #include "common/config/config.h"
 #include "common/config/yaml_tree.h"

@@ -27,5 +27,5 @@ void weights_done(const struct weights *w, const void *data, uint64_t n);
  * each file's size, its header (metadata, names, shapes, offsets) and the first, middle and last 4
  * KiB of every tensor; files in the order of their names, which themselves do not count. Reading
  * all of a 140 GB model in each rank would cost minutes; two models that differ only between those
- * pages and in no header are taken for one (docs/decisions/0009-model-hash.md). */
+ * pages and in no header are taken for one (docs/develop/decisions/0009-model-hash.md). */
 void weights_identity(const struct weights *w, uint8_t out[16]);

@@ -1,4 +1,4 @@
-// What the columns of /api/stream mean (docs/admin-api.md), and how numbers are written.
+// What the columns of /api/stream mean (docs/reference/admin-api.md), and how numbers are written.
 
 export const WORKER = columns("instance node state group stage rank ordinal device step seen_ms own_us straggler draining loaded gpu host memory");
 export const GROUP = columns("id state role epoch tp whole_tp pp running waiting kv_used kv_total steps recoveries draining");

@@ -1,4 +1,4 @@
-// The page of runs: what `cox run list` says, and its two buttons. docs/runs.md.
+// The page of runs: what `cox run list` says, and its two buttons. docs/reference/runs.md.
 import { $, clock, make, put } from "./model.js";
 import { NO_KEY, isKey, ofBrowser, ofTab } from "./store.js";
 

@@ -12,7 +12,7 @@
  * scalar rounds each product.
  *
  * A code of x is wrong by half a step at most, a step being the group's largest element / 127: the
- * scheme of llama.cpp's Q8_0 activations (docs/decisions/0022).
+ * scheme of llama.cpp's Q8_0 activations (docs/develop/decisions/0022).
  *
  * Weights lie as in pack.h, panels of 16 outputs with the same bytes in all, but for the codes of
  * 32 inputs, whose vectors of 64 bytes are [output][4 inputs], as dot-product instructions read

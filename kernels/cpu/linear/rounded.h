@@ -1,9 +1,9 @@
 #pragma once
 /* The matrix product of weights that are bfloat16 with rows that are rounded to it, to nearest
- * even, once for all outputs (docs/decisions/0023). For every output: acc = 0; for k = 0 .. K - 1
- * in order: acc = fma(x[k], w[k], acc); then the bias is added: linear.h's sum over other x, but
- * that numbers below the normal ones (2^-126) are zeros of their sign wherever they come up, in x,
- * in w, in acc and in the result.
+ * even, once for all outputs (docs/develop/decisions/0023). For every output: acc = 0; for k = 0 ..
+ * K - 1 in order: acc = fma(x[k], w[k], acc); then the bias is added: linear.h's sum over other x,
+ * but that numbers below the normal ones (2^-126) are zeros of their sign wherever they come up, in
+ * x, in w, in acc and in the result.
  *
  * So it is what vdpbf16ps (AVX512_BF16) adds, which takes the high half of a pair first and rounds
  * after each product, and what any level's fused multiply-adds do where the system of the sums has

@@ -1,10 +1,10 @@
-/* The choice of passes that are recorded (docs/gpu.md, "Recorded passes"): the first one under a
- * key runs as it is, so that what is set up once (libraries, kernels' attributes) is set up outside
- * of a recording; the second is recorded and then launched; later ones are launched. A recording
- * that CUDA refuses has run nothing: while the stream still answers, the pass runs as it is, and so
- * do all later ones under that key. cuBLASLt, which passes of more than 64 rows go through,
- * enqueues kernels alone when it is recorded: its handle, its workspace and the algorithm for a
- * shape are there since the first pass. */
+/* The choice of passes that are recorded (docs/develop/gpu.md, "Recorded passes"): the first one
+ * under a key runs as it is, so that what is set up once (libraries, kernels' attributes) is set up
+ * outside of a recording; the second is recorded and then launched; later ones are launched. A
+ * recording that CUDA refuses has run nothing: while the stream still answers, the pass runs as it
+ * is, and so do all later ones under that key. cuBLASLt, which passes of more than 64 rows go
+ * through, enqueues kernels alone when it is recorded: its handle, its workspace and the algorithm
+ * for a shape are there since the first pass. */
 #include "kernels/cuda/backend/record.h"
 
 #include "common/base/mem.h"

@@ -1,7 +1,7 @@
 #pragma once
 /* Collectives between GPUs, over NCCL, which is loaded when it is needed: one object for each rank,
- * no NCCL or CUDA type (docs/comm.md, "NCCL"). All tp x pp ranks of a model are one group; rank r
- * of stage s is its position s * tp + r.
+ * no NCCL or CUDA type (docs/develop/comm.md, "NCCL"). All tp x pp ranks of a model are one group;
+ * rank r of stage s is its position s * tp + r.
  *
  * Collectives are enqueued on the stream that the object was opened with and return at once; their
  * results are there for what is enqueued behind them. They may be captured into graphs
@@ -109,7 +109,8 @@ struct gpu_comm {
     const struct gpu_comm_ops *ops;
     struct gpu_comm_group group; /* tp 0: none. id is not kept */
     /* Of a group: sums of bfloat16 of at most so many bytes go over memory that the ranks of the
-     * stage map from each other (docs/comm.md, "One-shot sums"); 0: none, for the reason given. */
+     * stage map from each other (docs/develop/comm.md, "One-shot sums"); 0: none, for the reason
+     * given. */
     uint64_t one_shot_bytes;
     char one_shot_why[160];
 };

@@ -1,6 +1,6 @@
 #pragma once
 /* clang-format off */
-/* Weights as the CUDA kernels read them (docs/gpu.md, "Weights"): which format a dtype becomes, and
+/* Weights as the CUDA kernels read them (docs/develop/gpu.md, "Weights"): which format a dtype becomes, and
  * where codes and scales lie. Shared by C and CUDA; no CUDA type. Packing: pack.h. On the device:
  * formats.cuh.
  *

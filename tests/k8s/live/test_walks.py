@@ -1,4 +1,4 @@
-"""Every walk of docs/deploy (tests/walk) typed as it stands, on the tests' cluster."""
+"""Every walk of docs/ (tests/walk) typed as it stands, on the tests' cluster."""
 import sys
 
 import pytest

@@ -1,4 +1,5 @@
-/* The rule's golden values were computed by an independent script from docs/null-worker.md. */
+/* The rule's golden values were computed by an independent script from docs/develop/null-worker.md.
+ */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,4 +1,4 @@
-/* A GPU as a device that runs a model (docs/gpu.md): what is its alone. No
+/* A GPU as a device that runs a model (docs/develop/gpu.md): what is its alone. No
  * CUDA type is known here, and nothing of this needs the toolchain to compile: a build without it
  * says so when a device is asked for. */
 #include "worker/executor/device/cuda.h"
@@ -17,7 +17,7 @@
 #include "worker/kv/chunks.h"
 #include "worker/setup/options.h"
 
-/* Rows are cheap while a step waits for the weights to be read: docs/performance.md,
+/* Rows are cheap while a step waits for the weights to be read: docs/explain/performance.md,
  * "Speculation". */
 enum { DRAFT_MAX_SEQS = 32 };
 /* A pass's rows: a prompt's chunk in one piece where the head plans as much. */

@@ -1,5 +1,5 @@
 #pragma once
-/* A GPU as a device that runs a model (docs/gpu.md). Loop's thread. */
+/* A GPU as a device that runs a model (docs/develop/gpu.md). Loop's thread. */
 #include "common/options/worker.h"
 #include "worker/executor/device_kind.h"
 

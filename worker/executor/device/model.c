@@ -1,6 +1,6 @@
-/* Plans executed with a model's weights (docs/runner.md), alone or as one of a replica's ranks
- * (docs/comm.md), on any device. All ranks execute the same plans; rank 0 of the last stage
- * samples.
+/* Plans executed with a model's weights (docs/develop/runner.md), alone or as one of a replica's
+ * ranks (docs/develop/comm.md), on any device. All ranks execute the same plans; rank 0 of the last
+ * stage samples.
  */
 #include "worker/executor/device/model.h"
 
@@ -27,8 +27,8 @@
 #include "worker/runner/record.h"
 #include "worker/setup/options.h"
 
-/* What a device may take for a step: as long as a collective may (docs/comm.md). Where no table
- * says so (--step-timeout). */
+/* What a device may take for a step: as long as a collective may (docs/develop/comm.md). Where no
+ * table says so (--step-timeout). */
 #define STUCK_S 60ull
 
 static struct executor_model *of(struct executor *e)

@@ -22,10 +22,10 @@
 #include "worker/kv/chunks.h"
 #include "worker/setup/options.h"
 
-/* The null device (docs/null-worker.md): real sequences and block tables, no tensors. Every rank
- * computes every token by the rule, so ranks need not talk and the communicator is only its id,
- * compared with what this rank made. The first two failures a rank can show, a join that fails and
- * a step that hangs, can be asked for, so that recovery is tested on the shipped binary. */
+/* The null device (docs/develop/null-worker.md): real sequences and block tables, no tensors. Every
+ * rank computes every token by the rule, so ranks need not talk and the communicator is only its
+ * id, compared with what this rank made. The first two failures a rank can show, a join that fails
+ * and a step that hangs, can be asked for, so that recovery is tested on the shipped binary. */
 
 enum {
     NULL_ID_BYTES = 16,
@@ -246,7 +246,8 @@ static enum status draft_token(struct executor_null *x, struct sequence_runs run
     return STATUS_OK;
 }
 
-/* docs/null-worker.md: log(1/(k+1)) for every candidate; the candidates follow the chosen id. */
+/* docs/develop/null-worker.md: log(1/(k+1)) for every candidate; the candidates follow the chosen
+ * id. */
 static bool fill_logprobs(const struct executor_null *x, uint32_t token, int32_t k_asked,
                           struct arena *arena, struct logprob_row *row)
 {
@@ -264,7 +265,7 @@ static bool fill_logprobs(const struct executor_null *x, uint32_t token, int32_t
     return true;
 }
 
-/* docs/null-worker.md: a row is a hash of the prompt's ids up to the one it is of. */
+/* docs/develop/null-worker.md: a row is a hash of the prompt's ids up to the one it is of. */
 static bool prompt_logprob_of(const struct null_hash *h, uint32_t id, uint32_t k,
                               uint32_t vocab_size, struct arena *arena, struct logprob_row *row)
 {

@@ -1,5 +1,6 @@
 #pragma once
-/* The null device: plans are checked and answered, nothing is computed (docs/null-worker.md). */
+/* The null device: plans are checked and answered, nothing is computed
+ * (docs/develop/null-worker.md). */
 #include "common/options/worker.h"
 #include "worker/executor/executor.h"
 

@@ -2,7 +2,7 @@
  * begin enqueues passes and samples, sequences get a place for an id that the device alone knows
  * (`is_pending`), and the next step's rows find it on the device. What needs an id on the host
  * waits for it: draft tokens and bad words of several ids, and whatever the host samples
- * (docs/runner.md, "Two steps in flight").
+ * (docs/develop/runner.md, "Two steps in flight").
  *
  * A sequence may leave while its id is on the way: an item finds it by slot and serial number. */
 #include "worker/executor/step/step.h"

@@ -53,7 +53,7 @@ spec:
         # No number is none: KEDA would take it for 0, and end workers because a head restarts.
         ignoreNullValues: "false"
     {{- else }}
-    # The head's own word for it: docs/admin-api.md, GET /scale.
+    # The head's own word for it: docs/reference/admin-api.md, GET /scale.
     - type: metrics-api
       metricType: AverageValue
       metadata:

@@ -8,7 +8,7 @@
 {{- $text = $text | replace (printf "job=\"coxswain-%s\"" $part) $pods }}
 {{- end }}
 {{- $text = $text | replace "by (instance)" "by (pod)" | replace "$labels.instance" "$labels.pod" | replace "of Coxswain" (printf "of %s" $f) }}
-{{- $text = $text | replace "runbook_url: docs/runbook.md" (printf "runbook_url: %s" .Values.metrics.runbook) }}
+{{- $text = $text | replace "runbook_url: docs/how-to/runbook.md" (printf "runbook_url: %s" .Values.metrics.runbook) }}
 {{- $without := list }}
 {{- if not .Values.head.standby }}{{ $without = append $without "CoxswainNoStandby" }}{{ end }}
 {{- if not .Values.gateway.tls.existingSecret }}{{ $without = append $without "CoxswainCertificateEnds" }}{{ end }}

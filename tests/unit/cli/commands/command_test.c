@@ -1,5 +1,5 @@
-/* Names and their neighbours; completion and docs/flags.md as the tables say; events in pieces;
- * limits of a machine. */
+/* Names and their neighbours; completion and docs/reference/flags.md as the tables say; events in
+ * pieces; limits of a machine. */
 #include "cli/base/command_line.h"
 #include "cli/commands/flags.h"
 #include "cli/commands/list.h"
@@ -69,14 +69,14 @@ static void test_flags_page_is_current(void **state)
     struct strbuf want;
     strbuf_init(&want, 0);
     flags_write_markdown(&commands, &want);
-    FILE *f = fopen("docs/flags.md", "r");
+    FILE *f = fopen("docs/reference/flags.md", "r");
     if (!f)
-        fail_msg("docs/flags.md: run the test in the source folder");
+        fail_msg("docs/reference/flags.md: run the test in the source folder");
     char *have = calloc(1, want.len + 2);
     size_t n = fread(have, 1, want.len + 1, f);
     fclose(f);
     if (n != want.len || memcmp(have, want.ptr, n) != 0)
-        fail_msg("docs/flags.md is old: cox flags > docs/flags.md");
+        fail_msg("docs/reference/flags.md is old: cox flags > docs/reference/flags.md");
     free(have);
     strbuf_fini(&want);
 }

@@ -1,6 +1,6 @@
 /* No field of OpenAI's, Anthropic's or vLLM's requests is silently ignored: each that their schemas
- * have is refused by its name, said to be harmless in docs/openai.md, or has an effect. The lists
- * are those of the openai package 3.52, the anthropic package 2.12 and vLLM 0.32. */
+ * have is refused by its name, said to be harmless in docs/reference/openai.md, or has an effect.
+ * The lists are those of the openai package 3.52, the anthropic package 2.12 and vLLM 0.32. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -187,7 +187,7 @@ static void check_field(const struct schema *s, const char *name)
             fail_msg("%s of %d is not refused by its name", name, (int)s->kind);
         break;
     case FIELD_HARMLESS:
-        assert_true(f->why && strlen(f->why) > 5); /* docs/openai.md has it */
+        assert_true(f->why && strlen(f->why) > 5); /* docs/reference/openai.md has it */
         assert_true(read_with(s, name, json_string("anything"), &p, &e));
         params_fini(&p);
         break;

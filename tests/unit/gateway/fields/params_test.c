@@ -658,21 +658,21 @@ static void test_every_field_of_vllm(void **state)
     }
 }
 
-/* docs/openai.md is what the table says. */
+/* docs/reference/openai.md is what the table says. */
 static void test_document(void **state)
 {
     struct strbuf want;
     char *got = NULL;
     size_t cap = 0;
-    FILE *f = fopen("docs/openai.md", "r");
+    FILE *f = fopen("docs/reference/openai.md", "r");
     if (!f)
-        fail_msg("docs/openai.md: run the test in the source folder");
+        fail_msg("docs/reference/openai.md: run the test in the source folder");
     ssize_t n = getdelim(&got, &cap, '\0', f);
     fclose(f);
     strbuf_init(&want, 0);
     fields_document(&want);
     if (n < 0 || (size_t)n != want.len || memcmp(got, want.ptr, want.len) != 0)
-        fail_msg("docs/openai.md is old: cox-gateway fields > docs/openai.md");
+        fail_msg("docs/reference/openai.md is old: cox-gateway fields > docs/reference/openai.md");
     strbuf_fini(&want);
     free(got);
 }

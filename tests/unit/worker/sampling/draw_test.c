@@ -33,7 +33,7 @@ static void known_answers(void **state)
     }
 }
 
-/* docs/protocol.md, "Sampling": the layout is a promise. */
+/* docs/develop/protocol.md, "Sampling": the layout is a promise. */
 static void layout(void **state)
 {
     struct draw_key k = {

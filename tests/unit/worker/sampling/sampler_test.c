@@ -1,5 +1,5 @@
 /* The sampler against a plain one that is written here by the rules of sampler.h and
- * docs/protocol.md alone: it sorts everything. Then cases with known answers, and hostile
+ * docs/develop/protocol.md alone: it sorts everything. Then cases with known answers, and hostile
  * parameters. */
 #include "worker/sampling/sampler.h"
 
