@@ -201,9 +201,9 @@ def test_a_node_of_such_pods_can_be_drained():
 def test_notes_say_how_to_spread():
     text = c.notes({})
     assert f"share the claim {F}-cache" in text and "--set cache.accessMode=ReadWriteMany,cache.storageClass=CLASS" in text
-    assert "no default StorageClass" in text and "Each pod fetches" not in text
+    assert "no default StorageClass" in text and "Each pod downloads" not in text
     assert "share the claim" not in c.notes(RWX) and "no default StorageClass" in c.notes(RWX)
-    assert "Each pod fetches" in c.notes({"cache": {"kind": "emptyDir"}})
+    assert "Each pod downloads" in c.notes({"cache": {"kind": "emptyDir"}})
     for v in ({"cache": {"existingClaim": "mine", "accessMode": "ReadWriteMany"}}, {"model": {"name": "null"}}):
         assert "claim" not in c.notes(v)
 
