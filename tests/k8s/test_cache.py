@@ -99,7 +99,7 @@ def test_a_claim_that_is_there(tmp_path):
     long = "a" * 200
     labels, _ = by_part({"cache": {"existingClaim": long}})["worker"]
     assert len(labels[LABEL]) == 32, "a label has 63 characters"
-    with pytest.raises(helm.HelmError, match="name one that has the model as cache.existingClaim"):
+    with pytest.raises(helm.HelmError, match="Set cache.existingClaim to a claim that has the model"):
         c.objects({"cache": {"accessMode": "ReadOnlyMany"}})
     # what the claim itself says comes first; `lookup` finds nothing without a server, so the helper is given it
     shutil.copytree(c.CHART, tmp_path / "chart")

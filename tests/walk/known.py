@@ -1,4 +1,4 @@
-"""Which commands of the pages are typed by whom; who is typed by nobody is a finding."""
+"""Finds the commands of the pages that no test types and that have no reason for it."""
 from pages import ROOT, read_page
 from walker import Walk
 from walks import ELSEWHERE, NOBODY, WALKS
