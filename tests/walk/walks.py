@@ -1,8 +1,8 @@
-"""Every way through the pages of docs/, what this machine types in place of a word of it, and what nobody types here, and why.
+"""The walks through the pages of docs/, the substitutions of this machine, and the commands that no walk types, with the reason.
 
 A new command in a page: type it in the walk of that page (run, or rest for what needs nothing in between), or name it below.
 """
-# What the tests' cluster is not, or has not: (pattern, what is typed in its place, why). {…}: the Typist's values.
+# Things that the tests' cluster lacks: (pattern, replacement, reason). {…} are the Typist's values.
 SUBSTITUTIONS = [
     (r"^(helm install (?!gpu ).*)$", r"\1 -f {values}", "two cores: small requests; no network: the null model, or the demo model from a claim"),
     (r"^(helm template .*?)( > .*)$", r"\1 -f {values}\2", "the same"),
@@ -198,7 +198,7 @@ def laptop(w):
 
 
 def after_installation(w, text=None):
-    """What Helm says after `helm install`, typed as it is said."""
+    """Types the commands of Helm's notes."""
     if w.typist:
         w.until("has_demo_model")
         text = w.typist.install("demo", "--set gateway.apiKeys.generate=true")
@@ -338,6 +338,6 @@ def without_helm(w):
     w.run("kubectl rollout restart")
 
 
-# Those of the pages, each typed in a namespace of its own (tests/k8s/live/test_walks.py), and that of the notes.
+# The walks of the pages. tests/k8s/live/test_walks.py types each in its own namespace, and that of the notes.
 WALKS = [tests_cluster, laptop, helm, registry, several_nodes, gpus, openshift, without_a_network, rendered, away, without_helm]
 DEMO = {laptop, after_installation, without_helm}  # the demo model from a claim; the others have the null model by its name
