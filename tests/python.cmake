@@ -108,7 +108,7 @@ if(NOT COX_SANITIZE AND NOT COX_CUDA)
     set_tests_properties(docs_${n} PROPERTIES LABELS docs TIMEOUT 600 SKIP_RETURN_CODE 77 ENVIRONMENT "${e2e_environment}")
   endforeach()
 endif()
-# Hostile peers, networks and a locked-down host, on loopback alone: docs/explain/security.md.
+# Hostile peers, networks and a locked-down host, on loopback alone: docs/develop/security.md.
 file(GLOB security_tests CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/security/test_*.py)
 foreach(t ${security_tests})
   get_filename_component(n ${t} NAME_WE)
