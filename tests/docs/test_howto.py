@@ -85,7 +85,7 @@ class Typist:
         return said
 
     def skip(self):
-        """What another test types, or nobody."""
+        """Passes over a command that another test types, or nobody."""
         command = self.commands.pop(0)
         rows = ELSEWHERE.get(self.page, []) + NOBODY.get(self.page, [])
         assert any(command.text.startswith(row[0]) for row in rows), f"nobody types {command}"
