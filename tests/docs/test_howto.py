@@ -7,6 +7,7 @@ import os
 import re
 import subprocess
 import sys
+from pathlib import Path
 
 import findings
 import pytest
@@ -98,7 +99,20 @@ class Typist:
         wait_for(f"{n} workers serve", lambda: self.status().get("healthy") and sum(w["state"] == "ready" for w in self.status()["workers"]) == n)
 
     def end(self):
-        subprocess.run([BIN / "cox", "stop", "--all"], env=self.env, cwd=self.folder, capture_output=True, timeout=60 * SLOW, check=False)
+        """No process of the page's clusters is left, however the test ended."""
+        self.sh("cox stop --all")
+        wait_for("all processes have ended", lambda: not self.left())
+
+    def left(self):
+        """The programs that run in the page's folder."""
+        found = []
+        for p in Path("/proc").glob("[0-9]*"):
+            try:
+                if (p / "cwd").resolve() == self.folder and (p / "comm").read_text().startswith(("cox", "vllm")):
+                    found.append(int(p.name))
+            except OSError:  # it has just ended, or is somebody else's
+                continue
+        return found
 
 
 def ask(t, n=8, key=None):
