@@ -74,7 +74,7 @@ def rows(page, heading):
 
 def test_vllm_s_flags_become_what_the_page_says(tables):
     commands, missing = tables
-    table = rows("docs/how-to/migrate-from-vllm-on-ray.md", "Flags")
+    table = rows("docs/how-to/migrate-from-vllm.md", "Flags")
     assert len(table) > 30
     for flag, verdict, *_ in table:
         name = flag.strip("`")
