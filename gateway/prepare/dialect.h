@@ -1,7 +1,7 @@
 #pragma once
 /* A way to ask and a way to be answered: OpenAI's two endpoints, and whatever else speaks to this
  * gateway. A route names its dialect; request/ knows no JSON, a dialect knows no request. Each
- * is one const table of functions. docs/reference/api.md says what a new one has to do. */
+ * is one const table of functions. docs/develop/gateway.md says what a new one has to do. */
 #include "gateway/answer/answer.h"
 #include "gateway/prepare/prepared.h"
 #include "gateway/tools/set.h"
