@@ -13,10 +13,8 @@
 /* time for which an answer is valid and an unused lease is kept */
 #define LEASE_NS     (1 * NS_PER_S)
 #define ASK_PAUSE_NS (50 * NS_PER_MS)
-#define ASK_AGAIN_NS                                                                               \
-    (5 * NS_PER_S) /* an operator may refill a bucket that stays empty for hours                   \
-                    */
-#define WAIT_MAX_S 1e8
+#define ASK_AGAIN_NS (5 * NS_PER_S) /* a bucket may be refilled by hand */
+#define WAIT_MAX_S   1e8
 
 /* ---- active keys: something is leased, owed or asked for ---- */
 

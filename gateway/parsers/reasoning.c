@@ -21,9 +21,9 @@ enum { MAX_BLANKS = 64, MAX_BLANK = 512 };
 
 struct think_family {
     const char *const *open, *const *close; /* alternative markers, NULL-terminated */
-    /* start of a call, also in `close`: ends the reasoning and is kept; or NULL */
+    /* one of `close`: begins a call, which ends the reasoning and is kept; or NULL */
     const char *call;
-    const char *call_end;          /* end of a call; NULL = keep dropping nothing after a call */
+    const char *call_end; /* end of a call; NULL = after a call begins nothing is dropped */
     const char *const *text_close; /* `close` without `call`, when there is a `call` */
     const char *const *drop;       /* markers removed from the content; NULL = none */
     bool strips;                   /* drop white space before the closing marker */

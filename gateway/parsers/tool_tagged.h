@@ -23,8 +23,7 @@ struct tagged_family {
     bool strips;       /* drop all white space there */
     bool cdata;        /* a value may be in <![CDATA[ and ]]> */
     bool may_lack_end; /* value_end may be missing: the next key or the call's end ends the value */
-    /* text between key_end and value that makes it a string, when the tool states no type; or NULL
-     */
+    /* text between key_end and value that marks a string if the tool states no type; or NULL */
     const char *says;
     bool says_always; /* `says` applies even when the tool states a type */
     bool says_else;   /* without any stated type the value is text; false = its look decides */
