@@ -1,4 +1,8 @@
-/* Fields about sampling, and about the end of a text. */
+/* Fields about sampling, and about the end of a text.
+ * read.c reads a body by these rows. A row's own parser writes checked values into `params`;
+ * prepare.c turns bad_words into ids.
+ * The order of rows matters: a newer name of a field comes after the older one, so it overrides
+ * it. Arrays are on the arena of `params`, all else is borrowed from the body. Pure; any thread. */
 #include <stdio.h>
 #include <string.h>
 
