@@ -6,7 +6,7 @@
 
 enum {
     LAST_WORDS_MS = 8000,  /* time for clients to read the error */
-    HASTY_WORDS_MS = 1000, /* the same wait after a second signal */
+    HASTY_WORDS_MS = 1000, /* time for clients after a second signal */
 };
 
 static void stop_now(struct gateway *g)

@@ -113,7 +113,7 @@ int main(int argc, char **argv)
     struct error err = {0};
     int rc = 0;
     if (argc > 1 && strcmp(argv[1], COMPILE_CHILD_COMMAND) == 0)
-        return compile_child_main(argc, argv); /* compilers.c starts this program so */
+        return compile_child_main(argc, argv); /* compilers.c starts the program in this mode */
     crash_install();
     first_process_install();
     mem_give_back_large(); /* request bodies of 10 MB come in bursts */

@@ -23,8 +23,9 @@ struct gateway_model {
     struct vocabulary vocabulary;
     struct compilers *compilers; /* NULL with --grammar-processes 0 */
     struct grammar_check *grammars;
-    struct text_template *chat_template;                        /* NULL = the model has none */
-    const struct answer_parser *reasoning_parser, *tool_parser; /* NULL = none chosen */
+    struct text_template *chat_template; /* NULL = the model has none */
+    /* chosen parsers; NULL = none chosen */
+    const struct answer_parser *reasoning_parser, *tool_parser;
     uint32_t marker_ids[MAX_MARKERS], n_marker_ids;
     struct sampling_defaults sampling;
     struct pooler_config pooler;

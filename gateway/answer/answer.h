@@ -13,8 +13,8 @@
 #include "gateway/generation/prompt.h"
 
 enum answer_part_kind {
-    ANSWER_REASONING, /* has text */
-    ANSWER_CONTENT,   /* has text */
+    ANSWER_REASONING, /* has `text` */
+    ANSWER_CONTENT,   /* has `text` */
     ANSWER_CALL,      /* has i_call, id, name: a tool call begins */
     /* Has i_call, text: the next piece of the call's arguments. All pieces together are what the
      * model wrote. They are JSON unless the model made a mistake or was cut off. Nothing is
@@ -45,8 +45,8 @@ struct answer_delta {
     /* [n_parts] in order; neighbouring text of one kind is merged */
     const struct answer_part *parts;
     uint32_t n_parts;
-    const uint32_t *ids;                   /* [n_ids] */
-    const struct token_logprobs *logprobs; /* [n_ids], or NULL = not wanted */
+    const uint32_t *ids;                   /* [n_ids] new tokens */
+    const struct token_logprobs *logprobs; /* [n_ids] of `ids`; NULL = not wanted */
     uint32_t n_ids;
     bool first, end;           /* first and last delta of the choice */
     enum answer_finish finish; /* valid with `end` */
@@ -57,19 +57,20 @@ struct answer_delta {
     const struct prompt_logprobs *prompt_logprobs; /* all rows of the prompt; NULL = not wanted */
 };
 
-struct answer_rules {                              /* shared by the choices of a request */
-    const struct answer_parser *reasoning, *tools; /* NULL = none */
-    const json_t *tool_list;                       /* tools of the request; NULL = none */
-    bool drop_reasoning;                           /* the request has include_reasoning: false */
-    bool one_call;                                 /* the request has parallel_tool_calls: false */
-    const char *call_prefix;                       /* prefix of the ids of calls */
-    uint32_t n_call_id;    /* letters and digits in a call's id; see `n_id` in answer_parser.h */
-    struct str raw_name;   /* name of the tool, for tool_parser_raw */
-    uint64_t id_hi, id_lo; /* id of the request, from which the ids of calls are made */
+struct answer_rules { /* shared by the choices of a request */
+    /* parsers of reasoning and of tool calls; NULL = none */
+    const struct answer_parser *reasoning, *tools;
+    const json_t *tool_list; /* tools of the request; NULL = none */
+    bool drop_reasoning;     /* the request has include_reasoning: false */
+    bool one_call;           /* the request has parallel_tool_calls: false */
+    const char *call_prefix; /* prefix of the ids of calls */
+    uint32_t n_call_id;      /* letters and digits in a call's id; see `n_id` in answer_parser.h */
+    struct str raw_name;     /* name of the tool, for tool_parser_raw */
+    uint64_t id_hi, id_lo;   /* id of the request, from which the ids of calls are made */
 };
 
 struct answer {
-    const struct answer_rules *rules; /* borrowed */
+    const struct answer_rules *rules; /* borrowed; rules of the request */
     uint32_t i_choice;
     struct answer_part only; /* the single part when there are no parsers */
     struct parser_state reasoning, tools;

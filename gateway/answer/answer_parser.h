@@ -11,13 +11,13 @@
 struct answer;
 
 struct parser_state {
-    uint32_t step; /* the parser's own; 0 at the start */
+    uint32_t step; /* current step of the parser; 0 at the start */
     uint32_t i_call;
     uint32_t i_mark; /* index of the last marker found */
-    bool said;       /* content was given out */
+    bool said;       /* true after content was given out */
     bool in_list, in_object, in_header;
     uint32_t n_blanks; /* white space after content; it is given out if no call follows */
-    uint64_t blanks;   /* two bits per blank */
+    uint64_t blanks;   /* kinds of these blanks, two bits each */
     uint32_t types;    /* allowed types of the current value (tool_types.h) */
     uint32_t i_wrapper;
     struct json_scan json;
@@ -31,7 +31,7 @@ struct parser_state {
 
 /* Text allowed between a prompt and the answer itself: any text up to a closing marker. */
 struct reasoning_marks {
-    const char *const *open, *const *close; /* NULL-terminated */
+    const char *const *open, *const *close; /* markers that open and close it, NULL-terminated */
     bool begun; /* false = the reasoning is optional and starts with an opening marker */
 };
 
@@ -58,7 +58,7 @@ struct answer_parser {
     const void *family; /* constants that differ between variants of a parser */
 };
 
-enum { ANSWER_MARKER_MAX = 64 }; /* bytes */
+enum { ANSWER_MARKER_MAX = 64 }; /* longest marker in bytes */
 
 /* Returns the text after the first n bytes, n <= s.len. An empty text may have a NULL pointer. */
 static inline struct str parser_skip(struct str s, size_t n)

@@ -11,11 +11,11 @@
  * then. */
 bool literal_read(struct str text, struct strbuf *out);
 
-struct literal_end { /* zero at the beginning of a value */
+struct literal_end { /* position in a value; zero at its beginning */
     char quote, was; /* quote of the current string, 0 = outside; quote of the last string */
     bool triple, escaped;
     uint32_t n_run; /* quotes of one kind in a row */
-    uint32_t depth; /* open brackets */
+    uint32_t depth; /* number of open brackets */
 };
 
 /* Returns the position of the first of the bytes `ends` outside of strings and brackets. Returns

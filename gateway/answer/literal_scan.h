@@ -5,7 +5,7 @@
 #include "gateway/answer/literal_state.h"
 
 #define LITERAL_MAX_DEPTH 32u
-#define LITERAL_MAX_WORD  128u /* bytes of a number or a word */
+#define LITERAL_MAX_WORD  128u /* most bytes of a number or a word */
 
 struct answer;
 

@@ -4,14 +4,14 @@
  * fields. */
 #include "gateway/answer/literal_read.h"
 
-struct literal_scan { /* zero at the start */
+struct literal_scan { /* state of literal_scan.c; zero at the start */
     uint32_t maps;    /* bit d: the bracket open at depth d has keys */
     uint32_t depth;
     char quote;             /* quote of the current string; 0 = outside */
     bool comma, key, value; /* after a comma; before a key; after a value */
 };
 
-struct literal_arguments { /* zero at the start */
+struct literal_arguments { /* state of literal_arguments.c; zero at the start */
     uint32_t step;
     char quote;    /* quote of the current string */
     bool triple;   /* the string has triple quotes */

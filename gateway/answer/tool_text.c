@@ -68,7 +68,7 @@ size_t tool_text_feed(const struct tool_text *t, struct parser_state *s, struct 
     const bool calls = a->n_calls > 0;
     if (!s->said && is_blank(before) && (found || !end || calls)) {
         if (!found)
-            return 0; /* at the end after a call it is dropped */
+            return 0; /* held white space after a call is dropped at the end */
         const size_t n_kept = dropped ? 0 : blanks_behind(before);
         keep_blanks(s, (struct str){before.ptr + n - n_kept, n_kept});
     } else {

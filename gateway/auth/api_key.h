@@ -27,17 +27,17 @@ struct quota_lease {
     bool asking, empty;
 };
 
-struct key_limits { /* 0 = no limit */
+struct key_limits { /* limits of one key; 0 = no limit */
     double requests_per_s, tokens_per_min;
-    uint32_t max_open; /* requests at once */
+    uint32_t max_open; /* most open requests at once */
     bool has_priority;
     int32_t priority;
-    char *models; /* owned; "a,b"; NULL = all models */
+    char *models; /* owned; models that the key may use, "a,b"; NULL = all */
 };
 
 struct bucket {
     double level;
-    uint64_t filled_ns;       /* 0 = full, never used */
+    uint64_t filled_ns;       /* time of the last filling; 0 = full, never used */
     struct quota_lease lease; /* used when a store shares the bucket */
 };
 

@@ -21,7 +21,7 @@ enum { MAX_KEYS = 100000, DIGEST_BYTES = KEY_DIGEST_BYTES };
 
 uint64_t auth_tenant_id(struct str name)
 {
-    uint64_t h = 0xCBF29CE484222325ull; /* FNV-1a */
+    uint64_t h = 0xCBF29CE484222325ull; /* offset basis of the FNV-1a hash */
     for (size_t i = 0; i < name.len; i++)
         h = (h ^ (uint8_t)name.ptr[i]) * 0x100000001B3ull;
     return name.len == 0 ? 0 : h ? h : 1;
@@ -86,7 +86,8 @@ static enum status add_key(struct auth *a, struct str key, struct str tenant,
 
 static int by_digest(const void *a, const void *b)
 {
-    return memcmp(a, b, DIGEST_BYTES); /* an entry begins with its digest */
+    /* an entry begins with its digest, so entries compare like digests */
+    return memcmp(a, b, DIGEST_BYTES);
 }
 
 static enum status sort_keys(struct auth *a, struct error *err)

@@ -36,6 +36,6 @@ double leases_refused(struct sharing *s, struct api_key *k, enum quota q, double
  * below 0 is owed to the store. */
 void leases_answer(struct sharing *s, struct api_key *k, enum quota q, double grant, double left,
                    uint64_t now_ns);
-void leases_lost(struct api_key *k, enum quota q);    /* no answer will come */
+void leases_lost(struct api_key *k, enum quota q);    /* the question will get no answer */
 void leases_tick(struct sharing *s, uint64_t now_ns); /* called a few times per second */
 void leases_fini(struct sharing *s);                  /* drops its references to keys */

@@ -19,7 +19,7 @@ bool limits_admit(struct api_key *k, uint64_t now_ns, struct api_error *e);
 void limits_open(struct api_key *k); /* counts an open request and holds the key */
 void limits_close(struct api_key *k);
 void limits_spend(struct api_key *k, uint64_t n_tokens, uint64_t now_ns);
-bool limits_any(const struct api_key *k); /* does the key have any limit? */
+bool limits_any(const struct api_key *k); /* returns true when the key has any limit */
 bool limits_allow_model(const struct api_key *k, struct str name);
 /* Returns the request's class: the key's class, or a lower one (a larger number) that the
  * request asks for. */

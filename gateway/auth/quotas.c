@@ -63,7 +63,7 @@ struct quotas {
 
 struct question {
     struct quotas *owner;
-    struct api_key *key; /* one reference is held */
+    struct api_key *key; /* key of the question; one reference is held */
     enum quota q;
     double want;
 };

@@ -30,12 +30,12 @@ struct encode_tenant { /* a tenant with jobs in this pool */
 struct encode_pool {
     pthread_mutex_t lock;
     pthread_cond_t work;
-    struct encode_tenant *tenants; /* in the order of their turns */
+    struct encode_tenant *tenants; /* tenants with jobs, in the order of their turns */
     struct encode_share share;
     struct job_list done; /* finished jobs that were not given back yet */
     uint64_t last_seq;
     uint32_t n_running, n_large; /* `n_large` counts the large jobs among `n_running` */
-    uint32_t n_jobs, max_jobs;   /* waiting and running jobs */
+    uint32_t n_jobs, max_jobs;   /* waiting and running jobs, and their limit */
     uint64_t n_bytes, max_bytes;
     bool stop;
     struct loop_wakeup *wakeup;
@@ -143,7 +143,7 @@ static void *thread_main(void *ctx)
         pthread_mutex_unlock(&p->lock);
         j->run(j);
         pthread_mutex_lock(&p->lock);
-        /* this thread looks next for a job that waited for this */
+        /* this thread looks next for a large job that waited */
         p->n_large -= size_of(j) == LARGE;
         p->n_running--;
         j->owner->n_running--;
@@ -213,7 +213,7 @@ uint32_t encode_pool_n_jobs_of(struct encode_pool *p, uint64_t tenant)
     return n;
 }
 
-/* The caller holds the lock. */
+/* Adds a job to its tenant's queue. The caller holds the lock. */
 static void add_job(struct encode_pool *p, struct encode_job *j)
 {
     struct encode_tenant **at = place_of(p, j->tenant), *t = *at;
@@ -233,7 +233,8 @@ static void add_job(struct encode_pool *p, struct encode_job *j)
     pthread_cond_signal(&p->work);
 }
 
-/* The caller holds the lock. */
+/* Returns true when the job fits the limits of the pool and of its tenant. The caller holds the
+ * lock. */
 static bool has_room(struct encode_pool *p, const struct encode_job *j)
 {
     const struct encode_tenant *t = *place_of(p, j->tenant);

@@ -15,7 +15,7 @@ struct encode_job {
     void (*run)(struct encode_job *j);
     void (*done)(struct encode_job *j);
     size_t bytes;        /* memory that the job holds while queued */
-    uint64_t tenant;     /* tenant that the job is counted for */
+    uint64_t tenant;     /* tenant whose share the job uses */
     atomic_bool dropped; /* set by `encode_pool_drop`; a long run may check it and end early */
     /* used by the pool only */
     struct encode_job *next;
@@ -25,15 +25,15 @@ struct encode_job {
 
 /* Limits of one tenant within a pool. */
 struct encode_share {
-    uint32_t max_jobs; /* waiting and running */
+    uint32_t max_jobs; /* most waiting and running jobs */
     uint64_t max_bytes;
-    uint32_t max_running; /* at least 1 */
+    uint32_t max_running; /* most running jobs, at least 1 */
 };
 
 struct encode_threads {
     const char *name; /* name that `ps -L` shows; at most 15 bytes */
     uint32_t n;
-    int niceness; /* see common/host/thread.h */
+    int niceness; /* nice value of the threads (common/host/thread.h) */
 };
 
 struct encode_pool;
@@ -42,7 +42,7 @@ MUST_USE enum status encode_pool_new(struct loop *l, const struct encode_threads
                                      struct encode_pool **out, struct error *err);
 /* Call it before the first job. Without it, one tenant may use the whole pool. */
 void encode_pool_set_share(struct encode_pool *p, const struct encode_share *share);
-uint32_t encode_pool_n_jobs(struct encode_pool *p); /* waiting and running */
+uint32_t encode_pool_n_jobs(struct encode_pool *p); /* waiting and running jobs of the pool */
 uint32_t encode_pool_n_jobs_of(struct encode_pool *p, uint64_t tenant);
 /* The job stays the caller's. Returns STATUS_LIMIT when the queue or the tenant's share of it is
  * full; then nothing was taken. */

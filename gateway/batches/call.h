@@ -18,7 +18,7 @@ struct metric;
 /* A check of the store's health on the store's thread. The thread writes `health`; the loop
  * reads it when the job is done. */
 struct look_job {
-    struct encode_job job; /* first */
+    struct encode_job job; /* first: the job's address is the look_job's */
     struct state_calls *all;
     struct state_health health;
     uint32_t ticks, n_lost_before;
@@ -26,7 +26,7 @@ struct look_job {
 };
 
 struct state_calls {
-    struct state_store *store; /* NULL = no store */
+    struct state_store *store; /* store of files and batches; NULL = none */
     struct encode_pool *thread;
     struct batch_runner *runner;
     uint64_t (*wall_s)(void *ctx);
@@ -40,9 +40,9 @@ struct state_calls {
 struct state_call {
     struct encode_job job; /* first: the job's address is the call's */
     struct state_calls *all;
-    struct http_request *r; /* NULL = the client left */
+    struct http_request *r; /* the HTTP request; NULL = the client left */
     struct state_call *next, **link;
-    void (*work)(struct state_call *c); /* runs on the store's thread */
+    void (*work)(struct state_call *c); /* function of the call; runs on the store's thread */
     uint64_t tenant, now_s;
     struct str content_type, query, id; /* views of `owned_bytes` */
     struct str body;                    /* view of `owned_body` */
@@ -51,23 +51,23 @@ struct state_call {
     bool again;             /* run again behind the waiting calls: room was made, or work is left */
     bool has_lines;         /* tells the runner that there may be lines */
     int64_t ended_batch;    /* batch that has just ended, or 0 */
-    struct api_error error; /* http_status 0 = use `answer` */
+    struct api_error error; /* error to answer with; http_status 0 = use `answer` */
     struct strbuf answer;
 };
 
 /* Sets the answer to the store's error. `what` is the object's name, such as "File object". */
 void state_call_fail(struct state_call *c, const char *what, enum status s,
                      const struct error *err);
-/* Answers with the error. */
+/* Answers the request with the error. */
 void state_answer(struct http_request *r, const struct api_error *e);
 /* Answers with an error in OpenAI's form. `what` is the object's name. `param` is the field at
  * fault, or NULL. */
 void state_answer_error(struct http_request *r, int status, const char *param, const char *text,
                         const char *what);
-/* Answers 503 because too many calls wait: the tenant's own or all together. The text says
- * which. */
+/* Answers 503 because too many calls wait: the tenant's own or all together. The error text
+ * names the cause. */
 void state_answer_busy(struct state_calls *all, struct http_request *r, uint64_t tenant);
-/* Returns false when the query was refused. */
+/* Reads the query of a list. Returns false when it was refused. */
 bool state_call_query(struct state_call *c, struct state_query *q);
 /* Appends `,"name":"id"`, or null. */
 void state_call_id(struct strbuf *b, const char *name, const char *id);

@@ -24,7 +24,7 @@ enum {
     MAX_CALLS = 2048,
     MAX_BODIES_BYTES = 256 << 20,
     ANSWER_MAX = 1 << 30,
-    LOOK_TICKS = 4 /* about one second */
+    LOOK_TICKS = 4 /* ticks between two checks of the store: about one second */
 };
 static const char json_type[] = "application/json";
 

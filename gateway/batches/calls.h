@@ -10,18 +10,19 @@ struct serving;
 struct state_calls;
 
 struct state_calls_options {
-    const char *dir; /* NULL = no store; every call gets an error */
+    const char *dir; /* folder of the store; NULL = no store, every call gets an error */
     uint64_t max_bytes;
-    uint64_t max_body_bytes; /* bytes of one upload */
+    uint64_t max_body_bytes; /* most bytes of one upload */
     struct metrics *metrics; /* borrowed, like `serving` */
-    struct serving *serving; /* runs the lines of batches */
-    uint32_t n_lines;        /* lines running at once */
-    uint64_t max_line_bytes; /* bytes of running lines */
+    struct serving *serving; /* borrowed; runs the lines of batches */
+    uint32_t n_lines;        /* most lines running at once */
+    uint64_t max_line_bytes; /* most bytes of running lines */
     uint64_t (*wall_s)(void *ctx);
 };
 MUST_USE enum status state_calls_new(struct loop *l, const struct state_calls_options *o,
                                      struct state_calls **out, struct error *err);
-void state_calls_tick(struct state_calls *c); /* called every 250 ms */
+/* checks the store and retries; called every 250 ms */
+void state_calls_tick(struct state_calls *c);
 /* Call it after the HTTP server was closed, before serving and its pool are freed. NULL is
  * allowed. */
 void state_calls_free(struct state_calls *c);

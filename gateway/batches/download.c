@@ -14,11 +14,11 @@ enum { SLICE_BYTES = 64 << 10, SLICE_MIN_BYTES = 8 << 10 };
 struct state_download {
     struct encode_job job; /* first: the job's address is the download's */
     struct state_calls *all;
-    struct http_request *r; /* NULL = the client left */
+    struct http_request *r; /* the HTTP request; NULL = the client left */
     struct state_download *next, **link;
     uint64_t tenant, length, offset;
     char id[STATE_ID_BYTES];
-    char *slice; /* was read and is not written yet */
+    char *slice; /* bytes that were read and are not written yet */
     size_t n_slice;
     bool begun, running;
     bool refused; /* the store's thread had no room for the next slice; the tick tries again */

@@ -20,7 +20,7 @@
 #include "gateway/prepare/dialect.h"
 #include "gateway/serving/serving.h"
 
-enum { TAKE_MAX = 64, HOLD_TICKS = 4 /* about one second */ };
+enum { TAKE_MAX = 64, HOLD_TICKS = 4 /* pause after a 503: about one second */ };
 
 /* States of a slot:
  *   FREE ──take──▶ RUNNING ──answer──▶ SAVING ──committed──▶ FREE
@@ -43,7 +43,7 @@ struct batch_slot {
 };
 
 struct take_job {
-    struct encode_job job; /* first */
+    struct encode_job job; /* first: the job's address is the take_job's */
     struct batch_runner *b;
     uint32_t max, n, n_open;
     struct taken_line lines[TAKE_MAX];
@@ -58,7 +58,7 @@ struct batch_runner {
     struct batch_slot *slots;
     struct room room; /* memory of the lines' bodies, then of the parsed JSON */
     struct take_job take;
-    bool taking, wanted /* there may be waiting lines */, any_open, closing;
+    bool taking, wanted /* true when there may be waiting lines */, any_open, closing;
     bool save_failed, take_failed; /* the last attempt failed; used on the store's thread only */
     uint32_t hold;                 /* ticks until lines are taken again */
 };

@@ -12,7 +12,7 @@ struct metrics;
 struct serving;
 struct state_store;
 
-struct batch_runner_options { /* all borrowed */
+struct batch_runner_options { /* options; all pointers are borrowed */
     struct state_store *store;
     struct encode_pool *thread; /* thread of the store */
     struct serving *serving;
@@ -28,7 +28,8 @@ struct batch_runner *batch_runner_new(const struct batch_runner_options *o);
 /* Call it after the store's thread has ended, before serving is freed. NULL is allowed. */
 void batch_runner_free(struct batch_runner *b);
 void batch_runner_close(struct batch_runner *b); /* starts no more lines */
-void batch_runner_wake(struct batch_runner *b);  /* there may be waiting lines */
+/* tells the runner that there may be waiting lines */
+void batch_runner_wake(struct batch_runner *b);
 /* the batch has ended: cancels its running lines */
 void batch_runner_drop(struct batch_runner *b, int64_t batch_no);
-void batch_runner_tick(struct batch_runner *b); /* called every 250 ms */
+void batch_runner_tick(struct batch_runner *b); /* retries and takes lines; called every 250 ms */

@@ -36,7 +36,7 @@ enum {
 };
 
 struct child {
-    int pid; /* 0 = no child here */
+    int pid; /* process id; 0 = no child here */
     int fd;  /* socket of the job, used to report how the child died */
     uint64_t id;
 };

@@ -20,7 +20,7 @@ enum { COMPILE_EXIT_LIMIT = 77 };
 
 enum compile_order_what {
     COMPILE_ORDER_RUN = 1, /* comes with a socket: fork a process that reads its job there */
-    COMPILE_ORDER_KILL,    /* kill that process */
+    COMPILE_ORDER_KILL,    /* kill the process with this id */
 };
 
 struct compile_order { /* one packet on the control socket */

@@ -33,7 +33,7 @@ struct compilers {
     struct compiler_options o;
     char *tokenizer_path, *cache_dir;
     atomic_bool stopped;
-    pthread_mutex_t lock; /* guards all fields below */
+    pthread_mutex_t lock; /* guards the control socket and the fields below */
     int control;          /* control socket; -1 = no parent of compiles */
     int pid;
     uint64_t last_id;
@@ -278,8 +278,8 @@ static enum status read_some(struct run *r)
     }
 }
 
-/* Sends the job and waits for the answer. A failure to send is no error here: the process has
- * died or will answer, and the answer tells. */
+/* Sends the job and waits for the answer. A failed send is not an error here: the process has
+ * died or will still answer, and reading shows which. */
 static enum status wait_answer(struct run *r)
 {
     bool sends = true;

@@ -18,13 +18,13 @@ enum compile_outcome {
     COMPILE_CRASHED,     /* the source triggered a fault of the compiler */
     COMPILE_LOST,        /* two processes in a row ended for other reasons */
     COMPILE_UNAVAILABLE, /* no process could be started */
-    COMPILE_CANCELLED,   /* dropped, nobody waits for it */
+    COMPILE_CANCELLED,   /* the job was dropped: nobody waits for it */
     COMPILE_OUTCOME_COUNT
 };
 
 struct compile_result {
     enum compile_outcome outcome;
-    int status;         /* an `enum text_status` */
+    int status;         /* status of the compile, an `enum text_status` */
     bool unread;        /* the template had errors and was not rendered */
     struct strbuf text; /* words of the verdict or the rendered text; the caller frees it */
 };

@@ -5,7 +5,7 @@
 
 #include <string.h>
 
-#define MAGIC 0x43584d50u /* "CXMP" */
+#define MAGIC 0x43584d50u /* "CXMP" in ASCII */
 
 struct header {
     uint32_t magic, what;

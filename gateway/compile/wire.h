@@ -19,7 +19,7 @@ enum compile_what {
 /* Largest texts in bytes. A job's texts are no longer than the body that they come from. */
 enum { COMPILE_MAX_SOURCE = 256 << 20, COMPILE_MAX_RENDERED = 64 << 20 };
 
-struct compile_frame { /* the texts are borrowed */
+struct compile_frame { /* one frame; its texts are borrowed */
     enum compile_what what;
     int32_t code;
     int64_t number;

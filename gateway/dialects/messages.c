@@ -356,7 +356,8 @@ static bool read_system(struct turn *t, const json_t *system)
         t->e->http_status = 0; /* replaces the error, which names messages */
         return api_error_set(t->e, 400, "system", "system must be a string or blocks of text.");
     }
-    if (json_is_array(system) && json_string_length(text) == 0) { /* all blocks were for billing */
+    /* every block was for billing, so there is no text */
+    if (json_is_array(system) && json_string_length(text) == 0) {
         json_decref(text);
         return true;
     }

@@ -171,7 +171,8 @@ static bool call_function(json_t *call, size_t i_message, size_t i_call, struct 
     json_t *name = json_object_get(custom, "name"), *input = json_object_get(custom, "input");
     if (!type || strcmp(type, "custom") != 0) {
         const bool is_none = !custom || json_is_null(custom);
-        json_object_del(call, "custom"); /* null, as model_dump() writes it */
+        /* some clients send null here, as model_dump() writes it */
+        json_object_del(call, "custom");
         return is_none ||
                api_error_set(e, 400, "messages",
                              "messages[%zu].tool_calls[%zu] has a member custom and is not of type "

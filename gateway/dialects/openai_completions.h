@@ -9,7 +9,7 @@
  * partly filled then, and the caller frees it. */
 bool openai_completions_prompts(const struct params *p, uint32_t vocab_size,
                                 struct prompt_list *out, struct api_error *e);
-/* Reads prompts from any field. */
+/* Reads prompts from the value of any field. */
 bool openai_prompts_read(const json_t *v, const char *field, uint32_t vocab_size,
                          struct prompt_list *out, struct api_error *e);
 /* Reads one list of ids, all within the vocabulary. `field` is a name for the error text. */

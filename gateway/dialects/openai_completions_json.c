@@ -40,7 +40,7 @@ static void append_top(struct strbuf *out, const struct answer_shape *a,
 struct shown {
     const struct answer_shape *a;
     const struct answer_delta *d;
-    uint32_t n_prompt, n; /* tokens of the prompt; all tokens */
+    uint32_t n_prompt, n; /* number of the prompt's tokens, and of all tokens */
 };
 
 static struct shown shown_of(const struct answer_shape *a, const struct answer_delta *d)

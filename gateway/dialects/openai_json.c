@@ -218,7 +218,7 @@ void openai_model(struct strbuf *out, const struct openai_model *m)
         strbuf_append_json(out, str_from(m->parent));
     else
         strbuf_append_c(out, "null");
-    char id[PROTO_MAX_MODEL_BYTES + 16]; /* the same at each call */
+    char id[PROTO_MAX_MODEL_BYTES + 16]; /* derived from the name, so that it never changes */
     snprintf(id, sizeof id, "modelperm-%s", m->name);
     strbuf_printf(out, ",\"max_model_len\":%u,\"permission\":[{\"id\":", m->max_model_len);
     strbuf_append_json(out, str_from(id));

@@ -522,7 +522,8 @@ bool responses_read(const struct prepare_model *m, json_t *owned_body, struct pr
     if (responses_for_template(p, &out->error) &&
         chat_roles_prompt(p, m, &out->prompts, &out->error))
         return true;
-    if (strcmp(out->error.param, "messages") == 0) /* the error named chat's field */
+    /* the error named chat's field: use this API's name */
+    if (strcmp(out->error.param, "messages") == 0)
         snprintf(out->error.param, sizeof out->error.param, "input");
     return false;
 }

@@ -19,7 +19,7 @@ struct writer {
     struct strbuf *out; /* buffer of the stream; NULL = only collect the items */
     const struct answer_shape *a;
     struct dialect_state *s;
-    const struct generation *g; /* NULL = the request failed */
+    const struct generation *g; /* generation of the choice; NULL = the request failed */
 };
 
 /* ---- items ---- */
@@ -149,7 +149,7 @@ static void append_new_logprobs(const struct writer *w)
 {
     struct str all = strbuf_str(&w->s->logprobs);
     size_t from = w->s->n_logprobs_given;
-    from += from > 0 && from < all.len; /* skip the comma */
+    from += from > 0 && from < all.len; /* skip the comma before the new entries */
     strbuf_append_c(w->out, ",\"logprobs\":[");
     if (from < all.len)
         strbuf_append_str(w->out, (struct str){all.ptr + from, all.len - from});

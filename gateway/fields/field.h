@@ -10,7 +10,7 @@ enum field_type {
     FIELD_BOOL,
     FIELD_INT,      /* int64_t; a real number without a fraction is accepted, as in pydantic */
     FIELD_U32,      /* uint32_t; accepted like FIELD_INT */
-    FIELD_FLOAT,    /* double */
+    FIELD_FLOAT,    /* a double */
     FIELD_STR,      /* struct str of at most `max` bytes */
     FIELD_JSON,     /* borrowed json_t of the kind `want`, checked later */
     FIELD_CUSTOM,   /* read by the function `parse` */

@@ -14,10 +14,10 @@
 /* Position of the walk, such as messages[3].content. The text is made only for an error. */
 struct place {
     const struct field_context *c;
-    const struct place *outer; /* NULL = a field of the body */
+    const struct place *outer; /* object around this one; NULL = a field of the body */
     const char *name; /* name of a member of `outer` or of the field; NULL = a list element */
     size_t i;
-    bool is_last; /* last element of its list */
+    bool is_last; /* the last element of its list */
 };
 
 typedef bool (*check_object)(const struct place *at, const json_t *v);

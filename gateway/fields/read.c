@@ -136,7 +136,7 @@ static bool check_unknown(struct params *p, enum unknown_fields policy, struct a
     json_object_foreach(p->body, key, value)
     {
         if (p->n_ignored >=
-            FIELD_MOST_TOLD) /* enough was logged, and each look-up walks over all rows */
+            FIELD_MOST_TOLD) /* the limit of log lines is reached; each check walks over all rows */
             return true;
         if (json_is_null(value) || is_known(key, p->kind))
             continue;

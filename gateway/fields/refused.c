@@ -8,7 +8,7 @@
 #define NO_MEDIA "is not supported by this server: models here take and give text"
 #define NO_MOVES "is not supported by this server: KV caches are moved by the cluster alone"
 
-/* The row comes after tools. */
+/* Leaves out web search. The row comes after tools. */
 static bool parse_web_search_options(struct params *p, const json_t *v,
                                      const struct field_context *c)
 {

@@ -68,7 +68,7 @@ static bool parse_truncation(struct params *p, const json_t *v, const struct fie
     if (!is_auto && (!word || strcmp(word, "disabled") != 0))
         return api_error_set(c->e, 400, c->name, "%s must be \"auto\" or \"disabled\".", c->name);
     if (is_auto)
-        p->truncate_prompt_tokens = -1; /* as in vLLM */
+        p->truncate_prompt_tokens = -1; /* keep as many tokens as fit, as in vLLM */
     return true;
 }
 

@@ -105,7 +105,7 @@ bool field_tools(struct params *p, const json_t *v, const struct field_context *
     return tool_set_end(p, c->e);
 }
 
-/* An empty list means no tools. */
+/* Reads the tools. An empty list means no tools. */
 static bool parse_tools(struct params *p, const json_t *v, const struct field_context *c)
 {
     return field_tools(p, v, c, read_tool);

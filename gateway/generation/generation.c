@@ -173,7 +173,7 @@ static enum generation_event push_token(struct generation *g, const struct gener
         return GENERATION_STOPPED;
     if (!is_marker(r, id))
         return GENERATION_NOTHING;
-    struct str marker = {0}; /* the decoder left it out */
+    struct str marker = {0}; /* the decoder left the special token's text out */
     marker.ptr = (const char *)text_token_bytes(r->tokenizer, id, &marker.len);
     return push_text(g, r, marker) ? GENERATION_STOPPED : GENERATION_NOTHING;
 }

@@ -11,7 +11,7 @@
 #include "text/text.h"
 
 #define GENERATION_LATE         "The request's timeout passed before it was finished."
-#define GENERATION_MAX_LOGPROBS 65u /* the chosen token and the top 64 */
+#define GENERATION_MAX_LOGPROBS 65u /* entries per position: the chosen token and the top 64 */
 
 struct generation_rules { /* shared by the choices of a request; borrowed */
     const struct text_tokenizer *tokenizer;
@@ -53,7 +53,7 @@ struct generation {
     struct prompt_logprobs prompt_logprobs; /* used by the first choice of a prompt */
     float *vector;                          /* [n_vector] result of a pooling request */
     uint32_t n_vector;
-    enum finish_reason finish; /* STOP or LENGTH after a good end */
+    enum finish_reason finish; /* STOP or LENGTH once the choice ended without an error */
     int32_t i_stop;            /* index of the stop string that ended the choice; -1 = none */
     uint32_t stop_id;          /* stop id that ended the choice; UINT32_MAX = EOS or none */
     bool begun, end_given;     /* the first and the last delta were given out */
@@ -91,7 +91,7 @@ bool generation_delta(const struct generation *g, const struct generation_rules 
 /* The text was taken by a parser that has nothing to give out yet. The ids stay for the next
  * delta. */
 void generation_took_text(struct generation *g, const struct generation_delta *d);
-/* The delta was written. */
+/* Confirms that the delta was written. */
 void generation_given(struct generation *g, const struct generation_rules *r,
                       const struct generation_delta *d);
 bool generation_ended(const struct generation *g);

@@ -4,7 +4,7 @@
 
 struct prompt {
     struct str text; /* text to tokenize; decoded from ids only for an echo */
-    uint32_t *ids;   /* [n_ids] */
+    uint32_t *ids;   /* [n_ids] owned; the prompt's tokens */
     uint32_t n_ids;
     bool has_text;     /* false: the client gave token ids */
     bool is_decoded;   /* `text` was decoded from ids, so no character is cut at its end */
@@ -22,7 +22,7 @@ static inline struct str prompt_continued(const struct prompt *p)
 }
 
 struct prompt_list {
-    struct prompt *items; /* owned */
+    struct prompt *items; /* [n] owned */
     uint32_t n;
 };
 

@@ -11,7 +11,7 @@ struct prompt_logprobs {
     /* [n_rows] entries in each row; allocated with the first rows, like the arrays below */
     uint32_t *n;
     uint32_t *ranks; /* [n_rows] ranks of the prompt's ids */
-    uint32_t *ids;   /* [n_rows][width] */
+    uint32_t *ids;   /* [n_rows][width] ids of the entries */
     float *values;
 };
 

@@ -8,7 +8,7 @@
 #include "common/base/str.h"
 
 #define STOP_MAX_STRINGS 16u
-#define STOP_MAX_BYTES   1024u /* bytes of one string */
+#define STOP_MAX_BYTES   1024u /* most bytes of one stop string */
 
 struct stop_set {
     uint32_t n;

@@ -16,7 +16,7 @@ enum stream_phase {
 
 struct stream_state {
     enum stream_phase phase;
-    uint32_t attempt;    /* starts at 1 */
+    uint32_t attempt;    /* number of the current Submit, from 1 */
     uint32_t n_received; /* generated tokens received, contiguous from 0 */
 };
 

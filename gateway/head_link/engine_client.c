@@ -213,7 +213,7 @@ static void on_open_message(struct engine_client *c, const struct msg *m)
     case MSG_HEARTBEAT:
         break;
     default:
-        lose(c, msg_type_name(m->type), true); /* a message that is not for a gateway */
+        lose(c, msg_type_name(m->type), true); /* this message type is not for a gateway */
         break;
     }
 }

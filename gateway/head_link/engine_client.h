@@ -15,7 +15,7 @@
 
 struct engine_io {
     void *ctx;
-    /* STATUS_OK, STATUS_AGAIN, or an error when the link is gone */
+    /* returns STATUS_OK, STATUS_AGAIN, or an error when the link is down */
     enum status (*send)(void *ctx, struct str frame);
     void (*reconnect)(void *ctx); /* drop the connection and all queued messages */
 };
@@ -35,7 +35,7 @@ struct engine_events {
 };
 
 struct engine_options {
-    const char *node;                    /* borrowed, like the next two */
+    const char *node;                    /* name of this host; borrowed, like the next two */
     const char *model;                   /* name of the served model, for logs; may be NULL */
     const struct vocabulary *vocabulary; /* vocabulary of the tokenizer; may be NULL */
     uint64_t instance;
@@ -63,8 +63,8 @@ struct engine_client {
     enum status refused;   /* last status passed to `on_refused` */
     char why_refused[256]; /* last reason that was logged */
     bool connection_lost;  /* the socket was lost while a session was open */
-    bool connected;        /* state of the socket */
-    bool keeps_grammar;    /* this head keeps grammars: a Submit may say `same_grammar` */
+    bool connected;        /* true while the socket is connected */
+    bool keeps_grammar;    /* this head keeps grammars, so a Submit may set `same_grammar` */
     uint64_t n_dropped;    /* frames outside of the current session */
     struct arena decode, encode;
     struct strbuf frame;

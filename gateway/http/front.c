@@ -216,7 +216,7 @@ static void append(struct strbuf *b, const char *name, struct str value)
     if (value.len > LOG_VALUE_MAX) {
         size_t n = LOG_VALUE_MAX;
         while (n > LOG_VALUE_MAX - 3 && ((unsigned char)value.ptr[n] & 0xC0) == 0x80)
-            n--; /* not within a character */
+            n--; /* do not cut within a character */
         memcpy(cut, value.ptr, n);
         memcpy(cut + n, mark, sizeof mark);
         value = str_from(cut);

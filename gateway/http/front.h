@@ -7,10 +7,10 @@
 #include "gateway/trace/export.h"
 
 struct front {
-    const struct front_options *o; /* borrowed */
-    struct access_log *log;        /* NULL = none */
+    const struct front_options *o; /* borrowed; options of this module */
+    struct access_log *log;        /* writer of the access log; NULL = none */
     bool sagemaker; /* ids may come as X-Amzn-SageMaker-Inference-Id; every answer has one */
-    struct trace_export *traces; /* NULL = none */
+    struct trace_export *traces; /* export of spans; NULL = none */
     double sampling;
 };
 

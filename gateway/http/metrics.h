@@ -15,7 +15,7 @@ enum {
 };
 
 struct http_metrics {
-    struct metrics *registry; /* borrowed */
+    struct metrics *registry; /* borrowed; owns the metrics */
     struct metric *requests[HTTP_METRICS_PATHS][HTTP_METRICS_METHODS][HTTP_METRICS_KINDS];
     struct metric *duration[HTTP_METRICS_PATHS][HTTP_METRICS_METHODS];
     struct metric *request_bytes[HTTP_METRICS_PATHS], *response_bytes[HTTP_METRICS_PATHS];

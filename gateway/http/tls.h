@@ -7,8 +7,8 @@
 #include "common/tls/server.h"
 
 struct gateway_tls {
-    const struct ssl_options *o; /* borrowed */
-    struct tls_server *server;   /* NULL = plain HTTP */
+    const struct ssl_options *o; /* borrowed; TLS options */
+    struct tls_server *server;   /* certificate and key in use; NULL = plain HTTP */
     struct metric *expires;
     struct loop_timer *timer;
 };

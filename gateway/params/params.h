@@ -31,7 +31,7 @@ enum unknown_fields { UNKNOWN_REFUSE, UNKNOWN_WARN, UNKNOWN_IGNORE };
 
 struct params_policy {        /* limits and defaults of this server for requests */
     uint32_t vocab_size;      /* bound of token ids; 0 = unknown */
-    uint32_t max_logprobs;    /* <= PARAMS_MAX_LOGPROBS */
+    uint32_t max_logprobs;    /* largest top_logprobs, <= PARAMS_MAX_LOGPROBS */
     bool auto_tools;          /* tool_choice auto is enabled and has a parser */
     bool trust_chat_template; /* accept chat_template in a request */
     bool compact_json;        /* JSON by a schema has no white space between tokens */
@@ -52,7 +52,7 @@ struct params_policy {        /* limits and defaults of this server for requests
 #define PARAMS_MAX_CACHE_SALT 128u
 #define PARAMS_MAX_TIMEOUT_S  86400
 #define PARAMS_NO_TRUNCATION  (-2)
-#define PARAMS_MAX_DEPTH      JSON_BODY_MAX_DEPTH /* nesting of the body */
+#define PARAMS_MAX_DEPTH      JSON_BODY_MAX_DEPTH /* deepest nesting of the body */
 #define PARAMS_MAX_VALUES                                                                          \
     JSON_BODY_MAX_VALUES /* in the body and in arguments within it; bounds its JSON trees */
 
@@ -66,7 +66,7 @@ struct params {
     struct sampling_params
         sampling; /* without eos_ids, i_prompt, i_choice, lora; the seed is always set */
     uint32_t n;
-    uint32_t best_of;           /* 0 = not given */
+    uint32_t best_of;           /* value of best_of; 0 = not given */
     uint32_t n_generated;       /* sequences per prompt: best_of, or n; n of them are answered */
     uint32_t max_tokens;        /* 0 = not given */
     bool max_tokens_is_default; /* set by the server, so it is lowered to fit the context */
@@ -84,7 +84,7 @@ struct params {
     double presence_penalty, frequency_penalty, repetition_penalty;
     struct str stops[STOP_MAX_STRINGS];
     uint32_t n_stops;
-    double timeout_s; /* 0 = not given */
+    double timeout_s; /* limit of the whole request; 0 = not given */
     struct str cache_salt;
     json_t *prompt, *messages, *template_kwargs, *tools, *documents; /* NULL = not given */
     json_t *system;              /* messages: system, a text or blocks; responses: instructions */

@@ -62,7 +62,7 @@ static void harmony_init(const struct answer_parser *p, struct parser_state *s, 
         memcmp(tail.ptr + n - strlen(MESSAGE), MESSAGE, strlen(MESSAGE)) != 0)
         return;
     for (size_t i = n; i-- > 0;)
-        if (starts_with(parser_skip(tail, i), START)) { /* the last header */
+        if (starts_with(parser_skip(tail, i), START)) { /* start of the last header */
             tail = parser_skip(tail, i);
             break;
         }
@@ -129,7 +129,7 @@ static size_t feed_body(struct parser_state *s, struct str text, bool end, bool 
     if (i_found == SIZE_MAX)
         return n;
     if (s->step == STEP_CALL && !s->said)
-        give(s, STR("{}"), calls, a); /* a function without parameters */
+        give(s, STR("{}"), calls, a); /* the model called a function without parameters */
     s->in_header = true;              /* a header must follow */
     if (i_found == I_CHANNEL) {
         s->step = STEP_HEADER;

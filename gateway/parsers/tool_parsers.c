@@ -201,7 +201,7 @@ static const struct answer_parser named[] = {
                   .sep = PLAMO("end_tool_name"))),
 };
 
-/* Literal arguments. */
+/* Arguments in literal syntax. */
 static const struct answer_parser literals[] = {
     MARKED("pythonic", .markers = MARKS("<|python_tag|>"),
            FAMILY(TEXT(MARKS("<|python_tag|>")), .n_opens = 1, .bare = '[', .named = true,

@@ -520,7 +520,7 @@ static size_t feed_next(const struct tagged_family *f, struct parser_state *s, s
     struct str rest = parser_skip(text, at);
     bool here = at <= MAX_HELD && parser_find_first(rest, next, &i_found) == 0;
     if (here && i_found == SIZE_MAX && !end)
-        return 0; /* no text, or the beginning of a mark */
+        return 0; /* no text yet, or the beginning of a mark */
     s->said = false;
     s->step = STEP_TEXT;
     if (!here || i_found == SIZE_MAX)

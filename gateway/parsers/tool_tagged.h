@@ -20,13 +20,13 @@ struct tagged_family {
     const char *value_end;
     const char *close; /* end of all calls; in `inner` too, when calls are not grouped */
     bool trim;         /* drop one newline at either end of a value */
-    bool strips;       /* drop all white space there */
+    bool strips;       /* drop all white space at either end of a value */
     bool cdata;        /* a value may be in <![CDATA[ and ]]> */
     bool may_lack_end; /* value_end may be missing: the next key or the call's end ends the value */
     /* text between key_end and value that marks a string if the tool states no type; or NULL */
     const char *says;
     bool says_always; /* `says` applies even when the tool states a type */
-    bool says_else;   /* without any stated type the value is text; false = its look decides */
+    bool says_else;   /* without any stated type the value is text; false = its form decides */
     bool unwraps;     /* one argument "arguments" or "input" may hold all of them, as an object */
 };
 

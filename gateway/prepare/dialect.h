@@ -6,8 +6,8 @@
 #include "gateway/prepare/prepared.h"
 #include "gateway/tools/set.h"
 
-/* State of a stream for dialects whose events need it, such as the open block and the number of
- * events. One per request, zeroed before `open`; only the dialect uses it. */
+/* State of a stream for dialects with numbered or nested events: the open block, the number of
+ * events and more. One per request, zeroed before `open`; only the dialect uses it. */
 struct dialect_state {
     uint32_t n_events, n_blocks;
     bool block_is_open;
@@ -21,9 +21,9 @@ struct dialect_state {
 void dialect_state_fini(struct dialect_state *s);
 
 struct answer_shape { /* values shared by everything written for a request; borrowed */
-    const char *id;   /* prefix and 32 hex digits */
+    const char *id;   /* id of the answer: prefix and 32 hex digits */
     uint64_t created_s;
-    struct str model; /* name for the answer */
+    struct str model; /* name of the model in the answer */
     uint32_t max_model_len;
     const struct params *params;
     const struct prompt_list *prompts;
@@ -32,10 +32,10 @@ struct answer_shape { /* values shared by everything written for a request; borr
 };
 
 struct dialect {
-    const char *name;         /* for docs, logs and metrics */
-    const char *id_prefix;    /* such as "chatcmpl-" */
+    const char *name;         /* name in docs, logs and metrics */
+    const char *id_prefix;    /* prefix of ids, such as "chatcmpl-" */
     const char *prompt_field; /* name of the prompt in error texts */
-    enum api_kind kind;       /* bit in the field table */
+    enum api_kind kind;       /* bit of the dialect in the field table */
     const char *call_prefix;  /* prefix of tool call ids; NULL = answers go through no parser */
 
     /* Reads a body into params, and prompts with text or ids; the caller tokenizes. Pure; any

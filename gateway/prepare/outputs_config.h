@@ -6,7 +6,7 @@
 #include "gateway/params/params.h"
 
 struct outputs_config {
-    bool compact; /* disable_any_whitespace */
+    bool compact; /* value of disable_any_whitespace */
 };
 /* Reads vLLM's JSON. `json` may be NULL. A key of vLLM that changes nothing here is accepted;
  * any other unknown key is refused by name. */

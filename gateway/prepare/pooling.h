@@ -8,8 +8,8 @@
 enum pooling_kind pooling_of_model(const char *path);
 
 struct pooler_config {
-    bool chunks;            /* enable_chunked_processing */
-    uint32_t max_embed_len; /* 0 = not given */
+    bool chunks;            /* value of enable_chunked_processing */
+    uint32_t max_embed_len; /* most ids of one text; 0 = not given */
 };
 /* Reads --pooler-config, vLLM's JSON. `json` may be NULL. Unsupported keys are refused by name. */
 MUST_USE enum status pooler_config_read(const char *json, struct pooler_config *out,

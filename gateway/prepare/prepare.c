@@ -65,7 +65,8 @@ static bool encode_prompt(const struct prepare_model *m, const struct params *p,
     return true;
 }
 
-/* Prepares what the answer repeats of the prompt: its text, and the offset of each id in it. */
+/* Prepares the parts of the prompt that the answer repeats: its text, and the offset of each id
+ * in it. */
 static bool prepare_echo(const struct prepare_model *m, const struct params *p, bool cut,
                          struct prompt *out, struct api_error *e)
 {
@@ -175,7 +176,7 @@ static bool truncate_prompt(const struct prepare_model *m, const struct params *
         return false;
     if (keep < 0 && p->sampling.pooling != POOLING_NONE)
         keep = (int64_t)max_input(m, p);
-    else if (keep < 0) /* leave room for the answer */
+    else if (keep < 0) /* keep room for the answer */
         keep = (int64_t)m->max_model_len -
                (p->max_tokens && !p->max_tokens_is_default ? (int64_t)p->max_tokens : 1);
     if (keep < 0 || out->n_ids <= keep)
@@ -216,7 +217,8 @@ static bool check_prompt_logprobs(const struct prepared *x, struct api_error *e)
 {
     const struct params *p = &x->params;
     uint64_t n_ids = 0, k = (uint64_t)p->sampling.n_prompt_logprobs + 1;
-    uint64_t times = p->kind == API_COMPLETIONS ? (uint64_t)p->n : 1; /* each choice repeats them */
+    /* completions repeat them in each choice */
+    uint64_t times = p->kind == API_COMPLETIONS ? (uint64_t)p->n : 1;
     if (p->sampling.n_prompt_logprobs < 0)
         return true;
     for (uint32_t i = 0; i < x->prompts.n; i++)

@@ -1,19 +1,19 @@
 #pragma once
-/* The preparing of a request: `prepare_model` has what it reads of this server, `prepared` is
- * the result. prepare.h makes the second from the first and a body. */
+/* The preparing of a request: `prepare_model` has the settings of this server that it needs,
+ * `prepared` is the result. prepare.h makes the second from the first and a body. */
 #include "gateway/answer/answer_parser.h"
 #include "gateway/compile/grammar_check.h"
 #include "gateway/generation/prompt.h"
 #include "gateway/params/params.h"
 #include "text/text.h"
 
-struct prepare_model { /* borrowed, read-only */
+struct prepare_model { /* settings of this server; borrowed, read-only */
     const struct text_tokenizer *tokenizer;
-    const struct text_template *chat_template; /* NULL = none */
+    const struct text_template *chat_template; /* template of the model; NULL = none */
     uint32_t max_model_len;
-    uint32_t max_choices;                  /* prompts × n of one request */
-    struct grammar_check *grammars;        /* NULL = grammars are not checked */
-    const struct answer_parser *reasoning; /* NULL = no reasoning in answers */
+    uint32_t max_choices;                  /* most prompts × n of one request */
+    struct grammar_check *grammars;        /* cache of verdicts; NULL = grammars are not checked */
+    const struct answer_parser *reasoning; /* parser of reasoning; NULL = no reasoning in answers */
     int64_t now_unix;
     enum pooling_kind pooling; /* how the model computes a prompt's vector; NONE = not supported */
     bool chunks;               /* cut texts longer than the context and join their vectors */

@@ -121,7 +121,7 @@ static void finish_stream(struct api_request *r)
     r->dialect->close(&r->s->out, &r->shape, &r->dialect_state, &usage);
     api_request_write_out(r);
     if (!r->reply)
-        return; /* the client had left */
+        return; /* the write found that the client had left */
     r->reply_ops->end(r->reply);
     r->reply = NULL;
     api_request_retire(r, OUTCOME_COUNT);
@@ -134,7 +134,7 @@ static bool is_due(const struct api_request *r, const struct api_choice *c)
     const struct generation *g = &c->g;
     const struct prompt_logprobs *s = prompt_logprobs_of(r, c);
     if (s && !prompt_logprobs_complete(s))
-        return false; /* they are written first */
+        return false; /* prompt log-probabilities must be written first */
     return !g->begun || generation_ended(g) ||
            g->n_ids - g->n_given_ids >= r->prepared.params.stream_interval;
 }

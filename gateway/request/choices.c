@@ -23,7 +23,8 @@ static void choose_parsers(struct api_request *r)
     };
     if (!r->dialect->call_prefix)
         return;
-    if (p->sampling.grammar_kind == GRAMMAR_NONE || /* these grammars leave the reasoning free */
+    /* with these grammars an answer may reason first */
+    if (p->sampling.grammar_kind == GRAMMAR_NONE ||
         p->sampling.grammar_kind == GRAMMAR_AFTER_REASONING)
         r->answer_rules.reasoning = o->model.reasoning;
     if (p->tools && p->tool_choice != TOOL_CHOICE_NONE)

@@ -8,7 +8,7 @@
 
 enum serving_outcome { OUTCOME_STOP, OUTCOME_LENGTH, OUTCOME_ABORT, OUTCOME_ERROR, OUTCOME_COUNT };
 
-/* In the order of the table in metrics.c. */
+/* Histograms, in the order of the table in metrics.c. */
 enum serving_histogram {
     HISTOGRAM_TTFT,
     HISTOGRAM_INTER_TOKEN,
@@ -34,7 +34,7 @@ struct passed_on {
 };
 
 struct serving_metrics {
-    struct metrics *registry; /* borrowed */
+    struct metrics *registry; /* borrowed; owns the metrics */
     char *labels;             /* owned; `model_name` and `engine`, present in every series */
     struct metric *requests[OUTCOME_COUNT]; /* by the outcome of a choice */
     struct metric *prompt_tokens, *generation_tokens, *cached_tokens;
@@ -43,7 +43,7 @@ struct serving_metrics {
     struct metric *prefix_queries, *prefix_hits;
     struct metric *histograms[HISTOGRAM_COUNT];
     struct metric *open_requests, *rejected, *refused, *resubmissions, *head_link_up, *head_losses;
-    /* numbers of the cluster */
+    /* values of the whole cluster */
     struct metric *running, *waiting, *kv_usage, *cache_config, *loras;
     struct passed_on preemptions, drafts, draft_tokens, accepted_tokens;
 };
@@ -52,7 +52,7 @@ struct serving_metrics {
 struct choice_times {
     uint64_t arrival_ns, submit_ns, queue_ns, first_token_ns, last_token_ns, now_ns;
 };
-struct choice_phases { /* seconds */
+struct choice_phases { /* phases of a choice in seconds */
     double queue, prefill, decode, inference, e2e;
 };
 

@@ -7,7 +7,8 @@ struct api_request;
 /* Functions of the receiver of an answer: the HTTP server, a batch or a test. `reply` is opaque.
  * It is dead after respond, end, drop, or serving_on_abort. */
 struct reply_ops {
-    void (*attach)(void *reply, struct api_request *r); /* tells the reply its request */
+    /* tells the reply which request it belongs to */
+    void (*attach)(void *reply, struct api_request *r);
     void (*respond)(void *reply, int http_status, struct str json, uint32_t retry_after_s);
     void (*begin)(void *reply, const char *content_type); /* status 200, starts a stream */
     size_t (*room)(void *reply);

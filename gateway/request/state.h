@@ -46,7 +46,7 @@ struct api_request {
     /* Pool that works on the request, which must not be freed then; NULL = none. */
     struct encode_pool *on_pool;
     int wants;   /* PREPARE_WANTS_…: must be prepared elsewhere; 0 = prepared */
-    void *reply; /* NULL = answered, or the client left */
+    void *reply; /* receiver of the answer; NULL = answered, or the client left */
     const struct reply_ops *reply_ops;
     const struct dialect *dialect;
     char *owned_body; /* memory behind `body` while a pool has the request; NULL = the reply's */
@@ -88,13 +88,13 @@ struct gateway_adapters;
 struct serving_options {
     /* borrowed; adapters that requests may name; or NULL */
     const struct gateway_adapters *adapters;
-    const char *const *served_names; /* borrowed; at least one */
+    const char *const *served_names; /* names of the model, borrowed; at least one */
     size_t n_served_names;
     struct prepare_model model;
-    const struct answer_parser *tool_parser; /* NULL = none */
+    const struct answer_parser *tool_parser; /* parser of tool calls; NULL = none */
     const uint32_t *marker_ids; /* borrowed; special tokens that the parsers need to see */
     uint32_t n_marker_ids;
-    const uint32_t *eos_ids; /* borrowed */
+    const uint32_t *eos_ids; /* borrowed; ids that end an answer */
     uint32_t n_eos_ids;
     bool checks_tokens; /* check that no forbidden token arrives; the sampler may send one */
     uint32_t max_open_choices;
@@ -124,7 +124,7 @@ struct cluster_view {
     uint64_t link_changed_ns, replica_lost_ns; /* `replica_lost_ns` is 0 while a replica is ready */
     bool known;                                /* the head has reported the fields below */
     bool gives_prompt_logprobs, one_class;
-    uint32_t n_replicas_ready, max_model_len; /* 0 = unknown */
+    uint32_t n_replicas_ready, max_model_len; /* `max_model_len` 0 = unknown */
     uint32_t start_s; /* expected seconds to start a replica when none is required to run */
     uint32_t max_loras;
 };
@@ -135,7 +135,7 @@ struct serving {
     const struct reply_ops *reply;
     struct encode_pool *pool; /* borrowed; NULL = everything runs inline */
     struct serving_metrics metrics;
-    struct api_request *buckets[SERVING_BUCKETS]; /* by request id */
+    struct api_request *buckets[SERVING_BUCKETS]; /* requests by a hash of the id */
     struct api_request *first;                    /* all live requests, youngest first */
     struct api_request *dead;                     /* ended requests; `serving_sweep` frees them */
     struct submit_queue pending;                  /* choices waiting to be submitted */

@@ -4,7 +4,7 @@
 
 #include "common/base/mem.h"
 
-enum { SUBMIT_BYTES = 256 }; /* bytes of a message without long fields */
+enum { SUBMIT_BYTES = 256 }; /* estimated bytes of a message without its long fields */
 
 static struct u32_span submit_ids(struct api_choice *c, const struct prompt *p)
 {

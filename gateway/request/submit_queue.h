@@ -16,7 +16,7 @@ enum { SUBMIT_BUCKETS = 256 };
 struct tenant_submits;
 
 struct submit_entry {
-    struct tenant_submits *of; /* NULL = not waiting */
+    struct tenant_submits *of; /* queue of the entry's tenant; NULL = not waiting */
     struct submit_entry *next, **link;
     uint64_t since_ns; /* time when it was added; readable while it waits */
 };
@@ -30,7 +30,7 @@ struct submit_queue {
 /* Adds the entry behind the tenant's others. A waiting entry keeps its place. */
 void submit_queue_add(struct submit_queue *q, struct submit_entry *e, uint64_t tenant,
                       uint64_t now_ns);
-/* An entry that does not wait is ignored. */
+/* Removes the entry. An entry that does not wait is ignored. */
 void submit_queue_remove(struct submit_queue *q, struct submit_entry *e);
 /* Returns the entry to send now, or NULL. The entry stays in the queue until it is sent or
  * removed. */

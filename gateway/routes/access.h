@@ -13,12 +13,12 @@ struct access_rules {
 
 struct access_caller {
     bool on_admin_address;
-    bool has_key, has_admin_key; /* the request has a valid key */
+    bool has_key, has_admin_key; /* the request has a valid key of this kind */
 };
 
 enum access_verdict {
     ACCESS_GRANTED,
-    ACCESS_WANTS_KEY,    /* 401 */
+    ACCESS_WANTS_KEY,    /* 401: a key is missing or wrong */
     ACCESS_NOT_HERE,     /* 404: not at this address */
     ACCESS_NO_ADMIN_KEY, /* 403: no admin key is configured, so nobody has access */
 };

@@ -22,7 +22,7 @@ extern const char openapi_base[];
 extern const size_t openapi_base_len;
 
 struct openapi_world openapi_world_of(const struct gateway_config *c);
-/* Appends the document. */
+/* Appends the document to `out`. */
 void openapi_document(const struct openapi_world *w, struct strbuf *out);
 /* Returns the dialect's name in x-requests; NULL = it has no rows of its own in the table. */
 const char *openapi_kind_name(enum api_kind kind);

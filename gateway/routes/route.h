@@ -12,7 +12,7 @@ enum route_access {
     ACCESS_KEY, /* the default of a new row */
     ACCESS_OPEN,
     ACCESS_PROBE, /* either kind of key; open at the admin address */
-    ACCESS_ADMIN, /* the admin key only; no access without one */
+    ACCESS_ADMIN, /* the admin key only; nobody has access without one configured */
     /* Either kind of key, except with --metrics-public. With two addresses the public one always
      * needs a key. */
     ACCESS_METRICS,
@@ -25,7 +25,7 @@ struct call { /* borrowed by the handler; the request lives until it is answered
 };
 
 struct http_route {
-    const char *method, *path; /* in `path` * is one segment, ** any rest */
+    const char *method, *path; /* in `path`, * is one segment and ** is any rest */
     enum route_access access;
     void (*handle)(struct api_server *a, const struct call *c);
     const struct dialect *dialect; /* dialect of body and answer; NULL = OpenAI's errors */

@@ -28,7 +28,7 @@ struct api_server {
     struct encode_pool *compile_pool;
     struct metric *compiles_waiting;
     struct strbuf openapi; /* the document of /openapi.json */
-    /* access rules */
+    /* rules of access */
     struct auth auth;
     /* keys for calls about adapters; without any, nobody has access */
     struct admin_keys admin_keys;

@@ -15,7 +15,7 @@
 #include "gateway/prepare/dialect.h"
 
 enum { MAX_DROPPED_BYTES = 200 };
-#define BATCH (DJL_ROLLING | DJL_TGI) /* forms of rolling_batch=vllm */
+#define BATCH (DJL_ROLLING | DJL_TGI) /* both forms of rolling_batch=vllm */
 #define EVERY (BATCH | DJL_ASYNC | DJL_STATIC)
 enum djl_format { FORMAT_JSON, FORMAT_LINES, FORMAT_SSE };
 
@@ -25,7 +25,7 @@ struct translation {
     json_t *to; /* the new body with OpenAI's fields */
     bool greedy, sampled;
     struct djl_params djl;
-    const char *format;    /* NULL = not given */
+    const char *format;    /* name of the format; NULL = not given */
     struct strbuf dropped; /* names of dropped parameters */
     struct api_error *e;
 };

@@ -3,7 +3,7 @@
  * X-Amzn-SageMaker-Custom-Attributes ("name=value;name=value"), which stand for headers. Pure. */
 #include "common/base/str.h"
 
-struct djl_headers { /* borrowed from the request; empty = absent */
+struct djl_headers { /* values from the request, borrowed; empty = absent */
     struct str adapter_id, attributes, query;
 };
 

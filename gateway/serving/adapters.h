@@ -18,7 +18,7 @@ struct adapter_call {
 };
 
 struct gateway_adapters {
-    char *names[PROTO_MAX_ADAPTERS]; /* [n_names], owned */
+    char *names[PROTO_MAX_ADAPTERS]; /* [n_names], owned; names of the adapters */
     /* [n_names], owned; source path of each adapter, or its name */
     char *paths[PROTO_MAX_ADAPTERS];
     uint32_t n_names;

@@ -25,7 +25,7 @@
 #include "gateway/serving/pump.h"
 #include "gateway/tools/set.h"
 
-enum { MOST_COPIED_HERE = 64 << 10 }; /* bytes of a body */
+enum { MOST_COPIED_HERE = 64 << 10 }; /* bytes of a body that may be copied on the loop */
 
 static void reject(struct api_request *r, const struct api_error *e)
 {
@@ -101,7 +101,7 @@ static void check_room(const struct api_request *r, struct api_error *e)
     }
 }
 
-/* Checks what depends on the cluster's current state. The request itself is valid. */
+/* Checks limits that depend on the cluster's current state. The request itself is valid. */
 static void check_cluster(const struct api_request *r, struct api_error *e)
 {
     const struct serving *s = r->s;

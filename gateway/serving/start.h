@@ -10,7 +10,7 @@ struct serving_request {
     uint64_t tenant;
     struct str request_id; /* "" = make a new id; at most PARAMS_MAX_REQUEST_ID plain characters */
     struct api_key *key;   /* key of the caller, with its limits; NULL = no key, no limits */
-    const struct reply_ops *reply_ops; /* NULL = serving's own */
+    const struct reply_ops *reply_ops; /* receiver's functions; NULL = serving's own */
     struct str model; /* model named outside of the body, which overrides it; "" = use the body's */
 };
 

@@ -40,9 +40,9 @@ enum tool_kind tool_kind_of(const char *type)
                                          "tool_search_tool_regex",
                                          "programmatic_tool_calling",
                                          "advisor",
-                                         "container",      /* in vLLM, for gpt-oss */
-                                         "browser_search", /* in Groq's API */
-                                         "x_search",       /* in xAI's API */
+                                         "container",      /* vLLM's name, for gpt-oss */
+                                         "browser_search", /* Groq's name */
+                                         "x_search",       /* xAI's name */
                                          NULL},
                              *const client[] = {"bash",
                                                 "text_editor",

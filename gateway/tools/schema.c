@@ -19,7 +19,7 @@ enum { MAX_REF = 1024, MAX_LOOKS = 2000, MAX_DEPTH = 32 };
 
 struct closer {
     const char *place;      /* place of the tool, "#/$defs/tool3" */
-    const json_t *document; /* parameters of the tool */
+    const json_t *document; /* parameters of the tool, an object schema */
     uint32_t n_looks; /* schemas visited for one object; bounded, because schemas are a client's */
 };
 
@@ -265,7 +265,8 @@ static json_t *definition_of(const json_t *function, const char *place)
     if (json_is_null(json_object_get(parameters, "properties")))
         json_object_del(parameters, "properties");
     if (!speaks_of_members(parameters))
-        json_object_set_new(parameters, "properties", json_object()); /* no members */
+        /* the tool has no arguments */
+        json_object_set_new(parameters, "properties", json_object());
     json_object_set_new(parameters, "type", json_string("object"));
     json_object_del(parameters, "$schema");
     tool_refs_move(parameters, place);

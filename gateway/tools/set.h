@@ -18,7 +18,7 @@
 
 enum tool_form { TOOL_IS_FUNCTION, TOOL_IS_CUSTOM, TOOL_IS_NAMESPACED };
 
-struct tool_origin { /* views */
+struct tool_origin { /* origin of a tool; the texts are views */
     enum tool_form form;
     struct str name, space; /* in the client's words; `space` is the namespace or empty */
 };

@@ -28,8 +28,8 @@
 enum {
     WAITING_BYTES = 4 << 20,
     MUCH_BYTES = 64 << 10,
-    PIPE_BYTES = 4096,    /* a ready pipe accepts so many without blocking */
-    FILE_BYTES = 1 << 20, /* bytes of one write */
+    PIPE_BYTES = 4096,    /* most bytes that a ready pipe accepts without blocking */
+    FILE_BYTES = 1 << 20, /* most bytes of one write to a file */
     READY_MS = 100,
     KEEP_BYTES = 256 << 10,
 };
@@ -47,10 +47,10 @@ struct access_log {
     struct strbuf front; /* guarded by the mutex, like the next three */
     bool stop, done;     /* `done`: the thread has ended */
     bool left;           /* close stopped waiting; the metrics are gone */
-    /* used by the thread only */
+    /* fields used by the thread only */
     struct strbuf back;
     int fd;                    /* -1 = closed */
-    size_t piece;              /* bytes of one write */
+    size_t piece;              /* most bytes of one write */
     bool is_stdout, in_line;   /* `in_line`: the last line was cut */
     bool is_lost, told;        /* the last write failed; the failure was logged */
     int why;                   /* errno of the last message */

@@ -15,7 +15,7 @@ struct access_record {
     char tenant[ACCESS_RECORD_NAME_MAX]; /* tenant of the key, or "" */
     /* set for a request for tokens, once it has choices */
     bool is_llm, stream;
-    char id[ACCESS_RECORD_NAME_MAX], model[ACCESS_RECORD_NAME_MAX]; /* as in the answer */
+    char id[ACCESS_RECORD_NAME_MAX], model[ACCESS_RECORD_NAME_MAX]; /* both as in the answer */
     uint32_t n, max_tokens, n_choices, n_ended;
     double temperature, top_p;
     uint64_t prompt_tokens, cached_tokens, completion_tokens;

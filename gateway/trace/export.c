@@ -30,10 +30,10 @@ struct trace_export {
     pthread_mutex_t lock;
     pthread_cond_t work;
     struct strbuf queue; /* guarded by the lock: spans, joined by commas */
-    uint32_t n_queued;   /* guarded by the lock */
-    bool stop, done;     /* guarded by the lock */
+    uint32_t n_queued;   /* guarded by the lock: number of spans in `queue` */
+    bool stop, done;     /* guarded by the lock; `done`: the thread has ended */
     atomic_bool hurry;   /* makes the running post give up */
-    struct strbuf batch; /* used by the thread only */
+    struct strbuf batch; /* used by the thread only: the batch being posted */
     bool is_away;        /* the last post failed and was logged */
     int refused;         /* status of the last refusal; 0 = accepted */
 };

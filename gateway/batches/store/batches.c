@@ -112,7 +112,7 @@ static enum status insert_line(struct state_store *s, sqlite3_stmt *q, struct st
     } else {
         status = state_error(s, err, "add a line");
     }
-    sqlite3_reset(q); /* before its texts are freed */
+    sqlite3_reset(q); /* the statement borrows the texts that are freed next */
     batch_input_line_fini(&l);
     return status;
 }

@@ -3,7 +3,7 @@
 #include "gateway/batches/store/state.h"
 
 struct disk_room {
-    uint64_t bytes, free; /* 0 = unknown */
+    uint64_t bytes, free; /* size and free bytes of the disk; 0 = unknown */
 };
 struct disk_room state_disk_room(const struct state_store *s);
 bool disk_room_is_low(struct disk_room r);

@@ -32,7 +32,7 @@ static bool find(struct state_store *s, int64_t *no, int64_t *zeroed)
     bool found = q && sqlite3_step(q) == SQLITE_ROW;
     *no = found ? sqlite3_column_int64(q, 0) : 0;
     *zeroed = found ? sqlite3_column_int64(q, 1) : 0;
-    if (*zeroed < 0) /* a damaged row */
+    if (*zeroed < 0) /* a damaged row may have a negative position */
         *zeroed = 0;
     sqlite3_finalize(q);
     return found;

@@ -6,7 +6,7 @@
 
 enum {
     LOG_FRAMES = 1000,   /* a longer log is moved into the database */
-    LOG_FRAMES_LOW = 64, /* the same limit when the disk is short of room */
+    LOG_FRAMES_LOW = 64, /* limit for the same move when the disk is short of room */
 };
 
 enum status state_checkpoint(struct state_store *s)

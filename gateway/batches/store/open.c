@@ -113,7 +113,8 @@ static enum status prepare_file(struct state_store *s, struct error *err)
     if (s->was_open) /* taken lines are running in this process */
         return STATUS_OK;
     enum status status = wait_again(s, err);
-    return status == STATUS_NO_MEMORY ? STATUS_OK : status; /* state_begin does it later */
+    /* wait_again is tried again by state_begin */
+    return status == STATUS_NO_MEMORY ? STATUS_OK : status;
 }
 
 /* Makes the missing folders of the file's path, accessible only to this user. */

@@ -19,7 +19,7 @@ struct outputs {
     const struct stored_batch *batch;
     int64_t no;
     enum batch_state why; /* new state of the batch */
-    bool writes;          /* false = only measure the sizes */
+    bool writes;          /* true = write the lines; false = only measure their sizes */
     struct output files[N_OUTPUTS];
     struct strbuf line;
 };

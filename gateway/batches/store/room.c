@@ -92,7 +92,7 @@ bool state_shrink(struct state_store *s)
     uint64_t done = 0;
     if (!s->db)
         return false;
-    (void)state_checkpoint(s); /* cuts a log that takes the room */
+    (void)state_checkpoint(s); /* the log itself may take the room */
     while (done < SHRINK_MAX_PAGES) {
         uint64_t unused = state_pragma(s, "PRAGMA freelist_count");
         snprintf(sql, sizeof sql, "PRAGMA incremental_vacuum(%llu)",
@@ -101,7 +101,7 @@ bool state_shrink(struct state_store *s)
             break;
         (void)state_checkpoint(s);
         uint64_t left = state_pragma(s, "PRAGMA freelist_count");
-        if (left >= unused) /* a database from before incremental_vacuum */
+        if (left >= unused) /* a database older than incremental_vacuum frees nothing */
             break;
         done += unused - left;
     }

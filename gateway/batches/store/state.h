@@ -12,7 +12,7 @@ enum {
 };
 
 struct state_store {
-    sqlite3 *db; /* NULL = closed; `why` has the reason */
+    sqlite3 *db; /* the open database; NULL = closed, `why` has the reason */
     char dir[STATE_PATH_BYTES - 32];
     uint64_t max_bytes;
     bool broken;       /* error of the file or disk: the next call opens it again */
@@ -25,7 +25,7 @@ struct state_store {
     uint64_t retry_at_ns, backoff_ns;
     enum status why_status;
     char why[320];
-    struct open_blob { /* an open file content, by row */
+    struct open_blob { /* an open handle of a file's content, by row */
         sqlite3_blob *blob;
         int64_t no;
         uint64_t used; /* value of `n_reads` at the last use; the smallest is closed first */

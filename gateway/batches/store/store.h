@@ -18,7 +18,7 @@ enum {
     STATE_ID_BYTES = 48,
     STATE_NAME_BYTES = 256,
     STATE_PURPOSE_BYTES = 24,
-    STATE_MAX_LINES = 50000 /* lines of a batch, as in OpenAI's API */
+    STATE_MAX_LINES = 50000 /* most lines of a batch, as in OpenAI's API */
 };
 
 struct state_store;
@@ -26,7 +26,7 @@ struct state_store;
 struct stored_file {
     char id[STATE_ID_BYTES]; /* "file-" and 32 hex digits */
     uint64_t tenant;
-    char filename[STATE_NAME_BYTES], purpose[STATE_PURPOSE_BYTES]; /* UTF-8 */
+    char filename[STATE_NAME_BYTES], purpose[STATE_PURPOSE_BYTES]; /* both valid UTF-8 */
     uint64_t created_s, bytes;
 };
 
@@ -51,16 +51,16 @@ struct stored_batch {
     uint64_t created_s, expires_s, ended_s; /* `ended_s` 0 = still open */
     uint32_t n_lines, n_completed, n_failed;
     char *owned_metadata;       /* a JSON object; NULL = none */
-    char failure[200];          /* reason of BATCH_FAILED */
+    char failure[200];          /* reason, in BATCH_FAILED */
     uint32_t i_line_of_failure; /* line at fault, from 1; 0 = none */
 };
 
 /* Bytes of bodies that one call takes. */
-#define STATE_TAKE_BYTES ((size_t)32 << 20) /* the last line may exceed it */
+#define STATE_TAKE_BYTES ((size_t)32 << 20) /* the last line taken may exceed it */
 
 struct taken_line {
     int64_t batch_no;
-    uint32_t i_line; /* from 0 */
+    uint32_t i_line; /* index of the line, from 0 */
     uint64_t tenant;
     char endpoint[64];
     char *owned_body; /* JSON of the request */

@@ -134,7 +134,7 @@ static enum status find_line(struct state_store *s, sqlite3_stmt *q, struct turn
         t->batch_no = out->batch_no;
         t->line = out->i_line;
     }
-    sqlite3_reset(q); /* before the line changes */
+    sqlite3_reset(q); /* the statement must end before the line changes */
     return rc == SQLITE_ROW || rc == SQLITE_DONE ? STATUS_OK : state_error(s, err, "take lines");
 }
 
