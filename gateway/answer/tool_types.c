@@ -1,10 +1,10 @@
-/* Types of a tool's parameters by its JSON schema, and the conversion of a model's plain text to a
- * JSON value of such a type.
+/* Types of a tool's parameters by its JSON schema, and the conversion of a model's plain text to
+ * a JSON value of such a type.
  * Parsers of tagged calls ask `tool_types_of` at each parameter and give its text with
  * `tool_value_give`. JSON goes out to the answer.
  * The schema is a client's. `n_left` bounds the visited parts, also with circular $ref, and
- * MAX_SEARCHED bounds the search for names. Schemas found here are new references that the caller
- * frees. No state; loop thread only. */
+ * MAX_SEARCHED bounds the search for names. Schemas found here are new references that the
+ * caller frees. No state of its own. */
 #include "gateway/answer/tool_types.h"
 
 #include <ctype.h>

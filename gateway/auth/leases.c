@@ -188,7 +188,7 @@ static bool tick_bucket(struct sharing *s, struct api_key *k, enum quota q, uint
         if (l->demand > 0)
             ask(s, k, q, amount_to_ask_for(s, l));
         else
-            l->empty = false; /* nobody asked; its state in the store is unknown now */
+            l->empty = false; /* not wanted by any request; its state in the store is unknown now */
     } else if (b->level < 0) {
         ask(s, k, q, now_ns < l->ask_after_ns ? 0 : amount_to_ask_for(s, l));
     }

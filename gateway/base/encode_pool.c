@@ -143,7 +143,7 @@ static void *thread_main(void *ctx)
         pthread_mutex_unlock(&p->lock);
         j->run(j);
         pthread_mutex_lock(&p->lock);
-        /* this thread looks next for a large job that waited */
+        /* a large job may run now; this thread looks for one next */
         p->n_large -= size_of(j) == LARGE;
         p->n_running--;
         j->owner->n_running--;

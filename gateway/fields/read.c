@@ -1,9 +1,10 @@
-/* Reads a body's JSON into `params` by the table of fields, then checks the rules between fields.
- * A dialect's `read` calls `params_init` while a request is prepared. Each key of the body is
- * looked up in the table (fields_at); its row says type, range and target.
+/* Reads a body's JSON into `params` by the table of fields, then checks the rules between
+ * fields.
+ * A dialect's `read` calls `params_init` while a request is prepared. Each row of the table
+ * (fields_at) is looked up in the body; the row says type, range and target.
  * `params` takes the body also on failure, and all strings and JSON in it are borrowed from the
- * body. The first error ends the reading. Rows are read in the table's order, because some depend
- * on earlier ones. Pure; any thread. */
+ * body. The first error ends the reading. Rows are read in the table's order, because some
+ * depend on earlier ones. Pure; any thread. */
 #include "gateway/fields/read.h"
 
 #include <limits.h>

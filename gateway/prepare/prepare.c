@@ -1,10 +1,10 @@
 /* From a body's bytes to a prepared request: parse, check the fields, render, check the grammar,
  * tokenize, check lengths.
  * serving/start.c calls `prepare_request` on the loop or on a pool thread; the fuzzer calls it
- * too. The dialect's `read` does the parsing and rendering.
+ * too. The dialect's `read` checks the fields and makes the prompts.
  * It is pure: it reads only `prepare_model` and the body, and writes only `prepared`.
- * `prepare_place` limits the work; with PREPARE_WANTS_… in the error the caller must call it again
- * elsewhere. The first error ends it. */
+ * `prepare_place` limits the work. With PREPARE_WANTS_… in the error the caller must call it
+ * again elsewhere. The first error ends it. */
 #include "gateway/prepare/prepare.h"
 
 #include <stdio.h>

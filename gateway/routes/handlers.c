@@ -204,7 +204,7 @@ void route_post_chat(struct api_server *a, const struct call *c)
         route_post_prompt(a, c);
 }
 
-/* Answers SageMaker's probe in DJL's form, when the gateway is ready. */
+/* Answers SageMaker's probe in DJL's form, and any other like /health. */
 void route_get_ping(struct api_server *a, const struct call *c)
 {
     if (!sagemaker_get_ping(a, c->request))

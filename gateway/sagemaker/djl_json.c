@@ -1,9 +1,9 @@
 /* Answers to `inputs`: a line per token in a stream, or one body.
  * answer_writer.c calls the functions through the dialects in djl_dialects.c; they append JSON
  * to a buffer.
- * The texts of all tokens joined are exactly the answer's text (djl_pieces). `dialect_state`
- * keeps the text and tokens so far, because the last line repeats them. `djl_whole` may run on a
- * pool thread. */
+ * The texts of all tokens joined are exactly the answer's text (djl_pieces). The last line of a
+ * stream repeats the whole text, which `generation.said` keeps. `djl_whole` may run on a pool
+ * thread. */
 #include <string.h>
 
 #include "gateway/dialects/openai_json.h"

@@ -10,8 +10,8 @@
 
 void serving_init(struct serving *s, const struct serving_options *o, const struct engine_ops *e,
                   const struct reply_ops *r, struct encode_pool *pool, struct metrics *registry);
-/* Call it after the pools were freed, because they give back their jobs first. It answers
- * nobody: the server is closed. */
+/* Call it after the pools were freed, because they give back their jobs first. It sends no
+ * answers: the server is closed. */
 void serving_fini(struct serving *s);
 
 /* Starts a new request. `reply` is borrowed until the request ends. */

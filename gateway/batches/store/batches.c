@@ -1,7 +1,6 @@
 /* Batches and their lines in the store, from an input file to the files of answers.
- * calls of /v1/batches and the runner call in, on the store's thread. Lines go in from an input
- * file, are taken and answered one by one, and leave as output and error files when the batch
- * ends.
+ * batch_calls.c and runner.c call in, on the store's thread. Lines go in from an input file, are
+ * taken and answered one by one, and leave as output and error files when the batch ends.
  * Each public function is one transaction: it commits all of its changes or none. The end of a
  * batch writes the files and deletes the lines together, so each line is in the files exactly
  * once. Values from the database are checked, because the file may be damaged. */

@@ -1,9 +1,9 @@
 /* Uploaded files and files of answers in the store.
- * calls of /v1/files and downloads call in, on the store's thread; batches.c and output.c use the
+ * file_calls.c and download.c call in, on the store's thread; batches.c and output.c use the
  * functions of files.h within their own transactions.
- * Each public function is one transaction. A tenant finds only its own files. A deleted file
- * disappears at once, but the content of a large one is removed piece by piece (gone.c), and every
- * query has STATE_NOT_GONE for that. */
+ * A tenant finds only its own files. Each change is one transaction. A deleted file disappears
+ * at once, but the content of a large one is removed piece by piece (gone.c), and every query
+ * has STATE_NOT_GONE for that. */
 #include "gateway/batches/store/store.h"
 
 #include <stdio.h>
