@@ -264,7 +264,7 @@ def refuses_media(_):
 
 def first_token(text):
     """Typed as it stands, on free ports, with a home folder of its own; without the demo model `null` stands for it."""
-    assert README.split("## First token\n\n```\n", 1)[1].startswith(text), "the lines are no longer those of the README"
+    assert README.split("## First token\n", 1)[1].split("```\n")[1] == text, "the lines are no longer those of the README"
     where, *lines = text.splitlines()
     landing = text_of("docs/index.md").split("```\n")[1].splitlines()
     assert landing == ["scripts/quickstart --once", where, *lines, "cox stop"], "docs/index.md has other lines"
@@ -309,7 +309,7 @@ CLAIMS = [
      lambda _: head_killed(), lambda _: cox("up", "--standby", "--help"), has("deploy/systemd/coxswain.service", "^Restart="),
      has("deploy/helm/coxswain/templates/_part_head.tpl", "kind: (Deployment|StatefulSet)"), tested_by("e2e/test_standby.py")),
     ("Limits: a killed gateway breaks the streams that pass through it.", gateway_breaks),
-    ("A request that ends three replicas in a row before its first token fails.", has("head/request/request.h", r"REQUEST_MAX_LOSSES +3u"),
+    ("A request fails when three replicas in a row are lost under it without a new token.", has("head/request/request.h", r"REQUEST_MAX_LOSSES +3u"),
      has("head/request/request.c", r"REQUEST_SUSPECT_LOSSES && r->n_ids == r->n_ids_at_loss")),
     ("With --elastic-tp a replica that lost a rank may continue with other tokens.", lambda _: cox("up", "--elastic-tp", "--help"), tested_by("e2e/test_elastic_model.py")),
     ("Recovery has the details.", advice),
@@ -323,6 +323,7 @@ CLAIMS = [
     ("The first run of the quickstart took 8 minutes on 2 cores, with the model already downloaded (scripts/clean-root bookworm, 2026-11-23). A second run takes seconds.",
      build_minutes),
     ("First token", advice),
+    ("End the quickstart with Ctrl-C. These lines start a cluster in the background and ask it:", tested_by("examples/test_newcomer.py")),
     ("""export PATH="$PWD/build/release/bin:$PATH"
 cox up demo -d
 cox complete "The city of Paris is known for" --max-tokens 48

@@ -1,5 +1,4 @@
 """What bench/killed-stream runs: one stream, a SIGKILL of a process that computes, and how the stream ends."""
-import argparse
 import json
 import os
 import signal
@@ -12,6 +11,7 @@ import urllib.request
 import cpu_peers_setup as peers
 from cluster import Cluster, get
 from cpu_peers_served import vllm_server
+from options import count, names, option_parser
 
 KILLED_AFTER = 30  # tokens that the client has by then
 
@@ -85,11 +85,13 @@ def vllm(n_tokens):
 
 
 def main():
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--only", default="cox,vllm")
-    parser.add_argument("--tokens", type=int, default=200)
+    parser = option_parser("killed-stream")
+    parser.add_argument("--only", type=names(("cox", "vllm")), default=["cox", "vllm"])
+    parser.add_argument("--tokens", type=count(2 * KILLED_AFTER, 1500), default=200)
     options = parser.parse_args()
-    for name in options.only.split(","):
+    if "vllm" in options.only and not peers.has_vllm():
+        parser.error("vLLM is not there: bench/cpu-peers --setup --only vllm, or --only cox")
+    for name in options.only:
         print(json.dumps({"server": name, **{"cox": cox, "vllm": vllm}[name](options.tokens)}), flush=True)
 
 
