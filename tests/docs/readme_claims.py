@@ -147,8 +147,7 @@ def recording(text):
         shown = line.replace("\\\\", "\\").split("{SAME}")[0]
         assert shown in said, f"the recording has no {shown!r}: scripts/record"
     for command, flags in (("up", ("--workers", "--tp", "--detach")), ("complete", ("--temperature", "--seed", "--max-tokens"))):
-        known = cox(command, "--help")
-        assert all(flag in known for flag in flags)
+        assert all(flag in whole_help(command) for flag in flags)
 
 
 def pauses(text):
@@ -168,6 +167,11 @@ def pauses(text):
 
 def cox(*words, **more):
     return subprocess.run([BIN / "cox", *words], capture_output=True, text=True, timeout=60 * SLOW, check=True, **more).stdout
+
+
+def whole_help(command):
+    short = cox(command, "--help")
+    return cox(command, "--help=all") if "--help=all" in short else short
 
 
 @functools.cache
@@ -285,9 +289,8 @@ def first_token(text):
 
 
 def default_ports(text):
-    known = cox("up", "--help=all") if "--help=all" in cox("up", "--help") else cox("up", "--help")
     for flag, port in (("--port", 8000), ("--admin-port", 8265)):
-        assert re.search(rf"^ *{flag} .*?default {port}\b", known, re.M), flag
+        assert re.search(rf"^ *{flag} (?:(?!^ *-).)*?default {port}\b", whole_help("up"), re.M | re.S), flag
         assert f"http://127.0.0.1:{port}/" in text
 
 
