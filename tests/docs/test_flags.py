@@ -105,7 +105,9 @@ def test_pictures_are_small_and_fetch_nothing():
     assert len(pictures) >= 5
     for p in pictures:
         svg = p.read_text()
-        assert len(svg) < 10_000, p.name
+        recorded = p.name == "recovery-session.svg"  # by scripts/record; README.md and docs/index.md show it
+        assert len(svg) < (200_000 if recorded else 10_000), p.name
         assert not re.search(r"(?:href|src|url\()\s*[=(]?[\"']?(?:https?:)?//", svg.replace('xmlns="http://www.w3.org/2000/svg"', "")), p.name
         if p.name != "favicon.svg":
-            assert "prefers-color-scheme:dark" in svg and "<title" in svg and f"images/{p.name}" in text, p.name
+            shown = (ROOT / "docs/index.md").read_text() if recorded else text
+            assert "prefers-color-scheme:dark" in svg and "<title" in svg and f"images/{p.name}" in shown, p.name

@@ -97,7 +97,7 @@ class Newcomer:
 def test_the_readme_leads_to_this_page():
     readme = (ROOT / "README.md").read_text()
     page = Page(ROOT / "docs/start/laptop.md")
-    first = re.search(r"^```\n(\S.*?)(?:  |$)", readme.split("## Two commands")[1], re.M)[1]
+    first = re.search(r"^```\n(\S.*?)(?:  |$)", readme.split("## Install")[1], re.M)[1]
     assert first == page.commands["quickstart"].strip()
     assert "(docs/start/laptop.md)" in readme
     assert list(page.commands) == ["quickstart", "chat", "status", "bench", "kill"] == list(page.shown)
