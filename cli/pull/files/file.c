@@ -3,8 +3,8 @@
  * into `on_data`, which writes and hashes them; `receive` tries again after a failure that may
  * pass.
  * Invariants: bytes that an earlier run left are hashed first, so the final hash covers the
- * whole file, whoever wrote it. Nothing is written after the lock was lost. A file gets its name
- * only when size and hash are right. */
+ * whole file. Nothing is written after the lock was lost. A file gets its name only when size
+ * and hash are right. */
 #include "cli/pull/files/file.h"
 
 #include <fcntl.h>

@@ -1,9 +1,9 @@
 #pragma once
 /* Shares the cache of Python's huggingface_hub: files in it are not fetched again, and fetched
  * files are put into it. Its layout:
- *   FOLDER/models--ORG--NAME/blobs/ID       ID: SHA-256 of a file of LFS, git's id of others
+ *   FOLDER/models--ORG--NAME/blobs/ID               ID: SHA-256 of an LFS file, git's id of others
  *                            snapshots/COMMIT/NAME  a link to ../../blobs/ID
- *                            refs/REVISION    a text, COMMIT
+ *                            refs/REVISION          a text, COMMIT
  * A file appears by one link or rename and is whole; links and refs come after the files that
  * they point to. No lock of huggingface_hub is needed: its locks only prevent double fetches. */
 #include "cli/pull/files/list.h"
