@@ -1,9 +1,9 @@
 /* The texts of a start of `cox up`: a line of progress, and a summary when the cluster serves.
- * cluster.c calls `up_ready_plain` for the log and `up_ready_frame` for a terminal; probe.c calls
- * `up_ready_progress`.
+ * cluster.c calls `up_ready_plain` for the log and `up_ready_frame` for a terminal; probe.c
+ * calls `up_ready_progress`.
  * Invariants: the head's status is JSON of another process, so its names are cut and control
- * characters are replaced. No line is wider than the given columns; long values are broken at
- * blanks. Pure; the caller owns the buffers. */
+ * characters are replaced. The frame is never wider than the given columns; long values are
+ * broken at blanks. Pure; the caller owns the buffers. */
 #include "cli/up/ready.h"
 
 #include <stdio.h>

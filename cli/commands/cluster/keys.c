@@ -1,7 +1,7 @@
 /* `cox keys` and `cox join-token`: make and change the keys of a cluster over several machines.
  * `cox keys` makes a folder of keys, or rotates and retires one role's keys and prints the next
  * steps. `cox join-token` packs the head's address, the head's public keys and the worker's key
- * into one token. Files are read and written through common/'s keys functions.
+ * into one token. common/keys reads and writes the files.
  * Invariants: a folder that already has what a token needs is not written to. Private keys are
  * never printed, except inside of a token. One thread. */
 #include <stdio.h>

@@ -1,11 +1,11 @@
 /* Finds the keys that sign requests to S3 and renews temporary ones (aws_credentials.h has the
  * order).
  * `aws_credentials_open` reads flags, environment and AWS's files and chooses one way;
- * `aws_credentials_keys` is called before each request and fetches keys through STS, a container's
- * agent or the instance's metadata service.
- * Invariants: `mutex` guards `newest`. Old generations of keys stay until the end, because another
- * thread may still sign with them. Answers are bounded and parsed by aws_answer.h. Keys go over
- * plain HTTP only to addresses of this machine. */
+ * `aws_credentials_keys` is called before each request and fetches keys through STS, a
+ * container's agent or the instance's metadata service.
+ * Invariants: `mutex` guards `newest`. Old generations of keys stay until the end, because
+ * another thread may still sign with them. Answers are bounded and parsed by aws_answer.h. A
+ * container's agent is asked over plain HTTP only at an address of this machine. */
 #include "cli/pull/request/aws_credentials.h"
 
 #include <errno.h>
