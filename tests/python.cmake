@@ -100,11 +100,13 @@ if(NOT COX_SANITIZE AND NOT COX_CUDA)
   endforeach()
   set_tests_properties(seeds_table PROPERTIES LABELS quick)
 endif()
-# The docs site (scripts/docs) and what pages say of flags, beside this build's programs.
+# The docs site (scripts/docs) and what pages say of flags, beside this build's programs. The tests of the site share one build of it.
 if(NOT COX_SANITIZE AND NOT COX_CUDA)
+  set(docs_site_more search accessibility)
   foreach(n site flags howto)
+    list(TRANSFORM docs_${n}_more REPLACE "(.+)" "${CMAKE_CURRENT_SOURCE_DIR}/docs/test_\\1.py")
     add_test(NAME docs_${n} COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/run_python -m pytest -q -rs -p no:cacheprovider
-                                    ${CMAKE_CURRENT_SOURCE_DIR}/docs/test_${n}.py)
+                                    ${CMAKE_CURRENT_SOURCE_DIR}/docs/test_${n}.py ${docs_${n}_more})
     set_tests_properties(docs_${n} PROPERTIES LABELS docs TIMEOUT 600 SKIP_RETURN_CODE 77 ENVIRONMENT "${e2e_environment}")
   endforeach()
 endif()

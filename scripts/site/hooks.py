@@ -104,6 +104,32 @@ def for_python_markdown(text):
 WEIGHTS = (("start/", 4), ("how-to/", 3), ("reference/commands/", 1), ("reference/", 2), ("explain/", 2))  # the first that fits
 
 
+# Words that users type, for the page that answers them: a match counts more than one in a title. Words of a title need no entry.
+SUBJECTS = {
+    "start/laptop.md": ["install", "installation", "quickstart", "docker", "podman", "macos", "windows", "wsl"],
+    "start/server.md": ["systemd", "bare metal", "multi-node"],
+    "start/kubernetes.md": ["helm", "helm install", "helm chart", "k8s"],
+    "start/openshift.md": ["scc", "oc"],
+    "start/sagemaker.md": ["aws", "djl", "lmi"],
+    "start/gpu.md": ["cuda", "nvidia", "nccl"],
+    "how-to/serve-a-model.md": ["download", "pull", "huggingface", "s3"],
+    "how-to/several-models.md": ["lora", "adapter", "multi-model"],
+    "how-to/clients.md": ["claude code", "codex", "langchain", "litellm", "openai sdk"],
+    "how-to/keys-and-quotas.md": ["rate limit", "quota", "throttle", "429", "tenant"],
+    "how-to/autoscale.md": ["hpa", "keda", "scale to zero"],
+    "how-to/upgrade.md": ["rollout", "zero downtime", "new version"],
+    "how-to/monitor.md": ["grafana", "prometheus", "alerts", "tracing", "opentelemetry"],
+    "how-to/debug.md": ["oom", "out of memory", "died", "crash", "hang", "slow"],
+    "how-to/bench.md": ["benchmark", "throughput", "latency"],
+    "how-to/migrate-from-vllm.md": ["vllm serve", "vllm"],
+    "how-to/migrate-from-vllm-on-ray.md": ["ray", "kuberay"],
+    "reference/structured-outputs.md": ["json schema", "grammar", "guided decoding", "regex"],
+    "reference/openai.md": ["tool calling", "function calling", "embeddings"],
+    "reference/models.md": ["gguf", "quantization", "awq", "gptq", "fp8", "supported models"],
+    "reference/metrics.md": ["metrics"],
+}
+
+
 def weigh(page):
     """Users' pages come first in the search; what only the developers read is not found there at all."""
     path = page.file.src_uri
@@ -112,6 +138,8 @@ def weigh(page):
     else:
         boost = next((weight for folder, weight in WEIGHTS if path.startswith(folder)), 1)
         page.meta.setdefault("search", {"boost": boost})
+    if path in SUBJECTS:
+        page.meta.setdefault("tags", SUBJECTS[path])  # of the search alone: no plugin shows tags on the page
 
 
 def on_page_markdown(markdown, page, config, files):
@@ -263,6 +291,7 @@ def fill(nav, title, items):
 
 def on_config(config):
     config.extra["polyfills"] = ["assets/file_worker.js"]
+    config.extra_javascript.append("assets/site.js")
 
 
 def on_post_build(config):
@@ -272,7 +301,7 @@ def on_post_build(config):
 
 
 def on_files(files, config):
-    for asset in ("file_worker.js", "site.css"):
+    for asset in ("file_worker.js", "site.css", "site.js"):
         add(files, config, f"assets/{asset}", abs_src_path=str(ROOT / "scripts/site" / asset))
     fill(config.nav, "Files of the repository", add_linked(files, config))
     fill(config.nav, "Commands", add_commands(files, config))
