@@ -3,7 +3,7 @@
 A row is (feature, tests, where, page). `tests` are regular expressions of whole ctest names. `where` is a key of PLACES.
 """
 
-# where a test runs -> the status of a row whose tests passed there
+# PLACES: the place where a test runs -> the status of a row whose tests passed there
 PLACES = {
     "cpu": "tested on CPU",
     "emulated": "emulated on CPU, never run on a GPU",

@@ -1,11 +1,11 @@
-"""What pages say of flags is what the programs' option tables say: command lines in text, and the tables of docs/how-to/migrate-*.md."""
+"""Each flag that a page names is in the programs' option tables: in command lines of a text, and in the tables of docs/how-to/migrate-*.md."""
 import re
 import subprocess
 
 import pytest
 from cluster import BIN, ROOT, SLOW
 
-DESIGNS = set()  # of what is not there yet
+DESIGNS = set()  # pages about things that do not exist yet
 PAGES = [p for p in sorted([*(ROOT / "docs").rglob("*.md"), ROOT / "README.md"]) if p.relative_to(ROOT).as_posix() not in DESIGNS]
 ROW = re.compile(r"^\| (.+?) \|$", re.M)
 FLAG = re.compile(r"(?<![\w-])--[a-z][a-z0-9-]*")

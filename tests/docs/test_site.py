@@ -15,7 +15,7 @@ LOADED = {("script", "src"), ("img", "src"), ("iframe", "src"), ("link", "href")
 
 
 class Page(HTMLParser):
-    """What a page links to, what it loads, its anchors, and what of its sidebar leads where."""
+    """A page: the URLs that it links to and loads, its anchors, and the links of its sidebar."""
 
     def __init__(self, path):
         super().__init__()
@@ -124,7 +124,7 @@ def test_a_command_s_page_says_what_its_help_says(site):
 
 
 def test_pages_read_as_on_a_git_host(pages):
-    """What Python-Markdown would leave as text: items of a list, rows of a table, fences, links."""
+    """No list item, table row, fence or link is left as text, as Python-Markdown would leave it."""
     for name, page in pages.items():
         text = "".join(page.text)
         for sign in (r"^\s*- \S", r"^\|.*\|$", r"```", r"\]\([^)\s]+\)"):
