@@ -242,6 +242,6 @@ endfunction()
 cox_cost(200 e2e_standby image_image)
 cox_cost(100 e2e_elastic_model e2e_clients e2e_adapters k8s_rendered_processes chaos_kill_loop)
 cox_cost(70 e2e_openapi e2e_cuda_emulated chaos_hosts)
-cox_cost(50 e2e_tiny_models e2e_pull_parallel e2e_mixed_versions e2e_sagemaker_clients security_attacks chaos_kill_loop_model)
-cox_cost(30 e2e_key_rotation e2e_pull e2e_rollout e2e_elastic_tp e2e_batches e2e_kv_transfers e2e_bad_input e2e_sagemaker bench_scripts docs_site
+cox_cost(50 docs_site e2e_tiny_models e2e_pull_parallel e2e_mixed_versions e2e_sagemaker_clients security_attacks chaos_kill_loop_model)
+cox_cost(30 e2e_key_rotation e2e_pull e2e_rollout e2e_elastic_tp e2e_batches e2e_kv_transfers e2e_bad_input e2e_sagemaker bench_scripts
          first_run_scripts model_pair_explore_test)
