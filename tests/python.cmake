@@ -102,13 +102,16 @@ if(NOT COX_SANITIZE AND NOT COX_CUDA)
 endif()
 # The docs site (scripts/docs) and what pages say of flags, beside this build's programs.
 if(NOT COX_SANITIZE AND NOT COX_CUDA)
-  foreach(n site flags)
+  foreach(n site flags howto)
     add_test(NAME docs_${n} COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/run_python -m pytest -q -rs -p no:cacheprovider
                                     ${CMAKE_CURRENT_SOURCE_DIR}/docs/test_${n}.py)
     set_tests_properties(docs_${n} PROPERTIES LABELS docs TIMEOUT 600 SKIP_RETURN_CODE 77 ENVIRONMENT "${e2e_environment}")
   endforeach()
+  # Each line and figure of README.md; it kills workers, the head and a gateway of a cluster of its own.
+  add_test(NAME docs_readme_claims COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/docs/readme_claims)
+  set_tests_properties(docs_readme_claims PROPERTIES LABELS docs TIMEOUT 600 SKIP_RETURN_CODE 77 ENVIRONMENT "${e2e_environment}")
 endif()
-# Hostile peers, networks and a locked-down host, on loopback alone: docs/explain/security.md.
+# Hostile peers, networks and a locked-down host, on loopback alone: docs/develop/security.md.
 file(GLOB security_tests CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/security/test_*.py)
 foreach(t ${security_tests})
   get_filename_component(n ${t} NAME_WE)

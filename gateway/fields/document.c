@@ -1,4 +1,4 @@
-/* docs/reference/openai.md, made from the table of fields. */
+/* Makes docs/reference/openai.md from the table of fields. */
 #include <string.h>
 
 #include "gateway/fields/document.h"
@@ -15,7 +15,7 @@
     "`ignore` lets it pass. `null` is the same as absent. `since` is the version in which it "     \
     "became so.\n\n"
 
-/* A dialect whose fields are rows of the table has a column. */
+/* Each dialect with rows in the table has a column. */
 static const struct {
     enum api_kind kind;
     const char *name;

@@ -1,6 +1,6 @@
 #pragma once
 /* The masks of answers with a grammar have a share of a replica's time, so that no answer makes the
- * steps of others slow (docs/reference/structured-outputs.md, "What masks may take of a step").
+ * steps of others slow (docs/develop/structured-outputs.md, "What masks may take of a step").
  * Deficit round robin (Shreedhar and Varghese, SIGCOMM 1995) between tenants, over the time of
  * masks: each result gives all that are below MASK_SHARES_SAVED a part of a third of the step's
  * time, and what masks took is taken off when their result says it. A tenant that owes runs none of

@@ -1,5 +1,5 @@
 #pragma once
-/* Replicas of fewer ranks than TP (docs/explain/recovery.md, "Fewer ranks than TP"): when one may
+/* Replicas of fewer ranks than TP (docs/develop/recovery.md, "Fewer ranks than TP"): when one may
  * be formed, and of how many ranks. Queries of the registry; elastic_grow.h gives such replicas up
  * again. With --elastic-tp alone. Loop thread. */
 #include "head/cluster/registry.h"

@@ -1,5 +1,5 @@
 #pragma once
-/* The lease decides which of two heads serves: the state machine of docs/explain/recovery.md ("A
+/* The lease decides which of two heads serves: the state machine of docs/develop/recovery.md ("A
  * standby head"). Pure: what the store answers, whether it can be reached and what time it is go
  * in; what to ask next and what to do come out. The clock is one that is only ever compared with
  * itself. Loop thread. */

@@ -1,6 +1,6 @@
 #pragma once
 /* Two heads of one cluster: this one waits, and serves when it has the lease. The wiring of
- * head/lease/lease.h and head/lease/store.h to the loop; docs/explain/recovery.md ("A standby
+ * head/lease/lease.h and head/lease/store.h to the loop; docs/develop/recovery.md ("A standby
  * head"). Loop thread.
  */
 #include "common/loop/loop.h"

@@ -1,5 +1,5 @@
 #pragma once
-/* Roles of replicas, as far as they are of use now (docs/explain/recovery.md, "Moving requests"). A
+/* Roles of replicas, as far as they are of use now (docs/develop/recovery.md, "Moving requests"). A
  * decode replica gets its requests, with their KV blocks, from prefill replicas: where it can get
  * them from none, both compute prompts and what follows, as replicas without a role do. Loop
  * thread. */

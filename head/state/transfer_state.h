@@ -1,5 +1,5 @@
 #pragma once
-/* Requests that move from one replica to another while they run (docs/explain/recovery.md, "Moving
+/* Requests that move from one replica to another while they run (docs/develop/recovery.md, "Moving
  * requests"): who moves, where to, whether its KV blocks are copied first, and what becomes of it
  * when something fails. A move of a request is
  *

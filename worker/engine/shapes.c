@@ -1,4 +1,4 @@
-/* Which smaller TPs an engine could take ranks of (docs/explain/recovery.md, "Fewer ranks than
+/* Which smaller TPs an engine could take ranks of (docs/develop/recovery.md, "Fewer ranks than
  * TP"). One rule: whatever rank slot it takes there, it never has more memory than it was opened
  * with. The shard grows, so its KV cache shrinks by as much; where less than one sequence of full
  * length is left the TP is none. What lies beside the engine (a draft model, whose KV cache stays

@@ -1,5 +1,5 @@
 #pragma once
-/* The ranks of smaller TPs that an engine could take (docs/explain/recovery.md, "Fewer ranks than
+/* The ranks of smaller TPs that an engine could take (docs/develop/recovery.md, "Fewer ranks than
  * TP").
  */
 #include "worker/engine/state.h"

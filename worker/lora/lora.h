@@ -1,6 +1,6 @@
 #pragma once
 /* The adapters that one rank holds, and what they add to the rows that have one
- * (docs/reference/models.md, "LoRA"). Room for max_loras of them at max_rank is taken with the
+ * (docs/develop/models.md, "LoRA"). Room for max_loras of them at max_rank is taken with the
  * shard, so that loading later cannot run out of memory. Slots belong to the rank's shard; which
  * adapters are held (id, folder) outlives it. Compute thread only. */
 #include "proto/adapters.h"

@@ -1,7 +1,10 @@
 #pragma once
 /* What is known of GPUs and of the machines that clouds rent out with them: two tables, and how
- * people write the names in them. Figures are the makers' own, without sparsity
- * (docs/how-to/plan.md says which sheet). Everything here is static; any thread. */
+ * people write the names in them. Memory is what nvidia-smi shows, as Modal has published it of
+ * its machines (A10, L4, L40S, A100, H100, H200, T4). The rest are the makers' figures as they are
+ * generally quoted, without sparsity, links in one direction: NVIDIA's sheets of the GPU's name,
+ * "A10G for AWS G5" (2022), "DGX B200" (an eighth of it); SXM where the name does not say PCIE or
+ * NVL. Everything here is static; any thread. */
 #include "common/base/status.h"
 #include "common/base/str.h"
 

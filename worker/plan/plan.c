@@ -14,7 +14,7 @@
 #include "worker/executor/step/samplers.h"
 
 /* What a GPU has for each logit: the number and what sampling needs; and what lies there whatever
- * the model is. As counted with the kernels' own functions (docs/how-to/plan.md). */
+ * the model is. As counted with the kernels' own functions (tests/e2e/test_plan_gpus.py). */
 enum { LOGIT_BYTES = 12 };
 #define SCRATCH_BYTES (128ull << 20)
 

@@ -51,7 +51,8 @@ struct plan_pass {
     uint32_t n_rows, vocab_size;
     uint32_t n_chosen, hidden, expert_width; /* of a mixture, on this rank; or zeros */
 };
-/* Within 6 % of what is counted of models that anybody uses (docs/how-to/plan.md). */
+/* Within 6 % of the counted bytes for the models of bench/models (test_plan_gpus.py), but for the
+ * one called negligible, which gets twice as much. */
 uint64_t plan_estimate_activations(const struct plan_pass *p);
 /* Bytes of KV cache that a token has in all ranks together, while no window has passed over it. */
 uint64_t plan_token_bytes(const struct plan *p);

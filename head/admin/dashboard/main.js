@@ -1,4 +1,4 @@
-// The dashboard of the head: no framework, no other host, no inline script. docs/how-to/dashboard.md has the design.
+// The dashboard of the head: no framework, no other host, no inline script. docs/develop/pages.md has the design.
 import { $, GROUP as G, SAMPLE as S, WORKER as W, clock, integer, make, natural, percent, put, rate, seconds, uptime } from "./model.js";
 import { Feed } from "./feed.js";
 import { ofBrowser } from "./store.js";

@@ -11,7 +11,7 @@ use crate::base::heap;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::Arc;
 
-/// A matcher may have so many times its first size, this beside it, and this for each token of its text: docs/reference/structured-outputs.md
+/// A matcher may have so many times its first size, this beside it, and this for each token of its text: docs/develop/structured-outputs.md
 /// has what honest ones take.
 const TIMES_FIRST: u64 = 4;
 const AHEAD: u64 = 24 << 20;

@@ -7,7 +7,7 @@
 #include "worker/executor/device/model.h"
 #include "worker/executor/state.h"
 
-/* A draft is a row more, and on a CPU rows cost: docs/explain/performance.md, "Speculation". */
+/* A draft is a row more, and on a CPU rows cost: bench/results/speculation.md. */
 enum { DRAFT_MAX_SEQS = 2 };
 
 static uint64_t cpu_memory_bytes(const struct executor_model *x)

@@ -17,8 +17,8 @@
 #include "worker/kv/chunks.h"
 #include "worker/setup/options.h"
 
-/* Rows are cheap while a step waits for the weights to be read: docs/explain/performance.md,
- * "Speculation". */
+/* Rows are cheap while a step waits for the weights to be read (bench/results/speculation.md has
+ * the cost of a row on a CPU). */
 enum { DRAFT_MAX_SEQS = 32 };
 /* A pass's rows: a prompt's chunk in one piece where the head plans as much. */
 enum { PASS_ROWS_LARGE = 8192, PASS_ROWS = 2048 };
