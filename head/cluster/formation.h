@@ -1,5 +1,5 @@
 #pragma once
-/* One replica's life: the formation state machine of docs/develop/protocol.md ("Groups"). Loop
+/* One replica's life: the formation state machine of docs/develop/protocol.md ("Replicas"). Loop
  * thread. */
 #include "head/cluster/registry.h"
 
