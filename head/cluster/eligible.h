@@ -18,5 +18,5 @@ const struct worker *eligible_unlike(const struct cluster *c, const struct worke
 /* Returns true when a replica of g's size could form after g is dissolved, without its draining
  * members. */
 bool eligible_could_replace(const struct cluster *c, const struct replica *g);
-bool eligible_could_form(const struct cluster *c,
-                         uint64_t without); /* adapters to ignore, as bits */
+/* Returns true when free workers could form a replica. `without`: adapters to ignore, as bits. */
+bool eligible_could_form(const struct cluster *c, uint64_t without);

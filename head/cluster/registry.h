@@ -12,9 +12,8 @@
 struct cluster_fns {
     void *ctx;
     void (*on_ready)(void *ctx, struct replica *g);
-    void (*on_down)(void *ctx,
-                    /* the replica was READY; its epoch executes nothing more for us */
-                    struct replica *g);
+    /* the replica was READY; its epoch executes nothing more for us */
+    void (*on_down)(void *ctx, struct replica *g);
     /* A rank of a READY replica sent Hello again. Returns true when nothing was lost with the
      * old session. */
     bool (*may_go_on)(void *ctx, const struct replica *g, const struct worker *w,
@@ -75,8 +74,8 @@ struct cluster {
 /* Handles the term in any role's Hello. Call before Welcome is sent. */
 void cluster_see_term(struct cluster *c, uint64_t term_seen, uint64_t told_term);
 bool cluster_term_is_foreign(const struct cluster *c, uint64_t term_seen, uint64_t told_term);
-bool cluster_owns_term(const struct cluster *c,
-                       uint64_t term_epoch); /* true when this head took the epoch's term */
+/* true when this head took the epoch's term */
+bool cluster_owns_term(const struct cluster *c, uint64_t term_epoch);
 void cluster_set_term(struct cluster *c, uint64_t term); /* called with the term of the lease */
 uint64_t cluster_need_term(struct cluster *c);           /* takes a term now if there is none */
 uint64_t cluster_next_epoch(struct cluster *c);

@@ -19,7 +19,7 @@ struct replica {
     uint64_t id;
     enum replica_state state;
     uint64_t epoch, old_epoch; /* old_epoch: epoch that a Reset continues */
-    uint32_t tp, world;        /* of this epoch; smaller than the cluster's when shrunk */
+    uint32_t tp, world;        /* ranks in this epoch; smaller than the cluster's when shrunk */
     struct worker **members;   /* [world]; NULL = lost */
     bool grows;                /* dissolved to become whole, and not formed again yet */
     bool is_rest;              /* WAITING only for its old ranks (adoption.c) */
