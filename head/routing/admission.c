@@ -157,7 +157,8 @@ void admission_place(struct head_core *h)
         return;
     g->passed_over = false;
     place_held(h);
-    if (g->passed_over) { /* no other tenant could use the turn */
+    /* a tenant was passed over, and the others have had their chance: turns no longer count */
+    if (g->passed_over) {
         g->looks++;
         g->any_turn = true;
         place_held(h);

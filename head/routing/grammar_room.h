@@ -5,8 +5,8 @@
  *
  * A quarter of the room is for grammars and the rest for matchers. Waiting requests keep their
  * grammars, so grammars must never fill the room that a matcher waits for. Three quarters of
- * either part are open to every tenant. Of the rest no tenant gets more than an eighth of the
- * part. A request without room waits. Matchers grow: when they exceed their part, the youngest
+ * either part are open to every tenant. A tenant gets at most an eighth of the part from the
+ * rest. A request without room waits. Matchers grow: when they exceed their part, the youngest
  * request of the tenant with the most is put aside. It waits for room and goes on where it was.
  * Loop thread. */
 #include "head/state/head_core.h"

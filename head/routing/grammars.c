@@ -168,8 +168,7 @@ static void sweep(struct head_core *h, struct engine_slot *l)
     t->sweep_at = t->n + KEPT / 2 > KEPT ? t->n + KEPT / 2 : KEPT;
 }
 
-/* Half of the table is open to every tenant. Of the other half no tenant gets more than its
- * part. */
+/* Half of the table is open to every tenant. In the other half a tenant is limited to its part. */
 static bool has_room(const struct engine_slot_grammars *t, const struct request *r)
 {
     uint32_t n_own = 0;

@@ -368,7 +368,7 @@ static void failed(struct head_core *h, struct transfer *x)
                  (unsigned long long)x->id, (unsigned long long)x->request.hi,
                  (unsigned long long)x->request.lo, x->i_choice, log_quote(x->why));
     }
-    let_go(h, x, TRANSFER_FROM); /* no rank that still reads them has an order to report to */
+    let_go(h, x, TRANSFER_FROM); /* a rank may still read them, but nobody will use its copy */
     if (side_is_quiet(&x->sides[TRANSFER_TO], true)) {
         let_go(h, x, TRANSFER_TO);
         end(h, x, again_ns);
