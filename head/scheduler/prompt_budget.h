@@ -10,10 +10,10 @@ struct scheduler;
 struct seq;
 
 struct prompt_budget {
-    uint32_t any,
-        resumed;    /* time in tokens: `any` for every prompt, `resumed` only for resumed ones */
-    uint32_t rows;  /* rows left in the plan */
-    double sampled; /* tokens that a row with logits costs more than another row */
+    /* time in tokens: `any` for every prompt, `resumed` only for resumed ones */
+    uint32_t any, resumed;
+    uint32_t rows;             /* rows left in the plan */
+    double sampled;            /* tokens that a row with logits costs more than another row */
     struct row_shares *shares; /* splits `any` by tenant; NULL = not split */
 };
 

@@ -56,9 +56,8 @@ struct seq {
     uint32_t i_tenant; /* index into the queue's tenants */
     /* mask_units: cost of the mask of its last run */
     uint32_t i_mask_share, mask_round, mask_units;
-    bool had_mask,
-        /* asks_prompt_logprobs: rows of its prompt have logits, as of scheduler_add */
-        asks_prompt_logprobs;
+    /* asks_prompt_logprobs: rows of its prompt have logits, as of scheduler_add */
+    bool had_mask, asks_prompt_logprobs;
     struct seq_heap_node wait;
     struct seq *next, *prev; /* links of the list of all, in order of add */
     struct seq *next_ended;
