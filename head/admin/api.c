@@ -25,7 +25,7 @@
 #include "head/admin/stream.h"
 
 enum { MAX_ASKER = 64 }; /* bytes */
-#define BY_LOCAL "local" /* `by` without keys: a caller on this machine */
+#define BY_LOCAL "local" /* name in `by` when there are no keys: a caller on this machine */
 
 struct admin_api {
     struct loop *loop;

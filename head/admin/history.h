@@ -19,7 +19,7 @@ struct history_sample {
 };
 
 struct history {
-    struct history_sample *ring; /* [HISTORY_SAMPLES] */
+    struct history_sample *ring; /* [HISTORY_SAMPLES]; sample i is at i % HISTORY_SAMPLES */
     uint64_t n;                  /* samples ever taken; also the number of the next one */
     uint64_t n_finished, n_failed, n_cancelled, n_preempted; /* totals at the last sample */
 };

@@ -39,6 +39,6 @@ const char *adapters_why_not(const struct cluster *c, struct str name);
  * the id. */
 typedef bool adapters_in_use_fn(const void *ctx, uint64_t id);
 void adapters_tick(struct cluster *c, adapters_in_use_fn *in_use, const void *ctx);
-/* like adapters_tick without `in_use`; call after any event */
+/* Like adapters_tick without `in_use`. Call after any event. */
 void adapters_turn(struct cluster *c);
 const char *adapter_state_name(enum adapter_state s);

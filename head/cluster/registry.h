@@ -12,13 +12,13 @@
 struct cluster_fns {
     void *ctx;
     void (*on_ready)(void *ctx, struct replica *g);
-    /* the replica was READY; its epoch executes nothing more for us */
+    /* The replica was READY and its epoch is over: it executes nothing more for us. */
     void (*on_down)(void *ctx, struct replica *g);
     /* A rank of a READY replica sent Hello again. Returns true when nothing was lost with the
      * old session. */
     bool (*may_go_on)(void *ctx, const struct replica *g, const struct worker *w,
                       const struct worker_info *said);
-    /* for draining: returns true when nothing runs on the replica */
+    /* For draining: returns true when nothing runs on the replica. */
     bool (*is_idle)(void *ctx, const struct replica *g);
 };
 
@@ -67,14 +67,15 @@ struct cluster {
     uint64_t config_seen_ns, n_formations, n_formation_failures, n_adoptions, n_failures;
     /* n_worker_departures: workers that were told to leave */
     uint64_t n_worker_losses, n_worker_departures;
-    struct cluster_failure failures[CLUSTER_FAILURES]; /* ring */
+    /* ring of the last failures, by number % CLUSTER_FAILURES */
+    struct cluster_failure failures[CLUSTER_FAILURES];
     struct adapters adapters;
 };
 
 /* Handles the term in any role's Hello. Call before Welcome is sent. */
 void cluster_see_term(struct cluster *c, uint64_t term_seen, uint64_t told_term);
 bool cluster_term_is_foreign(const struct cluster *c, uint64_t term_seen, uint64_t told_term);
-/* true when this head took the epoch's term */
+/* Returns true when this head took the epoch's term. */
 bool cluster_owns_term(const struct cluster *c, uint64_t term_epoch);
 void cluster_set_term(struct cluster *c, uint64_t term); /* called with the term of the lease */
 uint64_t cluster_need_term(struct cluster *c);           /* takes a term now if there is none */
@@ -95,8 +96,8 @@ const char *worker_state_name(const struct worker *w);
 const struct worker_shape *worker_shape_of(const struct worker_desc *d, uint32_t tp);
 
 struct replica *replica_find(const struct cluster *c, uint64_t id);
-/* has fewer ranks than TP */
+/* Returns true when the replica has fewer ranks than TP. */
 bool replica_is_shrunk(const struct cluster *c, const struct replica *g);
-/* an old rank of an is_rest replica is still connected */
+/* Returns true when an old rank of an is_rest replica is still connected. */
 bool replica_has_rest(const struct cluster *c, const struct replica *g);
 const char *replica_state_name(enum replica_state s);

@@ -37,6 +37,6 @@ struct replica {
     bool gives_prompt_logprobs;                       /* every rank gives prompt_logprobs */
     enum replica_role role;                           /* role of all members */
     struct kv_group kv_groups[CLUSTER_MAX_KV_GROUPS]; /* n_blocks = minimum over the ranks */
-    uint8_t *comm_id;                                 /* [n_comm_id] */
+    uint8_t *comm_id; /* communicator id from rank 0, n_comm_id bytes */
     uint32_t n_blocks[CLUSTER_MAX_KV_GROUPS];
 };

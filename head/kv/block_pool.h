@@ -42,7 +42,7 @@ void block_pool_keep(struct block_pool *p, uint32_t id, bool keep);
 /* The results of all steps up to this one have arrived. */
 void block_pool_on_done(struct block_pool *p, uint64_t step);
 
-/* call before block_pool_acquire */
+/* Call some time before block_pool_acquire of the same block. */
 void block_pool_prefetch(const struct block_pool *p, uint32_t id);
 
 uint32_t block_pool_size(const struct block_pool *p);
@@ -54,7 +54,7 @@ enum block_use { BLOCK_EMPTY, BLOCK_CACHED, BLOCK_OWNED, BLOCK_SHARED, BLOCK_USE
  * count as free. */
 void block_pool_count(const struct block_pool *p, uint32_t begin, uint32_t end, uint32_t stride,
                       uint32_t counts[BLOCK_USE_COUNT]);
-/* false for a block in quarantine */
+/* Returns false for a block in quarantine. */
 bool block_pool_is_free(const struct block_pool *p, uint32_t id);
 /* For tests: checks that the lists are consistent and each block is in exactly one place. */
 bool block_pool_check(const struct block_pool *p, struct error *err);

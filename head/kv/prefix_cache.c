@@ -21,7 +21,7 @@ struct entry {
     struct block_hash hash, parent_hash;
     uint64_t content, parent_content;
     uint32_t n;     /* tokens in `ids` */
-    uint32_t ids[]; /* [block_tokens] */
+    uint32_t ids[]; /* [block_tokens], the first n are valid */
 };
 
 /* A slot points to a block that has, or had, a hash with this tag in this bucket. Eight tags are

@@ -66,7 +66,7 @@ struct prefix_registered {
  * former registration is forgotten. */
 struct prefix_registered prefix_cache_register(struct prefix_cache *c, uint32_t block,
                                                const struct prefix_key *k);
-/* allowed for blocks that are not registered */
+/* Forgets a block. It need not be registered. */
 void prefix_cache_forget(struct prefix_cache *c, uint32_t block);
 
 /* Prefetch for walks that are known in advance: the bucket, which find and register touch first,

@@ -45,7 +45,7 @@ void blocks_alloc(struct blocks *b, struct blocks_group *g, uint32_t *ids, uint3
 /* Returns the reserve of blocks that new sequences must leave free when n_running sequences run. */
 uint64_t blocks_spare_for_others(const struct blocks_group *g, uint32_t n_running);
 
-/* prefix.c: returns r's hashes for this block size. Returns NULL when `r` is not hashed. */
+/* Returns r's hashes for this block size (prefix.c). Returns NULL when `r` is not hashed. */
 struct prefix_chain *blocks_chain_of(const struct request *r, uint32_t block_tokens);
 struct prefix_key blocks_key_of(const struct prefix_chain *c, const struct request *r, uint32_t i,
                                 uint64_t parent_content);

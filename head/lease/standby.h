@@ -16,7 +16,7 @@ struct standby_options {
     /* Returns the word for this head's keys now (store_set_keys). The keys may change while it
      * waits. */
     void (*read_keys)(void *ctx, char out[STANDBY_KEYS_BYTES]);
-    /* also called when the term rises while it serves */
+    /* Also called when the term rises while it serves. */
     void (*on_serve)(void *ctx, uint64_t term);
     void (*on_step_down)(void *ctx);
     void (*on_released)(void *ctx);

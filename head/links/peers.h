@@ -57,8 +57,8 @@ struct peers {
     struct rng *rng;                     /* for session numbers */
     uint64_t now_ns;                     /* time of the last frame or tick */
     uint64_t term;                       /* this head's term, for Welcome; set by the cluster */
-    struct peer **all;                   /* [n] */
-    struct peer **buckets;               /* [n_buckets], by address; n_buckets is a power of two */
+    struct peer **all;     /* [n] all peers; an entry's index changes when another is removed */
+    struct peer **buckets; /* [n_buckets], by address; n_buckets is a power of two */
     uint32_t n, n_buckets;
     struct arena decode, encode;
     struct strbuf frame;

@@ -9,7 +9,8 @@
  * zigzag. A time is the signed difference to the previous time in the file. The sums are XXH3,
  * seeded with the chunk's number, so that a lost or doubled chunk is detected as well as a
  * flipped byte. A file that ends inside a chunk was cut off by a crash and is valid up to there.
- * A replica is named by its index i, as varint; a request by its arrival number. */
+ * The comment behind each kind lists its fields. A replica is named by its index i, as varint; a
+ * request by its arrival number. */
 #include <string.h>
 #include <xxhash.h>
 

@@ -9,18 +9,18 @@ struct step_log_event {
     enum step_log_kind kind;
     uint32_t i_replica;
     uint64_t now_ns;    /* for kinds with a time */
-    struct str version; /* START */
+    struct str version; /* START: the writer's version */
     uint64_t wall_offset_ns;
-    uint64_t id, term_epoch; /* REPLICA */
+    uint64_t id, term_epoch; /* REPLICA: its id, its epoch and the configuration below */
     struct scheduler_config config;
     struct request request; /* ADD, IMPORT; without scheduler, arena or room for more ids */
-    uint64_t n_idle;        /* IDLE */
-    uint64_t arrival_seq;   /* REMOVE, ENDED, HOLD, LEAVE */
+    uint64_t n_idle;        /* IDLE: steps without a plan */
+    uint64_t arrival_seq;   /* REMOVE, ENDED, HOLD, LEAVE: the request's arrival number */
     uint32_t n_tokens;      /* HOLD, IMPORT; `id` is theirs too, and that of IMPORTED and LET_GO */
     enum finish_reason finish;
     struct str plan; /* PLAN: bytes of step_log_put_plan */
     struct msg_result result;
-    enum status status; /* REFUSED, DONE */
+    enum status status; /* REFUSED, DONE: outcome of the call */
     uint32_t n_events, n_ended;
 };
 

@@ -5,7 +5,7 @@
 #define REQUEST_ROWS_ENDED 1024u
 
 struct ended_requests {
-    struct request_row *ring; /* [REQUEST_ROWS_ENDED] */
+    struct request_row *ring; /* [REQUEST_ROWS_ENDED]; the newest is at (n - 1) % that */
     uint64_t n;               /* requests that ever ended */
 };
 void ended_requests_init(struct ended_requests *e);

@@ -34,7 +34,7 @@ bool seq_before(const struct seq *a, const struct seq *b);
 
 void seq_queue_init(struct seq_queue *q, int64_t quantum);
 void seq_queue_fini(struct seq_queue *q);
-/* enters the scheduler; does not wait yet */
+/* The sequence enters the scheduler. It does not wait yet. */
 void seq_queue_enter(struct seq_queue *q, struct seq *x);
 void seq_queue_leave(struct seq_queue *q, struct seq *x); /* leaves the scheduler; must not wait */
 void seq_queue_push(struct seq_queue *q, struct seq *x);  /* begins to wait */

@@ -115,7 +115,7 @@ void scheduler_let_go(struct scheduler *s, uint64_t id); /* an unknown id is all
 /* Stops `r`, which is about to move. Returns true when no result of it is pending, so that it
  * can be removed without loss. */
 bool scheduler_leave(struct scheduler *s, struct request *r);
-/* true when no result of it is pending any more */
+/* Returns true when no result of `r` is pending any more. */
 bool scheduler_may_leave(const struct request *r);
 /* Returns the next running request in order of service. Start with *i = 0. Returns NULL at the
  * end. */

@@ -7,12 +7,12 @@
  * missing. */
 struct seq *seq_new(struct scheduler *s, struct request *r);
 void seq_free(struct scheduler *s, struct seq *x);
-/* before it runs; false = no memory */
+/* Reserves the memory to run. Returns false when it is missing. */
 MUST_USE bool seq_make_room(struct scheduler *s, struct seq *x);
 /* The list of all sequences, in order of scheduler_add. */
 void sequences_append(struct scheduler *s, struct seq *x);
 void sequences_remove(struct scheduler *s, struct seq *x);
-/* list of ended sequences, until they are popped */
+/* Appends to the list of ended sequences, which are popped in order. */
 void sequences_append_ended(struct scheduler *s, struct seq *x);
 
 void running_insert(struct scheduler *s, struct seq *x);

@@ -70,10 +70,10 @@ struct scheduler {
     struct seq **running; /* in order of seq_before; NULL = left since the last step */
     uint32_t n_running, running_end, n_prompts; /* n_prompts: running sequences with is_prompt */
     struct seq_queue waiting;
-    struct seq **slots; /* [max_num_seqs] */
+    struct seq **slots; /* [max_num_seqs]: the running sequence of each slot; NULL = free */
     uint32_t *free_slots, n_free_slots;
     uint32_t *left_slots, n_left_slots; /* slots to report as finished in the next plan */
-    struct step_record records[SCHEDULER_MAX_DEPTH]; /* by step % depth */
+    struct step_record records[SCHEDULER_MAX_DEPTH]; /* steps in flight, by step % depth */
     uint32_t n_ahead;                                /* entries in flight with drafts */
     struct scheduler_event *events;                  /* events of the last result */
     uint32_t n_events;

@@ -41,7 +41,7 @@ struct gateway_peer {
     /* [outbox_cap]; requests with data to deliver are in [begin, end), oldest first */
     struct request **outbox;
     uint32_t outbox_begin, outbox_end, outbox_cap; /* places in outbox; a NULL entry was dropped */
-    struct refusal *refusals;                      /* [refusals_cap] */
+    struct refusal *refusals; /* [refusals_cap]; the first n_refusals are still to be sent */
     struct msg_cluster told;  /* last Cluster message sent, without its model */
     bool was_told, was_swept; /* was_swept: requests that were not submitted again are cancelled */
     /* told_adapters: 1 + n_changes of the adapters sent; 0 = never */

@@ -55,7 +55,7 @@ struct head_core {
     uint32_t n_held, n_waiting; /* n_waiting: held and queued requests, updated each turn */
     uint64_t arrival_seq, n_placed;
     uint64_t calm_since_ns;           /* see request_may_be_tried; 0 = no replica yet */
-    struct engine_slot *engine_slots; /* [max_replicas] */
+    struct engine_slot *engine_slots; /* [max_replicas], by the replica's index */
     uint32_t *live; /* [max_replicas]: indices of slots with a scheduler, ascending */
     uint32_t n_live;
     uint32_t n_running, n_queued; /* sums over live engine slots, as of their last plans */
@@ -71,7 +71,8 @@ struct head_core {
     struct metric *rank_wait;    /* histogram; NULL = not recorded */
     struct metric *step_tokens;  /* histogram; NULL = not recorded */
     struct served_model served;  /* model of the ready replicas, or of the last ones */
-    struct throughput_sample samples[THROUGHPUT_SAMPLES]; /* ring */
+    /* ring, by n_samples % THROUGHPUT_SAMPLES */
+    struct throughput_sample samples[THROUGHPUT_SAMPLES];
     uint64_t n_samples;
     struct cluster_load load; /* load last sent to gateways */
     uint64_t load_ns;         /* time of `load`; 0 = never */

@@ -22,8 +22,8 @@ struct transfer_side {
     uint64_t epoch;
     bool is_over;      /* its epoch has ended, and its blocks with it */
     uint8_t *told;     /* [n_ranks]; NULL = nothing is sent to ranks */
-    uint8_t *answered; /* [n_ranks] */
-    uint32_t *blocks;  /* [n_blocks] */
+    uint8_t *answered; /* [n_ranks]: the rank has answered */
+    uint32_t *blocks;  /* [n_blocks]: block ids on this side */
 };
 
 struct transfer {
@@ -36,7 +36,7 @@ struct transfer {
     struct transfer_side sides[2];
     uint32_t n_tokens, n_blocks;
     struct request_salt salt; /* salt of the request together with the copied blocks */
-    uint32_t *block_groups;   /* [n_blocks] */
+    uint32_t *block_groups;   /* [n_blocks]: KV group of each block */
     uint64_t n_bytes;         /* bytes per rank */
     uint64_t start_ns, took_ns;
     uint8_t comm_id[TRANSFER_ID_BYTES];
@@ -50,7 +50,6 @@ struct transfers {
     uint64_t last_id;
     double bytes_per_s; /* mean per rank */
     uint64_t n_done, n_failed, n_bytes;
-    uint64_t n_moved,
-        /* n_moved: requests that went on elsewhere; n_recomputed: those without blocks */
-        n_recomputed;
+    /* n_moved: requests that went on elsewhere; n_recomputed: those without blocks */
+    uint64_t n_moved, n_recomputed;
 };
