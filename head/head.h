@@ -6,8 +6,8 @@
 
 struct head;
 
-/* Binds both ports. With Redis, the bus is bound only when the head has the lease.
- * STATUS_EXISTS: a port is in use. */
+/* Binds both ports. With Redis, the bus is bound only when the head has the lease. Returns
+ * STATUS_EXISTS when a port is in use. */
 MUST_USE enum status head_start(struct loop *l, const struct head_options *o, struct head **out,
                                 struct error *err);
 /* Ends the loop: at once, or when the lease has been released. */

@@ -27,8 +27,9 @@ struct stream_options {
 struct stream;
 struct stream *stream_new(struct loop *l, struct head_core *core, const struct stream_options *o);
 void stream_free(struct stream *s); /* ends the open streams; NULL is allowed */
-/* Begins the answer. STATUS_LIMIT: too many listeners. STATUS_INVALID: a bad query. After an
- * error the caller still owns the request and answers it with `err`. */
+/* Begins the answer. Returns STATUS_LIMIT when there are too many listeners, and STATUS_INVALID
+ * when the query is wrong. After an error the caller still owns the request and answers it with
+ * `err`. */
 MUST_USE enum status stream_open(struct stream *s, struct http_request *r, struct error *err);
 /* `s` may be NULL, and `r` may be unknown */
 void stream_on_abort(struct stream *s, struct http_request *r);

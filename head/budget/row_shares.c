@@ -243,7 +243,8 @@ void row_shares_want_time(struct row_shares *m, uint16_t i, uint64_t n)
         m->all[i].wanted += n;
 }
 
-/* True when this tenant has a waiting request (or a decode that waits for its mask) and computes
+/* Returns true when this tenant has a waiting request (or a decode that waits for its mask) and
+ * computes
  * no prompt. */
 static bool has_newcomers(const struct row_share *s)
 {

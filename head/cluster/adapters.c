@@ -230,7 +230,8 @@ enum status adapters_unload(struct cluster *c, const struct adapter_order *o, st
     return STATUS_OK;
 }
 
-/* True while the head may still learn from workers which adapters its predecessor had loaded. */
+/* Returns true while the head may still learn from workers which adapters its predecessor had
+ * loaded. */
 static bool is_young(const struct cluster *c)
 {
     return c->adapters.met_ns == 0 || c->now_ns - c->adapters.met_ns < ADAPTERS_YOUNG_NS;

@@ -14,8 +14,9 @@
 #include "head/cluster/registry.h"
 
 /* An order to load or unload. `taken`: the model's own name, which is not allowed.
- * Errors: STATUS_UNSUPPORTED: LoRA is off. STATUS_INVALID: bad name. STATUS_EXISTS: already
- * loaded, and in_place is false. STATUS_LIMIT: --max-loras is reached. */
+ * The functions return STATUS_UNSUPPORTED when LoRA is off, STATUS_INVALID for a bad name,
+ * STATUS_EXISTS when the name is loaded and in_place is false, and STATUS_LIMIT when --max-loras
+ * is reached. */
 struct adapter_order {
     struct str name, path;
     bool in_place;
@@ -24,7 +25,7 @@ struct adapter_order {
 };
 MUST_USE enum status adapters_load(struct cluster *c, const struct adapter_order *o,
                                    struct rng *rng, struct error *err);
-/* STATUS_NOT_FOUND: no adapter has this name. */
+/* Returns STATUS_NOT_FOUND when no adapter has this name. */
 MUST_USE enum status adapters_unload(struct cluster *c, const struct adapter_order *o,
                                      struct error *err);
 /* Tells whether a request may use the name: now, soon, or never. */

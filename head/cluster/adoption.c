@@ -14,7 +14,8 @@
 
 enum verdict { ADOPT, WAIT, GIVE_UP };
 
-/* True when a free worker without an epoch has the ordinal of the missing rank. The old replica
+/* Returns true when a free worker without an epoch has the ordinal of the missing rank. The old
+ * replica
  * then cannot come back. */
 static bool rank_slot_was_retaken(const struct cluster *c, uint64_t replica_id, uint32_t position)
 {

@@ -12,7 +12,7 @@ bool elastic_may_join(const struct cluster *c, const struct worker *w, uint32_t 
     return eligible_may_place(c, w) && worker_shape_of(&w->desc, tp);
 }
 
-/* True when the worker will soon be free: it ends an old epoch, or may still be adopted. */
+/* Returns true when the worker will soon be free: it ends an old epoch, or may still be adopted. */
 static bool is_coming_free(const struct cluster *c, const struct worker *w)
 {
     bool aborts = w->abort_epoch != 0 || (w->replica && w->replica->state == REPLICA_ABORTING);
@@ -28,7 +28,8 @@ static bool may_be_whole(const struct cluster *c, const struct worker *like)
     return n >= c->world;
 }
 
-/* True when enough workers of one kind offer this TP and have been connected for at least
+/* Returns true when enough workers of one kind offer this TP and have been connected for at
+ * least
  * here_ns. */
 static bool are_enough(const struct cluster *c, const struct worker *like, uint32_t tp,
                        uint64_t here_ns)

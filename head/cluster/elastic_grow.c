@@ -18,7 +18,8 @@ static uint32_t count_settled(const struct cluster *c, const struct worker *like
     return n;
 }
 
-/* True when so many workers are free that spares are left once the replica is whole. A single
+/* Returns true when so many workers are free that spares are left once the replica is whole. A
+ * single
  * worker that comes and goes then cannot make it small again. Several that leave together can,
  * so this early growth is not done twice in a row. */
 static bool may_grow_early(const struct cluster *c, const struct replica *g)
@@ -42,7 +43,8 @@ static bool may_grow(const struct cluster *c, const struct replica *g)
     return c->now_ns - g->ready_ns >= c->config.elastic_wait_ns || may_grow_early(c, g);
 }
 
-/* True when the replica becomes whole with the free workers. When these are not enough, other
+/* Returns true when the replica becomes whole with the free workers. When these are not enough,
+ * other
  * small replicas are added. `marked`: all replicas that must be dissolved for it. */
 static bool could_grow(const struct cluster *c, const struct replica *g, bool *marked)
 {

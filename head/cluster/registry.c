@@ -24,7 +24,8 @@ void cluster_see_term(struct cluster *c, uint64_t term_seen, uint64_t told_term)
         take_term(c, term_seen + 1);
 }
 
-/* True when a worker or gateway reports a term that another head took. Our own term comes back
+/* Returns true when a worker or gateway reports a term that another head took. Our own term
+ * comes back
  * from those that we told it. */
 bool cluster_term_is_foreign(const struct cluster *c, uint64_t term_seen, uint64_t told_term)
 {

@@ -190,7 +190,8 @@ static void forget_gateway(struct head_core *h, struct peer *peer, bool is_goodb
     peers_remove(&h->peers, peer);
 }
 
-/* True when the worker leaves as planned. Older workers do not send `planned`: they wished to
+/* Returns true when the worker leaves as planned. Older workers do not send `planned`: they
+ * wished to
  * drain and then send one of these texts. */
 static bool is_planned(const struct worker *w, const struct msg_goodbye *m)
 {

@@ -36,7 +36,7 @@ void head_core_drain_all(struct head_core *h, bool on, const char *by, uint64_t 
 /* `name`: 16 hex digits, a node or an ordinal (worker_name.h). */
 MUST_USE enum status head_core_find_worker(const struct head_core *h, struct str name,
                                            uint64_t *instance, struct error *err);
-/* STATUS_NOT_FOUND: there is no such worker. */
+/* Returns STATUS_NOT_FOUND when there is no such worker. */
 MUST_USE enum status head_core_drain_worker(struct head_core *h, uint64_t instance, bool on,
                                             const char *by, uint64_t now_ns);
 /* Logs the event that the program that starts workers has changed their number. */

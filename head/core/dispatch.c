@@ -286,7 +286,7 @@ void dispatch_turn(struct head_core *h)
 
 /* ---- results ---- */
 
-/* True when the model has all of these tokens. A rank never samples another one. */
+/* Returns true when the model has all of these tokens. A rank never samples another one. */
 static bool tokens_exist(const struct msg_result *m, uint32_t vocab_size)
 {
     for (uint32_t i = 0; i < m->n_items; i++) {
@@ -357,7 +357,8 @@ void dispatch_on_result(struct head_core *h, struct worker *w, const struct msg_
     h->grammars.n_results_meanwhile += n_events > 0 && h->grammars.n_waiting > 0;
 }
 
-/* True when steps are in flight, no rank is busy and no result comes. Only this check notices
+/* Returns true when steps are in flight, no rank is busy and no result comes. Only this check
+ * notices
  * such a lost result. */
 static bool is_stalled(const struct head_core *h, const struct engine_slot *l)
 {

@@ -36,8 +36,8 @@ static enum status share_grammar(struct head_core *h, const struct msg_submit *m
 }
 
 /* Makes a request from a Submit that is otherwise valid. Its grammar is shared with all requests
- * that have the same text. STATUS_LIMIT: there is no room for another grammar, which can only
- * happen to a new request. */
+ * that have the same text. Returns STATUS_LIMIT when there is no room for another grammar, which
+ * can only happen to a new request. */
 static enum status new_request(struct head_core *h, const struct msg_submit *m,
                                struct request **out, struct error *err)
 {
@@ -61,8 +61,8 @@ void submit_forget_grammar(struct kept_grammar *k)
 }
 
 /* Restores a grammar that the gateway sent before. Keeps m's grammar for later, or writes a copy
- * of `m` with the kept grammar to *out. Call for each Submit of the session, in order.
- * STATUS_LIMIT: the Submit has same_grammar, but there was no room to keep that grammar. */
+ * of `m` with the kept grammar to *out. Call for each Submit of the session, in order. Returns
+ * STATUS_LIMIT when the Submit has same_grammar but there was no room to keep that grammar. */
 static enum status recall_grammar(struct head_core *h, struct kept_grammar *k,
                                   const struct msg_submit *m, struct msg_submit *out,
                                   struct error *err)
@@ -107,7 +107,8 @@ static void refuse(struct head_core *h, struct gateway_peer *g, const struct msg
     h->n_failed++;
 }
 
-/* True when `m` is the same request and knows no token that we lack. The request then goes on
+/* Returns true when `m` is the same request and knows no token that we lack. The request then
+ * goes on
  * and nothing is computed again. Log-probabilities that were sent are freed, so the gateway must
  * know all of those. */
 static bool continues(const struct request *r, const struct msg_submit *m)
@@ -175,7 +176,8 @@ static uint64_t queue_length(const struct head_core *h)
     return h->n_waiting > n_free ? h->n_waiting - n_free : 0;
 }
 
-/* True when the queue is full for this tenant. A full queue still has room for tenants with few
+/* Returns true when the queue is full for this tenant. A full queue still has room for tenants
+ * with few
  * requests in it: a sixteenth of the queue for each, and one whole queue for all of them
  * together. */
 static bool queue_is_full(const struct head_core *h, uint64_t tenant)

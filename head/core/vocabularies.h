@@ -5,7 +5,7 @@
  * (an older version, the null device) is not compared. Pure. Loop thread. */
 #include "head/state/head_core.h"
 
-/* STATUS_UNSUPPORTED: the gateway's vocabulary is not that of the current model. */
+/* Returns STATUS_UNSUPPORTED when the gateway's vocabulary is not that of the current model. */
 MUST_USE enum status vocabularies_check_hello(struct head_core *h, const struct msg_hello *m,
                                               struct error *err);
 /* Ends the sessions of gateways that do not match a vocabulary that became known later. */

@@ -5,7 +5,7 @@
 #include "common/base/str.h"
 #include "head/cluster/cluster.h"
 
-/* STATUS_NOT_FOUND: no worker has this name. STATUS_INVALID: several workers do, and the text
- * names them. */
+/* Returns STATUS_NOT_FOUND when no worker has this name. Returns STATUS_INVALID when several
+ * workers do; the text then names them. */
 MUST_USE enum status worker_by_name(const struct cluster *c, struct str name, struct worker **out,
                                     struct error *err);

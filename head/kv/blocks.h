@@ -99,7 +99,8 @@ bool blocks_hash(const struct blocks *b, struct request *r);
  * missing. */
 bool blocks_make_room(struct request *r);
 
-/* False for requests with prompt_logprobs or a mean of hidden states, since these need every
+/* Returns false for requests with prompt_logprobs or a mean of hidden states, since these need
+ * every
  * position computed. */
 bool blocks_may_share(const struct request *r);
 /* Finds the cached prefix of r's ids; at least the last id remains to be run. `r` must be

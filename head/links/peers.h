@@ -10,7 +10,8 @@
 #include "proto/link/link.h"
 #include "proto/link/silence.h"
 
-/* Sends frames. STATUS_AGAIN: full, try later. STATUS_NOT_FOUND: the connection is gone. */
+/* Sends frames. `send` returns STATUS_AGAIN when the socket is full (try later), and
+ * STATUS_NOT_FOUND when the connection is gone. */
 struct head_io {
     void *ctx;
     enum status (*send)(void *ctx, struct bus_peer to, struct str frame);
@@ -102,11 +103,12 @@ void peers_revoke(struct peers *p, uint64_t now_ns);
 /* Removes and frees the peer. */
 void peers_remove(struct peers *p, struct peer *peer);
 
-/* STATUS_AGAIN: no credit or a full socket; nothing was sent. STATUS_CLOSED: no session.
- * STATUS_UNSUPPORTED: the peer's protocol version is older than this type. */
+/* Sends a message. Returns STATUS_AGAIN without credit or with a full socket; nothing was sent
+ * then. Returns STATUS_CLOSED without a session. Returns STATUS_UNSUPPORTED when the peer's
+ * protocol version is older than this type. */
 MUST_USE enum status peers_send(struct peers *p, struct peer *to, const struct msg *m);
-/* Send a frame that is encoded once for many peers. Session and sequence number are overwritten
- * for each. */
+/* For a frame that is sent to many peers: peers_encode encodes it once, and peers_send_encoded
+ * overwrites session and sequence number for each peer. */
 MUST_USE enum status peers_encode(struct peers *p, const struct msg *m, struct strbuf *out);
 MUST_USE enum status peers_send_encoded(struct peers *p, struct peer *to, enum msg_type type,
                                         struct strbuf *frame);

@@ -34,15 +34,15 @@ MUST_USE enum status step_log_open(const char *path, struct step_log_reader **ou
 MUST_USE enum status step_log_open_bytes(struct str bytes, struct step_log_reader **out,
                                          struct error *err);
 void step_log_close(struct step_log_reader *r);
-/* Reads the next event. Its data is valid until the next call. STATUS_CLOSED: the log has ended.
- * STATUS_INVALID: the file is damaged here. */
+/* Reads the next event. Its data is valid until the next call. Returns STATUS_CLOSED when the
+ * log has ended, and STATUS_INVALID when the file is damaged here. */
 MUST_USE enum status step_log_next(struct step_log_reader *r, struct step_log_event *e,
                                    struct error *err);
-/* After STATUS_CLOSED: returns the bytes of a chunk that was not completely written. Returns 0
- * when the log is complete. */
+/* Returns the bytes of a last chunk that was not completely written; 0 = the log is complete.
+ * Call after STATUS_CLOSED. */
 size_t step_log_n_cut(const struct step_log_reader *r);
 
-/* Decodes a logged plan. The ids of its admissions have only a length. STATUS_INVALID: the bytes
- * are not a plan. */
+/* Decodes a logged plan. The ids of its admissions have only a length. Returns STATUS_INVALID
+ * when the bytes are not a plan. */
 MUST_USE enum status step_log_get_plan(struct str bytes, struct arena *arena, struct msg_plan *out,
                                        struct error *err);

@@ -389,7 +389,8 @@ void step_log_plan(struct step_log *l, uint32_t i_replica, const struct msg_plan
     memcpy(l->out.bytes + begins - sizeof n, &n, sizeof n);
 }
 
-/* True when a replay needs the item. A replay makes no prompt_logprobs, so an item with only
+/* Returns true when a replay needs the item. A replay makes no prompt_logprobs, so an item with
+ * only
  * those is left out. */
 static bool is_replayed(const struct result_item *x)
 {

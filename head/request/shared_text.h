@@ -36,7 +36,7 @@ struct shared_texts {
 
 void shared_texts_init(struct shared_texts *t);
 /* Returns a reference to the text, and copies the text if it is new; it then counts for
- * `tenant`. STATUS_LIMIT: there is no room. `must`: ignores the limit. */
+ * `tenant`. Returns STATUS_LIMIT when there is no room. `must`: ignores the limit. */
 MUST_USE enum status shared_text_take(struct shared_texts *t, uint64_t tenant, struct str bytes,
                                       bool must, struct shared_text **out, struct error *err);
 /* Drops a reference; the last one frees the text. NULL is allowed. */

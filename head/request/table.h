@@ -7,7 +7,7 @@ struct request_table *request_table_new(uint32_t max_requests);
 void request_table_free(struct request_table *t); /* frees the requests in it */
 struct request *request_table_find(const struct request_table *t, struct request_id id,
                                    uint32_t i_choice);
-/* STATUS_LIMIT: the table is full. */
+/* Returns STATUS_LIMIT when the table is full. */
 MUST_USE enum status request_table_add(struct request_table *t, struct request *owned_r);
 void request_table_remove(struct request_table *t, struct request *r); /* does not free */
 uint32_t request_table_count(const struct request_table *t);

@@ -6,8 +6,8 @@
 /* Binds the adapter that the request names to the loaded one. Returns false when it is not
  * loaded yet, or when the request has ended because no such adapter exists. */
 bool adapter_bind(struct head_core *h, struct request *r);
-/* Checks a Submit before it becomes a request. STATUS_INVALID: there is no such adapter and none
- * is loading. */
+/* Checks a Submit before it becomes a request. Returns STATUS_INVALID when there is no such
+ * adapter and none is loading. */
 MUST_USE enum status adapter_bind_check(struct head_core *h, const struct msg_submit *m,
                                         struct error *err);
 bool adapter_bind_in_use(const void *core, uint64_t id);

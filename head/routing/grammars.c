@@ -438,7 +438,8 @@ void grammars_turn(struct head_core *h)
     }
 }
 
-/* True when its grammar is compiled. It then waits for its tenant's mask time or for room for
+/* Returns true when its grammar is compiled. It then waits for its tenant's mask time or for
+ * room for
  * its matcher. */
 static bool has_ready(const struct head_core *h, const struct request *r)
 {

@@ -19,7 +19,8 @@ const char *roles_advice(enum role_trouble t)
     return texts[t];
 }
 
-/* True when one of the two gives blocks to the other: a prefill replica gives to every replica
+/* Returns true when one of the two gives blocks to the other: a prefill replica gives to every
+ * replica
  * that is not one. */
 static bool is_partner(enum replica_role mine, enum replica_role other)
 {

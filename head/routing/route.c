@@ -96,7 +96,8 @@ static double answer_ns(const struct route *x, double n_tokens)
     return n_tokens * (x->speed.base_ns + x->speed.token_ns * n_rows);
 }
 
-/* True when a suspect runs there. With two suspects in one replica nobody could tell which one
+/* Returns true when a suspect runs there. With two suspects in one replica nobody could tell
+ * which one
  * caused a loss. */
 static bool has_suspect(const struct head_core *h, const struct engine_slot *l)
 {
@@ -105,7 +106,8 @@ static bool has_suspect(const struct head_core *h, const struct engine_slot *l)
            request_is_suspect(r);
 }
 
-/* True when the request fits. A request longer than the model allows is first cut to that length
+/* Returns true when the request fits. A request longer than the model allows is first cut to
+ * that length
  * (admission.c). */
 static bool is_room(const struct replica *g, const struct request *r, uint32_t most_tokens)
 {
@@ -143,7 +145,8 @@ static bool takes(const struct head_core *h, const struct engine_slot *l, const 
            !(request_is_suspect(r) && has_suspect(h, l));
 }
 
-/* True when all replicas that take requests are decode replicas; they then compute prompts too. */
+/* Returns true when all replicas that take requests are decode replicas; they then compute
+ * prompts too. */
 static bool only_decodes(const struct head_core *h)
 {
     for (uint32_t i = 0; i < h->n_live; i++) {
@@ -159,7 +162,8 @@ static bool takes_prompts(const struct head_core *h, const struct engine_slot *l
     return l->role != REPLICA_DECODE || only_decodes(h);
 }
 
-/* True when `l` may take `r`. `from`: the slot in which it runs, so that another one is needed;
+/* Returns true when `l` may take `r`. `from`: the slot in which it runs, so that another one is
+ * needed;
  * NULL = none. */
 static bool is_route(const struct head_core *h, const struct engine_slot *l,
                      const struct request *r, const struct engine_slot *from, bool decodes_prompts)

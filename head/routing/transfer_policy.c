@@ -21,7 +21,7 @@ static bool is_stuck(const struct engine_slot *l)
     return l->transfer && l->transfer->state == TRANSFER_STUCK;
 }
 
-/* True when blocks can be copied now. */
+/* Returns true when blocks can be copied now. */
 static bool can_copy(const struct engine_slot *from, const struct engine_slot *to)
 {
     if (is_stuck(from) || is_stuck(to) || transfer_way(from->replica, to->replica) != TRANSFER_WAY)
@@ -64,7 +64,8 @@ static uint32_t copied_before(const struct engine_slot *from, const struct engin
     return n;
 }
 
-/* True when a copy pays. Tokens that the other replica computed itself need no computing, and
+/* Returns true when a copy pays. Tokens that the other replica computed itself need no
+ * computing, and
  * tokens that were copied before need no copy. The latter are looked up only when they decide. */
 static bool is_worth_copying(const struct head_core *h, const struct engine_slot *from,
                              const struct engine_slot *to, struct request *r, uint32_t n_tokens)

@@ -62,7 +62,8 @@ static void side_init(struct transfer_side *side, const struct engine_slot *l)
         .i_replica = l->replica->index, .epoch = l->replica->epoch, .n_ranks = l->replica->world};
 }
 
-/* True when every rank that was told has answered. After a failure no further rank is told. */
+/* Returns true when every rank that was told has answered. After a failure no further rank is
+ * told. */
 static bool side_is_quiet(const struct transfer_side *side, bool failed)
 {
     for (uint32_t i = 0; i < side->n_ranks && !side->is_over; i++)
@@ -350,7 +351,8 @@ static uint64_t retry_at(struct head_core *h, const struct transfer *x)
     return h->now_ns + (RETRY_NS << n);
 }
 
-/* True when the answer ended before the copy did and the drained replica ended with it: nothing
+/* Returns true when the answer ended before the copy did and the drained replica ended with it:
+ * nothing
  * is left to move, so nothing has failed. */
 static bool is_moot(const struct head_core *h, const struct transfer *x)
 {

@@ -34,7 +34,8 @@ static uint64_t n_free_blocks(const struct scheduler *s)
     return n;
 }
 
-/* True when a lookup would give the same result: nothing was freed since the last one. Looking
+/* Returns true when a lookup would give the same result: nothing was freed since the last one.
+ * Looking
  * up a long prompt's prefix costs more than the rest of a step. */
 static bool is_stuck(struct scheduler *s, const struct seq *x)
 {
@@ -93,7 +94,7 @@ uint64_t admit_bytes(const struct scheduler *s, const struct request *r, uint32_
     return n * sizeof(uint32_t) + request_sampling_bytes(r) + ADMIT_BYTES;
 }
 
-/* True when the prompt would be computed in parts and too many such prompts run already. */
+/* Returns true when the prompt would be computed in parts and too many such prompts run already. */
 static bool too_many_parts(const struct scheduler *s, const struct seq *x, uint32_t chunk)
 {
     uint32_t n = x->r->n_ids - s->hit.n_tokens - s->hit.n_tail;

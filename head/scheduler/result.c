@@ -15,7 +15,8 @@ static inline bool has_item(const struct step_entry *e)
     return e->sample || e->has_prompt_logprobs;
 }
 
-/* True when the item's rows fit the entry. Rows of a sequence that has left are not checked. */
+/* Returns true when the item's rows fit the entry. Rows of a sequence that has left are not
+ * checked. */
 static bool answers_prompt_logprobs(const struct result_item *item, const struct step_entry *e)
 {
     if (!e->has_prompt_logprobs || !e->seq)
@@ -24,7 +25,8 @@ static bool answers_prompt_logprobs(const struct result_item *item, const struct
                                           item->n_prompt_logprobs);
 }
 
-/* True when the item answers the entry. A run that follows drafts may be empty: an earlier
+/* Returns true when the item answers the entry. A run that follows drafts may be empty: an
+ * earlier
  * result has then ended its request. */
 static bool answers(const struct result_item *item, const struct step_entry *e)
 {

@@ -58,8 +58,8 @@ void scheduler_free(struct scheduler *s);
 /* Returns true when the request could ever run here, alone. */
 bool scheduler_fits(const struct scheduler *s, const struct request *r);
 /* Adds a request to the waiting queue. Order: priority class; resubmitted and preempted
- * requests; fair shares per tenant; arrival (queue.h). STATUS_LIMIT: the queue is full.
- * STATUS_NO_MEMORY: the request can never fit into this pool, even alone. */
+ * requests; fair shares per tenant; arrival (queue.h). Returns STATUS_LIMIT when the queue is
+ * full. Returns STATUS_NO_MEMORY when the request can never fit into this pool, even alone. */
 MUST_USE enum status scheduler_add(struct scheduler *s, struct request *r);
 /* Returns true when a request with a grammar may be added: it has come back, or its tenant has
  * room for another answer (mask_shares.h). Added requests stay; a replay need not ask. After
@@ -80,8 +80,8 @@ const struct msg_plan *scheduler_step(struct scheduler *s, uint64_t now_ns);
  * scheduler. Returns NULL when there is none. Call until NULL after scheduler_add and
  * scheduler_step. */
 struct request *scheduler_pop_ended(struct scheduler *s);
-/* Applies a result. *events is valid until the next call. STATUS_PROTOCOL: the result does not
- * match the oldest plan in flight, so the replica must be dissolved. */
+/* Applies a result. *events is valid until the next call. Returns STATUS_PROTOCOL when the
+ * result does not match the oldest plan in flight; the replica must then be dissolved. */
 MUST_USE enum status scheduler_on_result(struct scheduler *s, const struct msg_result *r,
                                          uint64_t now_ns, const struct scheduler_event **events,
                                          uint32_t *n_events, struct error *err);
@@ -99,11 +99,11 @@ void scheduler_reset(struct scheduler *s, uint64_t term_epoch, scheduler_request
  * arrived. */
 uint32_t scheduler_movable(const struct scheduler *s, const struct request *r);
 /* Holds the blocks of r's first n_tokens until scheduler_let_go, whatever happens to `r`.
- * STATUS_NOT_FOUND: some are not here. */
+ * Returns STATUS_NOT_FOUND when some are not here. */
 MUST_USE enum status scheduler_hold(struct scheduler *s, const struct request *r, uint32_t n_tokens,
                                     uint64_t id);
 /* Reserves blocks for the first n_tokens of `r`, which is in another scheduler and borrowed for
- * the call. No sequence gets these blocks. STATUS_LIMIT: no room. */
+ * the call. No sequence gets these blocks. Returns STATUS_LIMIT when there is no room. */
 MUST_USE enum status scheduler_import(struct scheduler *s, const struct request *r,
                                       uint32_t n_tokens, uint64_t id);
 /* Returns the blocks of a hold or an import. Returns NULL when there is none. */

@@ -5,8 +5,8 @@
 /* Checks the limit on the memory of requests, max_request_bytes, which tenants share (room.h).
  * It covers the struct, ids, hashes, lists and texts of each waiting or running request, as they
  * arrived. It does not cover the memory that a request gets with a slot (seq_make_room), which
- * the number of slots bounds. Its grammar has a limit of its own (shared_text.h). STATUS_LIMIT:
- * no room now. STATUS_INVALID: there will never be enough room. */
+ * the number of slots bounds. Its grammar has a limit of its own (shared_text.h). Returns
+ * STATUS_LIMIT when there is no room now, and STATUS_INVALID when there will never be enough. */
 MUST_USE enum status requests_has_room(const struct head_core *h, const struct request *r,
                                        struct error *err);
 void requests_take_room(struct head_core *h, struct request *r);
