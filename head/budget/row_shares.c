@@ -244,8 +244,7 @@ void row_shares_want_time(struct row_shares *m, uint16_t i, uint64_t n)
 }
 
 /* Returns true when this tenant has a waiting request (or a decode that waits for its mask) and
- * computes
- * no prompt. */
+ * computes no prompt. */
 static bool has_newcomers(const struct row_share *s)
 {
     return s->n_prompts == 0 && s->n_inside > s->n_ready && s->n_inside > s->n_last;

@@ -15,8 +15,7 @@
 enum verdict { ADOPT, WAIT, GIVE_UP };
 
 /* Returns true when a free worker without an epoch has the ordinal of the missing rank. The old
- * replica
- * then cannot come back. */
+ * replica then cannot come back. */
 static bool rank_slot_was_retaken(const struct cluster *c, uint64_t replica_id, uint32_t position)
 {
     for (const struct worker *w = c->workers; w; w = w->next) {

@@ -29,8 +29,7 @@ static bool may_be_whole(const struct cluster *c, const struct worker *like)
 }
 
 /* Returns true when enough workers of one kind offer this TP and have been connected for at
- * least
- * here_ns. */
+ * least here_ns. */
 static bool are_enough(const struct cluster *c, const struct worker *like, uint32_t tp,
                        uint64_t here_ns)
 {

@@ -52,8 +52,7 @@ static void place_at(struct pick *p, uint32_t position, uint32_t i_free)
 enum reason { ITS_ORDINAL, ITS_SHARD, PART_OF_ITS_SHARD };
 
 /* Returns true when the worker suits the rank slot for this reason. PART_OF_ITS_SHARD: one of
- * the two
- * shards contains the other. */
+ * the two shards contains the other. */
 static bool suits(const struct pick *p, const struct worker_desc *d, uint64_t replica_id,
                   uint32_t position, enum reason reason)
 {
@@ -415,8 +414,7 @@ static void place_fewer(struct pick *p, const struct worker *like, uint32_t tp)
 }
 
 /* Returns true when the worker has a replica to join or to be a spare of. Any worker of the role
- * may
- * join a WAITING one. */
+ * may join a WAITING one. */
 static bool has_replica(const struct cluster *c, const struct worker *w)
 {
     for (uint32_t i = 0; i < c->config.max_replicas; i++) {

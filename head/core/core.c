@@ -191,8 +191,7 @@ static void forget_gateway(struct head_core *h, struct peer *peer, bool is_goodb
 }
 
 /* Returns true when the worker leaves as planned. Older workers do not send `planned`: they
- * wished to
- * drain and then send one of these texts. */
+ * wished to drain and then send one of these texts. */
 static bool is_planned(const struct worker *w, const struct msg_goodbye *m)
 {
     static const char *const said[] = {"drained", "told to stop, no head to drain to",

@@ -358,8 +358,7 @@ void dispatch_on_result(struct head_core *h, struct worker *w, const struct msg_
 }
 
 /* Returns true when steps are in flight, no rank is busy and no result comes. Only this check
- * notices
- * such a lost result. */
+ * notices such a lost result. */
 static bool is_stalled(const struct head_core *h, const struct engine_slot *l)
 {
     if (l->last_result == l->last_step || h->now_ns - l->activity_ns < h->config.stall_ns)

@@ -108,9 +108,8 @@ static void refuse(struct head_core *h, struct gateway_peer *g, const struct msg
 }
 
 /* Returns true when `m` is the same request and knows no token that we lack. The request then
- * goes on
- * and nothing is computed again. Log-probabilities that were sent are freed, so the gateway must
- * know all of those. */
+ * goes on and nothing is computed again. Log-probabilities that were sent are freed, so the
+ * gateway must know all of those. */
 static bool continues(const struct request *r, const struct msg_submit *m)
 {
     if (r->has_prompt_logprobs && m->n_known_logprobs != r->prompt_logprobs->n_delivered)
@@ -177,9 +176,8 @@ static uint64_t queue_length(const struct head_core *h)
 }
 
 /* Returns true when the queue is full for this tenant. A full queue still has room for tenants
- * with few
- * requests in it: a sixteenth of the queue for each, and one whole queue for all of them
- * together. */
+ * with few requests in it: a sixteenth of the queue for each, and one whole queue for all of
+ * them together. */
 static bool queue_is_full(const struct head_core *h, uint64_t tenant)
 {
     uint32_t most = h->config.max_waiting;

@@ -100,8 +100,7 @@ bool blocks_hash(const struct blocks *b, struct request *r);
 bool blocks_make_room(struct request *r);
 
 /* Returns false for requests with prompt_logprobs or a mean of hidden states, since these need
- * every
- * position computed. */
+ * every position computed. */
 bool blocks_may_share(const struct request *r);
 /* Finds the cached prefix of r's ids; at least the last id remains to be run. `r` must be
  * hashed. The blocks stay in `b` until the next find or advance. */

@@ -390,8 +390,7 @@ void step_log_plan(struct step_log *l, uint32_t i_replica, const struct msg_plan
 }
 
 /* Returns true when a replay needs the item. A replay makes no prompt_logprobs, so an item with
- * only
- * those is left out. */
+ * only those is left out. */
 static bool is_replayed(const struct result_item *x)
 {
     return x->ids.n > 0 || x->n_prompt_logprobs == 0;

@@ -138,8 +138,7 @@ static void count(struct head_core *h, struct engine_slot *l)
 }
 
 /* Returns true when a matcher of n_bytes fits. A matcher that is alone always fits; otherwise it
- * would
- * wait forever. */
+ * would wait forever. */
 static bool has_room(struct engine_slot_grammars *t, uint64_t n_bytes, const struct request *r)
 {
     struct engine_slot_matchers *m = &t->matchers;

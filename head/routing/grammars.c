@@ -439,8 +439,7 @@ void grammars_turn(struct head_core *h)
 }
 
 /* Returns true when its grammar is compiled. It then waits for its tenant's mask time or for
- * room for
- * its matcher. */
+ * room for its matcher. */
 static bool has_ready(const struct head_core *h, const struct request *r)
 {
     const struct engine_slot *l = &h->engine_slots[r->grammar_engine_slot];

@@ -20,8 +20,7 @@ const char *roles_advice(enum role_trouble t)
 }
 
 /* Returns true when one of the two gives blocks to the other: a prefill replica gives to every
- * replica
- * that is not one. */
+ * replica that is not one. */
 static bool is_partner(enum replica_role mine, enum replica_role other)
 {
     return mine == REPLICA_PREFILL ? other != REPLICA_PREFILL : other == REPLICA_PREFILL;

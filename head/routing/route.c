@@ -97,8 +97,7 @@ static double answer_ns(const struct route *x, double n_tokens)
 }
 
 /* Returns true when a suspect runs there. With two suspects in one replica nobody could tell
- * which one
- * caused a loss. */
+ * which one caused a loss. */
 static bool has_suspect(const struct head_core *h, const struct engine_slot *l)
 {
     const struct request *r = request_table_find(h->requests, l->suspect, l->suspect_choice);
@@ -107,8 +106,7 @@ static bool has_suspect(const struct head_core *h, const struct engine_slot *l)
 }
 
 /* Returns true when the request fits. A request longer than the model allows is first cut to
- * that length
- * (admission.c). */
+ * that length (admission.c). */
 static bool is_room(const struct replica *g, const struct request *r, uint32_t most_tokens)
 {
     return (r->ids_cap < g->max_model_len ? r->ids_cap : g->max_model_len) <= most_tokens;
@@ -163,8 +161,7 @@ static bool takes_prompts(const struct head_core *h, const struct engine_slot *l
 }
 
 /* Returns true when `l` may take `r`. `from`: the slot in which it runs, so that another one is
- * needed;
- * NULL = none. */
+ * needed; NULL = none. */
 static bool is_route(const struct head_core *h, const struct engine_slot *l,
                      const struct request *r, const struct engine_slot *from, bool decodes_prompts)
 {

@@ -65,8 +65,8 @@ static uint32_t copied_before(const struct engine_slot *from, const struct engin
 }
 
 /* Returns true when a copy pays. Tokens that the other replica computed itself need no
- * computing, and
- * tokens that were copied before need no copy. The latter are looked up only when they decide. */
+ * computing, and tokens that were copied before need no copy. The latter are looked up only when
+ * they decide. */
 static bool is_worth_copying(const struct head_core *h, const struct engine_slot *from,
                              const struct engine_slot *to, struct request *r, uint32_t n_tokens)
 {

@@ -352,8 +352,7 @@ static uint64_t retry_at(struct head_core *h, const struct transfer *x)
 }
 
 /* Returns true when the answer ended before the copy did and the drained replica ended with it:
- * nothing
- * is left to move, so nothing has failed. */
+ * nothing is left to move, so nothing has failed. */
 static bool is_moot(const struct head_core *h, const struct transfer *x)
 {
     const struct request *r = request_table_find(h->requests, x->request, x->i_choice);

@@ -35,8 +35,7 @@ static uint64_t n_free_blocks(const struct scheduler *s)
 }
 
 /* Returns true when a lookup would give the same result: nothing was freed since the last one.
- * Looking
- * up a long prompt's prefix costs more than the rest of a step. */
+ * Looking up a long prompt's prefix costs more than the rest of a step. */
 static bool is_stuck(struct scheduler *s, const struct seq *x)
 {
     if (s->stuck.seq != x || n_free_blocks(s) > s->stuck.n_free || s->stuck.patience == 0)

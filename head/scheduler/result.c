@@ -26,8 +26,7 @@ static bool answers_prompt_logprobs(const struct result_item *item, const struct
 }
 
 /* Returns true when the item answers the entry. A run that follows drafts may be empty: an
- * earlier
- * result has then ended its request. */
+ * earlier result has then ended its request. */
 static bool answers(const struct result_item *item, const struct step_entry *e)
 {
     if (item->slot != e->slot || e->pools != (item->vector.n > 0) ||
