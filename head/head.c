@@ -23,12 +23,10 @@
 #include "head/links/key_watch.h"
 #include "head/record/file.h"
 
-#define BUS_HWM   4096u
-#define REBIND_NS (5 * NS_PER_S) /* after this time another program has the port */
-#define REBIND_MS 10
-#define OTHER_FILES                                                                                \
-    128u /* open files beside peers' connections, such as those of the admin port                  \
-          */
+#define BUS_HWM     4096u
+#define REBIND_NS   (5 * NS_PER_S) /* after this time another program has the port */
+#define REBIND_MS   10
+#define OTHER_FILES 128u /* open files that are not connections of peers */
 
 struct head {
     struct loop *loop;
