@@ -1,14 +1,14 @@
 #pragma once
-/* Gives the masks of answers with a grammar a share of a replica's time, so that no answer slows
- * down the steps of others (docs/develop/structured-outputs.md, "What masks may take of a
- * step"). The method is deficit round robin (Shreedhar and Varghese, SIGCOMM 1995) between
- * tenants, over the time of masks.
+/* Limits the masks of answers with a grammar to a share of a replica's time, so that no answer
+ * slows down the steps of others. docs/develop/structured-outputs.md describes it in "What masks
+ * may take of a step". The method is deficit round robin (Shreedhar and Varghese, SIGCOMM 1995)
+ * between tenants, over the time of masks.
  *
  * Each result distributes a third of the step's time among the tenants that are below
  * MASK_SHARES_SAVED. The time that masks took is subtracted when their result reports it. A
  * tenant with a negative balance runs no rows with a grammar until its balance is positive; all
  * other rows go on. When a tenant has too little time for all of its rows, they take turns. No
- * request is ended by this. When nothing else can run, nobody waits.
+ * request is ended by this. When nothing else can run, no row waits.
  *
  * Pure data, and the same function of the same results in cox-head, the simulator and a replay
  * of a step log. Owned by one scheduler. Unit: PROTO_MASK_UNIT_NS (0.1 us) of the step. */
@@ -59,8 +59,8 @@ bool mask_shares_may_run(struct mask_shares *m, uint32_t i, uint32_t round);
 /* Plans a row whose mask is expected to cost `expected` units. Returns the current round. */
 uint32_t mask_shares_run(struct mask_shares *m, uint32_t i, uint32_t expected);
 void mask_shares_end_step(struct mask_shares *m);
-/* Called when nothing else can run. Raises all balances by what the tenant that owes least needs
- * to reach MASK_SHARES_SAVED. Returns false when no row waits. */
+/* Call when nothing else can run. Raises all balances equally, so that the tenant with the
+ * smallest debt reaches MASK_SHARES_SAVED. Returns false when no row waits. */
 bool mask_shares_lift(struct mask_shares *m);
 
 /* Charges `units` for a row that was planned with `expected`. */

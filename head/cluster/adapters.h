@@ -6,7 +6,7 @@
  *   LOADING → READY → LEAVING (requests still use it) → UNLOADING → gone
  *   LOADING → FAILED    READY → FAILED: no replica can form with it, and one could without it
  *
- * Each loading gets a random id, so that the same name loaded again is a different adapter for
+ * Each loading gets a random id. The same name loaded again is therefore a different adapter for
  * the prefix cache, for ranks and for requests that began with the old one. This module knows
  * nothing of requests: its owner says whether an adapter is in use. Pure: time is an argument.
  * Loop thread. */

@@ -24,7 +24,7 @@ struct pick {
     struct cluster *c;
     struct worker **free;       /* candidates of one configuration */
     uint32_t *weights;          /* [n_free]: how well each one's host suits the next rank slot */
-    uint32_t n_free, tp, world; /* tp, world: of the replica that is being placed */
+    uint32_t n_free, tp, world; /* tp, world: size of the replica that is being placed */
     struct worker **rank_slots; /* [world]: the chosen worker for each rank slot; NULL = none yet */
     /* all workers with an ordinal that could be placed at the start, sorted by ordinal */
     struct worker **by_ordinal;

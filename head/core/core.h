@@ -16,7 +16,7 @@
 
 struct head_core;
 
-void head_core_config_init(struct head_core_config *c); /* sets the defaults */
+void head_core_config_init(struct head_core_config *c); /* sets all defaults */
 struct head_core *head_core_new(const struct head_core_config *c, const struct head_io *io,
                                 uint64_t now_ns);
 void head_core_free(struct head_core *h);

@@ -21,7 +21,7 @@
 static uint32_t tokens_that_fit(const struct request *r, uint64_t *budget)
 {
     uint32_t n = 0, n_new = request_n_generated(r) - r->n_delivered;
-    /* a vector is never split; if it exceeds the budget, the next request waits */
+    /* a vector is sent whole, even above the budget; the next request then waits */
     if (request_pools(r)) {
         uint64_t bytes = r->vector.n * sizeof *r->vector.ptr;
         *budget -= bytes < *budget ? bytes : *budget;

@@ -1,8 +1,8 @@
 /* The step log's file, written by a thread of its own.
  * The loop calls `on_write` of the sink, which appends to the buffer `front`. The thread swaps
- * the buffers and writes `back`, ten times a second or when there is a lot, since waking it
- * costs more than the events of one turn. `on_fatal` writes both buffers when the process dies
- * of a signal.
+ * the buffers and writes `back`, ten times a second or when there is a lot. A wakeup in each
+ * turn would cost more than the turn's events. `on_fatal` writes both buffers when the process
+ * dies of a signal.
  * Invariants: buffers are swapped under the mutex; the disk is never written under it. Each
  * write names its offset in the file. The signal handler does not know how far the thread has
  * come, so it may write the same bytes again. */
@@ -36,7 +36,7 @@ struct step_log_file {
     pthread_t thread;
     pthread_mutex_t mutex;
     pthread_cond_t wake;
-    /* protected by the mutex; the handler reads them without it */
+    /* The fields below are protected by the mutex. The signal handler reads them without it. */
     int fd;
     struct strbuf front, back; /* back: used by the thread while it writes */
     uint64_t back_at;          /* file offset of back's first byte; front follows it */

@@ -1,9 +1,9 @@
 #pragma once
 /* The step log's file: a sink that never waits for the disk. Bytes are kept in memory and
  * written by a thread. The log ends when more than STEP_LOG_BACKLOG_MAX bytes wait, the disk is
- * full, or the file would exceed max_bytes. A process that dies of its own signal (SIGSEGV,
- * SIGABRT, SIGBUS, SIGFPE, SIGILL) first writes what it has, so that the call in which it died
- * is in the file. Called on the loop's thread; one per process. */
+ * full, or the file would exceed max_bytes. A process that dies of SIGSEGV, SIGABRT, SIGBUS,
+ * SIGFPE or SIGILL first writes its buffers. The call in which it died is then in the file.
+ * Called on the loop's thread; one per process. */
 #include "head/record/step_log.h"
 
 #define STEP_LOG_BACKLOG_MAX (64u << 20)

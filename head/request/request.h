@@ -10,9 +10,9 @@ struct request_salt request_salt_copied(struct request_salt salt, uint64_t term_
 void request_count_loss(struct request *r, uint64_t now_ns);
 /* Returns true when so many replicas were lost before it made a token that it may be the cause. */
 bool request_is_suspect(const struct request *r);
-/* losses from which it runs without other suspects in its replica, in a calm cluster */
+/* lost replicas after which it runs without other suspects, in a calm cluster */
 #define REQUEST_SUSPECT_LOSSES 2u
-#define REQUEST_MAX_LOSSES     3u /* losses from which it is not tried again */
+#define REQUEST_MAX_LOSSES     3u /* lost replicas after which it is not tried again */
 /* Returns true when a suspect may be tried: no replica was lost or became ready for two seconds,
  * or it has waited for ten. When machines fail one after another, it would otherwise be blamed
  * for their losses. `calm_since_ns`: time of the last such event; 0 = none. */

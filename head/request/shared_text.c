@@ -14,7 +14,7 @@ struct shared_text_tenant {
 struct shared_text {
     struct shared_texts *owner;
     struct shared_text *next; /* next in its bucket */
-    uint64_t hash, tenant;    /* tenant: owner of the first reference, who is charged for it */
+    uint64_t hash, tenant;    /* tenant: charged for the text, as owner of the first reference */
     uint64_t n_refs;
     struct shared_text_key key;
     size_t len;

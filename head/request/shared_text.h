@@ -8,9 +8,9 @@
 #include "common/base/status.h"
 #include "common/base/str.h"
 
-/* Limit of all texts together: twice what a rank keeps of grammars (PROTO_MAX_GRAMMARS_BYTES).
- * Any tenant may use the first half. In the other half a tenant is limited to its part, so that
- * one tenant cannot use everything. */
+/* Limit of all texts together: twice a rank's limit for grammars (PROTO_MAX_GRAMMARS_BYTES). Any
+ * tenant may use the first half. In the other half a tenant is limited to its part, so that one
+ * tenant cannot use everything. */
 #define SHARED_TEXTS_BYTES        (128u << 20)
 #define SHARED_TEXTS_TENANT_BYTES (SHARED_TEXTS_BYTES / 8)
 

@@ -2,8 +2,10 @@
  * transfer_policy.c begins a move with a copy of blocks or as a recomputation. `transfers_turn`
  * sends orders to ranks and advances each move; answers come to `transfers_on_msg`.
  * Invariants: loop thread. A move finds its request by name, so other changes of the request (an
- * end, a cancel, a lost replica, a newer attempt) need no knowledge of moves. Blocks stay held
- * on both sides until every rank that was told has answered, or its side's epoch is over. */
+ * end, a cancel, a lost replica, a newer attempt) need no knowledge of moves. The destination's
+ * blocks stay held until every rank there that was told has answered, or the epoch is over,
+ * since a rank may still write into them. The source's blocks are released at once after a
+ * failure. */
 #include "head/routing/transfers.h"
 
 #include <stdio.h>

@@ -1,7 +1,7 @@
 /* The queue of waiting sequences: classes by priority, and deficit round robin between tenants;
  * queue.h has the rules.
- * sequences.c and admit.c call `seq_queue_enter` and `seq_queue_push` for sequences,
- * `seq_queue_first` for the next one to admit, and `seq_queue_charge` for blocks that it takes.
+ * lifecycle.c and sequences.c call `seq_queue_enter` and `seq_queue_push`. admit.c takes the
+ * next sequence with `seq_queue_first`, and plan.c charges its blocks with `seq_queue_charge`.
  * Invariants: one scheduler owns it. Memory is reserved when a sequence enters, so steps never
  * allocate. Tenants and classes are array entries linked by index, and exist only while one of
  * their sequences is in the scheduler. Waiting sequences are in intrusive pairing heaps ordered

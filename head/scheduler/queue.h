@@ -34,10 +34,11 @@ bool seq_before(const struct seq *a, const struct seq *b);
 
 void seq_queue_init(struct seq_queue *q, int64_t quantum);
 void seq_queue_fini(struct seq_queue *q);
-/* The sequence enters the scheduler. It does not wait yet. */
+/* Adds a sequence to the scheduler. It does not wait yet. */
 void seq_queue_enter(struct seq_queue *q, struct seq *x);
-void seq_queue_leave(struct seq_queue *q, struct seq *x); /* leaves the scheduler; must not wait */
-void seq_queue_push(struct seq_queue *q, struct seq *x);  /* begins to wait */
+/* Removes a sequence that does not wait from the scheduler. */
+void seq_queue_leave(struct seq_queue *q, struct seq *x);
+void seq_queue_push(struct seq_queue *q, struct seq *x); /* the sequence begins to wait */
 void seq_queue_remove(struct seq_queue *q, struct seq *x);
 /* Returns the sequence to serve next, the same one until something changes. Returns NULL when
  * none waits. */

@@ -3,9 +3,9 @@
  * the scheduler. scheduler.h has those that begin and end a move. */
 #include "head/scheduler/state.h"
 
-/* `r` is gone or admitted: frees its complete imports */
+/* Call when `r` is gone or admitted: frees its complete imports. */
 void moves_of_gone(struct scheduler *s, const struct request *r);
 /* Frees the oldest complete import. Returns false when there is none. */
 bool moves_reclaim(struct scheduler *s);
-void moves_forget(struct scheduler *s); /* all blocks are free or gone: forgets all moves */
+void moves_forget(struct scheduler *s); /* Call when all blocks are free or gone. */
 void moves_count_owners(const struct scheduler *s, uint32_t i_group, uint32_t *owners);
