@@ -1,5 +1,5 @@
 #pragma once
-/* The life of one replica: the formation state machine of docs/develop/protocol.md ("Groups").
+/* The life of one replica: the formation state machine of docs/develop/protocol.md ("Replicas").
  * Loop thread. */
 #include "head/cluster/registry.h"
 
