@@ -1,7 +1,6 @@
 #pragma once
-/* The compute thread's reports, and the look for a lost device or peer. ctx is the struct
- * worker_process.
- */
+/* Reports of the compute thread to the head, and the check for a lost device or peer. `ctx` is
+ * the struct worker_process. */
 #include "worker/compute.h"
 
 void worker_on_done(void *ctx, const struct job_done *d);
