@@ -75,9 +75,9 @@ struct executor_ops {
     /* drops communicator and sequences; keeps the weights */
     void (*abort_comm)(struct executor *e);
     enum status (*reset)(struct executor *e, struct error *err); /* drops the sequences only */
-    /* Executes the plan as a whole. A refused plan (STATUS_PROTOCOL) changes nothing. The items
-     * of *out are on the arena; only the sampling rank fills them. STATUS_CLOSED: interrupted.
-     * Any other error: the communicator or the device failed. */
+    /* Executes the plan as a whole. Nothing of a refused plan (STATUS_PROTOCOL) is executed. The
+     * items of *out are on the arena; only the sampling rank fills them. STATUS_CLOSED:
+     * interrupted. Any other error: the communicator or the device failed. */
     enum status (*step)(struct executor *e, const struct msg_plan *p, struct arena *arena,
                         struct msg_result *out, struct error *err);
     /* These replace `step` in an executor with `in_halves`, whose device computes while the host

@@ -5,9 +5,9 @@
  * needs an id on the host waits for it: draft tokens, bad words of several ids, and sampling on
  * the host (docs/develop/runner.md, "Two steps in flight").
  *
- * Invariants: at most EXECUTOR_MAX_IN_FLIGHT steps are in flight, in a ring. A refused plan
- * changes nothing. A sequence may leave while its id is on the way, so an item finds it by slot
- * and serial number. */
+ * Invariants: at most EXECUTOR_MAX_IN_FLIGHT steps are in flight, in a ring. Nothing of a
+ * refused plan is executed. A sequence may leave while its id is on the way, so an item finds it by
+ * slot and serial number. */
 #include "worker/executor/step/step.h"
 
 #include <assert.h>
