@@ -1,12 +1,12 @@
-/* The compute thread and its queues. The loop thread pushes jobs to `queue`; the compute thread
- * takes them in order, runs them on the executor and pushes them to `done`; on_wake then calls
+/* The compute thread and its queues. The loop thread pushes jobs to `queue`. The compute thread
+ * takes them in order, runs them on the executor and pushes them to `done`. Then on_wake calls
  * on_done on the loop thread and recycles the job.
  * With an executor in halves, plans that have begun wait in `in_flight` (at most
- * EXECUTOR_MAX_IN_FLIGHT). An abort may run while plans are in flight, every other job waits for
+ * EXECUTOR_MAX_IN_FLIGHT). An abort may run while plans are in flight; every other job waits for
  * them.
- * Invariants: a job is in exactly one list. `mutex` guards `queue`, `done`, `stop` and `ended`;
- * the executor is used only by the compute thread, except `interrupt`. Results leave in the
- * order in which the jobs came. */
+ * Invariants: a job is in exactly one list. `mutex` guards `queue`, `done`, `stop` and `ended`.
+ * Only the compute thread uses the executor, except for `interrupt`. Results leave in the order
+ * in which the jobs came. */
 #include "worker/compute.h"
 
 #include <assert.h>
@@ -29,7 +29,7 @@ struct job {
     enum job_kind kind;
     bool dropped;
     uint64_t term_epoch, step, session;
-    struct strbuf frame; /* JOB_PLAN */
+    struct strbuf frame; /* JOB_PLAN: the encoded plan */
     struct arena arena;  /* holds the decoded plan, later also the result */
     struct msg msg; /* JOB_PLAN: the decoded plan; JOB_JOIN: the Form, with the Join's id in `id` */
     struct bytes id;
@@ -56,7 +56,7 @@ struct compute {
     struct job_list queue, done;
     bool stop, ended;
     struct job_list
-        in_flight; /* compute thread only; plans that have begun, and refused plans behind one */
+        in_flight; /* compute thread only; begun plans, and refused plans that follow one */
     uint64_t idle_since_ns;
 };
 
@@ -190,7 +190,7 @@ static void resolve(struct compute *c, struct job *j)
     push_done(c, j);
 }
 
-/* Hands the job back, or queues it behind the plans in flight: results leave in the order in
+/* Hands the job back, or queues it after the plans in flight: results leave in the order in
  * which the plans came. */
 static void end_job(struct compute *c, struct job *j)
 {

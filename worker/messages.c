@@ -1,6 +1,6 @@
 /* Handles the messages that the head sends to this rank, on the loop thread. head_link calls
- * worker_on_message with a decoded message; rank_state decides by phase and epoch what to do;
- * worker_act or the compute thread carries it out.
+ * worker_on_message with a decoded message. rank_state decides by phase and epoch what to do,
+ * and worker_act or the compute thread carries it out.
  * The message is valid only during the call, so a Form is copied to `form_arena` and a plan's
  * frame to its job. Every Form is checked here before anything uses its sizes, because it comes
  * from the network. */
@@ -15,7 +15,7 @@
 #include "worker/drain.h"
 #include "worker/state.h"
 
-/* First minor version of the protocol in which heads say who serves and who is a spare. */
+/* First minor protocol version in which heads tell serving workers from spares. */
 enum { MINOR_OF_READINESS = 2 };
 
 /* Writes the number of blocks of each KV group at that TP to out[n_kv_groups]. Returns false

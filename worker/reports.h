@@ -4,4 +4,4 @@
 #include "worker/compute.h"
 
 void worker_on_done(void *ctx, const struct job_done *d);
-void worker_check_peers(void *ctx); /* once a second */
+void worker_check_peers(void *ctx); /* called once a second */

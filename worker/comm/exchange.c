@@ -1,6 +1,6 @@
 /* One exchange between this rank and all its peers, on the compute thread. comm.c passes a part
- * per peer; exchange_run sets up the runs of bytes, moves them over the links in both directions
- * at once, and returns when everything has moved.
+ * per peer. exchange_run moves the parts over the links in both directions at once, and returns
+ * when everything has moved.
  * A waiting rank spins first, then yields or sleeps in poll. A header before each part names the
  * collective, its number and its size, so that ranks in different steps are detected.
  * Invariants: parts belong to the caller and stay valid during the call. Every header is checked

@@ -14,7 +14,7 @@ struct comm_group {
     uint64_t term_epoch;
     uint32_t rank, n_ranks;      /* n_ranks <= COMM_MAX_RANKS */
     const struct str *addresses; /* [n_ranks]; each as comm_address returned it on that rank */
-    struct bytes id;             /* COMM_ID_BYTES */
+    struct bytes id;             /* COMM_ID_BYTES long */
     uint32_t timeout_ms;         /* for the whole join; 0 = 20 s, less than a formation may take */
     /* [n_ranks]; ranks that this rank links with, the same at both ends. NULL = all. With
      * `links` the group only serves its parts and has no sums of its own. */

@@ -99,7 +99,7 @@ static bool send_memory(int fd, int memory_fd)
     return sendmsg(fd, &m, MSG_NOSIGNAL | MSG_DONTWAIT) == 1;
 }
 
-/* Offers the memory to the peer behind `fd` when it sends the right token. Errors are not
+/* Offers the memory to the peer connected to `fd` when it sends the right token. Errors are not
  * reported: a peer whose socket closes instead answers no over TCP. Takes fd. */
 static struct comm_link *offer_memory(const struct share *s, int fd)
 {

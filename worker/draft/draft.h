@@ -3,7 +3,7 @@
 #include "common/options/speculation.h"
 #include "worker/sequences/sequences.h"
 
-/* Writes draft tokens behind the sequences' ids, and their number to n_drafted, for runs that
- * may have draft tokens. The only error is STATUS_NO_MEMORY. */
+/* Writes draft tokens after the sequences' ids, and their number to n_drafted, for runs that may
+ * have draft tokens. The only error is STATUS_NO_MEMORY. */
 MUST_USE enum status draft_runs(const struct speculation *s, struct sequence_runs runs,
                                 struct error *err);

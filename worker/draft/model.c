@@ -1,7 +1,7 @@
 /* Draft tokens by a second model (see model.h), on the compute thread of the sampling rank.
- * step/draft.c calls draft_model_plan, copy and run with the runs of a step; rows are collected
- * into passes of the draft model's engine, and the best token of each picked row is written
- * behind the sequence's ids.
+ * step/draft.c calls draft_model_plan, draft_model_copy and draft_model_run with the runs of a
+ * step. Rows are collected into passes of the draft model's engine. The best token of each
+ * picked row is written after the sequence's ids.
  * Invariants: the engine is owned, the device is the target's. The draft model uses the target's
  * block tables (group `i_group`), so block b here is the twin of block b there. A pass has at
  * most pass_rows rows and PASS_TABLE_ENTRIES table entries. */

@@ -35,8 +35,8 @@ const struct engine *draft_model_engine(const struct draft_model *m);
 void draft_model_plan(const struct draft_model *m, struct sequence_runs runs, uint32_t n_tokens);
 /* Copies the twins of the blocks that the plan copies. Call it before draft_model_run. */
 void draft_model_copy(struct draft_model *m, const struct plan_copy *copies, uint32_t n);
-/* Runs the rows of all runs and writes the planned draft tokens behind the sequences' ids.
- * `last` holds the newest ids of all slots on the device, for sequences with a pending id; NULL
- * = no id is pending. Errors are those of runner_forward. */
+/* Runs the rows of all runs and writes the planned draft tokens after the sequences' ids. `last`
+ * holds the newest ids of all slots on the device, for sequences with a pending id; NULL = no id
+ * is pending. Errors are those of runner_forward. */
 MUST_USE enum status draft_model_run(struct draft_model *m, struct sequence_runs runs,
                                      const uint32_t *last, struct error *err);

@@ -1,7 +1,6 @@
 /* Makes a model ready on a device: opens files, builds the program, sizes the KV cache, loads
  * the weights and makes the runner. device/model.c calls engine_measure and engine_load at the
- * start and engine_take_rank when the head assigns another rank slot; `cox plan` uses the
- * measure alone.
+ * start, and engine_take_rank when the head assigns another rank slot. `cox plan` only measures.
  * Invariants: nothing large is allocated before the memory table fits. The engine owns
  * everything except a borrowed device and the collectives. After a failed engine_take_rank it
  * has no shard. Main type and identity are those of the whole model, so they are equal on all

@@ -73,8 +73,8 @@ struct engine {
     uint64_t reserved_bytes, told_held_bytes, kv_transfer_bytes;
     uint64_t (*told_bytes)(uint32_t tp, uint32_t pp);
     struct kv_shape kv_shape; /* requested sizes; available_bytes is set by engine_size_kv */
-    uint64_t weights_bytes, activation_bytes, comm_bytes, kv_bytes, lora_bytes; /* the memory table
-                                                                                 */
+    /* the memory table, in bytes */
+    uint64_t weights_bytes, activation_bytes, comm_bytes, kv_bytes, lora_bytes;
     uint64_t measure_ns, kv_ns, load_ns; /* durations: files and sizes; KV cache; weights */
     struct kv_group kv_groups[PROGRAM_MAX_KV_GROUPS];
     uint8_t identity[16]; /* hash of the files */

@@ -1,10 +1,11 @@
 /* Compiles grammars on a thread of its own. The head's orders (grammar_orders.c) and the compute
- * thread (grammars.c) look for a grammar by its source in one table; the thread takes the oldest
- * queued entry, urgent ones first, compiles it without the lock and puts the result back.
+ * thread (grammars.c) look for a grammar by its source in one table. The thread takes the oldest
+ * queued entry, urgent ones first. It compiles the entry without the lock and puts the result
+ * back.
  * Invariants: `mutex` guards the table and is held only for a look-up or while a matcher is
- * made. An entry that is being compiled is freed by nobody. An entry stays while it has an id
- * (the head wants it) or the compute thread waits for it. Among the others, the KEPT used last
- * stay, as far as their part of the room allows. */
+ * made. An entry that is being compiled is never freed. An entry stays while it has an id (the
+ * head wants it) or the compute thread waits for it. Among the others, the KEPT used last stay,
+ * as far as their part of the room allows. */
 #include "worker/grammar/compiler.h"
 
 #include <pthread.h>

@@ -1,6 +1,6 @@
 /* Makes the masks of sequences with a grammar, on the sampling rank. step/host_sample.c enters a
- * sequence, then asks for masks per place; this file feeds the sequence's matcher (text/) the
- * generated ids and returns allowed ids, costs and the reason when a grammar allows no id.
+ * sequence, then asks for masks per place. This file feeds the generated ids to the sequence's
+ * matcher (text/). It returns allowed ids, costs, and the reason when a grammar allows no id.
  * Invariants: one matcher per slot, identified by the serial number of the sequence;
  * grammars_leave frees it before the slot is reused. The compute thread enters and leaves;
  * grammars_mask may run on several threads, each with its own sequence. The compiler is

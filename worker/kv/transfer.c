@@ -1,10 +1,10 @@
 /* Moves KV blocks between this rank and a rank of another replica. kv_orders.c pushes the head's
- * orders on the loop thread; the transfer thread runs them one by one: both sides meet in a
+ * orders on the loop thread, and the transfer thread runs them one by one. Both sides meet in a
  * communicator of two, compare their orders, and move the blocks in chunks. Finished orders go
  * back through `done`, and on_done runs on the loop thread.
  * Invariants: an order is in one list or is `running`. `mutex` guards lists and counters. A
- * cancel increases `generation`, and results of an older generation are dropped. The KV cache is
- * touched only by the transfer thread, and not any more after `idle` was signalled. */
+ * cancel increases `generation`, and results of an older generation are dropped. Only the
+ * transfer thread touches the KV cache, and it has stopped when `idle` is signalled. */
 #include "worker/kv/transfer.h"
 
 #include <endian.h>

@@ -1,5 +1,5 @@
 /* The worker's end of the link to the head, on the loop thread. Frames come from the bus, are
- * decoded into an arena and go to the handlers of messages.c; messages to the head are encoded
+ * decoded into an arena and go to the handlers of messages.c. Messages to the head are encoded
  * and sent, or wait in the outbox until there is credit.
  * States: down, connecting, waiting for Welcome, open. One timer drives the back-off, the
  * retries and the heartbeats.

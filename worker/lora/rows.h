@@ -9,8 +9,7 @@ void lora_set_begin(struct lora_set *l, const uint32_t *adapters, uint32_t n_row
  * program for the input x. n <= LINEAR_MAX_PARTS. */
 void lora_set_add(struct lora_set *l, uint32_t first, uint32_t n, struct view x,
                   const struct view *outs);
-/* Returns a number that is equal for two passes exactly when their adapters make the runner
- * enqueue the same work: it depends on the matrices that the adapters change. 0 = no adapters.
- * It follows from the pass alone, not from other adapters on this rank, so it is equal on all
- * ranks. */
+/* Returns a digest of the set of matrices that the adapters change. Two passes with equal
+ * digests enqueue the same work for their adapters. 0 = no adapters. It follows from the pass
+ * alone, not from other adapters on this rank, so it is equal on all ranks. */
 uint64_t lora_set_digest(const struct lora_set *l, const uint32_t *adapters, uint32_t n_rows);

@@ -28,11 +28,11 @@ struct lora_set {
     uint8_t *memory;
     uint64_t n_bytes, slot_bytes;
     uint8_t *tables;       /* [max_loras] in the device's format; NULL = the device uses none */
-    uint64_t table_stride; /* bytes */
+    uint64_t table_stride; /* bytes of one adapter's table */
     struct lora_slot slots[LORA_MAX_SLOTS];
     /* Rows of the pass: those of slot i are list[first[i]] .. list[first[i + 1] - 1]. */
     uint32_t first[LORA_MAX_SLOTS + 1];
-    uint32_t *list;           /* [pass_rows] */
+    uint32_t *list;           /* [pass_rows] row numbers, grouped by slot */
     const uint32_t *uploaded; /* `list` or table in device memory */
     struct view gathered, low, high;
 };

@@ -128,7 +128,7 @@ struct op {
 /* The angles of one kind of rotary embedding. */
 struct rope_freqs {
     uint32_t n;  /* pairs: the first 2 n dimensions of a head are rotated */
-    float *inv;  /* [n] */
+    float *inv;  /* [n] frequencies */
     float scale; /* factor of cos and sin */
     bool interleaved;
     const char *gguf_divisors; /* tensor that divides inv, if the file has it; may be NULL */

@@ -1,7 +1,6 @@
-/* Tables of GPUs and of the clouds' machines, and the search by name. plan_main.c, through
- * targets.c, passes the names of --gpu and --instance; a name is reduced to a plain form and
- * compared with the tables, and the result is a `struct gpu_target` or an error with the nearest
- * names.
+/* Tables of GPUs and of the clouds' machines, and the search by name. targets.c passes the names
+ * of --gpu and --instance. A name is reduced to a plain form and compared with the tables. The
+ * result is a `struct gpu_target`, or an error with the nearest names.
  * Invariants: everything is static and read-only, so any thread may call. Each machine's GPU is
  * a name of the first table. Lists of names are comma separated and already in plain form. */
 #include "worker/plan/gpus.h"

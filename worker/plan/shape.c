@@ -1,6 +1,6 @@
 /* The figures of a model that is planned for GPUs, and the needs of one rank. plan_main.c opens
- * a shape from a model, from options, or from both; targets.c asks for the rank of each number
- * of ranks.
+ * a shape from a model, from options, or from both. targets.c calls shape_rank_of for each
+ * number of ranks.
  * A model without shape options is counted with plan_foresee. Otherwise the figures are computed
  * from the options, and missing ones are derived.
  * Invariants: options and model name are borrowed. All numbers from options are checked here, so

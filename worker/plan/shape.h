@@ -26,7 +26,7 @@ struct shape_rank {
 struct shape {
     const char *model; /* as the user wrote it; NULL = a bare shape */
     char family[32];
-    const char *dtype, *kv_dtype; /* static */
+    const char *dtype, *kv_dtype; /* static strings */
     enum dtype kv;
     const struct plan_options *options; /* borrowed */
     struct plan_counts counts;

@@ -1,6 +1,6 @@
 /* Answers questions about rows of the last pass (see logits.h). step/ calls these functions
- * after runner_forward: rows are gathered and normalised, multiplied by the head's matrix, and
- * the ranks' parts of the logits are gathered on rank 0. Results stay on the device until the
+ * after runner_forward. Rows are gathered and normalised, then multiplied by the head's matrix.
+ * The ranks' parts of the logits are gathered on rank 0. Results stay on the device until the
  * host reads them.
  * Invariants: all ranks of the last stage make the same calls. At most RUNNER_MAX_LOGITS_ROWS
  * rows per call; results are valid until the next call. Before the host reads a result of

@@ -1,5 +1,5 @@
 /* Small passes that a device records and replays (docs/develop/gpu.md, "Recorded passes").
- * runner.c and logits.c run pieces of work through runner_run_piece; a pass is padded to one of
+ * runner.c and logits.c run pieces of work through runner_run_piece. A pass is padded to one of
  * few sizes, so that steps of similar size share a recording.
  * Invariants: a key identifies the enqueued work and all addresses that it uses. Padding rows
  * write no keys and values. With several ranks either all record or none does; a refusal on one

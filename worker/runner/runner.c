@@ -1,7 +1,7 @@
 /* Runs a program on a device over rows of tokens (see runner.h). step/ and the draft model call
- * runner_forward with the rows of a pass; rows are padded and uploaded, hidden states come from
- * the previous stage or from the embedding, the steps of the program run in order, and the
- * results stay in the buffers for logits.c or go to the next stage.
+ * runner_forward with the rows of a pass. Rows are padded and uploaded, and hidden states come
+ * from the previous stage or from the embedding. Then the steps of the program run in order. The
+ * results stay in the buffers for logits.c, or go to the next stage.
  * Invariants: one allocation on the device, cut once by lay_out, which also measures it. The
  * runner owns it and borrows device, program, KV cache and collectives. Buffers hold at most
  * pass_rows rows. One thread. */

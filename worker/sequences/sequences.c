@@ -1,6 +1,6 @@
 /* The state of a rank's sequences (see sequences.h), on the compute thread. step.c and the null
- * device call sequences_apply with each plan; it checks the plan and updates slots, ids and
- * block tables, and sequences_runs then gives the runs to execute.
+ * device call sequences_apply with each plan. It checks the plan and updates slots, ids and
+ * block tables. sequences_runs then returns the runs to execute.
  * Invariants: nothing of a plan is trusted. Every slot, length, position and block number is
  * checked before it is used as an index. An error leaves the state `broken`, and every later
  * plan is refused until a reset. All ranks apply the same plans, so their states and digests are

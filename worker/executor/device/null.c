@@ -279,7 +279,7 @@ static bool prompt_logprob_of(const struct null_hash *h, uint32_t id, uint32_t k
     float *values = arena_try_array(arena, k + 1, sizeof *values);
     if (!ids || !values)
         return false;
-    uint32_t rank = null_hash_token(h, 1) - 96; /* 1 .. 26 */
+    uint32_t rank = null_hash_token(h, 1) - 96; /* from 1 to 26 */
     ids[0] = id;
     values[0] = -(float)rank / 8;
     for (uint32_t i = 1; i <= k; i++) {

@@ -1,6 +1,6 @@
 /* Sampling on the device (kernels/cuda/backend/sampler.h), by the rules of sampling/sampler.h.
- * step.c calls it for each pass on the sampling rank: it translates the parameters of a chunk of
- * rows to the device's lists, sends them and enqueues the sampling, and later takes the results
+ * step.c calls it for each pass on the sampling rank. It translates the parameters of a chunk of
+ * rows to the device's lists, sends them and enqueues the sampling. Later it takes the results
  * of a finished step. Parameters without effect and unknown ids are left out, as in the host's
  * sampler.
  * Invariants: the lists are built in arrays that are allocated once. A step that does not fit
@@ -85,7 +85,7 @@ void executor_device_sampler_close(struct executor_model *x)
     x->pending = NULL;
 }
 
-/* ---- what the device can sample ---- */
+/* ---- can the device sample? ---- */
 
 static bool has_penalties(const struct gpu_sample_row *r)
 {

@@ -1,7 +1,7 @@
 /* Sampling on the host. step.c calls executor_sample_pass after each pass on all ranks of the
- * last stage: it makes the masks, gets the logits (or only the best two of greedy rows), and
- * samples RUNNER_LOGITS_ROWS rows at a time on the device's threads. The ids go to `struct
- * sampled`; append.c appends them on all ranks.
+ * last stage. It makes the masks, and gets the logits or, for greedy rows, only the two best.
+ * Then it samples RUNNER_LOGITS_ROWS rows at a time on the device's threads. The ids go to
+ * `struct sampled`; append.c appends them on all ranks.
  * Invariants: only the sampling rank has samplers and masks, but all ranks of the stage make the
  * same calls of the runner. Each thread has its own sampler. Rows that need memory of the arena
  * are sampled on the compute thread. */

@@ -1,13 +1,13 @@
 /* Executes a step, as a whole or in halves, on the compute thread. begin applies the plan, makes
- * draft tokens, and runs and samples the passes; finish waits for the results and makes the
- * Result. When the device samples, begin only enqueues: a sequence gets a place for an id that
- * only the device knows (`is_pending`), and the next step's rows read it on the device. Whatever
+ * draft tokens, runs the passes and samples. finish waits for the results and makes the Result.
+ * When the device samples, begin only enqueues. A sequence then gets a place for an id that only
+ * the device knows (`is_pending`), and the next step's rows read it on the device. Whatever
  * needs an id on the host waits for it: draft tokens, bad words of several ids, and sampling on
  * the host (docs/develop/runner.md, "Two steps in flight").
  *
  * Invariants: at most EXECUTOR_MAX_IN_FLIGHT steps are in flight, in a ring. Nothing of a
- * refused plan is executed. A sequence may leave while its id is on the way, so an item finds it by
- * slot and serial number. */
+ * refused plan is executed. A sequence may leave while its id is on the way, so an item finds it
+ * by slot and serial number. */
 #include "worker/executor/step/step.h"
 
 #include <assert.h>

@@ -5,9 +5,9 @@
 
 /* Llama 1 to 3.3 (Touvron et al. 2023) and models with the same layers: Vicuna, OpenLLaMA,
  * Mistral with its windows (Jiang et al. 2023), Qwen 2 with its biases (Yang et al. 2024). Norms
- * before each part, SwiGLU, rotary embedding. In a GGUF of Llama, Vicuna or OpenLLaMA the rows
- * of Q and K are permuted so that rotated pairs are adjacent, and Llama 3's frequency scaling is
- * a tensor of divisors. */
+ * before each part, SwiGLU, rotary embedding. In a GGUF of any of them except Qwen 2 the rows of
+ * Q and K are permuted, so that rotated pairs are adjacent. Llama 3's frequency scaling is a
+ * tensor of divisors there. */
 void family_llama(struct program *p)
 {
     bool permuted = p->config->format == MODEL_GGUF && strcmp(p->config->family, "qwen2") != 0;
