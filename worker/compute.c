@@ -5,7 +5,7 @@
  * EXECUTOR_MAX_IN_FLIGHT). An abort may run while plans are in flight; every other job waits for
  * them.
  * Invariants: a job is in exactly one list. `mutex` guards `queue`, `done`, `stop` and `ended`.
- * Only the compute thread uses the executor, except for `interrupt`. Results leave in the order
+ * Only the compute thread runs jobs on the executor. Results leave in the order
  * in which the jobs came. */
 #include "worker/compute.h"
 

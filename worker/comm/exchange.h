@@ -39,7 +39,7 @@ struct exchange {
     uint8_t part;     /* mark of the part; 0 = the whole group */
     uint64_t spin_ns, timeout_ns;
     bool yields;            /* yields the CPU instead of spinning: there are more ranks than CPUs */
-    uint64_t yield_from_ns; /* time before which it does not yield, because a yield took too long */
+    uint64_t yield_from_ns; /* does not yield before this time, since a yield took too long */
     struct exchange_peer *peers; /* [n_ranks]; NULL in a group of one */
 };
 

@@ -352,8 +352,9 @@ bool executor_is_due(struct executor *e)
         return false;
     x->steps.looked_ns = now_ns;
     if (x->ranks.in->look && x->ranks.in->look(x, &err) != STATUS_OK)
-        return true;  /* finish reports the error */
-    executor_bump(e); /* a slow device is not stuck: the deadline or a look ends a stuck one */
+        return true; /* finish reports the error */
+    /* a slow device is progress too; only the deadline or a look ends a hung one */
+    executor_bump(e);
     return false;
 }
 
