@@ -2,8 +2,8 @@
  * and sets the signal handler. The handler writes one `crash` line and a `crash_frame` line for
  * each frame to stderr, and lets the signal end the process.
  * Everything from put() to on_crash runs in the handler: no lock, no malloc, no stdio, only
- * bytes on the handler's own stack and write(2). `crash` is filled once, before other threads
- * start, and only read afterwards. A second crash in another thread waits for the first and
+ * bytes on the stack and write(2). `crash` is filled once, before other threads
+ * start, and only read afterwards. A second crash in another thread waits one second and
  * writes nothing. */
 #include "common/host/crash.h"
 

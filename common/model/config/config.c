@@ -58,8 +58,8 @@ static enum status check_rope(const struct model_info *m, const struct model_con
     return STATUS_OK;
 }
 
-/* Bound of n_layers x n_experts: a program allocates an array for each layer before any tensor
- * is looked at. */
+/* Bound of n_layers x (experts + latent heads): a program allocates an array for each layer before
+ * any tensor is looked at. */
 enum { MAX_PARTS = 1 << 18 };
 
 static enum status check_experts(const struct model_info *m, const struct model_config *c,

@@ -1,12 +1,12 @@
 #pragma once
 /* Names of models: a path, "demo", "null", or a reference to a model elsewhere. `cox pull` puts
  * that model into the cache, where every --model then finds it:
- *   hf:ORG/NAME[@REVISION], hf:ORG/NAME/FILE.gguf[@REVISION]   a model hub; also "ORG/NAME" alone
- * if there is no such path, and the URL of its page on huggingface.co
- *   https://HOST/…/FILE.gguf[#sha256=HEX]                      one file (http:, or with a query:
- *                                                              the hash is required)
- *   s3://BUCKET/PREFIX                                         a folder of a bucket, or one GGUF
- *   file:PATH                                                  the same as PATH
+ *   hf:ORG/NAME[@REVISION]                   a model of a hub; also "ORG/NAME" alone if there is no
+ *                                            such path, or its page's URL on huggingface.co
+ *   hf:ORG/NAME/FILE.gguf[@REVISION]         one GGUF of such a model
+ *   https://HOST/…/FILE.gguf[#sha256=HEX]    one file; http: or a query require the hash
+ *   s3://BUCKET/PREFIX                       a folder of a bucket, or one GGUF
+ *   file:PATH                                the same as PATH
  * The text may come from anyone. A parsed reference has no control characters, no "..", no user
  * or password, and a bounded length. The struct owns its strings. */
 #include "common/base/status.h"
