@@ -48,7 +48,7 @@ struct bus_options {
     const char *keys_dir;
     enum peer_role keys_role;
     const struct authorized *authorized; /* ROUTER: borrowed for the life of the bus */
-    uint32_t max_frame_bytes;            /* ZMQ_MAXMSGSIZE */
+    uint32_t max_frame_bytes;            /* largest frame (ZMQ_MAXMSGSIZE) */
     uint32_t hwm;                        /* high-water mark, in messages per link */
 };
 

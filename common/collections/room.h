@@ -14,7 +14,7 @@ struct room_account;
 
 struct room {
     uint64_t total, used;
-    struct key_table accounts; /* by tenant */
+    struct key_table accounts; /* key: tenant */
 };
 
 struct room_charge { /* bytes of one holder; all 0 = none */

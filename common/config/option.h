@@ -35,11 +35,11 @@ struct option_list {
 };
 
 struct option_spec {
-    const char *name;    /* "max-num-seqs" */
+    const char *name;    /* with dashes: "max-num-seqs" */
     const char *aliases; /* other spellings, comma-separated: "tensor-parallel-size"; or NULL */
     enum option_type type;
     size_t offset;       /* place in the config struct; unused for OPTION_IGNORED */
-    double min, max;     /* OPTION_INT, OPTION_FLOAT */
+    double min, max;     /* OPTION_INT, OPTION_FLOAT: allowed range */
     const char *def;     /* default, as it would be typed; NULL = zero */
     const char *choices; /* OPTION_ENUM: "auto|cpu|cuda"; OPTION_REFUSED: accepted values */
     const char *help;    /* one line; NULL hides the row from --help */

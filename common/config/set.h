@@ -21,7 +21,7 @@ struct config_parser {
     size_t n_specs;
     void *out;
     struct config_result *res;
-    struct arena *strings;      /* res->owned */
+    struct arena *strings;      /* arena of all strings, in res->owned */
     enum config_source *set_by; /* per row: the highest source that set it */
     bool argument_typed;        /* an argument was typed on the command line */
     struct error *err;

@@ -45,7 +45,7 @@ uint32_t numa_order(const struct numa *n, const cpu_set_t *set, uint16_t out[CPU
 /* The CPUs and the memory node that one process uses. */
 struct numa_binding {
     int32_t node;   /* preferred memory node; -1 = none, the kernel chooses near memory */
-    cpu_set_t cpus; /* not empty */
+    cpu_set_t cpus; /* CPUs to run on; not empty */
 };
 /* Binds process i of n equal processes. They are spread in order and evenly over the nodes with
  * CPUs in `allowed`. Returns STATUS_NOT_FOUND when no nodes are known. */
@@ -57,8 +57,8 @@ struct numa_words {
     const char *node_flag, *node, *cpus_flag, *cpus;
 };
 /* Returns STATUS_INVALID for a malformed value, an unknown node or CPU, a CPU that this process
- * may not use, or a CPU of another node than the chosen one. Returns STATUS_NOT_FOUND when a
- * node is chosen and no nodes are known. */
+ * may not use, or a CPU of a node that was not chosen. Returns STATUS_NOT_FOUND when a node is
+ * chosen and no nodes are known. */
 MUST_USE enum status numa_bind_to(const struct numa *n, const cpu_set_t *allowed,
                                   const struct numa_words *w, struct numa_binding *out,
                                   struct error *err);

@@ -5,7 +5,7 @@
 
 /* Niceness of helper threads that a request waits for, and of threads that store data in the
  * background. The threads of a step have priority over both. A worker's threads wait for each
- * other many times in a step, so time that a helper takes from one of them delays the step for
+ * other many times in a step. So a helper that takes time from one of them delays the step for
  * all streams. On a machine with idle cores niceness changes nothing. */
 enum { THREAD_NICE_AWAITED = 5, THREAD_NICE_STORE = 10 };
 

@@ -10,7 +10,7 @@ struct aws_keys {
     const char *region;
 };
 
-#define AWS_DATE_BYTES 17 /* "20130524T000000Z" */
+#define AWS_DATE_BYTES 17 /* "20130524T000000Z" and its NUL */
 #define AWS_EMPTY_SHA256                                                                           \
     "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855" /* digest of an empty body  \
                                                                         */

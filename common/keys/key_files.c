@@ -42,7 +42,7 @@ enum status keys_load(const char *dir, enum peer_role role, struct curve_keys *o
     s = keys_load_publics(dir, role, &publics, err);
     if (s == STATUS_NOT_FOUND)
         return STATUS_OK;
-    bool is_there = false; /* as the second key while a rotation is between two files */
+    bool is_there = false; /* the second key counts too: a rotation may be between two files */
     for (uint32_t i = 0; s == STATUS_OK && i < publics.n; i++)
         is_there |= strcmp(publics.keys[i], out->public_key) == 0;
     if (s == STATUS_OK && !is_there)

@@ -40,8 +40,8 @@ struct gateway_config {
     const char *structured_outputs_config;
     bool enable_auto_tool_choice, trust_request_chat_template, disable_any_whitespace;
     int64_t max_logprobs;
-    int unknown_fields; /* enum unknown_fields */
-    int invocations;    /* enum invocations_form */
+    int unknown_fields; /* value of enum unknown_fields */
+    int invocations;    /* value of enum invocations_form */
     struct option_list invocations_statuses;
     bool sagemaker;
     bool offline; /* for `cox gateway`, which may fetch the model; cox-gateway never does */

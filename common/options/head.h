@@ -22,8 +22,8 @@ struct head_options {
         max_request_bytes, long_prefill_token_threshold;
     int64_t step_target_ms, max_partial_prefills;
     double stats_interval_s;
-    int stats_format;      /* enum stats_format */
-    int scheduling_policy; /* enum scheduling_policy */
+    int stats_format;      /* value of enum stats_format */
+    int scheduling_policy; /* value of enum scheduling_policy */
     bool enable_prefix_caching, async_scheduling;
     int64_t scale_min, scale_max, scale_ttft_ms, scale_calm_s, scale_idle_s, scale_start_s;
     const char *step_log;

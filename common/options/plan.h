@@ -27,14 +27,14 @@ enum plan_dtype {
  * given. */
 struct plan_shape_options {
     const char *params, *active_params; /* such as "13e9" or "13B" */
-    int dtype;                          /* enum plan_dtype */
+    int dtype;                          /* value of enum plan_dtype */
     int64_t layers, hidden, heads, kv_heads, head_dim, intermediate, vocab_size;
 };
 
 struct plan_options {
     struct worker_options worker; /* options that change the memory needed; tp 0 = not given */
     int64_t memory_bytes;         /* 0 = a share of the memory that is free here */
-    int device;                   /* enum plan_device */
+    int device;                   /* value of enum plan_device */
     double gpu_memory_utilization;
     struct plan_shape_options shape;
     struct option_list gpus, instances;

@@ -61,7 +61,7 @@ struct speculation_options {
 
 enum speculation_method { SPECULATION_NGRAM, SPECULATION_DRAFT_MODEL };
 
-/* The settings in force. */
+/* Settings in force. */
 struct speculation {
     uint32_t n_tokens;               /* draft tokens per sequence and step; 0 = off */
     uint32_t lookup_max, lookup_min; /* lengths of n-grams; 0 with another method */

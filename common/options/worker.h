@@ -25,7 +25,7 @@ enum worker_load_format {
 struct worker_options {
     const char *model, *cache_dir;
     struct option_list served_model_names;
-    int device; /* enum worker_device */
+    int device; /* value of enum worker_device */
     const char *head, *keys_dir, *join;
     bool insecure, allow_remote_insecure;
     int64_t ordinal, tp, pp;
@@ -33,7 +33,7 @@ struct worker_options {
     const char *comm_host;    /* NULL = source address of the route to the head */
     int64_t comm_port;        /* 0 = any port */
     int64_t kv_port;          /* 0 = any port; -1 = no listener */
-    int role;                 /* enum group_role (proto/shapes.h) */
+    int role;                 /* value of enum group_role (proto/shapes.h) */
     const char *nccl_library; /* NULL = libnccl.so.2 */
     bool no_shared_memory, enable_expert_parallel, enforce_eager, no_early_launch;
     bool no_one_shot;
@@ -45,11 +45,11 @@ struct worker_options {
     const char *numa_node; /* a number, "auto" or NULL */
     const char *cpus;      /* "0-7,16-23"; NULL = all that it may use */
     int cpu_isa;           /* index of an instruction set's name; 0 = the best one */
-    int kv_cache_dtype;    /* enum kv_cache_dtype */
+    int kv_cache_dtype;    /* value of enum kv_cache_dtype */
     struct speculation_options speculation;
-    int load_format;  /* enum worker_load_format */
-    int quantization; /* enum quant_at_load */
-    int dtype;        /* enum activation_dtype */
+    int load_format;  /* value of enum worker_load_format */
+    int quantization; /* value of enum quant_at_load */
+    int dtype;        /* value of enum activation_dtype */
     const char *http_host;
     int64_t http_port; /* -1 = 7001 + ordinal */
     bool metrics_public;

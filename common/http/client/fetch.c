@@ -424,7 +424,7 @@ static enum status hop(struct transfer *t, const char *url, const struct origin 
     (void)curl_easy_getinfo(t->curl, CURLINFO_RETRY_AFTER, &wait);
     t->answer->retry_after_s = wait > 0 && wait < 86400 ? (uint32_t)wait : 0;
     if (s == STATUS_OK && !t->has_begun && (t->answer->code == 200 || t->answer->code == 206) &&
-        !begin(t)) /* an empty body */
+        !begin(t)) /* on_body was not called: the body is empty */
         s = error_set(err, STATUS_CLOSED, "stopped");
     char *to = NULL;
     if (s == STATUS_OK && is_redirect(t->answer->code) &&

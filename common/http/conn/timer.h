@@ -10,7 +10,7 @@ struct progress_rules;
 enum { CONN_LOOKS = 4 };
 
 void conn_arm(struct conn *c, uint64_t ms);
-void conn_abort_soon(struct conn *c); /* on the next turn */
+void conn_abort_soon(struct conn *c); /* aborts on the next turn */
 void conn_arm_reading(struct conn *c);
 /* Counts bytes of a body that were received. */
 void conn_body_moved(struct conn *c, uint64_t bytes);

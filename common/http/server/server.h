@@ -12,7 +12,7 @@
 #include "common/loop/loop.h"
 
 struct http_server;
-struct tls_server; /* common/tls/server.h */
+struct tls_server; /* declared in common/tls/server.h */
 
 struct http_options {
     const char *host;

@@ -1,7 +1,6 @@
 /* Reads model_config from config.json, as transformers 4 and 5 write it. model_config_from_json
- * gets the parsed file and the family's row of defaults, and reads the sizes before the
- * values that need n_layers or head_dim. quant.c, moe.c and rope.c read their
- * parts.
+ * gets the parsed file and the family's row of defaults. It reads the sizes before the values
+ * that need n_layers or head_dim. quant.c, moe.c and rope.c read their parts.
  * Every number is bounded when it is read. A value that this build does not run is
  * STATUS_UNSUPPORTED with its key; an impossible one is STATUS_INVALID. Nothing is allocated,
  * and the JSON stays the caller's. */

@@ -21,13 +21,14 @@ struct rope_config {
     double theta;
     uint32_t n_rot; /* number of a head's first dimensions that are rotated; even */
     enum rope_scaling scaling;
-    double factor;                            /* linear, dynamic, llama3, yarn */
-    double low_freq_factor, high_freq_factor; /* llama3 */
+    double factor;                            /* stretch factor of linear, dynamic, llama3, yarn */
+    double low_freq_factor, high_freq_factor; /* llama3 only */
     double original_max_len;                  /* length of the model before it was stretched */
     double beta_fast, beta_slow; /* yarn; `truncate` rounds its bounds to whole numbers */
     bool truncate;
     double attention_factor; /* yarn, longrope: factor of cos and sin; 0 = 1 */
-    float short_factors[MODEL_MAX_ROT / 2], long_factors[MODEL_MAX_ROT / 2]; /* longrope */
+    /* longrope: one factor for each pair of dimensions */
+    float short_factors[MODEL_MAX_ROT / 2], long_factors[MODEL_MAX_ROT / 2];
 };
 
 enum model_activation { MODEL_SILU, MODEL_GELU_TANH, MODEL_ACTIVATION_COUNT };
@@ -51,7 +52,7 @@ enum quant_at_load {
 struct quant_config {
     enum quant_method method;
     enum quant_at_load at_load; /* not from the file; the loader sets it */
-    uint32_t bits;              /* AWQ, GPTQ, COMPRESSED */
+    uint32_t bits;              /* AWQ, GPTQ, COMPRESSED: bits of a weight */
     bool zeros_are_whole;       /* GPTQ version 2: stored zero points are not reduced by one */
     uint32_t group;             /* AWQ, GPTQ: number of inputs that share a scale; 0 = all */
     /* FP8: size of a scale's block; 0 = one scale a tensor or an output */
@@ -72,10 +73,10 @@ struct moe_config {
     uint32_t n_groups, n_groups_chosen; /* experts are chosen from the best groups; 0 = from all */
     enum moe_scores scores;
     bool groups_by_two; /* score of a group: sum of its two best experts, not its best one */
-    bool normalise;     /* weights of the chosen experts are scaled to sum 1, before `factor` */
+    bool normalise;     /* shares of the chosen experts are scaled to sum 1, before `factor` */
     bool choice_bias;   /* a bias is added to the scores for the choice only */
     bool router_bias, shared_gate;
-    float factor; /* factor of the experts' weights */
+    float factor; /* factor of the chosen experts' shares */
     uint8_t layer_has[MODEL_MAX_LAYERS];
 };
 

@@ -17,9 +17,9 @@ _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "GGUF is read as it li
 
 enum {
     MAX_VALUES = 1 << 16,
-    MAX_NAME_BYTES = 1 << 12,    /* keys and tensor names */
-    MAX_STRING_BYTES = 16 << 20, /* chat templates, grammars */
-    MAX_ARRAY = 1 << 26,         /* elements: merges and scores of the largest vocabularies */
+    MAX_NAME_BYTES = 1 << 12,    /* longest key or tensor name */
+    MAX_STRING_BYTES = 16 << 20, /* longest string: chat templates, grammars */
+    MAX_ARRAY = 1 << 26,         /* most elements: merges and scores of the largest vocabularies */
     MAX_ALIGNMENT = 1 << 20,
     DEFAULT_ALIGNMENT = 32,
     MIN_VALUE_BYTES = 8 + 4 + 1, /* smallest encodings, with which the file's size bounds a count */

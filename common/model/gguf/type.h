@@ -47,7 +47,7 @@ struct gguf_tensor {
     enum dtype dtype;
     uint32_t n_dims;
     uint64_t shape[GGUF_MAX_DIMS]; /* shape[0] is contiguous; 1 beyond n_dims */
-    uint64_t offset, n_bytes;      /* in the file */
+    uint64_t offset, n_bytes;      /* place and size in the file */
     const uint8_t *data;           /* aligned to general.alignment */
 };
 

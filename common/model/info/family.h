@@ -8,8 +8,8 @@
 
 struct family {
     const char *name;
-    const char *hf_type;   /* config.json model_type */
-    const char *hf_class;  /* config.json architectures, without "ForCausalLM" */
+    const char *hf_type;   /* model_type in config.json */
+    const char *hf_class;  /* class in config.json's architectures, without "ForCausalLM" */
     const char *gguf_arch; /* general.architecture; NULL = GGUF uses another family's name */
     /* Values that transformers assumes when config.json leaves them out; 0 = config.json must
      * have them. */
