@@ -1,5 +1,5 @@
-/* `cox flags`: the option tables as docs/reference/flags.md, or as JSON, which deploy/helm/schema
- * makes the chart's schema of. */
+/* `cox flags`: writes the option tables as docs/reference/flags.md, or as JSON.
+ * deploy/helm/schema makes the Helm chart's schema from the JSON. */
 #include "cli/commands/flags.h"
 
 #include <stdio.h>
@@ -85,7 +85,8 @@ void flags_write_markdown(const struct command_table *t, struct strbuf *b)
                       "|---|---|---|---|\n",
                       c->name, c->help);
         for (size_t k = 0; k < *c->n_specs; k++)
-            if (c->specs[k].help) /* ours; the flags of vLLM's that we lack are listed below */
+            /* options of Coxswain; unsupported flags of vLLM are listed below */
+            if (c->specs[k].help)
                 write_row(b, &c->specs[k]);
     }
     write_flags_of_vllm(t, b);
@@ -119,7 +120,7 @@ static void append_choices(struct strbuf *b, const char *choices)
     strbuf_append_c(b, "]");
 }
 
-/* By its name in a file: underscores. */
+/* Appends an option by its name in a --config file, with underscores. */
 static void append_option(struct strbuf *b, const struct option_spec *s)
 {
     strbuf_append_c(b, "{\"name\": \"");

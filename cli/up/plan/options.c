@@ -1,3 +1,9 @@
+/* The option table of `cox up`, and the values that follow from the options alone.
+ * cli/commands/up.c parses a command line with `up_specs` into `struct up_options`; plan.c, numa.c
+ * and cluster.c read it. docs/reference/flags.md and the shell completion are made from the table.
+ * Invariants: an option has vLLM's name when vLLM has it. Every flag of vLLM that is missing here
+ * is listed at the end, with advice, so that its command lines are understood. Pure; strings in
+ * the struct are borrowed from the parser's result. */
 #include "cli/up/plan/options.h"
 
 #include <stdlib.h>
@@ -12,8 +18,8 @@
 
 #define S up_options
 
-/* vLLM's flags that we lack: those that change nothing here are ignored, those whose absence would
- * change what is served are refused. With each what to do instead. */
+/* Flags of vLLM that are not supported. A flag without effect here is ignored. A flag whose
+ * absence would change the answers is refused. Each row says what to use instead. */
 #define IGNORED(nm, al, t, i)                                                                      \
     {                                                                                              \
         .name = nm, .aliases = al, .type = OPTION_IGNORED, .takes = TAKES_##t, .instead = i        \
@@ -41,7 +47,7 @@
 #define SPREAD     "the head schedules all groups"
 #define TOOLS      "parsers are built in, and no code is loaded; see --tool-call-parser"
 
-/* vLLM's names where vLLM has them. At the end: its flags that we lack. */
+/* The options have vLLM's names when vLLM has them. Unsupported flags of vLLM are at the end. */
 const struct option_spec up_specs[] = {
     {.name = "model", .type = OPTION_ARGUMENT, .help = "the same as a bare MODEL"},
     OPT_STRING(S, host, "host", "127.0.0.1", "address the gateways listen on"),
@@ -531,7 +537,8 @@ int64_t up_options_n_workers(const struct up_options *o)
     return o->workers > 0 ? o->workers : n_roles > all ? n_roles : all;
 }
 
-/* With workers of two roles --dp alone would leave one of them out. */
+/* Returns the largest number of replicas that serve at once. With workers of two roles, --dp
+ * alone would leave one role out. */
 uint32_t up_options_max_replicas(const struct up_options *o)
 {
     bool has_roles = o->prefill_workers + o->decode_workers > 0;
