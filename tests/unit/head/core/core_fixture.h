@@ -29,8 +29,7 @@ struct fixture {
     uint64_t now, wait_ns;   /* wait_ns: `wait_ns` of the next result */
     bool ticks;              /* each frame is followed by a tick */
     enum device_kind device; /* device of all workers */
-    /* index: worker - 1 */
-    uint32_t n_box, n_draft[2], draft_max_seqs[2], prompt_logprobs[2];
+    uint32_t n_box, n_draft[2], draft_max_seqs[2], prompt_logprobs[2]; /* index: worker - 1 */
     struct letter box[BOX_MAX]; /* messages of the head, oldest first */
     struct link links[16];      /* index: connection */
 };
