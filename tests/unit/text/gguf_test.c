@@ -141,7 +141,8 @@ static void spm_vocabulary(void **state)
     assert_encodes(t, "hell", true, IDS(1, 13));
     assert_encodes(t, "hel lo", false, IDS(4, 9, 7, 4, 7, 8));
     assert_encodes(t, "h\xC3\xA9<tool></s>", false, IDS(4, 5, 15, 16, 14, 2));
-    assert_encodes(t, "zz", false, IDS(4, 0)); /* z has no byte tokens: one <unk> for both */
+    /* The letter z has no byte tokens, so both letters become one <unk>. */
+    assert_encodes(t, "zz", false, IDS(4, 0));
     assert_decodes(t, IDS(1, 13, 4, 8), true, "hell o");
     assert_true(text_token_is_special(t, 0));
     assert_false(text_token_is_special(t, 14));

@@ -1,7 +1,7 @@
 /* SentencePiece models (tokenizer.model) through text.h. The tests write a small model and the
  * JSON files beside it, open the folder and compare ids, text and errors. Cases: settings in the
  * JSON files, BPE and unigram, normalisation, ties, broken or cut models, limits. Invariants: a
- * broken file is refused with a text, and equal input always gives equal ids. tests/golden
+ * broken file is refused with a text, and a cut model never opens as the whole one. tests/golden
  * (text_golden.py spm) compares ids of large models. */
 #include "text_fixture.h"
 

@@ -294,7 +294,7 @@ static void what_is_not_supported_is_refused_by_name(void **state)
     }
 }
 
-/* Behind reasoning, the grammars inside a format work, too. */
+/* A grammar inside a format also works behind reasoning. */
 static void formats_come_behind_reasoning(void **state)
 {
     static const char source[] =

@@ -1,8 +1,8 @@
 /* Chat templates. The tests render a source with a JSON context and compare text or error with
  * those of transformers. Other tests show the order of sources in a model's folder, built-in
  * formats, and hostile templates. Invariants: work and memory of a rendering are bounded by its
- * fuel, deep nesting is an error, and the Rust library never panics. Each rendering owns its
- * template and result, and frees both. */
+ * fuel, and deep nesting is an error. Each rendering owns its template and result, and frees
+ * both. */
 #include "text_fixture.h"
 #include <sys/stat.h>
 #include <time.h>
@@ -563,7 +563,7 @@ static void additional_templates(void **state)
     fixture_write("additional_chat_templates/tool_use.jinja", "TOOLS{{ bos_token }}", 20);
     assert_opens_as(NULL, NULL, "{\"tools\":[1]}", "TOOLS<b>");
     assert_opens_as(NULL, NULL, "{\"tools\":null}", "D");
-    /* with this file, the configuration's list is not read */
+    /* With this file, the configuration's list is not read. */
     fixture_write("chat_template.jinja", "PLAIN", 5);
     assert_opens_as(NULL, NULL, "{\"tools\":[1]}", "TOOLS<b>");
     assert_opens_as(NULL, NULL, "{}", "PLAIN");

@@ -104,7 +104,7 @@ static void what_is_compiled_is_told_from_the_loop(void **state)
         assert_true(bed.n_told == i + 1 && bed.id == 10 + i && bed.status == cases[i].want);
     }
     take(7, 20, "b+");
-    grammar_orders_end_epoch(bed.orders); /* its answer is no longer sent */
+    grammar_orders_end_epoch(bed.orders); /* the answer about this grammar is no longer sent */
     take(7, 21, "c+");
     loop_run(bed.loop);
     assert_true(bed.n_told == 4 && bed.id == 21);

@@ -871,7 +871,7 @@ static void test_drain(void **state)
     worker_stop(f->worker, "SIGTERM");
     (void)expect(f, MSG_DRAIN_WISH);
     assert_false(worker_is_ready(f->worker));
-    plan(f, EPOCH(1), 1); /* it works until it is released */
+    plan(f, EPOCH(1), 1); /* the worker runs steps until the head releases it */
     expect_token(f, EPOCH(1), 1);
     send_abort(f, EPOCH(1));
     expect_aborted(f, EPOCH(1));

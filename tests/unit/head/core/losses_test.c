@@ -171,7 +171,7 @@ static void suspects_run_one_at_a_time_and_the_innocent_go_on(void **state)
     assert_true(!runs(f, 1) && !runs(f, 2));
     calm(f);
     assert_true(runs(f, 1) && !runs(f, 2));
-    submit(f, 3); /* not a suspect: it does not wait behind request 2 */
+    submit(f, 3); /* request 3 is not a suspect, so it does not wait behind request 2 */
     assert_true(runs(f, 3));
     lose_replica(f); /* third loss of request 1 */
     const struct msg *t = box_find(f, 3, MSG_TOKENS);

@@ -147,7 +147,7 @@ static void workers_that_do_not_agree(void **state)
     }
     gateway_says(f, 5, 11, 'c');
     assert_true(is_refused(f, 5));
-    worker_says(f, 2, 'a'); /* restarted */
+    worker_says(f, 2, 'a'); /* this worker was restarted */
     wait_ms(f, HEAD_TICK_MS, 0);
     assert_non_null(box_find(f, 4, MSG_GOODBYE));
     assert_int_equal(f->core->n_gateways, 1);

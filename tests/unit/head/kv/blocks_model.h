@@ -18,7 +18,7 @@ enum {
     MODEL_MOVES = 3,
 };
 
-/* Blocks of a sequence that a rank was told. */
+/* The block table of a sequence as a rank knows it from the plans. */
 struct model_table {
     uint32_t first, n, ids[MODEL_TABLE];
 };
@@ -98,7 +98,8 @@ void model_hold(struct model *m, bool ok, const char *text, const char *file, in
 void model_look(struct model *m);
 /* Checks that these blocks, which were just handed out, have no other user. */
 void model_handed_out(struct model *m, uint32_t i_group, const uint32_t *ids, uint32_t n);
-/* Applies the blocks that a plan lists for the sequence. `end` is the position behind the run. */
+/* Checks and records the blocks that a plan lists for the sequence. `end` is the position behind
+ * the run. */
 void model_told(struct model *m, struct model_seq *x, uint32_t end, const struct plan_blocks *out,
                 uint32_t n);
 void model_sent(struct model *m);

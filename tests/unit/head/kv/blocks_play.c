@@ -436,7 +436,7 @@ static void move(struct model *m, struct input *in, const struct model_seq *x)
         v->whole = true;
         model_look(m);
     } else if (v->used) {
-        if (!v->imports) /* an export holds content; an import that failed does not */
+        if (!v->imports) /* an import that failed has no content yet */
             model_moved(m, v, false);
         end_move(m, v);
     }

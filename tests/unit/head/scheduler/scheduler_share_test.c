@@ -1,8 +1,8 @@
 /* Sharing of blocks between sequences of a scheduler: prompts planned in the same step, hits
  * found during a prefill, copies of an end block, preemption and draft tokens. Each test adds
  * requests to a bed (`scheduler_bed.h`), plans steps, answers them and reads the runs and blocks
- * of the plans. Invariants: a shared position is computed once, and `start` of a run is never
- * below the cached tokens. All tests run on one thread. */
+ * of the plans. Invariants: a shared position is computed once, and no request is preempted in
+ * vain. All tests run on one thread. */
 #include "tests/unit/head/scheduler/scheduler_bed.h"
 
 static struct scheduler_config sharing(uint32_t n_blocks)

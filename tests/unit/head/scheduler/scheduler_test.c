@@ -1,8 +1,8 @@
 /* Decisions of the scheduler, case by case. Each test opens a bed (`scheduler_bed.h`), adds
  * requests, plans steps and gives results, and compares runs, ends and states with the expected
  * ones. Seeded property tests are in tests/sim. Invariants: a bad result changes nothing, and
- * stepping allocates no memory. The bed owns scheduler and requests. All tests run on one thread.
- */
+ * stepping allocates no memory when all requests have slots. The bed owns the scheduler and the
+ * requests. All tests run on one thread. */
 #include "head/budget/step_budget.h"
 #include "tests/unit/head/scheduler/scheduler_bed.h"
 #include "tests/unit/malloc_count.h"

@@ -451,7 +451,7 @@ static void test_interrupted(void **state)
         comm_leave(ranks[0].comm);
         comm_leave(ranks[2].comm);
     }
-    ranks_form(ranks, 3, 9); /* connections of the tries before are still queued */
+    ranks_form(ranks, 3, 9); /* connections of earlier attempts are still queued */
     ranks_start(ranks, 3, sum_of_ones, NULL);
     assert_true(ranks_wait(ranks, 3));
     ranks_close(ranks, 3);

@@ -144,7 +144,7 @@ static void test_lies(void **state)
     uint8_t welcome[WELCOME_BYTES];
     end_start(&e, true);
     hear(e.other_fd, welcome, sizeof welcome);
-    say(e.other_fd, "y", 1); /* accepts memory that nobody offered */
+    say(e.other_fd, "y", 1); /* claims memory that it never asked for */
     end_wait(&e);
     assert_int_equal(e.status, STATUS_PROTOCOL);
     assert_null(e.link);

@@ -2,7 +2,7 @@
  * over loopback or shared memory. tests/golden checks the tokens against references. The tests
  * here check that tokens are the same whichever executor has which rank, and after joins,
  * resets, interrupts and lost shards. An impostor in place of rank 0 sends wrong or late words.
- * Each executor belongs to one thread at a time. */
+ * An executor's calls run in a thread of its own, and interrupts come from the test's thread. */
 #include "worker/executor/executor.h"
 
 #include <pthread.h>
@@ -346,7 +346,6 @@ static void test_ranks_sample_the_same_in_any_order(void **state)
     }
 }
 
-/* Two spares for the first rank slots of two replicas, over sockets. */
 /* Ranks may exchange only their best logits. The sampled tokens equal those of a rank that has
  * all logits. */
 static void test_the_best_of_the_ranks_is_the_best_of_all(void **state)
@@ -368,6 +367,8 @@ static void test_the_best_of_the_ranks_is_the_best_of_all(void **state)
     abort_all(f);
 }
 
+/* Two spares, each loaded for the first rank slot of another replica, form a replica over sockets.
+ * The second one then loads the shard that it is asked for. */
 static void test_a_rank_loads_the_shard_it_is_asked_for(void **state)
 {
     static const int64_t spares[] = {2, 4};

@@ -1,8 +1,8 @@
 /* Programs of models: the list of operators and weights that a rank runs. The tests build a
  * program from a configuration, a rank and a stage, and read its cuts, names, KV groups and
- * tables. Invariants: the parts of all ranks are the whole model once, except shared KV heads, and
- * all stages have the same KV groups. A program is read-only and freed by `program_free`. All
- * tests run on one thread. */
+ * tables. Invariants: the parts of all ranks are the whole model once, except shared KV heads,
+ * and all stages have the same KV groups. `program_free` frees a program. All tests run on one
+ * thread. */
 #include "worker/model/families/program_build.h"
 #include "worker/model/program.h"
 

@@ -1,8 +1,8 @@
-/* Loading a rank's weights. The tests write a model of one layer to a folder, correct or with one
- * changed tensor, and load the parts of each rank onto a device that keeps float32 as it is.
- * Cases: files that do not fit the program, parts of each rank, pieces larger than one read,
- * quantised blocks that cannot be cut. Invariants: each rank gets exactly its part, and a refusal
- * names the tensor. All tests run on one thread. */
+/* Loading a rank's weights. The tests write a model of one layer to a folder, correct or with
+ * one changed tensor, and load the parts of each rank onto a device that keeps float32 as it is.
+ * Cases: files that do not fit the program, parts of each rank, more data than is packed at
+ * once, quantised blocks that cannot be cut. Invariants: each rank gets exactly its part, and a
+ * refusal names the tensor. All tests run on one thread. */
 #include "worker/weights/loader.h"
 
 #include <setjmp.h>

@@ -1,8 +1,8 @@
 /* Values of quantised formats, and packed panels. Values are compared with hashes that were made
  * with `quants.dequantize` of the Python package gguf. Panels are read back by a reader that is
  * written from the description in pack.h, and must give the same values. Invariants: all bytes
- * of a panel have the described size, and a matrix whose size is not a multiple of a panel is
- * padded. All data come from seeded random numbers. */
+ * of a panel have the described size, and outputs that fill up the last panel are zero. All data
+ * come from seeded random numbers. */
 #include "kernels/cpu/pack/pack.h"
 
 #include <math.h>
