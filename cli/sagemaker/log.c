@@ -77,13 +77,13 @@ static void append_options(const struct sagemaker_input *in, struct strbuf *out)
     while (rest.len > 0) {
         const char *end = memchr(rest.ptr, '\n', rest.len);
         struct str line = {rest.ptr, end ? (size_t)(end - rest.ptr) : rest.len};
-        const char *equals = memchr(line.ptr, '=', line.len);
-        if (line.len > 0 && *line.ptr != '#' && *line.ptr != '!') {
-            struct str name = {line.ptr, equals ? (size_t)(equals - line.ptr) : line.len};
+        struct str name, value;
+        if (sagemaker_split_property(line, &name, &value)) {
+            struct str shown = is_secret(name) ? name : str_trim(line, " \t");
             strbuf_append_c(out, "    ");
-            for (size_t i = 0; i < (is_secret(name) ? name.len : line.len); i++)
-                if (!iscntrl((unsigned char)line.ptr[i]))
-                    strbuf_append(out, line.ptr + i, 1);
+            for (size_t i = 0; i < shown.len; i++)
+                if (!iscntrl((unsigned char)shown.ptr[i]))
+                    strbuf_append(out, shown.ptr + i, 1);
             strbuf_append_c(out, is_secret(name) ? "=***\n" : "\n");
         }
         size_t n = line.len + (end != NULL);

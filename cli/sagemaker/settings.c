@@ -78,9 +78,7 @@ static const char *variable_of(const struct reader *r, const char *name)
     return variable(r->in->environ_, name);
 }
 
-/* Splits a line of a Java properties file, KEY = VALUE or KEY: VALUE. Returns false for a
- * comment or a blank line. */
-static bool split_line(struct str line, struct str *key, struct str *value)
+bool sagemaker_split_property(struct str line, struct str *key, struct str *value)
 {
     size_t i = 0;
     line = str_trim(line, " \t\n\v\f\r");
@@ -103,7 +101,8 @@ static const char *property(struct reader *r, const char *name)
     while (rest.len > 0) {
         const char *end = memchr(rest.ptr, '\n', rest.len);
         size_t n = end ? (size_t)(end - rest.ptr) : rest.len;
-        if (split_line((struct str){rest.ptr, n}, &key, &value) && str_eq_c(key, name))
+        if (sagemaker_split_property((struct str){rest.ptr, n}, &key, &value) &&
+            str_eq_c(key, name))
             found = value.len ? text(r, STR_FMT, STR_ARG(value)) : NULL;
         n += end != NULL;
         rest = (struct str){rest.ptr + n, rest.len - n};

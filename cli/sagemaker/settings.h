@@ -35,5 +35,8 @@ bool sagemaker_is_multi_model(char *const *environ_);
 const char *sagemaker_variable(char *const *environ_, const char *name);
 /* Returns the folder where the model is mounted: SERVING_MODEL_STORE, or /opt/ml/model. */
 const char *sagemaker_model_store(char *const *environ_);
+/* Splits a line of a Java properties file, KEY = VALUE or KEY: VALUE, without the blanks around
+ * both. Returns false for a comment or a blank line. */
+bool sagemaker_split_property(struct str line, struct str *key, struct str *value);
 MUST_USE enum status sagemaker_read(const struct sagemaker_input *in, struct arena *arena,
                                     struct sagemaker_output *out, struct error *err);

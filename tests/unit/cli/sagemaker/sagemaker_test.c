@@ -184,7 +184,9 @@ static void test_settings_in_the_log(void **state)
                    NULL};
     const struct sagemaker_input in = {
         .environ_ = env,
-        .properties = STR("# x\noption.dtype=fp16\r\n\noption.hf_token=geheim\n"),
+        .properties = STR("# x\noption.dtype=fp16\r\n\noption.hf_token=geheim\n"
+                          "  option.api_key = geheim\noption.hf_token: geheim\r\n\t! note\n"
+                          "option.a.password:geheim=1\n"),
         .has_weights = true};
     struct sagemaker_output o;
     struct arena arena;
@@ -221,7 +223,10 @@ static void test_settings_in_the_log(void **state)
                         "    load_on_devices: *\n"
                         "    option.max_num_batched_tokens: 16\n"
                         "    option.dtype=fp16\n"
-                        "    option.hf_token=***\n");
+                        "    option.hf_token=***\n"
+                        "    option.api_key=***\n"
+                        "    option.hf_token=***\n"
+                        "    option.a.password=***\n");
     strbuf_reset(&b);
     const struct sagemaker_model m = {"m", "llama", "rolling", "0.0.0.0", 8080, 2, 2, 4, "set\n"};
     sagemaker_loading(&m, &b);
