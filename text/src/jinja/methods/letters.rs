@@ -163,7 +163,6 @@ fn all(text: &str, of: fn(char) -> bool) -> bool {
     !text.is_empty() && text.chars().all(of)
 }
 
-
 pub(super) fn is_what(text: &str, name: &str) -> bool {
     match name {
         "isalnum" => all(text, |c| is_alpha(c) || is_numeric(c)),
