@@ -170,7 +170,7 @@ def write_gguf(path):
     """Writes normally distributed weights whose size keeps activations as after training: quantisers need realistic numbers."""
     c = json.loads(SHAPE.read_text())
     tensors = gguf_tensors(c)
-    stored = {name: (shape, *((0, 4) if len(shape) == 1 else (30, 2))) for name, shape in tensors.items()}  # type and bytes per number: float32, bfloat16
+    stored = {name: (shape, *((0, 4) if len(shape) == 1 else (30, 2))) for name, shape in tensors.items()}  # float32 or bfloat16: type, bytes
     pool = np.random.default_rng(1).normal(0, 0.02, POOL).astype(np.float32).view(np.uint32)
     pool = ((pool + 0x8000) >> 16).astype(np.uint16)
     with open(path, "wb") as f:
