@@ -4,7 +4,8 @@
 Comments, docstrings and pages: no sentence opens with Of, Who, Whose, Whoever or What (a question may), and none has "that which",
 "whoever" or "the one that". Comments do not open with Which or Where either.
 Sources in C of more than 200 lines open with a comment about purpose, data flow and invariants: two sentences at least.
-Pages: lines of prose have at most 160 columns; tables, code and lines that are one link may be longer.
+Pages: lines of prose have at most 160 columns; tables, code and lines that are one link may be longer, and long
+pieces of code in a line do not count.
 Commits since SINCE: the subject has at most 72 characters and the form "area: change".
 Usage: check_prose.py [--root DIR] [PATH...]: without PATH all files of the repository, and the commits.
 """
@@ -66,7 +67,7 @@ def check_page(name, text):
         bare = re.sub(r"\]\([^)]*\)|<[^>]*>", "", line)
         if fence or re.match(r"\s*\||    |\s*$|\[[^\]]+\]:", line):
             continue
-        if len(line) > COLUMNS and " " in bare.strip("-* []"):
+        if len(re.sub(r"`[^`]{80,}`", "x", line)) > COLUMNS and " " in bare.strip("-* []"):
             yield f"{name}:{number}: {len(line)} columns; {COLUMNS} at most"
         plain = QUOTED.sub("x", re.sub(r"^\s*(?:[-*+>]|\d+\.)\s+", "", bare))
         if m := None if line.startswith("#") else PAGE_SENTENCE.search(plain):

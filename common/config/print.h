@@ -1,13 +1,14 @@
 #pragma once
-/* The option table for people (--help), and the values in force for the log. */
+/* Prints the option table for people (--help) and the values in force for the log. */
 #include "common/base/str.h"
 #include "common/config/option.h"
 
-/* usage is the first line ("cox-head [OPTION...]"). */
+/* `usage` is the first line ("cox-head [OPTION...]"). */
 void config_print_help(struct strbuf *b, const char *usage, const struct option_spec *specs,
                        size_t n_specs);
-/* Every value in force as YAML, a line each, secrets masked. */
+/* Prints every value in force as YAML, one a line, with secrets masked. */
 void config_print_yaml(struct strbuf *b, const struct option_spec *specs, size_t n_specs,
                        const void *config);
-/* The same into the log, at level debug: after log_init, when a process starts. */
+/* Logs the lines of config_print_yaml at level debug. Call it after log_init, when a process
+ * starts. */
 void config_log(const struct option_spec *specs, size_t n_specs, const void *config);

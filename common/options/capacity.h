@@ -1,6 +1,6 @@
 #pragma once
-/* How much a gateway and a head take on, and for how long a gateway waits for the cluster: rows
- * that these programs and cox up share. S has a member of each name. */
+/* Rows for the load that a gateway and a head accept, and for the time that a gateway waits for
+ * the cluster. These programs and cox up share them. S has a member of each name. */
 #include "common/config/config.h"
 
 #define ROWS_CAPACITY(S)                                                                           \
@@ -25,7 +25,7 @@
         OPT_FLOAT(S, pause_timeout_s, "pause-timeout", 0, 86400, "300",                            \
                   "seconds a stream that has begun is kept open while head or workers are away")
 
-/* The head's, of cox-head and cox up. */
+/* Limit of the head, for cox-head and cox up. */
 #define ROW_MAX_REQUEST_BYTES(S)                                                                   \
     OPT_INT(S, max_request_bytes, "max-request-bytes", 1 << 20, 1ll << 44, "512Mi",                \
             "bytes that the head holds of requests that wait or run, as they came, with shares "   \

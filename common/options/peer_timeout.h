@@ -1,6 +1,6 @@
 #pragma once
-/* How long a peer may be silent, of a head and of `cox up`, which passes it on. The head's Welcome
- * tells the others (proto/link/silence.h). */
+/* Row for the time that a peer may be silent, for the head and for `cox up`, which passes it on.
+ * The head's Welcome tells the other processes (proto/link/silence.h). */
 #include "common/config/config.h"
 
 #define ROW_PEER_TIMEOUT(S)                                                                        \
