@@ -165,7 +165,7 @@ static void enter(uint32_t n, uint32_t n_prompt, uint32_t n_more)
     for (uint32_t i = 0; i < n; i++) {
         struct stream *s = &streams[i];
         *s = (struct stream){.n_prompt = n_prompt, .n_ids = n_prompt, .n_blocks = n_blocks};
-        for (uint32_t k = 0; k < n_prompt; k++) /* the ids that the peer gets: cpu_peers.py, ids */
+        for (uint32_t k = 0; k < n_prompt; k++) /* same ids as cpu_llama.py and cpu_vllm.py */
             s->ids[k] = (uint32_t)((k * 7919ull + i * 104729ull + 13) % n_vocab);
         for (uint32_t b = 0; b < n_blocks; b++)
             s->blocks[b] = i * n_blocks + b;

@@ -1,7 +1,7 @@
 #pragma once
 /* Drives an executor on GPU 0 the way a head does: plans go directly to it, two in flight.
  * Weights are made up. Sequences have prompts of their own, so that the rows of a batch choose
- * different experts. The program ends here when something fails. */
+ * different experts. A failure ends the program. */
 #include "worker/executor/state.h"
 
 enum { DRIVE_BLOCK = 16, DRIVE_MAX_BATCH = 256, DRIVE_MAX_GROUPS = 8 };

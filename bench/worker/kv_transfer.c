@@ -40,7 +40,7 @@ struct side {
     struct loop *loop;
     struct kv_transfer *t;
     enum status status;
-    int to, from; /* pipes; a byte each way means: go on */
+    int to, from; /* pipes; each process sends a byte and waits for the other's */
 };
 
 static void fail(const char *what)

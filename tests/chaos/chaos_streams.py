@@ -17,15 +17,15 @@ GATEWAYS = {"gateway0": "b", "gateway1": "c"}
 
 
 class Wrong(Exception):
-    """A wrong stream that nothing excuses."""
+    """Raised for a wrong stream that nothing excuses."""
 
 
 class Refused(Wrong):
-    """An error, a refusal or a stall: no answer, but no wrong token either."""
+    """Raised for an error, a refusal or a stall: there is no answer, but no wrong token either."""
 
 
 class Broken(Exception):
-    """The connection ended, or could not be made."""
+    """Raised when the connection ended, or could not be made."""
 
 
 def make_body(rng, most):

@@ -49,7 +49,7 @@ def make_body(rng, most=400):
 
 
 def add_stop(rng, body, text):
-    """sometimes a stop string from the expected text"""
+    """Adds, at random, a stop string taken from the expected text."""
     if rng.random() < 0.3 and text:
         at = rng.randrange(len(text))
         body["stop"] = [text[at:at + 3], "NEVER"]

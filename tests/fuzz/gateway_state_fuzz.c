@@ -1,8 +1,8 @@
 /* Fuzzes a gateway's state folder that was damaged while the gateway was away. The gateway
  * starts, answers each call, and ends. First byte: with bit 0 set, single values of rows are
  * replaced, by any type; else bytes of the database's file are replaced, and bit 1 cuts the
- * file. Then each RECORD_BYTES describe one change. The folder is made once for each process and
- * copied for each input. */
+ * file. Then each RECORD_BYTES describe one change. make_databases makes the databases once for
+ * each process; each input damages a copy of one. */
 #include <dirent.h>
 #include <sqlite3.h>
 #include <stdint.h>

@@ -44,7 +44,7 @@ static struct golden_follower *follower_of(struct device *d)
     return (struct golden_follower *)(uintptr_t)d->ops;
 }
 
-/* ---- what the device chooses ---- */
+/* ---- the device's choices ---- */
 
 static size_t kept_bytes(const struct golden_choices *c)
 {

@@ -46,8 +46,8 @@ static const double as_rounding_scaled = 1.45;
  * deviation. */
 static const double router_move = 0.1;
 /* Tokens may change places when their logits differ by less than this, in the reference or in
- * the rounding CPU. The second value applies after a prompt's first step that is so close; the
- * requirement ends there (measured: 0.172, phi3). */
+ * the rounding CPU. The second value applies after a prompt's first step that is so close
+ * (measured: 0.172, phi3). */
 static const double greedy_gap = 0.1, greedy_gap_behind = 0.2;
 /* Models with a step that is undecided at a larger gap. In prompt p65 of this model, the two
  * best logits are 0.123 apart at the tenth token. */

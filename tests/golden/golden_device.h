@@ -13,7 +13,7 @@
 struct golden_device_check {
     const char *model, *title;
     const struct golden_file *want;
-    const struct golden_engine_options *options; /* with the device */
+    const struct golden_engine_options *options; /* options with the device set */
     /* bounds of the prompts' lengths with their continuation; others are left out */
     uint32_t shortest, longest;
     /* Largest distance of a logit of the float32 CPU from the golden file; gap below which its

@@ -216,7 +216,8 @@ enum status golden_ranks_open(const struct engine_setup *setup, bool sockets,
     g->setup = *setup;
     g->tp = setup->tp;
     g->pp = pp;
-    if (setup->device && !golden_gpus_has(setup->device)) /* such a device has no peers */
+    /* without golden_gpus_use: one rank */
+    if (setup->device && !golden_gpus_has(setup->device))
         g->setup.tp = g->setup.pp = g->tp = g->pp = 1;
     bool on_gpus = golden_gpus_has(setup->device);
     g->n = g->n_all = on_gpus ? 1 : g->tp * g->pp;

@@ -3,9 +3,11 @@
 goldens' tokenizers), generated grammars, and prefixes sampled from the masks. Both read the tokenizer.json themselves. Some
 differences are intended:
 - Tokens that end an answer are compared as one: here a request has several such ids, llguidance has one.
-- An added token that is not special is text here, as decoders print it. llguidance never allows one, so it is asked for the token's bytes, as tokens of a byte each.
+- An added token that is not special is text here, as decoders print it. llguidance never allows one, so it is asked for the
+  token's bytes, as tokens of a byte each.
 - Names of members that a schema does not list have one spelling here. llguidance also allows escapes of characters that need none.
-- Numbers are limited to those of which both have the same texts (docs/reference/structured-outputs.md lists those that llguidance leaves out).
+- Numbers are limited to those of which both have the same texts (docs/reference/structured-outputs.md lists those that
+  llguidance leaves out).
 Usage:
   grammar_masks.py [--lib build/text/release/libcoxtext.a] [--vocabularies a,b] [--grammars N] [--prefixes N] [--seed N]
 When something is missing (the goldens, npm's packages, llguidance), it is named and the exit status is 77 (skipped).

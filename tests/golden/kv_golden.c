@@ -2,10 +2,10 @@
  * changes have large effects: a rounded key moves its logits by tenths, and another expert gives
  * another number altogether. The reference is therefore the same model in float32 (which
  * model_golden compares with other programs), with keys and values converted by the plain
- * definition of the format before they are stored. From that only the order of additions
- * differs, and a few codes next to a tie. Every position and greedy step of the goldens is
- * compared. The distance that rounding itself causes from the unrounded reference is bounded
- * too.
+ * definition of the format before they are stored. The tested model then differs from the
+ * reference only in the order of additions, and in a few codes next to a tie. Every position and
+ * greedy step of the goldens is compared. The distance that rounding itself causes from the
+ * unrounded reference is bounded too.
  *   kv_golden [--isa LEVEL|all] [--tp N] SET|FOLDER...   golden_models.h lists the sets
  * Exit status 77: a set is missing. */
 #include <getopt.h>

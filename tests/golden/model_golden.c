@@ -3,13 +3,17 @@
  *   model_golden [--isa LEVEL,..|all|best] [--kv f32|f16|bf16|fp8|int8] [--tp N] [--pp N]
  *                [--sockets] [--expert-parallel] [--quantization int8|int4|fp8] [--device cuda]
  *                [--nccl LIBRARY] [--longest N] [--expand-rows N] SET|FOLDER...
- * --tp: number of ranks; --pp: number of stages of ranks; --sockets: the ranks share no memory;
- * --expert-parallel: each rank has experts of its own; --device cuda: in bfloat16 on a GPU,
- * which is the emulation of tests/cuda/emulate in model_golden_cuda, several ranks of it over
- * that library; --longest: only prompts of at most N tokens with their continuation, and at
- * least the shortest one of each model; --expand-rows: MLA's attention is expanded for sequences
- * with this many rows in a pass (decode rows too when N is 1), and no pass is recorded
- * (docs/develop/gpu.md).
+ *   --tp, --pp           number of ranks; number of stages of ranks
+ *   --sockets            the ranks share no memory
+ *   --expert-parallel    each rank has experts of its own
+ *   --device cuda        bfloat16 on a GPU; in model_golden_cuda, on the emulation of
+ *                        tests/cuda/emulate
+ *   --nccl               library through which several ranks on GPUs communicate
+ *   --longest            only prompts of at most N tokens with their continuation, and at least
+ *                        the shortest one of each model
+ *   --expand-rows        MLA's attention is expanded for sequences with this many rows in a pass
+ *                        (decode rows too when N is 1), and no pass is recorded
+ *                        (docs/develop/gpu.md)
  * Adapters below a model's folder (loras/NAME) count as models of their own. SET is one of
  * three: own is build/goldens; reference is models/ of $COX_GOLDENS (default
  * build/goldens/reference), with results of transformers; demo is real/gemma3-270m of the same

@@ -1,8 +1,7 @@
 /* Actions. Every action is followed by a check of these properties:
  *   - no two epochs of a replica execute at once (with two heads: none on the same rank);
  *   - a rank's epochs only rise, and so do its terms;
- *   - the steps of an epoch are contiguous, run once on every rank, and are the same on all of
- * them;
+ *   - the steps of an epoch are contiguous, and every rank runs the same ones, once each;
  *   - each rank slot has one rank, and each plan is legal (world_ranks.c, sim_rank.c);
  *   - a client's tokens are a prefix of the expected ones, in order, with exactly one end;
  *   - the gateway takes tokens of the head that welcomed it, and goes to none of an older term

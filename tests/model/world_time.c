@@ -70,8 +70,8 @@ static void check_stable(struct world *w)
     }
 }
 
-/* Returns whether requests are served. That formation ends is not enough: it must end in bounded
- * time. */
+/* Returns whether the heads serve and every request has had its end. world_recovery_ns needs the
+ * last time at which this was not so: a recovery must also end in bounded time. */
 static bool is_served(const struct world *w)
 {
     bool served = heads_are_well(w);

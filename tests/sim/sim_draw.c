@@ -19,7 +19,8 @@ uint32_t below(struct world *w, uint32_t n)
 
 static void draw_replicas(struct world *w)
 {
-    uint32_t size = below(w, 3); /* tiny: one long sequence fits; small; roomy */
+    /* sequences of MAX_MODEL_LEN with room: 0: at most 1; 1: 1 to 2; 2: 4 to 16 */
+    uint32_t size = below(w, 3);
     w->c.n_kv_groups = percent(w, 50) ? 1 : between(w, 2, 3);
     for (uint32_t i = 0; i < w->c.n_kv_groups; i++) {
         struct kv_group *g = &w->c.kv_groups[i];

@@ -231,7 +231,8 @@ fn drop_idle(s: &mut Map<String, Value>, is_old: bool) {
         if has_applicator || !s.contains_key(key) {
             continue;
         }
-        // without an applicator, unevaluated means additional; beside its plain keyword everything is evaluated already
+        // Without a keyword that applies further schemas, `unevaluated…` means the same as its plain keyword. When the
+        // plain keyword is there as well, nothing is left unevaluated, so the first one is dropped.
         if let (Some(v), false) = (s.shift_remove(key), s.contains_key(plain)) {
             s.insert(plain.to_owned(), v);
         }

@@ -28,7 +28,7 @@ pub const SIMPLE: [&str; 17] = [
 /// Keywords of a schema that stay in its place when it is split.
 const OF_PLACE: [&str; 5] = ["$schema", "$anchor", "$id", "id", "x-guidance"];
 
-/// Fuel for all checks of a request whether any such text exists: about a second of work.
+/// Fuel of a request for all checks whether a `Text` allows any text at all: about a second of work.
 const EMPTY_FUEL: u64 = 10_000_000;
 
 /// A text that a stand-in stands for.
@@ -63,8 +63,8 @@ impl Default for Numbers {
 }
 
 impl Numbers {
-    /// Returns whether the text is empty: false for a known text, else the answer of `look`, which uses the fuel that is
-    /// left.
+    /// Returns whether no text belongs to `text`: false when it is known, else the answer of `look`, which uses the fuel
+    /// that is left.
     pub fn is_empty(&self, text: &Text, look: impl FnOnce(&mut u64) -> Result<bool>) -> Result<bool> {
         if self.known.borrow().contains_key(text) {
             return Ok(false);
