@@ -1,6 +1,7 @@
-/* No field of OpenAI's, Anthropic's or vLLM's requests is silently ignored: each that their schemas
- * have is refused by its name, said to be harmless in docs/reference/openai.md, or has an effect.
- * The lists are those of the openai package 3.52, the anthropic package 2.12 and vLLM 0.32. */
+/* Tests that no field of OpenAI's, Anthropic's or vLLM's requests is silently ignored. Each
+ * field of their schemas is refused by name, is documented as harmless in
+ * docs/reference/openai.md, or has an effect. The lists are from the openai package 3.52, the
+ * anthropic package 2.12 and vLLM 0.32. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -15,8 +16,8 @@
 
 static const struct schema {
     enum api_kind kind;
-    const char *example; /* the least that is taken */
-    const char *fields;  /* with a space between */
+    const char *example; /* the smallest valid body */
+    const char *fields;  /* field names, separated by spaces */
 } schemas[] = {
     {API_COMPLETIONS, "{\"prompt\":\"a\"}", /* OpenAI's */
      "best_of echo frequency_penalty logit_bias logprobs max_tokens model n presence_penalty "
@@ -101,7 +102,8 @@ static const struct field *row_of(enum api_kind kind, const char *name)
     return NULL;
 }
 
-/* params of the example, with name set to owned_value where there is one. */
+/* Reads the example into `out`. When `owned_value` is set, it becomes the value of the field
+ * `name`. */
 static bool read_with(const struct schema *s, const char *name, json_t *owned_value,
                       struct params *out, struct api_error *e)
 {
@@ -114,7 +116,7 @@ static bool read_with(const struct schema *s, const char *name, json_t *owned_va
     return params_init(out, s->kind, body, &policy, e);
 }
 
-/* A 400 whose param is the name, or a member of it. */
+/* Returns true when the body gets a 400 and its `param` is `name` or a member of it. */
 static bool is_refused(const struct schema *s, const char *name, json_t *owned_value)
 {
     struct params p;
@@ -125,7 +127,7 @@ static bool is_refused(const struct schema *s, const char *name, json_t *owned_v
            !strstr(e.message, "There is no field");
 }
 
-/* A value that the field may hold and that is not its default. */
+/* Returns a value that the field may have and that is not its default. */
 static json_t *other_value(const struct field *f, const struct params *base)
 {
     const char *at = (const char *)base + f->offset;
@@ -161,14 +163,14 @@ static void check_effect(const struct schema *s, const struct field *f)
     struct params base, with;
     struct api_error e;
     assert_true(read_with(s, NULL, NULL, &base, &e));
-    (void)!read_with(s, f->name, other_value(f, &base), &with, &e); /* it may want another field */
+    (void)!read_with(s, f->name, other_value(f, &base), &with, &e); /* it may need another field */
     if (memcmp((char *)&base + f->offset, (char *)&with + f->offset, size_of(f)) == 0)
         fail_msg("%s of %d is taken and changes nothing", f->name, (int)s->kind);
     params_fini(&base);
     params_fini(&with);
 }
 
-/* A parser of its own looks at what it gets: of these it refuses one. */
+/* A field with its own parser checks its value: it must refuse 7 or the string "\x01". */
 static void check_parser(const struct schema *s, const char *name)
 {
     if (!is_refused(s, name, json_integer(7)) && !is_refused(s, name, json_string("\x01")))
@@ -187,7 +189,7 @@ static void check_field(const struct schema *s, const char *name)
             fail_msg("%s of %d is not refused by its name", name, (int)s->kind);
         break;
     case FIELD_HARMLESS:
-        assert_true(f->why && strlen(f->why) > 5); /* docs/reference/openai.md has it */
+        assert_true(f->why && strlen(f->why) > 5); /* the reason in docs/reference/openai.md */
         assert_true(read_with(s, name, json_string("anything"), &p, &e));
         params_fini(&p);
         break;

@@ -1,4 +1,4 @@
-/* Which pooling a model's folder asks for. */
+/* Tests which pooling a model's folder and `--pooler-config` ask for. */
 #include "gateway/prepare/pooling.h"
 
 #include <setjmp.h>
@@ -54,7 +54,7 @@ static void test_kinds(void **state)
 static void test_config(void **state)
 {
     static const struct {
-        const char *json, *why; /* NULL: it is right */
+        const char *json, *why; /* NULL = valid */
         bool chunks;
         uint32_t max_embed_len;
     } cases[] = {
