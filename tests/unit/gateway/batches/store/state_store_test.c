@@ -413,10 +413,8 @@ static void test_lines_have_the_bounds_of_bodies(void **state)
 static void test_no_room_for_answers(void **state)
 {
     struct fixture *f = *state;
-    static const size_t sizes[] = {STORE_BYTES * 5 / 8 /* the bytes are stored twice, as a line
-                                                        * and as a file */
-                                   ,
-                                   STORE_BYTES};
+    /* the bytes are stored twice, as a line and as a file */
+    static const size_t sizes[] = {STORE_BYTES * 5 / 8, STORE_BYTES};
     for (size_t i = 0; i < 2; i++) {
         struct stored_batch full = add_batch(f, LINE("a") LINE("b")),
                             next = add_batch(f, LINE("c"));
