@@ -1,5 +1,5 @@
 /* Tests the table of models that are loaded and unloaded: their names, GPUs and ports, and the
- * answers about them. */
+ * answers about them. Statement numbers are those of docs/develop/gateway.md. */
 #include "cli/multi_model/table.h"
 
 #include <setjmp.h>
@@ -33,7 +33,7 @@ static void test_gpus_and_ports(void **state)
     assert_int_equal(model_table_init(&t, 4, "30000-30100", &err), STATUS_OK);
     assert_int_equal(add("a", 2, &a), STATUS_OK);
     assert_int_equal(add("b", 1, &b), STATUS_OK);
-    assert_int_equal(add("c", 2, &c), STATUS_LIMIT); /* one GPU is free */
+    assert_int_equal(add("c", 2, &c), STATUS_LIMIT); /* statement 61: one GPU is free */
     assert_non_null(strstr(err.text, "2 GPUs are wanted and 1 are free"));
     model_table_devices(a, &text);
     assert_text(&text, "0,1");
@@ -61,7 +61,7 @@ static void test_names(void **state)
     longest[sizeof longest - 1] = '\0';
     assert_int_equal(add(longest, 0, &m), STATUS_INVALID);
     assert_int_equal(add(longest + 1, 0, &m), STATUS_OK);
-    assert_int_equal(add(longest + 1, 0, &m), STATUS_EXISTS); /* the name is taken */
+    assert_int_equal(add(longest + 1, 0, &m), STATUS_EXISTS); /* statement 61: the name is taken */
     assert_ptr_equal(model_table_only(&t), m);
     assert_int_equal(add("b", 0, &m), STATUS_OK);
     assert_null(model_table_only(&t));

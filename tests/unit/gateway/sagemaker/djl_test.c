@@ -1,6 +1,7 @@
 /* Tests DJL's schemas from the request's body to the exact bytes of the answer. A test posts a
  * body to `serving`, sends tokens as the head, and compares the fake client's bytes. Invariant:
- * status codes and error texts are those of DJL Serving. */
+ * status codes and error texts are those of DJL Serving. Numbers are those of the statements in
+ * docs/develop/gateway.md. */
 #include "gateway/sagemaker/djl_dialects.h"
 #include "gateway/sagemaker/djl_error.h"
 
@@ -335,7 +336,7 @@ static void test_djl_statuses(void **state)
     }
 }
 
-/* ---- a stream without tokens is closed; each token extends the time ---- */
+/* ---- 29: a stream without tokens is closed; each token extends the time ---- */
 
 static void test_djl_silence(void **state)
 {
@@ -363,7 +364,8 @@ static void test_djl_silence(void **state)
     assert_int_equal(w.client.status, 0);
 }
 
-/* A model named outside the body wins. "" leaves the choice to the body. */
+/* Statement 60 of docs/develop/gateway.md: a model named outside the body wins. "" leaves the
+ * choice to the body. */
 static void test_djl_model_beside_the_body(void **state)
 {
     struct serving_request q = {.dialect = &dialect_djl,
