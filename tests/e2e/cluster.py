@@ -19,7 +19,7 @@ ROOT = Path(__file__).resolve().parents[2]
 BIN = Path(os.environ.get("COX_BIN", ROOT / "build/release/bin"))
 # Under sanitizers the long tests run a part of their cases, and all of them with COX_WHOLE (scripts/test --long).
 SHORT = SANITIZED and not os.environ.get("COX_WHOLE")
-SLOW = 4 if SHORT else 16 if SANITIZED else 1  # factor for deadlines
+SLOW = 4 if SHORT else 16 if SANITIZED else 1  # factor by which deadlines are longer
 findings.install()
 # A shell starts background commands with SIGINT ignored, and nohup starts them with SIGHUP ignored. Children inherit that, and the programs under
 # test would then not end when a test interrupts them.

@@ -263,7 +263,7 @@ def test_interrupted(cluster, tmp_path):
 
 
 def test_a_gateway_that_dies(cluster, tmp_path):
-    """Open requests at a gateway that dies count as failed and are reported. The load goes on with the next gateway."""
+    """Open requests at a gateway that dies count as failed and are reported. The load continues with the restarted gateway."""
     answered = cluster.status()["requests"]["finished"]
     args = ["bench", "serve", "--base-url", cluster.url, "--num-prompts", "150", "--random-input-len", "8", "--random-output-len", "100", "--ignore-eos",
             "--request-rate", "30", "--save-result", "--save-detailed", "--result-filename", str(tmp_path / "r.json")]

@@ -201,7 +201,7 @@ def test_ranks_record_all_or_none(programs, tmp_path, extra, refused):
 
 
 def test_enforce_eager_and_half(programs):
-    """A model in float16 computes in bfloat16, with one warning."""
+    """--dtype half is replaced by bfloat16, with one warning."""
     with cluster_of(programs, 1, 1, "--enforce-eager", "--dtype", "half") as c:
         check_greedy(c)
         log = c.log()
@@ -329,8 +329,8 @@ def kill_under_streams(c, name, bodies, n_said=8):
 
 @pytest.mark.parametrize("tp,pp,args", [(2, 1, ()), (2, 2, ()), (2, 1, ("--num-speculative-tokens", 3, "--enforce-eager"))])
 def test_fewer_ranks_and_all_again(programs, tp, pp, args):
-    """--elastic-tp: the remaining worker serves alone on the same device, as one rank or with all stages. The tokens equal the
-    reference before, during and after that."""
+    """--elastic-tp: the remaining workers serve on their devices as a single rank, or as a replica with stages only. The tokens
+    equal the reference before, during and after that."""
     with cluster_of(programs, tp, pp, "--elastic-tp", "--elastic-tp-wait", 0.5, *args) as c:
         known = known_prompts(MODEL)
         check_greedy(c)

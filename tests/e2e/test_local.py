@@ -41,7 +41,7 @@ def test_more_workers_and_fewer_and_back():
             try:
                 r = http.post(c.url + "/v1/completions", json={"prompt": f"{i}", "max_tokens": 1000, "ignore_eos": True, "temperature": 0})
                 texts.append((r.status_code, r.json()["usage"]["completion_tokens"]))
-            except Exception as e:  # checked below
+            except Exception as e:  # the test checks `errors` below
                 errors.append(e)
         threads = [threading.Thread(target=stream, args=(i,)) for i in range(8)]
         for t in threads:

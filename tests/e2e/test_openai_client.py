@@ -141,7 +141,7 @@ def test_embeddings(client):
 
 
 def test_best_of(client):
-    """Returns the n best choices by log-probability per token. Discarded choices count in the usage."""
+    """With best_of the answer has the n best choices by log-probability per token. Discarded choices count in the usage."""
     body = {"model": "null", "prompt": "Once", "max_tokens": 6, "seed": 5, "temperature": 1}
     every = client.completions.create(**body, n=5, logprobs=0)
     ranked = sorted(every.choices, key=lambda c: -sum(c.logprobs.token_logprobs) / len(c.logprobs.token_logprobs))

@@ -296,7 +296,7 @@ def test_a_mirror_without_sizes(world):
 def test_a_collection_of_ggufs(world, hub):
     hub.models["org/many"] = {f"m-{q}.gguf": b"GGUF" + q.encode() for q in ("q4", "q8")} | {"README.md": b""}
     bad(world.pull("hf:org/many", hub=hub), 2, "hf:org/many/m-q4.gguf", "hf:org/many/m-q8.gguf")
-    bad(world.pull("hf:org/many/m-q4.gguf", hub=hub), 2, "hf:org/many/m-q4.gguf")  # not a GGUF
+    bad(world.pull("hf:org/many/m-q4.gguf", hub=hub), 2, "hf:org/many/m-q4.gguf")  # the file is not a GGUF
     hub.models["org/many"] |= {f"q2/m-0000{i}-of-00003.gguf": bytes_of(1000 + i, i) for i in (1, 2, 3)}
     hub.models["org/many"] |= {"q2/m-00001-of-00004.gguf": b"of another", "q2/m-0000x-of-00003.gguf": b"no part"}
     world.pull("hf:org/many/q2/m-00002-of-00003.gguf", hub=hub)
@@ -335,7 +335,7 @@ def test_killed_in_the_middle_and_again(world, hub, how, tmp_path):
     waiting, said = None, tmp_path / "said"
     try:
         wait_for("bytes", lambda: any(f.name == WEIGHTS + ".part" and f.stat().st_size >= 30_000 for f in world.parts()))
-        waiting = world.start(hub=hub, said=said.open("w"))  # takes over
+        waiting = world.start(hub=hub, said=said.open("w"))  # this process takes over from the killed one
         wait_for("the other one waits", lambda: "waiting for it" in said.read_text())
         p.send_signal(how)
         _, err = p.communicate(timeout=20 * SLOW)
@@ -456,7 +456,7 @@ def test_a_file_by_its_url(world):
     with Server() as s:
         s.files["/models/x.gguf"] = body
         url = f"{s.url}/models/x.gguf?signature={TOKEN}"
-        bad(world.pull(f"{s.url}/models/x.gguf"), 2, "sha256")  # over http:
+        bad(world.pull(f"{s.url}/models/x.gguf"), 2, "sha256")  # an http: URL needs a sha256
         bad(world.pull(f"{url}#sha256={'0' * 64}"), 1, "came twice")
         s.faults["/models/x.gguf"] = [(), ("cut", 100_000)]
         bad(world.pull(f"{url}#sha256={sha256}"), 2, "not a GGUF")  # complete and correct, but not a model

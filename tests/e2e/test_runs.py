@@ -299,7 +299,7 @@ def test_another_process_of_the_same_number(runs):
     path = runs.dir / run / "state.json"
     state = json.loads(path.read_text())
     began = int(Path("/proc/self/stat").read_text().rsplit(")", 1)[1].split()[19])
-    for keeper in ({"pid": os.getpid(), "began": began - 1, "boot": state["keeper"]["boot"]},  # began before that
+    for keeper in ({"pid": os.getpid(), "began": began - 1, "boot": state["keeper"]["boot"]},  # a start time before this process's own
                    {"pid": os.getpid(), "began": began, "boot": "another start of the machine"}):
         path.write_text(json.dumps({**state, "status": "running", "keeper": keeper}))
         assert runs.state(run)["status"] == "failed" and "the keeper was killed" in runs.cox("show", run).stdout

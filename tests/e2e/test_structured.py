@@ -66,7 +66,7 @@ def test_answers_follow_their_grammar(alone):
     checks = [check for _, check in CASES for _ in SEEDS]
     for b, choice, check in zip(BODIES, alone, checks):
         assert choice["finish_reason"] == "stop" and check(choice["text"]), (b, choice)
-    assert len({c["text"] for c in alone}) > len(CASES) or SHORT  # they are sampled
+    assert len({c["text"] for c in alone}) > len(CASES) or SHORT  # sampled answers differ
 
 
 def test_streams_beside_others_are_the_same(cluster, alone):

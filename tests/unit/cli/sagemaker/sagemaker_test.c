@@ -99,7 +99,7 @@ static void test_settings(void **state)
          "--tensor-parallel-size 2 --pipeline-parallel-size 2", 4},
         /* 19: more than the GPUs */
         {"OPTION_TENSOR_PARALLEL_DEGREE=8", "", "is more than the 4 GPUs", 4},
-        {"TENSOR_PARALLEL_DEGREE=2", "", "--tensor-parallel-size 2", 2}, /* 20: fallbacks */
+        {"TENSOR_PARALLEL_DEGREE=2", "", "--tensor-parallel-size 2", 2}, /* 20: fallback names */
         {"SM_NUM_GPUS=2", "", "--tensor-parallel-size 2", 2},
         {"SM_NUM_GPUS=2\nTENSOR_PARALLEL_DEGREE=1", "", "--tensor-parallel-size 1", 2},
         {"OPTION_TENSOR_PARALLEL_DEGREE=1", "", "--data-parallel-size 4", 4},
@@ -119,7 +119,7 @@ static void test_settings(void **state)
         {"OPTION_ROLLING_BATCH=fast", "", "rolling_batch=fast: one of", 0},
         {"OPTION_MAX_NUM_SEQS=4\nMAX_BATCH_SIZE=5", "", "--max-num-seqs 4", 0},
         {"OPTION_MAX_NUM_SEQS=4\nOPTION_MAX_ROLLING_BATCH_SIZE=5", "", "give one", 0},
-        {"SAGEMAKER_BIND_TO_PORT=9000", "", "--port 9000", 0}, /* 3: the port */
+        {"SAGEMAKER_BIND_TO_PORT=9000", "", "--port 9000", 0}, /* 3: the gateway's port */
         {"SERVING_JOB_QUEUE_SIZE=7", "", "--max-waiting 7", 0},
         {"SERVING_JOB_QUEUE_SIZE=7", "job_queue_size=9", "--max-waiting 9", 0},
         {"OPTION_ENFORCE_EAGER=true", "", "--enforce-eager", 0},
@@ -139,7 +139,7 @@ static void test_settings(void **state)
         {"SAGEMAKER_MAX_REQUEST_SIZE=7000\nSAGEMAKER_MAX_PAYLOAD_IN_MB=6", "",
          "--max-body-bytes 7000", 0},
         {"SAGEMAKER_MAX_PAYLOAD_IN_MB=x", "", "SAGEMAKER_MAX_PAYLOAD_IN_MB=x: a number", 0},
-        {"", "", "--chunk-timeout 120", 0}, /* 29: silence */
+        {"", "", "--chunk-timeout 120", 0}, /* 29: time-out of a silent stream */
         {"", "chunked_read_timeout=9", "--chunk-timeout 9", 0},
         /* 27: the status of a full queue */
         {"SERVING_THROTTLE_ERROR_HTTP_CODE=429", "", "--invocations-statuses throttle_error=429",
@@ -148,7 +148,8 @@ static void test_settings(void **state)
         /* 53: TGI's form */
         {"OPTION_ROLLING_BATCH=vllm\nOPTION_TGI_COMPAT=true", "", "--invocations tgi", 0},
         {"OPTION_ROLLING_BATCH=auto\nOPTION_TGI_COMPAT=true", "", "--invocations async", 0},
-        {"OPTION_ROLLING_BATCH=disable", "", "--invocations static", 0}, /* 45: disable = static */
+        /* 45: disable = static */
+        {"OPTION_ROLLING_BATCH=disable", "", "--invocations static", 0},
         {"OPTION_ROLLING_BATCH=disable\nOPTION_ASYNC_MODE=true", "", "--invocations async", 0},
         {"OPTION_ROLLING_BATCH=vllm", "batch_size=4", "--invocations static", 0},
         {"OPTION_ROLLING_BATCH=vllm", "batch_size=4", "turns rolling_batch off", 0},

@@ -53,7 +53,7 @@ static void test_configuration_errors(void **state)
     CHECK({50, 1, 0, 100, false}, {5, 2, 0, 200, false}, {5, 2, 0, 400, false},
           {5, 1, 0, 800, false}, {5, 2, 0, 1600, false}); /* not three times in a row */
     CHECK({50, 1, 0, 100, false}, {5, 2, 0, 200, false}, {5, 2, 0, 400, false},
-          {6000, 2, 0, 800, true}); /* a slow start */
+          {6000, 2, 0, 800, true}); /* a slow start is still a start */
     CHECK({6000, 2, 0, 100, true});
     CHECK({60000, 2, 0, 100, false}); /* too late to count as a start */
     /* but its last message says that it could not start */

@@ -63,10 +63,10 @@ static void test_utf8(void **state)
         {"\xf0\x90\x80\x80", 4, 4}, /* U+10000 */
         {"\xf4\x8f\xbf\xbf", 4, 4}, /* U+10FFFF */
         {"\xf4\x90\x80\x80", 4, 0}, /* U+110000 */
-        {"\xf5\x80\x80\x80", 4, 0}, /* no lead byte */
+        {"\xf5\x80\x80\x80", 4, 0}, /* not a possible lead byte */
         {"\xfe", 1, 0},
         {"\xff", 1, 0},
-        {"ab\xe2\x82", 4, 2},     /* cut short */
+        {"ab\xe2\x82", 4, 2},     /* cut inside a character */
         {"ab\xe2\x82\xac", 5, 5}, /* a euro sign */
         {"\xe2\x28\xa1", 3, 0},   /* wrong second byte */
         {"\xe2\x82\x28", 3, 0},   /* wrong third byte */

@@ -105,7 +105,8 @@ static void test_a_full_disk_leaves_no_half_key(void **state)
     snprintf(folder, sizeof folder, "%s", at("k"));
     assert_int_equal(getrlimit(RLIMIT_FSIZE, &usual), 0);
     small = (struct rlimit){10, usual.rlim_max};
-    void (*before)(int) = signal(SIGXFSZ, SIG_IGN); /* write() fails instead */
+    /* without the signal write() returns an error */
+    void (*before)(int) = signal(SIGXFSZ, SIG_IGN);
     assert_int_equal(setrlimit(RLIMIT_FSIZE, &small), 0);
     enum status s = keys_make_dir(folder, &err);
     assert_int_equal(setrlimit(RLIMIT_FSIZE, &usual), 0);
@@ -135,7 +136,8 @@ static void test_a_key_is_rotated_and_retired(void **state)
         assert_int_equal(keys_load(folder, roles[i], &old, &err), STATUS_OK);
         assert_int_equal(keys_rotate(folder, roles[i], &err), STATUS_OK);
         assert_int_equal(keys_rotate(folder, roles[i], &err), STATUS_EXISTS);
-        assert_int_equal(keys_make_dir(folder, &err), STATUS_OK); /* changes nothing */
+        /* leaves the rotated pair as it is */
+        assert_int_equal(keys_make_dir(folder, &err), STATUS_OK);
         assert_int_equal(keys_load(folder, roles[i], &new, &err), STATUS_OK);
         assert_string_not_equal(old.public_key, new.public_key);
         assert_int_equal(keys_load_publics(folder, roles[i], &publics, &err), STATUS_OK);
@@ -175,7 +177,8 @@ static void test_wrong_files_are_named(void **state)
     assert_int_equal(keys_make_dir(folder, &err), STATUS_OK);
     put("k/head.key", "short\n");
     assert_int_equal(keys_load(folder, ROLE_HEAD, &k, &err), STATUS_INVALID);
-    assert_int_equal(keys_make_dir(folder, &err), STATUS_INVALID); /* never overwritten */
+    /* a wrong file is never overwritten */
+    assert_int_equal(keys_make_dir(folder, &err), STATUS_INVALID);
     assert_int_equal(keys_generate(&k, &err), STATUS_OK);
     put("k/head.key", k.secret_key);
     assert_int_equal(keys_load(folder, ROLE_HEAD, &k, &err), STATUS_INVALID);

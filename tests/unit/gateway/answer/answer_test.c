@@ -538,7 +538,7 @@ static void test_bounds(void **state)
         feed(&c, strlen(text), false, &whole, &finish);
         feed(&c, 0, true, &pieces, &finish);
         assert_string_equal(whole.text, pieces.text);
-        assert_int_equal(whole.n, strlen(text) + 3); /* C( and ) */
+        assert_int_equal(whole.n, strlen(text) + 3); /* 3 for "C(" and ")" */
     }
 }
 

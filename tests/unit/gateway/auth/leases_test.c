@@ -205,7 +205,7 @@ static void a_burst_at_one_is_a_whole_bucket(void **state)
     struct world w;
     begin(&w, 2, "rate=40");
     step(&w, 2000 * MS);
-    for (int i = 0; i < 200; i++) { /* 100 ms */
+    for (int i = 0; i < 200; i++) { /* 100 ms in all */
         (void)request(&w, 0);
         step(&w, MS / 2);
     }
@@ -287,7 +287,7 @@ static void alone_each_has_its_share(void **state)
     w.gateways[0].n_questions = 0;
     step(&w, 250 * MS);
     assert_null(w.gateways[0].sharing.active);
-    for (int i = 0; i < 10000; i++) { /* 10 s */
+    for (int i = 0; i < 10000; i++) { /* 10 s in all */
         (void)request(&w, 0);
         step(&w, MS);
     }

@@ -19,10 +19,10 @@ static const struct schema {
     const char *example; /* the smallest valid body */
     const char *fields;  /* field names, separated by spaces */
 } schemas[] = {
-    {API_COMPLETIONS, "{\"prompt\":\"a\"}", /* OpenAI's */
+    {API_COMPLETIONS, "{\"prompt\":\"a\"}", /* fields of OpenAI */
      "best_of echo frequency_penalty logit_bias logprobs max_tokens model n presence_penalty "
      "prompt seed stop stream stream_options suffix temperature top_p user"},
-    {API_COMPLETIONS, "{\"prompt\":\"a\"}", /* vLLM's */
+    {API_COMPLETIONS, "{\"prompt\":\"a\"}", /* fields of vLLM */
      "add_special_tokens allowed_token_ids bad_words cache_salt ec_transfer_params echo "
      "frequency_penalty ignore_eos include_stop_str_in_output kv_transfer_params length_penalty "
      "logit_bias logprob_token_ids logprobs max_tokens min_p min_tokens mm_payload model n "
@@ -34,14 +34,14 @@ static const struct schema {
      "top_k top_p truncate_prompt_tokens truncation_side use_beam_search user vllm_xargs "
      "watermarking guided_json guided_regex guided_choice guided_grammar "
      "guided_decoding_backend guided_whitespace_pattern logits_processors"},
-    {API_CHAT, "{\"messages\":[]}", /* OpenAI's */
+    {API_CHAT, "{\"messages\":[]}", /* fields of OpenAI */
      "audio frequency_penalty function_call functions logit_bias logprobs max_completion_tokens "
      "max_tokens messages metadata modalities model moderation n parallel_tool_calls prediction "
      "presence_penalty prompt_cache_key prompt_cache_options prompt_cache_retention "
      "reasoning_effort response_format safety_identifier seed service_tier stop store stream "
      "stream_options temperature tool_choice tools top_logprobs top_p user verbosity "
      "web_search_options"},
-    {API_CHAT, "{\"messages\":[]}", /* vLLM's */
+    {API_CHAT, "{\"messages\":[]}", /* fields of vLLM */
      "add_generation_prompt add_special_tokens allowed_token_ids bad_words cache_salt "
      "chat_template chat_template_kwargs continue_final_message documents ec_transfer_params echo "
      "frequency_penalty ignore_eos include_reasoning include_stop_str_in_output "
@@ -54,14 +54,14 @@ static const struct schema {
      "spaces_between_special_tokens stop stop_token_ids stream stream_interval stream_options "
      "structured_outputs temperature thinking_token_budget tool_choice tools top_k top_logprobs "
      "top_p truncate_prompt_tokens truncation_side use_beam_search user vllm_xargs watermarking"},
-    {API_RESPONSES, "{\"input\":\"a\"}", /* OpenAI's */
+    {API_RESPONSES, "{\"input\":\"a\"}", /* fields of OpenAI */
      "access_programs background background_options context_management conversation image include "
      "input "
      "instructions max_output_tokens max_tool_calls metadata model moderation parallel_tool_calls "
      "previous_response_id prompt prompt_cache_key prompt_cache_options prompt_cache_retention "
      "reasoning safety_identifier service_tier store stream stream_options temperature text "
      "tool_choice tools top_logprobs top_p truncation user"},
-    {API_RESPONSES, "{\"input\":\"a\"}", /* vLLM's */
+    {API_RESPONSES, "{\"input\":\"a\"}", /* fields of vLLM */
      "background cache_salt chat_template_kwargs ec_transfer_params enable_response_messages "
      "frequency_penalty ignore_eos include include_reasoning include_stop_str_in_output input "
      "instructions kv_transfer_params logit_bias max_output_tokens max_tool_calls media_io_kwargs "
@@ -74,12 +74,12 @@ static const struct schema {
      "add_special_tokens cache_salt dimensions embed_dtype encoding_format endianness input "
      "mm_processor_kwargs model padding priority request_id truncate_prompt_tokens "
      "truncation_side use_activation user"},
-    {API_MESSAGES, "{\"messages\":[],\"max_tokens\":3}", /* Anthropic's */
+    {API_MESSAGES, "{\"messages\":[],\"max_tokens\":3}", /* fields of Anthropic */
      "billing_policy cache_control compaction container context_management diagnostics "
      "fallback_credit_token fallbacks inference_geo max_tokens mcp_servers messages metadata "
      "model output_config output_format service_tier speed stop_sequences stream system thinking "
      "thread tool_choice tools user_profile_id workspace_id temperature top_k top_p"},
-    {API_MESSAGES, "{\"messages\":[],\"max_tokens\":3}", /* vLLM's */
+    {API_MESSAGES, "{\"messages\":[],\"max_tokens\":3}", /* fields of vLLM */
      "cache_salt chat_template_kwargs ec_transfer_params kv_transfer_params mm_payload "
      "return_mm_kwargs vllm_xargs watermarking"},
     {API_COUNT_TOKENS, "{\"messages\":[]}",

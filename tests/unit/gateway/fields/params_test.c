@@ -242,7 +242,7 @@ static const struct field_case cases[] = {
     {H, ",\"reasoning_effort\":\"low\",\"include_reasoning\":false", NULL},
     {H, ",\"reasoning_effort\":\"much\"", "reasoning_effort"},
     {H, ",\"documents\":[{\"text\":\"x\"}]", NULL},
-    {H, ",\"tool_choice\":\"required\"", "tool_choice"}, /* without tools */
+    {H, ",\"tool_choice\":\"required\"", "tool_choice"}, /* refused without tools */
     {H,
      ",\"tools\":[" TOOL "],\"tool_choice\":{\"type\":\"function\",\"function\":{\"name\":\"f\"}}",
      NULL},

@@ -189,7 +189,8 @@ static void test_table(void **state)
 /* Special tokens are left out, except those that a parser needs. */
 static void test_markers(void **state)
 {
-    static const uint32_t ids[] = {'a', 258, 256, 'b'}, markers[] = {258}; /* <pad>, <bos> */
+    /* 258 is <pad>, 256 is <bos> */
+    static const uint32_t ids[] = {'a', 258, 256, 'b'}, markers[] = {258};
     for (uint32_t n = 0; n < 2; n++) {
         struct stop_set stops = {0};
         struct generation g;

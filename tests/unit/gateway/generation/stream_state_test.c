@@ -11,7 +11,7 @@
 
 struct item_case {
     const char *name;
-    uint32_t have, attempt; /* the state before */
+    uint32_t have, attempt; /* tokens received and attempt, before the item */
     struct {
         uint32_t attempt, start, n;
         enum finish_reason finish;

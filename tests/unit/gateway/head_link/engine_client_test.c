@@ -301,7 +301,7 @@ static void test_new_connection_is_a_new_session(void **state)
     engine_client_on_connection(&h.c, true, "", h.now_ns);
     assert_int_equal(h.link_downs, 0);
     engine_client_on_connection(&h.c, false, "gone", h.now_ns);
-    assert_int_equal(h.link_downs, 0); /* heartbeats decide */
+    assert_int_equal(h.link_downs, 0); /* only missing heartbeats end the link */
     engine_client_on_connection(&h.c, true, "", h.now_ns);
     assert_int_equal(h.link_downs, 1);
     assert_int_equal(h.n_hellos, 2);

@@ -33,7 +33,7 @@ static void test_kinds(void **state)
     };
     char folder[] = "/tmp/coxpoolXXXXXX", sub[64], file[96];
     assert_non_null(mkdtemp(folder));
-    assert_int_equal(pooling_of_model(folder), POOLING_LAST); /* no such file */
+    assert_int_equal(pooling_of_model(folder), POOLING_LAST); /* the folder has no such file */
     assert_int_equal(pooling_of_model(NULL), POOLING_LAST);
     snprintf(sub, sizeof sub, "%s/1_Pooling", folder);
     snprintf(file, sizeof file, "%s/config.json", sub);

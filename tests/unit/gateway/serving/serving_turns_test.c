@@ -103,7 +103,7 @@ static void test_a_requests_grammar_goes_once(void **state)
     serving_on_link(&w.s, true); /* a new session starts without a grammar */
     assert_int_equal(w.n_submits, 8);
     assert_one_brings_it(5, 3, true); /* the newest request is submitted first */
-    w.keeps_grammar = false;          /* an older head */
+    w.keeps_grammar = false;          /* as with an older head */
     serving_on_link(&w.s, false);
     serving_on_link(&w.s, true);
     assert_int_equal(w.n_submits, 12);

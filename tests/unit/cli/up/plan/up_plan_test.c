@@ -248,7 +248,7 @@ static const char *const of_gateway[] = {"model",
                                          "api-key", /* in the environment, like the next two */
                                          "redis",
                                          "ssl-keyfile-password",
-                                         "admin-key-file", /* with adapters only */
+                                         "admin-key-file", /* set only with adapters */
                                          "admin-host",     /* --gateway-admin-host */
                                          "admin-port",     /* --gateway-admin-port */
                                          "state-dir",      /* each gateway's own folder */
@@ -263,7 +263,7 @@ static const char *const of_head[] = {
     "runs",                                    /* set by `cox run` */
     "max-groups",                              /* set by --dp beside --workers */
     "redis",        "cluster-name",            /* with a standby only, like the next two */
-    "lease-ttl",    "advertise-host", "model", /* the served name */
+    "lease-ttl",    "advertise-host", "model", /* set from the served name */
     "scale-min",                               /* for people who use `cox scale` */
     "scale-max",    "scale-ttft-ms",  "scale-calm-s",
     "scale-idle-s", "scale-start-s",  NULL};

@@ -213,7 +213,7 @@ static void many_requests_of_one_connection(void **state)
     assert_int_equal(count(strbuf_str(&f.got), "HTTP/1.1 200"), PIPELINED + 2);
     assert_non_null(strstr(f.got.ptr, "/first 300000;"));
     assert_non_null(strstr(f.got.ptr, "/last 0;"));
-    assert_int_equal(f.end, SSL_ERROR_ZERO_RETURN); /* close_notify */
+    assert_int_equal(f.end, SSL_ERROR_ZERO_RETURN); /* the server sent close_notify */
     assert_int_equal(f.n_aborted, 0);
     finish(&f);
 }
@@ -358,9 +358,10 @@ static void what_is_no_handshake(void **state)
         size_t n_answer;
     } cases[] = {
         {STR("GET /x HTTP/1.1\r\n\r\n"), "HTTP/1.1 400", 12},
-        {STR("\x16\x03\x01\x00\x04\x01\x00\x00\x00"), "\x15\x03", 2}, /* an alert */
+        {STR("\x16\x03\x01\x00\x04\x01\x00\x00\x00"), "\x15\x03", 2}, /* the start of a TLS alert */
         {STR("\x16\x03\x01\x40\x00\x01\x00\xff\xff"), "", 0},
-        {STR("\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03"), "", 0}, /* and then nothing */
+        /* the client sends nothing more */
+        {STR("\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03"), "", 0},
         {STR(""), "", 0},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {

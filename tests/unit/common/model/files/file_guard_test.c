@@ -74,7 +74,7 @@ static void test_a_file_cut_short(void **state)
     unlink(path);
     snprintf(want, sizeof want, "%s: became shorter", path);
     assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 1);
-    assert_memory_equal(text, want, strlen(want)); /* nothing before it */
+    assert_memory_equal(text, want, strlen(want)); /* no text before it */
     assert_int_equal(text[strlen(text) - 1], '\n');
 }
 

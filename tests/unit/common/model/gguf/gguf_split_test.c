@@ -110,7 +110,7 @@ static void test_opens(void **state)
 {
     static const struct {
         const struct part *parts;
-        const char *name, *first, *tensors; /* in order */
+        const char *name, *first, *tensors; /* names of the tensors, in order */
     } cases[] = {
         {whole, "", "m-00001-of-00003.gguf", "bdac"},
         {whole, "/m-00001-of-00003.gguf", "m-00001-of-00003.gguf", "bdac"},

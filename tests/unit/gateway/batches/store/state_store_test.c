@@ -569,7 +569,7 @@ static void test_a_long_log_is_cut(void **state)
 
 /* ---- deleted piece by piece ---- */
 
-enum { LARGE_BYTES = 6 << 20 }; /* two pieces */
+enum { LARGE_BYTES = 6 << 20 }; /* two pieces to delete */
 
 static void assert_gone(struct fixture *f, const char *id)
 {
