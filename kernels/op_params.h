@@ -52,7 +52,7 @@ struct linear_params {
 };
 
 /* Rotary embedding (Su et al. 2021) of the first n_rot dimensions of each of n_heads heads,
- * which lie head_dim apart from the begin of x. Pairs are (i, i + n_rot / 2), or (2i, 2i + 1)
+ * which lie head_dim apart from the start of x. Pairs are (i, i + n_rot / 2), or (2i, 2i + 1)
  * when interleaved. */
 struct rope_params {
     struct view x;

@@ -20,9 +20,10 @@ struct recording_ops {
      * operators use results of upload_rows and adapters.upload, and not only numbers of this
      * key. *why is set with RECORD_REFUSED. */
     enum record_state (*begin)(struct device *d, uint64_t key, bool of_rows, struct error *why);
-    /* Ends a recording that was begun. Returns PLAYED when the pass runs now, or the device is
-     * lost, which sync reports; or REFUSED. If it is not whole, the caller has given up: returns
-     * NONE, unless the device had refused it before. */
+    /* Ends a recording that was begun. Returns PLAYED when the pass runs now, or when the device
+     * is lost, which sync reports. Returns REFUSED when the device refuses it. is_whole false
+     * means that the caller has given up: the result is NONE, or REFUSED if the device had
+     * refused the recording before. */
     enum record_state (*end)(struct device *d, uint64_t key, bool is_whole, struct error *why);
     /* Returns whether the launches of a pass of these rows (host data) follow from their number
      * and not from their sequences; other passes must not be recorded. NULL if begin is NULL. */

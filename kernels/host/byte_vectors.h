@@ -26,7 +26,8 @@ static inline uint32_t pack_read_ahead(uint32_t block_bytes)
     return block_bytes < PACK_READ_AHEAD ? PACK_READ_AHEAD : block_bytes;
 }
 
-/* Interleaves the bytes of a and b: their first halves here, their second halves below. */
+/* Interleaves the bytes of the first halves of a and b. The next function takes the second
+ * halves. */
 static inline vb bytes_low_in_turns(vb a, vb b)
 {
     return __builtin_shufflevector(a, b, 0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23);

@@ -259,8 +259,8 @@ static void test_norm_of_sums(struct rig *r, struct shape s)
     r->gpu->ops->math.sum_squares(r->gpu, of_gpu(&x), s.n_rows, s.dim, d_sums);
     must(r->gpu->ops->memory.read(r->gpu, got, d_sums, s.n_rows * sizeof *got, &err), &err, "sums");
     /* The same squares are added in two orders. Each sum is off by at most 2^-24 for each
-     * addition in its longest chain (a CPU's 16 lanes have dim / 16 additions), usually by the
-     * root of their number: 2e-6 for the widest row here. */
+     * addition in its longest chain; each of a CPU's 16 lanes has dim / 16 additions. The usual
+     * error grows with the root of their number: 2e-6 for the widest row here. */
     bool same = true;
     for (uint32_t i = 0; i < s.n_rows; i++)
         same = same && fabsf(got[i] - sums[i]) <= 1e-5f * sums[i];

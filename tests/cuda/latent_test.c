@@ -6,10 +6,10 @@
  *   as chosen         the runs that the rule takes are expanded;
  *   always expanded   with the scratch that a worker has, and with so little that heads come in
  *                     turns and keys in chunks.
- * Each of these runs twice. First the scores differ, so that a wrong score shows. Then they are
- * nearly equal, and keys at the edges of blocks, units, chunks and sequences are 16 times as
- * large as others, so that one key too many or too few shows. Over the emulation the launched
- * products are counted and compared with the formula.
+ * Each of these runs twice. First the scores differ, so that a wrong score shows. Then the
+ * scores are nearly equal, and keys at the edges of blocks, units, chunks and sequences are 16
+ * times as large as others. So one key too many or too few shows. Over the emulation the
+ * launched products are counted and compared with the formula.
  *   latent_test [--small]   exit status 0 passed, 1 failures, 77 no device */
 #include "kernels/cuda/attention/abi.h"
 #include "kernels/cuda/attention/expansion.h"

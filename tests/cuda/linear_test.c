@@ -408,9 +408,9 @@ static void run_gated(struct rig *r, const struct gated_case *c)
     mem_free(bias);
 }
 
-/* Tests every format, the row counts of each kernel, K in splits (few outputs, many inputs) and
- * whole, and outputs that end inside of a row tile, in an odd number of tiles, and in an odd
- * number of blocks. */
+/* Tests every format, the row counts of each kernel, and K in splits (few outputs, many inputs)
+ * and whole. Outputs end inside of a row tile, in an odd number of tiles, and in an odd number
+ * of blocks. */
 static void run_all_gated(struct rig *r)
 {
     static const struct gated_case all[] = {

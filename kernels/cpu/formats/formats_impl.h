@@ -109,7 +109,7 @@ KERNEL_INLINE const uint8_t *fmt_begin_block(enum dtype t, const uint8_t *p, str
         s->zero_f = vf_from_i8(vb_load(p));
         return p + PANEL_N;
     }
-    if (t == DTYPE_MXFP4) { /* the table of values holds twice their size */
+    if (t == DTYPE_MXFP4) { /* the table holds twice the values */
         s->d = vf_mul(vf_from_e8m0(vb_load(p)), vf_set1(0.5f));
         return p + PANEL_N;
     }

@@ -6,17 +6,21 @@
  *
  *   F32, F16         [k][16]
  *   BF16             [k / 2][16] words; the even k of a pair is the high half, since dot products
- * of pairs add it first (rounded.h); the last k of an odd number: u16[16] Q8_0             per 32
- * k: d f16[16], then codes i8[32][16] Q4_0, Q5_0,      per 32 k: d f16[16], then per 8 k: nibbles
- * u8[4][16] (byte j of row i: output IQ4_NL           j, low half k = 2i, high half k = 2i + 1), 5
- * bits: + u8[16], bit b = k b Q4_1, Q5_1       per 32 k: d f16[16], min f16[16], then codes as
- * above Q4_K, Q5_K       per 256 k: d f16[16], dmin f16[16], then 8 times: scale u8[16], min
- * u8[16], and codes of 32 k as above INT4             per 32 k: d f16[16], zero u8[16], then
- * nibbles as above INT2             as INT4, with codes of two bits: per 8 k u8[2][16], 4 k a byte,
- * low bits first INT3             as INT2, and u8[16] of third bits, bit b = k b INT8 per 32 k: d
- * f32[16], zero i8[16], then codes i8[32][16] FP8              per 32 k: d f32[16], then codes
- * u8[32][16] MXFP4            per 32 k: exponents u8[16], then nibbles as above Q2_K per 256 k: d
- * f16[16], dmin f16[16], then 16 times: u8[16] (scale low half, min high half) and 16 k of two bits
+ *                    of pairs add it first (rounded.h); the last k of an odd number: u16[16]
+ *   Q8_0             per 32 k: d f16[16], then codes i8[32][16]
+ *   Q4_0, Q5_0,      per 32 k: d f16[16], then per 8 k: nibbles u8[4][16] (byte j of row i: output
+ *   IQ4_NL           j, low half k = 2i, high half k = 2i + 1), 5 bits: + u8[16], bit b = k b
+ *   Q4_1, Q5_1       per 32 k: d f16[16], min f16[16], then codes as above
+ *   Q4_K, Q5_K       per 256 k: d f16[16], dmin f16[16], then 8 times: scale u8[16], min u8[16],
+ *                    and codes of 32 k as above
+ *   INT4             per 32 k: d f16[16], zero u8[16], then nibbles as above
+ *   INT2             as INT4, with codes of two bits: per 8 k u8[2][16], 4 k a byte, low bits first
+ *   INT3             as INT2, and u8[16] of third bits, bit b = k b
+ *   INT8             per 32 k: d f32[16], zero i8[16], then codes i8[32][16]
+ *   FP8              per 32 k: d f32[16], then codes u8[32][16]
+ *   MXFP4            per 32 k: exponents u8[16], then nibbles as above
+ *   Q2_K             per 256 k: d f16[16], dmin f16[16], then 16 times: u8[16] (scale low half, min
+ *                    high half) and 16 k of two bits
  *   Q3_K             per 256 k: d f16[16], then 16 times: scale i8[16] and 16 k of three bits
  *   Q6_K             per 256 k: d f16[16], then 16 times: scale i8[16] and 16 k: per 8 k nibbles
  *                    u8[4][16] and two high bits u8[2][16] (4 k a byte, low bits first)

@@ -101,7 +101,7 @@ static inline vf vf_load_bf16(const uint16_t *p)
     return (vf){vec_from_bf16(vld1_u16(p)), vec_from_bf16(vld1_u16(p + 4)),
                 vec_from_bf16(vld1_u16(p + 8)), vec_from_bf16(vld1_u16(p + 12))};
 }
-/* A NaN is the second operand of both, so it stays NaN. */
+/* A NaN is the second operand of the minimum and of the maximum, so it stays NaN. */
 static inline float16x4_t vec_to_f16(float32x4_t x)
 {
     x = vec_max(vdupq_n_f32(-65504.0f), vec_min(vdupq_n_f32(65504.0f), x));

@@ -79,13 +79,13 @@ __device__ inline float2 merge_shares(float2 mine, float *shares)
 
 /* A block merges 32 N dimensions of one row and head; blockIdx.z says which. Each warp adds
  * every MERGE_WARPS-th split, and the first warp adds up the warps' totals in order. Two
- * barriers are enough for a block with several rows too: the first warp writes the next row's
+ * barriers are enough for a block with several rows too. The first warp writes the next row's
  * shares after the second barrier, when the old ones have been read. The other warps write their
  * next totals after the next first barrier.
  *
  * A lane issues the loads of all its parts before any thread waits for a sum. The branch and the
- * barrier behind the loads stop the compiler from moving each load down to its use, which would
- * cost one latency of the L2 cache (0.2 us) after the other. The part of an empty split is
+ * barrier behind the loads stop the compiler from moving each load down to its use. Otherwise
+ * the latencies of the L2 cache (0.2 us each) would add up. The part of an empty split is
  * therefore loaded too, although nothing wrote it. A selection drops it, since zero times
  * garbage may be NaN. */
 template <uint32_t N>

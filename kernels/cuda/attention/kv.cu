@@ -320,7 +320,7 @@ enum status enqueue(struct gpu_stream *s, const kv_args &a, const char *name, st
     return gpu_check(launch_kernel(s, kv_kernel, grid, dim3(32 * WARPS), 0, a), name, err);
 }
 
-/* Returns the number of elements from the begin of the keys to the begin of the rope. Returns -1
+/* Returns the number of elements from the start of the keys to the start of the rope. Returns -1
  * when the rope's vectors are not part of the keys. */
 int64_t rope_offset(const struct rope_params *k, const struct kv_write_params *p)
 {

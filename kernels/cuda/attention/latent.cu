@@ -1,13 +1,13 @@
 /* Attention over a latent (MLA with absorbed weights): one KV head of up to 576 dimensions, the
  * first 512 of which are the value, and all query heads as packed rows. attention.cu launches
- * it; the result goes to the output or, with several splits, to parts that attention.cu merges.
+ * it. The result goes to the output or, with several splits, to parts that attention.cu merges.
  *
- * Movement of bytes: a unit of 32 tokens is loaded once, by asynchronous 16-byte copies into one
- * of two buffers while the other is used, and read there as keys and as values. A result of 512
- * dimensions does not fit into the registers of one warp, so a unit takes three steps with a
- * barrier behind each. Scores: each warp has 16 rows, 16 tokens and a part of the dimensions.
- * Softmax: each thread has a few tokens of one row. Values: each warp has all rows and a part of
- * the dimensions.
+ * Movement of bytes: a unit of 32 tokens is loaded once and read as keys and as values.
+ * Asynchronous 16-byte copies bring it into one of two buffers while the other is used. A result
+ * of 512 dimensions does not fit into the registers of one warp, so a unit takes three steps
+ * with a barrier behind each. Scores: each warp has 16 rows, 16 tokens and a part of the
+ * dimensions. Softmax: each thread has a few tokens of one row. Values: each warp has all rows
+ * and a part of the dimensions.
  * With 16 packed rows (up to 16 heads), two blocks of 4 warps share an SM. With 64 rows
  * (prefill, 128 heads), one block of 8 warps has it. Rows in shared memory are 16 bytes longer
  * than necessary: an odd number of 16-byte words, see tile.cuh. */

@@ -15,7 +15,7 @@ struct tile_shape {
     static constexpr uint32_t Q_BYTES = BM * LD * 2, UNIT_BYTES = BN * LD * 2;
     static constexpr uint32_t PLACES_BYTES = 4 * BN * sizeof(token_place);
     static constexpr uint32_t SHARED_BYTES = Q_BYTES + 4 * UNIT_BYTES + PLACES_BYTES;
-    /* More shared memory if the cache holds codes, and if they are staged. */
+    /* Shared memory that is added when the cache holds codes, and when these are staged. */
     static constexpr uint32_t SCALES_BYTES = 4 * BN * sizeof(float);
     static constexpr uint32_t CODES_BYTES = 4 * BN * D;
     static constexpr uint32_t MERGE_LD = D + 4; /* in floats */

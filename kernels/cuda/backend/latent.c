@@ -269,7 +269,7 @@ void cuda_latent_free(struct cuda_device *x)
     x->expanded = (struct gpu_expanded){0};
 }
 
-/* ---- expanded ---- */
+/* ---- the expanded form ---- */
 
 /* Runs whose keys are expanded at once, and their tiles. */
 struct batch {
@@ -417,7 +417,7 @@ static enum status run_expanded(struct cuda_device *x, const struct latent_param
     return STATUS_OK;
 }
 
-/* ---- absorbed ---- */
+/* ---- the absorbed form ---- */
 
 static struct view rows_from(struct view v, uint32_t first)
 {

@@ -97,7 +97,7 @@ static uint64_t put(struct own_sampler *w, struct step *s, const void *list, uin
     return at;
 }
 
-/* Counts the entries of all lists from the begin of the lists. So the kernels' arguments do not
+/* Counts the entries of all lists from the start of the lists. So the kernels' arguments do not
  * depend on the lengths of other rows' lists. */
 static void shift(struct gpu_sample_row *rows, uint32_t n_rows, uint64_t biases, uint64_t allowed,
                   uint64_t history)

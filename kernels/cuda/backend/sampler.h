@@ -25,7 +25,7 @@ struct gpu_sample_lists {
     struct gpu_sample_wants wants;
     const uint32_t *at_rows;           /* [n_rows]: rows of the pass whose logits are needed */
     const struct gpu_sample_row *rows; /* [n_rows] */
-    /* [n_biases]; the next two likewise have n_allowed and n_history */
+    /* [n_biases]; `allowed` is [n_allowed], `history` is [n_history] */
     const struct gpu_bias *biases;
     const uint32_t *allowed, *history;
     uint32_t n_biases, n_allowed, n_history;

@@ -75,7 +75,7 @@ static enum status join_all(struct nccl_comm *c, const struct gpu_comm_group *g,
     return nccl_settle(c, &c->all, result, "ncclCommInitRankConfig", c->o.join_timeout_ms, err);
 }
 
-/* The new communicator is NULL until the split is over. The old one is in progress as long. */
+/* The new communicator is NULL until the split is over. The old one is in progress until then. */
 static enum status join_stage(struct nccl_comm *c, const struct gpu_comm_group *g,
                               struct error *err)
 {

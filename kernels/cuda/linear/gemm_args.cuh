@@ -56,10 +56,10 @@ __host__ __device__ constexpr uint32_t gemm_blocks_of(uint32_t nb)
     return nb <= 2 ? 2 : 1;
 }
 
-/* The weights that are prefetched before the previous kernel has ended lie this many bytes of
- * each multiprocessor behind a block's first step, which is 2 to 4 steps. A kernel without
- * weights (a norm, a merge, an activation) leaves the memory idle for 2 to 5 us, in which it
- * could bring 2 to 5 times 23 KB to each of 132 multiprocessors. More would wait in L2 while the
+/* Bytes of weights, for each multiprocessor, that are prefetched before the previous kernel has
+ * ended. They follow a block's first step and are 2 to 4 steps. A kernel without weights (a
+ * norm, a merge, an activation) leaves the memory idle for 2 to 5 us. In that time it could
+ * bring 2 to 5 times 23 KB to each of 132 multiprocessors. More would wait in L2 while the
  * memory is idle, because the ring asks the memory for nothing until it has passed these steps.
  * Not measured. */
 static constexpr uint32_t GEMM_PREFETCH_BYTES = 128 << 10;
@@ -71,7 +71,7 @@ __host__ __device__ constexpr uint32_t gemm_prefetched(uint32_t nb, uint32_t mt)
 }
 
 /* 16-byte chunks of a row of activations are permuted so that a warp's reads have no bank
- * conflicts, for 8 rows (ldmatrix), or for 2 rows and 4 chunks (16 bytes a lane). */
+ * conflicts. A read takes 8 rows (ldmatrix), or 2 rows and 4 chunks (16 bytes a lane). */
 template <enum gpu_format F>
 __device__ __forceinline__ uint32_t gemm_place(uint32_t row, uint32_t c)
 {

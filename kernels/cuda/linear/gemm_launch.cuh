@@ -40,9 +40,9 @@ struct gemm_plan {
     double cost;
 };
 
-/* The cost of a launch is the bytes from memory (weights) and from the faster L2 cache
- * (activations of each block, partial sums), divided by how busy the blocks keep the device. A
- * meeting of blocks costs about a microsecond more. The memory's latency needs about 60 KB in
+/* The cost of a launch is its bytes, divided by how busy the blocks keep the device. Bytes come
+ * from memory (weights) and from the faster L2 cache (activations of each block, partial sums).
+ * A meeting of blocks costs about a microsecond more. The memory's latency needs about 60 KB in
  * flight for each multiprocessor, and codes take instructions, which more warps interleave
  * better. None of these figures has been measured yet. */
 static constexpr double GEMM_MEETING_BYTES = 4e6, GEMM_UNDER_WAY_BYTES = 60e3, GEMM_CACHED = 0.6;

@@ -2,7 +2,7 @@
 /* Grouped products: rows of many groups, each multiplied by its group's matrix, in one launch.
  * Groups are experts of a mixture, heads of latent attention, or adapters. A launch covers a
  * list of tiles on the device (consecutive rows of one group in `places`), or every row for
- * every group, so the host need not count anything. There are two kernels. grouped_small.cu
+ * every group. So the host need not count anything. There are two kernels. grouped_small.cu
  * reads each matrix once for few rows and is bound by memory; grouped_large.cu shares tiles of
  * both operands through shared memory and is bound by the tensor cores. Both add over K in
  * float, in an order that follows from the launch's shape. Both end here: bias, activation,

@@ -3,7 +3,7 @@
  * one block. A warp has 64 x 64 of them, in 128 registers of each lane. K goes in pieces of 64
  * through three stages of 32 KiB. Asynchronous 16-byte copies bring activations, gathered by
  * place, and bfloat16 weights. Codes of a quantised weight are loaded into registers one piece
- * ahead, 16 bytes a lane, and written as scaled bfloat16 while the tensor cores work on the
+ * ahead, 16 bytes a lane. They are written as scaled bfloat16 while the tensor cores work on the
  * piece before. Two blocks share a multiprocessor, so that one computes while the other waits.
  *
  * The order of a piece's inputs among the products is free as long as both operands agree. Lane

@@ -292,7 +292,7 @@ __device__ inline void tile_make(struct tiles *t, uint32_t i, const struct gpu_m
                                  uint32_t output)
 {
     const uint32_t n = (w.n + GPU_TILE_N - 1) / GPU_TILE_N, wanted = output / GPU_TILE_N;
-    const uint32_t tile = wanted < n ? wanted : 0; /* scales are read of unused tiles too */
+    const uint32_t tile = wanted < n ? wanted : 0; /* the scales of unused tiles are read too */
     t->which |= wanted < n ? 1u << i : 0;
     t->codes[i] = static_cast<const uint8_t *>(w.codes) + (size_t)tile * w.tile_bytes;
     t->scales[i] = static_cast<const uint8_t *>(w.scales) + (size_t)tile * w.tile_bytes;

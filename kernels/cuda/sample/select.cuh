@@ -2,11 +2,12 @@
 /* Finds the least order (args.cuh) of the best ids of a row: a given number of ids, or as few as
  * reach a given weight. A block of SAMPLE_ROW_THREADS reads the row a few times. A histogram of
  * the eligible ids tells the bin in which the edge lies, and the next histogram divides that
- * bin, until a whole bin is inside. The least order in it is the answer. Bins are distances from
- * the row's largest logit in steps of 1/64, then of 1/131072, which spreads logits evenly. (Bins
- * by a float's bits would put most of a vocabulary into a few bins, whose atomics wait for each
- * other.) For logits that are closer, the bins are their order itself, eleven bits at a time.
- * Weights are fixed-point numbers, because integers have the same sum in any order. */
+ * bin, until a whole bin is inside. The least order in it is the answer.
+ * Bins are distances from the row's largest logit in steps of 1/64, then of 1/131072, which
+ * spreads logits evenly. Bins by a float's bits would put most of a vocabulary into a few bins,
+ * whose atomics wait for each other. For logits that are closer than that, the bins are their
+ * order itself, eleven bits at a time. Weights are fixed-point numbers, because integers have
+ * the same sum in any order. */
 #include "kernels/cuda/sample/args.cuh"
 
 constexpr uint32_t SELECT_BINS = 2048, SELECT_BITS = 11;

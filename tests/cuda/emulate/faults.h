@@ -2,12 +2,15 @@
 /* Failures of the emulated device, for tests of error handling. The header is plain C. The
  * environment can set them too, counted from the start of the process:
  * COX_EMULATE_FAIL_LAUNCH=N, COX_EMULATE_FAIL_ALLOC=N, COX_EMULATE_REFUSE_CAPTURE=N. Other
- * variables (with their defaults):
- * COX_EMULATE_DEVICES (1), COX_EMULATE_MULTIPROCESSORS (4), COX_EMULATE_MEMORY_MB (2048, of each
- * device), COX_EMULATE_TAKEN_MB (part of it that others use), COX_EMULATE_NO_BLAS=1 (cuBLASLt
- * does not start), COX_EMULATE_NO_IPC=1 (no process can open another's memory),
- * COX_EMULATE_NO_PEERS=1 (no device can reach another), COX_EMULATE_STREAMS=eager (work begins
- * when it is enqueued, not when it is waited for). */
+ * variables:
+ *   COX_EMULATE_DEVICES          number of devices (1)
+ *   COX_EMULATE_MULTIPROCESSORS  of each device (4)
+ *   COX_EMULATE_MEMORY_MB        memory of each device (2048)
+ *   COX_EMULATE_TAKEN_MB         part of that memory that others use
+ *   COX_EMULATE_NO_BLAS=1        cuBLASLt does not start
+ *   COX_EMULATE_NO_IPC=1         no process can open another's memory
+ *   COX_EMULATE_NO_PEERS=1       no device can reach another
+ *   COX_EMULATE_STREAMS=eager    work begins when it is enqueued, not when it is waited for */
 #ifdef __cplusplus
 extern "C" {
 #endif

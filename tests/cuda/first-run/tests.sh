@@ -82,7 +82,7 @@ ncu_part() { # profiles the most important kernels: attention of decode and of a
         return
     fi
     bench ncu-attention 35 ncu --clock-control none --metrics $metrics -k regex:attention_tile --launch-skip 4 --launch-count 2 tests/cuda_attention_bench --seconds 10
-    # The shape for many rows has four warps side by side (attention_many.cu): tile_shape<128, 4, 1, ...>; ncu writes (int)4.
+    # The shape for many rows has four warps side by side (kernels/cuda/attention/many.cu): tile_shape<128, 4, 1, ...>; ncu writes (int)4.
     bench ncu-prefill 45 ncu --clock-control none --metrics $metrics --kernel-name-base demangled -k 'regex:tile_shape<[^,]*128, [^,]*4, [^,]*1,' \
         --launch-count 1 tests/cuda_attention_bench --seconds 20
     bench ncu-linear 35 ncu --clock-control none --metrics $metrics -k regex:gemm_kernel --launch-skip 20 --launch-count 3 tests/cuda_linear_bench 1 --seconds 8
