@@ -2,6 +2,7 @@
 /* A command of `cox` and its command line: exit codes, usages, warnings, and the options that its
  * table names. */
 #include "common/config/config.h"
+#include "common/config/help.h"
 
 enum exit_code { EXIT_FINE = 0, EXIT_FAILED = 1, EXIT_USAGE = 2 };
 
@@ -20,6 +21,7 @@ struct command_line {
     const char *usage; /* "cox status [OPTION...]" */
     const struct option_spec *specs;
     size_t n_specs, max_positional;
+    const struct option_group *groups; /* of a long table, for --help; or NULL */
     const int *log_format; /* in the struct that is filled: warnings are events too; or NULL */
 };
 bool command_parse(const struct command_line *line, int argc, char **argv, void *config,

@@ -16,19 +16,20 @@ struct admin_access {
 /* The rows every admin command shares. */
 #define ADMIN_ROWS                                                                                 \
     OPT_STRING(admin_access, address, "address", "127.0.0.1:8265",                                 \
-               "HOST:PORT of the head's admin API"),                                               \
+               "HOST:PORT of the head's admin API."),                                              \
         {.name = "admin-key",                                                                      \
          .type = OPTION_STRING,                                                                    \
          .offset = offsetof(struct admin_access, admin_key),                                       \
-         .help = "key of the admin API (better: COX_ADMIN_KEY)",                                   \
+         .help = "Key of the admin API. Better set COX_ADMIN_KEY: a command line is visible to "   \
+                 "others.",                                                                        \
          .secret = true},                                                                          \
         OPT_STRING(admin_access, admin_key_file, "admin-key-file", NULL,                           \
-                   "file with that key, as the head has it (COX_ADMIN_KEY_FILE)")
+                   "File with the key of the admin API, in the head's format.")
 
 /* The row of commands that ask the head that serves (admin_follow). */
 #define ADMIN_FOLLOW_ROW                                                                           \
     OPT_BOOL(admin_access, no_follow, "no-follow", NULL,                                           \
-             "that head's own answer, also when it is the standby of one that serves")
+             "Ask this head itself, even if it is the standby of another one.")
 
 /* STATUS_IO, STATUS_TIMEOUT: nobody answers there. STATUS_DENIED: the key, or this way of asking.
  * STATUS_INVALID: 400, or what was given here; STATUS_NOT_FOUND, STATUS_EXISTS: 404, 409; each with

@@ -1,11 +1,8 @@
 #pragma once
-/* The option table for people (--help), and the values in force for the log. */
+/* The values in force, for people and for the log. */
 #include "common/base/str.h"
 #include "common/config/option.h"
 
-/* usage is the first line ("cox-head [OPTION...]"). */
-void config_print_help(struct strbuf *b, const char *usage, const struct option_spec *specs,
-                       size_t n_specs);
 /* Every value in force as YAML, a line each, secrets masked. */
 void config_print_yaml(struct strbuf *b, const struct option_spec *specs, size_t n_specs,
                        const void *config);

@@ -395,13 +395,13 @@ def test_every_flag_of_vllms_client_is_known(tmp_path):
             name = words[0]
             *warnings, last = done.stderr.splitlines()
             if becomes == "refused":
-                assert done.returncode == 2 and last.startswith(f"cox bench serve: {name} is not supported: ") and not warnings, (flag, done.stderr)
+                assert done.returncode == 2 and last.startswith(f"cox bench serve: {name} is not supported. ") and not warnings, (flag, done.stderr)
             else:
                 assert done.returncode == 1 and "cannot connect" in last, (flag, done.stderr)
                 assert len(warnings) == (becomes == "ignored") and all(name in w and "ignored" in w for w in warnings), (flag, done.stderr)
     for harmless in (["--probe-request-rate", "0"], ["--random-batch-size=1"]):
         done = run_cox("bench", "serve", "--base-url", "http://127.0.0.1:1", *harmless)
-        assert done.returncode == 1 and "what is done here anyway" in done.stderr
+        assert done.returncode == 1 and "the behaviour that is built in" in done.stderr
     done = run_cox("bench", "serve", "--dataset-name", "hf")
     assert done.returncode == 2 and "as JSON lines with --dataset-path" in done.stderr
 
