@@ -102,7 +102,7 @@ if(NOT COX_SANITIZE AND NOT COX_CUDA)
 endif()
 # The docs site (scripts/docs) and what pages say of flags, beside this build's programs.
 if(NOT COX_SANITIZE AND NOT COX_CUDA)
-  foreach(n site flags)
+  foreach(n site flags man)
     add_test(NAME docs_${n} COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/run_python -m pytest -q -rs -p no:cacheprovider
                                     ${CMAKE_CURRENT_SOURCE_DIR}/docs/test_${n}.py)
     set_tests_properties(docs_${n} PROPERTIES LABELS docs TIMEOUT 600 SKIP_RETURN_CODE 77 ENVIRONMENT "${e2e_environment}")

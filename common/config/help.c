@@ -24,6 +24,11 @@ static const struct option_spec built_in[] = {
 };
 enum { N_BUILT_IN = sizeof built_in / sizeof *built_in };
 
+const struct option_spec *help_built_in(size_t i)
+{
+    return i < N_BUILT_IN ? &built_in[i] : NULL;
+}
+
 bool help_is_listed(const struct option_spec *s)
 {
     return s->help && !config_is_foreign(s);
@@ -58,7 +63,7 @@ const struct option_spec *help_option_at(const struct option_group *g,
 
 /* ---- one row ---- */
 
-static const char *value_word(const struct option_spec *s)
+const char *help_value_word(const struct option_spec *s)
 {
     switch (s->type) {
     case OPTION_INT:
@@ -86,8 +91,7 @@ bool help_has_range(const struct option_spec *s)
     return is_number && s->min < s->max && (s->max < HELP_RANGE_MAX || s->min > 0);
 }
 
-/* "(default 256; 1 to 65536; also --alias)" */
-static void append_facts(struct strbuf *b, const struct option_spec *s)
+void help_append_facts(struct strbuf *b, const struct option_spec *s)
 {
     const char *sep = " (";
     bool is_on = s->type == OPTION_BOOL && s->def && strcmp(s->def, "true") == 0;
@@ -164,7 +168,7 @@ static void write_option(struct strbuf *b, const struct option_spec *s, size_t w
 {
     struct strbuf text;
     size_t start = b->len;
-    strbuf_printf(b, "  --%s%s", s->name, value_word(s));
+    strbuf_printf(b, "  --%s%s", s->name, help_value_word(s));
     size_t used = b->len - start;
     if (used + 2 > TEXT_COLUMN)
         strbuf_printf(b, "\n%*s", TEXT_COLUMN, "");
@@ -172,7 +176,7 @@ static void write_option(struct strbuf *b, const struct option_spec *s, size_t w
         strbuf_printf(b, "%*s", (int)(TEXT_COLUMN - used), "");
     strbuf_init(&text, 0);
     append_text(&text, s, is_short);
-    append_facts(&text, s);
+    help_append_facts(&text, s);
     help_wrap(b, text.ptr, TEXT_COLUMN, TEXT_COLUMN, width, false);
     strbuf_fini(&text);
 }

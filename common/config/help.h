@@ -38,6 +38,11 @@ bool help_is_listed(const struct option_spec *s);
  * at `indent`. In Markdown no line begins with a word that would begin a list or a title. */
 void help_wrap(struct strbuf *b, const char *text, size_t at, size_t indent, size_t width,
                bool is_markdown);
+const char *help_value_word(const struct option_spec *s); /* " N", " TEXT"; "" of a switch */
+/* " (default 256; 1 to 65536; also --alias)", or nothing */
+void help_append_facts(struct strbuf *b, const struct option_spec *s);
+/* --config, --help, --version, which every table has besides; NULL past the end. */
+const struct option_spec *help_built_in(size_t i);
 /* A number with bounds that are worth saying. */
 bool help_has_range(const struct option_spec *s);
 /* The i-th listed option of a group, in the group's order; NULL past the end. is_common may be

@@ -1,5 +1,5 @@
-/* `cox flags`: the option tables as docs/reference/flags.md, or as JSON, from which
- * deploy/helm/schema makes the chart's schema. */
+/* `cox flags`: the option tables as docs/reference/flags.md, as JSON, from which deploy/helm/schema
+ * makes the chart's schema, or as manual pages. */
 #include "cli/commands/documents/flags.h"
 
 #include <ctype.h>
@@ -8,6 +8,7 @@
 
 #include "cli/base/command_line.h"
 #include "cli/commands/documents/environment.h"
+#include "cli/commands/documents/man.h"
 #include "cli/commands/list.h"
 #include "common/config/lookup.h"
 
@@ -246,26 +247,37 @@ void flags_write_json(const struct command_table *t, struct strbuf *b)
     strbuf_append_c(b, "\n}\n");
 }
 
+/* The command that the words after --man name: "bench serve"; *found NULL: cox itself. */
+static bool find_command(const struct command_table *t, int argc, char **argv,
+                         const struct command **found)
+{
+    char name[64] = "";
+    *found = NULL;
+    for (int i = 2; i < argc; i++)
+        snprintf(name + strlen(name), sizeof name - strlen(name), "%s%.25s", i > 2 ? " " : "",
+                 argv[i]);
+    if (argc > 2)
+        *found = command_find(t, name);
+    return argc == 2 || (*found && (*found)->help);
+}
+
 int cmd_flags(const struct command_table *t, int argc, char **argv)
 {
-    static const struct {
-        const char *option;
-        void (*write)(const struct command_table *t, struct strbuf *out);
-    } documents[] = {{NULL, flags_write_markdown},
-                     {"--json", flags_write_json},
-                     {"--environment", environment_write_markdown}};
+    const char *what = argc > 1 ? argv[1] : "";
+    const struct command *c;
     struct strbuf b;
-    size_t i = 0;
-    while (argc == 2 && ++i < sizeof documents / sizeof *documents &&
-           strcmp(argv[1], documents[i].option) != 0)
-        continue;
-    if (argc > 2 || i == sizeof documents / sizeof *documents) {
-        fprintf(stderr, "usage: cox flags [--json|--environment]\n");
-        return EXIT_USAGE;
-    }
     strbuf_init(&b, 0);
-    documents[i].write(t, &b);
-    int code = command_print(&b);
+    if (argc == 1)
+        flags_write_markdown(t, &b);
+    else if (argc == 2 && strcmp(what, "--json") == 0)
+        flags_write_json(t, &b);
+    else if (argc == 2 && strcmp(what, "--environment") == 0)
+        environment_write_markdown(t, &b);
+    else if (argc <= 4 && strcmp(what, "--man") == 0 && find_command(t, argc, argv, &c))
+        man_write(t, c, &b);
+    else
+        fprintf(stderr, "usage: cox flags [--json | --environment | --man [COMMAND]]\n");
+    int code = b.len > 0 ? command_print(&b) : EXIT_USAGE;
     strbuf_fini(&b);
     return code;
 }
