@@ -15,7 +15,7 @@ enum { TEXT_COLUMN = 30, LONG_TEXT = 240, WIDTH_MIN = 60, WIDTH_MAX = 120, WIDTH
 static const struct option_spec built_in[] = {
     {.name = "config",
      .type = OPTION_STRING,
-     .help = "YAML file with options, with underscores in their names: max_num_seqs: 64."},
+     .help = "YAML file with options. Their names have underscores, as in max_num_seqs: 64."},
     {.name = "help",
      .type = OPTION_BOOL,
      .help = "Show this text. --help=all shows every option, --help=WORD one group of options or "

@@ -52,9 +52,10 @@ const struct option_spec worker_option_specs[] = {
     OPT_INT(S, comm_port, "comm-port", 0, 65535, "0",
             "Port at which other ranks reach this one. Each worker of a host needs its own. 0 = "
             "any free port."),
-    OPT_INT(S, kv_port, "kv-port", -1, 65535, "0",
-            "Port for KV blocks from ranks of other replicas. Each worker of a host needs its own. "
-            "0 = any free port; -1 = no KV transfer, moved requests are computed again."),
+    OPT_INT(
+        S, kv_port, "kv-port", -1, 65535, "0",
+        "Port at which ranks of other replicas connect for KV blocks. Each worker of a host needs "
+        "its own. 0 = any free port; -1 = no KV transfer, moved requests are computed again."),
     OPT_ENUM(S, role, "role", "both|prefill|decode", "both",
              "Work of this worker's replica. prefill = prompts and first tokens; decode = the "
              "tokens after that; both = all. If one kind is missing, the other does its work."),

@@ -177,10 +177,10 @@ const struct option_spec up_specs[] = {
     OPT_INT(S, comm_port, "comm-port", 0, 65535, "0",
             "Port of the first worker for ranks on other machines; further workers use the next "
             "ports. 0 = any free port."),
-    OPT_INT(
-        S, kv_port, "kv-port", -1, 65535, "0",
-        "Port of the first worker for KV blocks from other replicas; further workers use the next "
-        "ports. 0 = any free port; -1 = no KV transfer, moved requests are computed again."),
+    OPT_INT(S, kv_port, "kv-port", -1, 65535, "0",
+            "Port of the first worker at which ranks of other replicas connect for KV blocks; "
+            "further workers use the next ports. 0 = any free port; -1 = no KV transfer, moved "
+            "requests are computed again."),
     ROW_NCCL_LIBRARY(S),
     ROW_STEP_TIMEOUT(S),
     ROW_ZONE(S),
