@@ -3,6 +3,7 @@
  * Each option is a row: its name and value in the first column, its text in the second, wrapped. */
 #include "common/config/help.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -101,8 +102,8 @@ void help_append_facts(struct strbuf *b, const struct option_spec *s)
         strbuf_printf(b, "%sdefault %s", sep, s->def);
     sep = is_on || (s->def && *s->def && !s->secret) ? "; " : sep;
     if (help_has_range(s)) {
-        strbuf_printf(b, s->max < HELP_RANGE_MAX ? "%s%.16g to %.16g" : "%sat least %.16g", sep,
-                      s->min, s->max);
+        strbuf_append_c(b, sep);
+        help_append_range(b, s);
         sep = "; ";
     }
     if (s->type == OPTION_ENUM) {
@@ -121,6 +122,16 @@ void help_append_facts(struct strbuf *b, const struct option_spec *s)
     }
     if (*sep_alias != ' ')
         strbuf_append_c(b, ")");
+}
+
+void help_append_range(struct strbuf *b, const struct option_spec *s)
+{
+    bool is_mib = s->min >= 1 << 20 && fmod(s->min, 1 << 20) == 0;
+    if (s->max < HELP_RANGE_MAX)
+        strbuf_printf(b, "%.16g to %.16g", s->min, s->max);
+    else
+        strbuf_printf(b, "at least %.16g%s", is_mib ? s->min / (1 << 20) : s->min,
+                      is_mib ? "Mi" : "");
 }
 
 /* "-", "#", "16." at the beginning of a line are marks of Markdown. */

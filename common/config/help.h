@@ -43,8 +43,9 @@ const char *help_value_word(const struct option_spec *s); /* " N", " TEXT"; "" o
 void help_append_facts(struct strbuf *b, const struct option_spec *s);
 /* --config, --help, --version, which every table has besides; NULL past the end. */
 const struct option_spec *help_built_in(size_t i);
-/* A number with bounds that are worth saying. */
+/* A number with bounds that are worth saying; "1 to 65536", "at least 64Mi". */
 bool help_has_range(const struct option_spec *s);
+void help_append_range(struct strbuf *b, const struct option_spec *s);
 /* The i-th listed option of a group, in the group's order; NULL past the end. is_common may be
  * NULL. */
 const struct option_spec *help_option_at(const struct option_group *g,

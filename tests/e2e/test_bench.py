@@ -239,7 +239,7 @@ def test_offline_against_a_running_cluster(cluster, tmp_path):
     done = run_cox("bench", "latency", "--base-url", cluster.url, "--output-len", 4, "--num-iters", 2, "--num-iters-warmup", 0, env=env)
     assert done.returncode == 0 and done.stdout.count(" seconds\n") == 7, done.stderr
     for args, words in ((["throughput"], "--model MODEL is wanted"), (["latency", "--base-url", cluster.url, "--tp", 2], "leave one of them out"),
-                        (["latency", "--use-beam-search", "--model", "null"], "no beam search"),
+                        (["latency", "--use-beam-search", "--model", "null"], "beam search is not supported"),
                         (["latency", "--model", tmp_path / "nothing"], "No such file"),
                         (["throughput", "--model", "null", "--dataset", tmp_path / "nothing"], "No such file")):
         done = run_cox("bench", *args, env=env, timeout=30)

@@ -74,9 +74,10 @@ static void write_facts(struct strbuf *b, const struct option_spec *s)
         for (size_t i = 0; config_choice(s->choices, i).len; i++)
             strbuf_printf(b, "%s`" STR_FMT "`", i ? ", " : "values ",
                           STR_ARG(config_choice(s->choices, i)));
-    else if (help_has_range(s))
-        strbuf_printf(b, s->max < HELP_RANGE_MAX ? "values %.16g to %.16g" : "at least %.16g",
-                      s->min, s->max);
+    if (help_has_range(s)) {
+        strbuf_append_c(b, s->max < HELP_RANGE_MAX ? "values " : "");
+        help_append_range(b, s);
+    }
     if (s->type == OPTION_ENUM || help_has_range(s))
         strbuf_append_c(b, " · ");
     if (s->aliases) {

@@ -36,7 +36,7 @@
 #define MEDIA      "Only text is supported. Requests with images, audio or video are refused."
 #define MEMORY     "Weights and KV cache stay in the memory of their device."
 #define METRICS    "Use /metrics and `cox events`."
-#define NO_POOLING "Only text generation is supported here, no pooling."
+#define NO_POOLING "The route of a request chooses the task. /v1/embeddings gives vectors."
 #define SAMPLING   "Use --generation-config with a folder that has your own generation_config.json."
 #define SPEC       "A draft model runs whole on the first rank of each replica."
 #define SPREAD     "The head schedules all replicas."
