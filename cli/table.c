@@ -44,7 +44,7 @@ static const struct command rows[] = {
     {"smoke", "[OPTION...]", "Test a gateway: health, models, a completion and a stream.",
      cmd_smoke, TABLE(smoke)},
     {"run", "-f FILE [OPTION...]",
-     "Start what a run file describes; also create, list, show, logs, terminate, delete, render.",
+     "Start a run file; also create, list, show, logs, terminate, delete, render.",
      .run_among = cmd_run, TABLE(run)},
     {"run create", "-f FILE | --from ID [OPTION...]", "Start a run in the background.",
      cmd_run_create, TABLE(run_create)},
